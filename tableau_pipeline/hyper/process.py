@@ -1,0 +1,44 @@
+"""hyperd, the database engine behind `.hyper` files: one process of it for each Python process."""
+
+import atexit
+import threading
+from importlib.metadata import version
+
+from tableauhyperapi import HyperProcess, Telemetry
+
+USER_AGENT = f"tableau_pipeline/{version('tableau_pipeline')}"
+
+_lock = threading.Lock()
+_running: dict[tuple[str, bool], HyperProcess] = {}
+
+
+def hyper_process(*, memory_limit: str = "50%", telemetry: bool = False) -> HyperProcess:
+    """The running hyperd of this Python process; started when first asked for, ended with it.
+
+    Starting one takes about 0.1 s, and each may use its whole `memory_limit`: sharing saves both.
+
+    Args:
+        memory_limit: what hyperd may take, as "4g" or as a share of the machine's memory, "50%".
+            hyperd's own default is 80 %, too much beside a JVM.
+        telemetry: send usage data to Tableau.
+    """
+    key = (memory_limit, telemetry)
+    with _lock:
+        process = _running.get(key)
+        if process is None or not process.is_open:
+            process = HyperProcess(
+                Telemetry.SEND_USAGE_DATA_TO_TABLEAU
+                if telemetry
+                else Telemetry.DO_NOT_SEND_USAGE_DATA_TO_TABLEAU,
+                user_agent=USER_AGENT,
+                # An empty log_config keeps hyperd from writing hyperd.log into the working directory.
+                parameters={"log_config": "", "memory_limit": memory_limit},
+            )
+            _running[key] = process
+        return process
+
+
+@atexit.register
+def _close() -> None:
+    for process in _running.values():
+        process.close()
