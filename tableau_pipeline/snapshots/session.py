@@ -1,0 +1,69 @@
+"""The Spark session that the pipeline needs: UTC, quiet, bound to this machine when local."""
+
+import logging
+from pathlib import Path
+
+from pyspark.errors import PySparkRuntimeError
+from pyspark.logger import PySparkLogger
+from pyspark.sql import SparkSession
+
+_LOG_CONFIG = Path(__file__).parents[1] / "log4j2.properties"
+
+_SESSION = {
+    # Snapshots, cutoffs and Tableau's zoneless datetimes all mean UTC.
+    "spark.sql.session.timeZone": "UTC",
+    # Spark's default is INT96, a legacy of Impala that other readers of Parquet cannot sort or prune.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+}
+
+_LOCAL = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+
+JAVA_REMEDY = (
+    "Spark could not start its Java process: install Java 17 or newer (Debian and Ubuntu: apt-get "
+    "install openjdk-17-jre-headless; macOS: brew install openjdk@17) and, if several are installed, "
+    "point JAVA_HOME at it."
+)
+
+
+def spark_session(
+    *, master: str, remote: str | None, driver_memory: str, config: dict[str, str]
+) -> SparkSession:
+    """The session of this process, started if there is none.
+
+    Args:
+        master: as Spark's `--master`; ignored when `remote` is set.
+        remote: a Spark Connect URL (`sc://host:15002`), or None for a JVM of our own.
+        driver_memory: heap of that JVM; counts for the first session of a process only.
+        config: further Spark settings, which win over ours.
+
+    Raises:
+        RuntimeError: Java is missing or does not start.
+    """
+    # Each AnalysisException would otherwise be logged a second time, as 25 KB of JSON.
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
+    settings = dict(_SESSION)
+    if remote:
+        settings["spark.remote"] = remote
+    else:
+        settings |= {
+            "spark.master": master,
+            "spark.driver.memory": driver_memory,
+            "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_CONFIG.as_uri()}",
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+        }
+        if master.startswith("local"):
+            settings |= _LOCAL
+    builder = SparkSession.builder
+    for key, value in (settings | config).items():
+        builder = builder.config(key, value)
+    try:
+        return builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        if error.getCondition() == "JAVA_GATEWAY_EXITED":
+            raise RuntimeError(JAVA_REMEDY) from error
+        raise
