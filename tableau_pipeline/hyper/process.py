@@ -31,7 +31,7 @@ def hyper_process(*, memory_limit: str = "50%", telemetry: bool = False) -> Hype
                 if telemetry
                 else Telemetry.DO_NOT_SEND_USAGE_DATA_TO_TABLEAU,
                 user_agent=USER_AGENT,
-                # An empty log_config keeps hyperd from writing hyperd.log into the working directory.
+                # Without log_config, hyperd writes hyperd.log into the working directory.
                 parameters={"log_config": "", "memory_limit": memory_limit},
             )
             _running[key] = process

@@ -12,7 +12,7 @@ _LOG_CONFIG = Path(__file__).parents[1] / "log4j2.properties"
 _SESSION = {
     # Snapshots, cutoffs and Tableau's zoneless datetimes all mean UTC.
     "spark.sql.session.timeZone": "UTC",
-    # Spark's default is INT96, a legacy of Impala that other readers of Parquet cannot sort or prune.
+    # Spark's default is INT96, whose order other readers of Parquet do not know.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
 
@@ -22,9 +22,8 @@ _LOCAL = {
 }
 
 JAVA_REMEDY = (
-    "Spark could not start its Java process: install Java 17 or newer (Debian and Ubuntu: apt-get "
-    "install openjdk-17-jre-headless; macOS: brew install openjdk@17) and, if several are installed, "
-    "point JAVA_HOME at it."
+    "Spark could not start its Java process: install Java 17 or newer (Debian, Ubuntu: apt-get "
+    "install openjdk-17-jre-headless; macOS: brew install openjdk@17), or point JAVA_HOME at one."
 )
 
 

@@ -1,0 +1,49 @@
+"""What goes into a `.hyper` file, as plain values."""
+
+from dataclasses import dataclass
+
+EXTRACT_SCHEMA = "Extract"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a model. `type` is Spark's own name of the type: "decimal(10,2)", "bigint"."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class TableSource:
+    """A table to be, and the Parquet files whose rows it takes.
+
+    Attributes:
+        name: the table's name in the extract, in the schema "Extract".
+        columns: in the order of the extract; other columns of the files are left out.
+        files: absolute paths; none means an empty table.
+    """
+
+    name: str
+    columns: tuple[Column, ...]
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Relationship:
+    """Many rows of `many` point at one row of `one`: an assumed foreign key.
+
+    Attributes:
+        on: pairs (column of `many`, column of `one`).
+    """
+
+    many: str
+    one: str
+    on: tuple[tuple[str, str], ...]
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The columns that identify a row of `one`."""
+        return tuple(column for _, column in self.on)
+
+    def __str__(self) -> str:
+        return f"{self.many} -> {self.one}"

@@ -1,0 +1,71 @@
+"""What went wrong at the server, in words that name the thing and the remedy."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+import requests
+import tableauserverclient as TSC
+from tableauserverclient.server.endpoint.exceptions import (
+    InternalServerError,
+    NonXMLResponseError,
+)
+
+from tableau_pipeline.refresh.errors import RefreshError, RefusedError
+
+_REMEDIES = {
+    "400011": "The server could not use the file: see its message",
+    "401000": "The session is gone: run again",
+    "401001": "Check TABLEAU_SITE and the credentials; tokens expire after 15 days without use",
+    "401002": "The session ended, perhaps because the same token signed in elsewhere: run again, "
+    "and give each deployment a token of its own",
+    "403004": "Give this user the capabilities View and Overwrite on the data source",
+    "403007": "The name is taken, or this user may not publish there: it needs a Creator or "
+    "Explorer (can publish) site role and the Publish capability on the project",
+    "403008": "The site's storage is full: free some, or ask for more",
+    "404005": "The project does not exist, or this user may not see it",
+}
+
+
+@contextmanager
+def explained(doing: str, *, url: str) -> Generator[None]:
+    """Turn the client library's errors into ours.
+
+    Args:
+        doing: completes "... failed", for instance "Publishing "Sales"".
+
+    Raises:
+        RefusedError: the server said no: nothing happened.
+        RefreshError: the server failed or did not answer: what happened is not known.
+    """
+    try:
+        yield
+    except TSC.ServerResponseError as error:
+        remedy = _REMEDIES.get(error.code)
+        message = f"{doing} failed: {error.code} {error.summary}: {error.detail}"
+        raise RefusedError(f"{message} {remedy}." if remedy else message) from error
+    except TSC.FailedSignInError as error:
+        remedy = _REMEDIES.get(error.code, "Check the credentials")
+        raise RefusedError(f"{doing} failed: {error.code} {error.detail}. {remedy}.") from error
+    except InternalServerError as error:
+        raise RefreshError(
+            f"{doing} failed: {url} answered {error.code}, an error of its own. "
+            "The next run finds out what it still did."
+        ) from error
+    except NonXMLResponseError as error:
+        raise RefreshError(
+            f"{doing} failed: {url} does not answer like a Tableau Server. Is TABLEAU_SERVER_URL "
+            "right, without a path or site, and no proxy in between?"
+        ) from error
+    except requests.exceptions.SSLError as error:
+        raise RefreshError(
+            f"{doing} failed: the certificate of {url} is not trusted. Point TABLEAU_CA_BUNDLE at "
+            "the certificate of the authority that signed it."
+        ) from error
+    except requests.exceptions.ConnectionError as error:
+        raise RefreshError(
+            f"{doing} failed: no connection to {url}, or it broke off. Is a Tableau Server running "
+            "there? Start the local one with `make dev` or `tableau-sandbox`, or correct "
+            "TABLEAU_SERVER_URL."
+        ) from error
+    except requests.exceptions.RequestException as error:
+        raise RefreshError(f"{doing} failed: {type(error).__name__} at {url}.") from error

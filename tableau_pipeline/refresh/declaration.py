@@ -1,0 +1,96 @@
+"""A declared data source, as plain values, and what can be told of it without data."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tableau_pipeline.hyper.tables import EXTRACT_SCHEMA, Relationship
+
+SchemaPolicy = Literal["additive", "refuse", "publish"]
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """What a table must satisfy before it is published.
+
+    Attributes:
+        max_shrink: the largest share of the published rows that may vanish at once, 0 to 1.
+    """
+
+    min_rows: int = 1
+    max_shrink: float = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of a data source; `model` is the asset key of its model, "a/b" for two parts."""
+
+    name: str
+    model: str
+    guard: Guard = field(default_factory=Guard)
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """A published data source: `key` is its asset key, `project` a path of names."""
+
+    key: str
+    name: str
+    project: str
+    tables: tuple[Table, ...]
+    relationships: tuple[Relationship, ...] = ()
+    create_project: bool = False
+    adopt: bool = False
+    on_schema_change: SchemaPolicy = "additive"
+
+    @property
+    def tag(self) -> str:
+        """What marks the data source on the server as ours."""
+        return f"tableau-pipeline:{self.key}"
+
+    def published_name(self, table: str) -> str:
+        """A table's name in the file: Tableau's own habit for files of a single table."""
+        return EXTRACT_SCHEMA if len(self.tables) == 1 else table
+
+    def digest(self) -> str:
+        """Changes with what the published file must look like, and with nothing else."""
+        shape = [
+            sorted([table.name, table.model] for table in self.tables),
+            sorted([edge.many, edge.one, *sorted(edge.on)] for edge in self.relationships),
+        ]
+        return hashlib.sha256(json.dumps(shape).encode()).hexdigest()[:16]
+
+
+def tree_problem(tables: Sequence[str], relationships: Sequence[Relationship]) -> str | None:
+    """Why Tableau would refuse a file of these tables; None when it would not.
+
+    Tableau (2021.4 and later) wants one fact table, from which every other table is reached by
+    exactly one path of relationships from many to one.
+    """
+    edges: dict[str, list[str]] = {table: [] for table in tables}
+    reached_from: dict[str, str] = {}
+    for edge in relationships:
+        if edge.one in reached_from:
+            return (
+                f'table "{edge.one}" is the "to" of two relationships, from '
+                f'"{reached_from[edge.one]}" and from "{edge.many}"; Tableau wants one path to '
+                "each table. Publish a second copy of it under another name, or leave one out"
+            )
+        edges[edge.many].append(edge.one)
+        reached_from[edge.one] = edge.many
+    facts = [table for table in tables if table not in reached_from]
+    if len(facts) != 1:
+        names = ", ".join(f'"{table}"' for table in facts) or "none"
+        return (
+            "Tableau wants exactly one fact table, which no relationship points to; here: "
+            f"{names}. Connect every table by a relationship from the many side to the one side"
+        )
+    seen, frontier = set(facts), list(facts)
+    while frontier:
+        frontier = [one for many in frontier for one in edges[many] if one not in seen]
+        seen.update(frontier)
+    if circle := [table for table in tables if table not in seen]:
+        return f"these tables point at each other in a circle: {', '.join(circle)}"
+    return None

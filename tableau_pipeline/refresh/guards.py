@@ -1,0 +1,33 @@
+"""Guards: an empty or suddenly small table is more often a fault upstream than the truth."""
+
+from tableau_pipeline.refresh.declaration import Declaration, Guard
+from tableau_pipeline.refresh.state import State
+
+
+def guard_problems(
+    declaration: Declaration, desired: State, base: State | None, *, accept_shrink: bool
+) -> list[str]:
+    """A sentence for each guard that `desired` breaks, compared with the published `base`."""
+    problems = []
+    for table in declaration.tables:
+        rows = desired.tables[table.name].content.rows
+        published = base.tables.get(table.name) if base else None
+        before = published.content.rows if published else 0
+        problem = _problem(table.guard, rows, before)
+        if problem and not accept_shrink:
+            problems.append(
+                f'Table "{table.name}": model "{table.model}" has {problem}. If that is right, run '
+                "again with accept: [shrink], or change its guard"
+            )
+    return problems
+
+
+def _problem(guard: Guard, rows: int, before: int) -> str | None:
+    if rows < guard.min_rows:
+        return f"{rows:,} rows, fewer than guard.min_rows ({guard.min_rows:,})"
+    if rows < before * (1 - guard.max_shrink):
+        return (
+            f"{rows:,} rows where {before:,} are published: a loss of {1 - rows / before:.0%}, "
+            f"more than guard.max_shrink ({guard.max_shrink:.0%})"
+        )
+    return None

@@ -1,0 +1,107 @@
+"""What the models offer, checked before anything is built."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from tableauhyperapi import HyperProcess
+
+from tableau_pipeline.hyper.build import Extract, build_extract
+from tableau_pipeline.hyper.keys import key_problem
+from tableau_pipeline.hyper.tables import Column, Relationship, TableSource
+from tableau_pipeline.hyper.types import UnsupportedTypeError, hyper_type
+from tableau_pipeline.refresh.declaration import Declaration
+from tableau_pipeline.refresh.errors import RefusedError
+from tableau_pipeline.refresh.snapshot import Snapshot
+
+
+def check_models(declaration: Declaration, snapshots: Mapping[str, Snapshot | None]) -> None:
+    """Refuse what could not be published, with everything that is wrong at once.
+
+    Args:
+        snapshots: the newest of each table's model, by table; None where there is none.
+
+    Raises:
+        RefusedError: names the table, the model or column, and the remedy.
+    """
+    problems = [
+        f'Table "{table.name}": model "{table.model}" has no snapshot. Materialize that asset '
+        "first; if it exists under another name, correct `model:` (its asset key, such as "
+        '"dbt/orders")'
+        for table in declaration.tables
+        if snapshots[table.name] is None
+    ]
+    known = {name: snapshot for name, snapshot in snapshots.items() if snapshot}
+    problems += [
+        problem
+        for edge in declaration.relationships
+        for problem in _relationship_problems(edge, known)
+    ]
+    for name, snapshot in known.items():
+        problems += _type_problems(name, snapshot.columns)
+    if problems:
+        raise RefusedError("\n".join(problems))
+
+
+def check_keys(
+    hyper: HyperProcess, declaration: Declaration, snapshots: Mapping[str, Snapshot]
+) -> None:
+    """Refuse a relationship whose one side repeats a key or lacks one: its sums would be wrong.
+
+    Raises:
+        RefusedError: names the table, the columns and samples.
+    """
+    problems = []
+    for edge in declaration.relationships:
+        source = _source(edge.one, snapshots[edge.one])
+        if problem := key_problem(hyper, source, edge.key):
+            problems.append(
+                f"Relationship {edge}: {problem}. The one side of a relationship must be unique: "
+                "mend the model, or turn the relationship round"
+            )
+    if problems:
+        raise RefusedError("\n".join(problems))
+
+
+def build(
+    hyper: HyperProcess,
+    declaration: Declaration,
+    snapshots: Mapping[str, Snapshot],
+    *,
+    path: Path,
+) -> Extract:
+    """The whole data source as one `.hyper` file at `path`."""
+    physical = declaration.published_name
+    return build_extract(
+        hyper,
+        path,
+        tables=[_source(physical(name), snapshot) for name, snapshot in snapshots.items()],
+        relationships=declaration.relationships,
+    )
+
+
+def _source(name: str, snapshot: Snapshot) -> TableSource:
+    return TableSource(name=name, columns=snapshot.columns, files=snapshot.paths)
+
+
+def _relationship_problems(edge: Relationship, known: Mapping[str, Snapshot]) -> list[str]:
+    columns = [(edge.many, many) for many, _ in edge.on] + [(edge.one, one) for _, one in edge.on]
+    problems = []
+    for table, column in columns:
+        snapshot = known.get(table)
+        names = [existing.name for existing in snapshot.columns] if snapshot else [column]
+        if column not in names:
+            problems.append(
+                f'Relationship {edge}: table "{table}" has no column "{column}"; it has '
+                f"{', '.join(names)}"
+            )
+    return problems
+
+
+def _type_problems(table: str, columns: tuple[Column, ...]) -> list[str]:
+    problems = []
+    for column in columns:
+        try:
+            hyper_type(column, table=table)
+        except UnsupportedTypeError as error:
+            problems.append(str(error))
+    return problems

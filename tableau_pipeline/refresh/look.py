@@ -1,0 +1,92 @@
+"""What the server holds: our records, settled, beside what the server tells."""
+
+import logging
+from dataclasses import replace
+
+from tableau_pipeline.refresh.declaration import Declaration
+from tableau_pipeline.refresh.errors import RefusedError
+from tableau_pipeline.refresh.journal import Journal
+from tableau_pipeline.refresh.plan import View
+from tableau_pipeline.refresh.server import RemoteDatasource, Server
+from tableau_pipeline.refresh.settle import Settled, settle
+from tableau_pipeline.refresh.state import State
+
+
+def look(
+    declaration: Declaration,
+    journal: Journal,
+    server: Server,
+    *,
+    project_id: str,
+    timeout: float,
+    log: logging.Logger,
+) -> View:
+    """Settle what is open, then find the data source.
+
+    Raises:
+        RefreshError: a job of an earlier refresh still runs after `timeout` seconds.
+    """
+    state = journal.state()
+    why = journal.why_no_state() if state is None else _why_not_valid(state, declaration, server)
+    settled = settle(journal, None if why else state, server, timeout=timeout, log=log)
+    bases = settled.bases
+    luid = next((base.luid for base in reversed(bases) if base.luid), None)
+    remote = server.find_by_luid(luid) if luid else None
+    if remote:
+        _warn_if_moved(remote, declaration, project_id, log)
+        view = View(bases=bases, why_no_base="", remote=remote, named_by_us=True)
+    else:
+        view = _by_name(declaration, server, project_id, settled=settled, luid=luid, why=why)
+    if view.remote and view.bases:
+        return replace(view, metadata=server.metadata_digest(view.remote.luid))
+    return view
+
+
+def _by_name(
+    declaration: Declaration,
+    server: Server,
+    project_id: str,
+    *,
+    settled: Settled,
+    luid: str | None,
+    why: str | None,
+) -> View:
+    """Our records name no data source that we can read: is there one of its name?"""
+    remote = server.find_by_name(declaration.name, project_id=project_id)
+    if remote is None:
+        return View(
+            bases=settled.bases,
+            why_no_base=why or "nothing of it is on the server yet",
+            remote=None,
+            named_by_us=False,
+        )
+    if remote.luid == luid:
+        raise RefusedError(
+            f'The data source "{declaration.name}" ({luid}) is on the server, but this user may '
+            "not read it. Give the user its ownership, or View and Overwrite on it."
+        )
+    # A create that was cut off leaves a data source without our tag: its owner tells it is ours.
+    if settled.creating and remote.owner_id == server.user_id:
+        return View(bases=settled.bases, why_no_base="", remote=remote, named_by_us=True)
+    if luid:
+        why = f"the data source of the last refresh ({luid}) is gone, and another has its name"
+    return View(
+        bases=(), why_no_base=why or "no state is recorded", remote=remote, named_by_us=False
+    )
+
+
+def _why_not_valid(state: State, declaration: Declaration, server: Server) -> str | None:
+    if (state.server, state.site) != (server.url, server.site):
+        return f'the last refresh went to {state.server}, site "{state.site}"'
+    if (state.project, state.name) != (declaration.project, declaration.name):
+        return f'the last refresh published "{state.name}" in project "{state.project}"'
+    return None
+
+
+def _warn_if_moved(
+    remote: RemoteDatasource, declaration: Declaration, project_id: str, log: logging.Logger
+) -> None:
+    if remote.name != declaration.name:
+        log.warning('Somebody renamed "%s" to "%s" on the server', declaration.name, remote.name)
+    if remote.project_id != project_id:
+        log.warning('Somebody moved "%s" out of "%s"', remote.name, declaration.project)

@@ -1,0 +1,171 @@
+"""What a refresh will do, decided before anything is built or sent. Nothing here has effects."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from tableau_pipeline.refresh.declaration import Declaration
+from tableau_pipeline.refresh.guards import guard_problems
+from tableau_pipeline.refresh.schema_change import schema_changes, schema_problems
+from tableau_pipeline.refresh.server import RemoteDatasource
+from tableau_pipeline.refresh.state import PublishMode, State
+
+
+class Accept(StrEnum):
+    """What a run may let through once although it would be refused."""
+
+    SHRINK = "shrink"
+    SCHEMA = "schema"
+    OVERWRITE = "overwrite"
+
+
+@dataclass(frozen=True, slots=True)
+class NoChange:
+    """The data source already holds what it should."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """Send the whole file."""
+
+    mode: PublishMode
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Do nothing; `reason` names what is wrong and what to decide."""
+
+    reason: str
+
+
+Plan = NoChange | Publish | Refuse
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What the server holds, as far as we can tell.
+
+    Attributes:
+        bases: what the data source may hold, by our own records; several after a crash, newest
+            last; none when we know nothing.
+        why_no_base: why there is none.
+        remote: the data source, found by the LUID of our records or by name.
+        named_by_us: our records name this very data source, or we were just creating it.
+        metadata: the digest of its metadata now; None when it was not asked for.
+    """
+
+    bases: Sequence[State]
+    why_no_base: str
+    remote: RemoteDatasource | None
+    named_by_us: bool
+    metadata: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The run config of a refresh."""
+
+    dry_run: bool = False
+    publish: bool = True
+    full: bool = False
+    accept: frozenset[Accept] = field(default_factory=frozenset)
+
+
+def plan(declaration: Declaration, desired: State, view: View, options: Options) -> Plan:
+    """Decide what makes the data source hold `desired`."""
+    if refusal := _refusal(declaration, desired, view, options):
+        return Refuse(refusal)
+    base = view.bases[-1] if view.bases else None
+    remote = view.remote
+    if remote is None:
+        if base and base.luid:
+            return Publish(
+                PublishMode.CREATE,
+                f"the data source {base.luid} is gone from the server: published anew",
+            )
+        return Publish(PublishMode.CREATE, f"first publish: {view.why_no_base}")
+    if base is None:
+        return _without_base(declaration, view, remote, options)
+    if _needs_new_metadata(desired, base):
+        changes = [*schema_changes(desired, base), "the declaration changed"]
+        return Publish(PublishMode.OVERWRITE, f"in full: {changes[0]}")
+    if reason := _why_in_full(desired, view, remote, options):
+        return Publish(PublishMode.REPLACE, f"in full: {reason}")
+    return NoChange("every table's fingerprint equals that of the last refresh")
+
+
+def _refusal(declaration: Declaration, desired: State, view: View, options: Options) -> str | None:
+    """Every reason to do nothing, in the order in which a person would want to know."""
+    remote = view.remote
+    if remote and not _is_ours(declaration, view, remote) and not declaration.adopt:
+        return (
+            f'A data source "{remote.name}" exists in project "{declaration.project}" that '
+            "this pipeline did not publish. It is left alone: choose another name, or set "
+            "adopt: true to take it over, which replaces its data and metadata."
+        )
+    base = view.bases[-1] if view.bases else None
+    problems = guard_problems(
+        declaration, desired, base, accept_shrink=Accept.SHRINK in options.accept
+    )
+    if base and remote:
+        if Accept.SCHEMA not in options.accept:
+            problems += schema_problems(desired, base, declaration.on_schema_change)
+        if not problems and _drops_edits(desired, base, view, options):
+            problems.append(
+                f'"{remote.name}" must be overwritten, because '
+                f"{', '.join(schema_changes(desired, base)) or 'its declaration changed'}, but "
+                "somebody edited its metadata since our last publish (calculated fields, captions, "
+                "folders), which an overwrite drops. Save that work, then run again with "
+                "accept: [overwrite]"
+            )
+    return "\n".join(problems) or None
+
+
+def _needs_new_metadata(desired: State, base: State) -> bool:
+    return desired.declaration != base.declaration or bool(schema_changes(desired, base))
+
+
+def _drops_edits(desired: State, base: State, view: View, options: Options) -> bool:
+    return (
+        _needs_new_metadata(desired, base)
+        and Accept.OVERWRITE not in options.accept
+        and view.metadata != base.metadata
+    )
+
+
+def _is_ours(declaration: Declaration, view: View, remote: RemoteDatasource) -> bool:
+    return view.named_by_us or declaration.tag in remote.tags
+
+
+def _without_base(
+    declaration: Declaration, view: View, remote: RemoteDatasource, options: Options
+) -> Publish:
+    if not _is_ours(declaration, view, remote):
+        return Publish(PublishMode.OVERWRITE, "first publish: takes over the data source (adopt)")
+    if Accept.OVERWRITE in options.accept:
+        return Publish(PublishMode.OVERWRITE, "in full, as asked (accept: overwrite)")
+    return Publish(
+        PublishMode.REPLACE, f"in full: {view.why_no_base}; the data source carries our tag"
+    )
+
+
+def _why_in_full(
+    desired: State, view: View, remote: RemoteDatasource, options: Options
+) -> str | None:
+    base = view.bases[-1]
+    if options.full:
+        return "asked for (full: true)"
+    if len(view.bases) > 1 or base.updated_at is None:
+        return "an earlier refresh was interrupted, and what it left is not known for certain"
+    if remote.updated_at != base.updated_at:
+        return (
+            f"the data source changed hands: the server says that it was updated at "
+            f"{remote.updated_at:%Y-%m-%d %H:%M:%S} UTC, and that was not this pipeline"
+        )
+    changed = [
+        name for name, table in desired.tables.items() if not table.same_content(base.tables[name])
+    ]
+    return f"new content in {', '.join(changed)}" if changed else None

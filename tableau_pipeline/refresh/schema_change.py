@@ -1,0 +1,53 @@
+"""Schema changes: what readers of a data source would notice, and what to do about it."""
+
+from tableau_pipeline.refresh.declaration import SchemaPolicy
+from tableau_pipeline.refresh.state import State, TableState
+
+
+def schema_changes(desired: State, base: State) -> list[str]:
+    """All differences between the published schema and the one to be, one phrase each."""
+    return [phrase for phrase, _ in _changes(desired, base)]
+
+
+def schema_problems(desired: State, base: State, policy: SchemaPolicy) -> list[str]:
+    """A sentence that lists every difference the policy does not allow; empty when none."""
+    changes = _changes(desired, base)
+    if policy == "publish":
+        return []
+    refused = [phrase for phrase, additive in changes if policy == "refuse" or not additive]
+    if not refused:
+        return []
+    return [
+        f"The schema changed: {'; '.join(refused)}. on_schema_change: {policy} does not let that "
+        "through: mend the model, or run once with accept: [schema]"
+    ]
+
+
+def _changes(desired: State, base: State) -> list[tuple[str, bool]]:
+    """Pairs (what changed, whether it only adds)."""
+    changes = [(f'table "{name}" is new', True) for name in _missing(desired.tables, base.tables)]
+    changes += [
+        (f'table "{name}" is gone', False) for name in _missing(base.tables, desired.tables)
+    ]
+    for name, table in desired.tables.items():
+        if published := base.tables.get(name):
+            changes += _column_changes(name, table, published)
+    return changes
+
+
+def _missing(these: dict[str, TableState], those: dict[str, TableState]) -> list[str]:
+    return [name for name in these if name not in those]
+
+
+def _column_changes(table: str, now: TableState, before: TableState) -> list[tuple[str, bool]]:
+    new = {column.name: column.type for column in now.columns}
+    old = {column.name: column.type for column in before.columns}
+    return [
+        *((f"{table}.{name} is new ({new[name]})", True) for name in new if name not in old),
+        *((f"{table}.{name} is gone ({old[name]})", False) for name in old if name not in new),
+        *(
+            (f"{table}.{name} was {old[name]} and is {new[name]}", False)
+            for name in new
+            if name in old and old[name] != new[name]
+        ),
+    ]

@@ -1,0 +1,97 @@
+"""A snapshot: one immutable write of a model, and the manifest that commits it."""
+
+import hashlib
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Self
+
+from pydantic import BaseModel, ConfigDict, PlainSerializer
+
+from tableau_pipeline.hyper.tables import Column
+
+MANIFEST = "manifest.json"
+ROW_HASH = "_row_hash"
+# The name of the algorithm: fingerprints of another one prove nothing about ours.
+ROW_HASH_ALGORITHM = "xxhash64-nulls-1"
+
+# Sums of 64-bit hashes pass 2^53, where JSON's readers in browsers lose digits.
+BigInt = Annotated[int, PlainSerializer(str, return_type=str, when_used="json")]
+
+
+class Frozen(BaseModel):
+    """A plain value that goes to JSON and back; unknown fields are a fault of the file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Fingerprint(Frozen):
+    """What a set of rows adds up to, whatever their order: their number and their hashes' sum."""
+
+    rows: int
+    hash_sum: BigInt
+    algorithm: str = ROW_HASH_ALGORITHM
+
+    def __add__(self, other: Self) -> Self:
+        """The fingerprint of both sets of rows together."""
+        return self.model_copy(
+            update={"rows": self.rows + other.rows, "hash_sum": self.hash_sum + other.hash_sum}
+        )
+
+
+class DataFile(Frozen):
+    """A Parquet file of a snapshot; `size` in bytes."""
+
+    name: str
+    rows: int
+    size: int
+
+
+class Snapshot(Frozen):
+    """One immutable write of a model, or of one partition of it.
+
+    Attributes:
+        folder: where the files and the manifest lie; not part of the manifest, so that a data
+            directory may move.
+        asset_key: of the model, "a/b" for a key of two parts.
+    """
+
+    folder: Path
+    asset_key: str
+    partition: str | None = None
+    created_at: datetime
+    run_id: str
+    columns: tuple[Column, ...]
+    fingerprint: Fingerprint
+    files: tuple[DataFile, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(file.size for file in self.files)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The files that hold rows."""
+        return tuple(str(self.folder / file.name) for file in self.files if file.rows)
+
+    @property
+    def data_version(self) -> str:
+        """Equal for equal contents: a digest of the schema and of the fingerprint."""
+        schema = [[column.name, column.type] for column in self.columns]
+        content = json.dumps([schema, self.fingerprint.model_dump(mode="json")])
+        return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+    def manifest(self) -> str:
+        """The text whose presence in `folder` commits the snapshot."""
+        return self.model_dump_json(exclude={"folder"}, indent=1)
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """The snapshot in a folder.
+
+        Raises:
+            FileNotFoundError: it was never committed, or it is gone.
+        """
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        return cls.model_validate({**manifest, "folder": folder})

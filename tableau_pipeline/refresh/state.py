@@ -1,0 +1,117 @@
+"""What the last refresh left on the server, and what one was about to send."""
+
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Literal
+from uuid import uuid4
+
+from pydantic import Field
+
+from tableau_pipeline.hyper.tables import Column
+from tableau_pipeline.refresh.snapshot import Fingerprint, Frozen, Snapshot
+
+
+class PublishMode(StrEnum):
+    """How a whole file replaces what the server holds.
+
+    CREATE fails if the name is taken. REPLACE swaps the data and keeps the calculated fields,
+    captions and folders that analysts added. OVERWRITE drops those.
+    """
+
+    CREATE = "create"
+    REPLACE = "replace"
+    OVERWRITE = "overwrite"
+
+
+class TableState(Frozen):
+    """One published table.
+
+    Attributes:
+        folders: of the snapshots whose rows it holds, one for each partition of the model.
+        content: the fingerprint of the published rows.
+        cutoff: of `retain`, as text; None when every row of the model is published.
+    """
+
+    columns: tuple[Column, ...]
+    folders: tuple[Path, ...]
+    content: Fingerprint
+    cutoff: str | None = None
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> "TableState":
+        """A table that holds exactly the rows of this snapshot."""
+        return cls(
+            columns=snapshot.columns,
+            folders=(snapshot.folder,),
+            content=snapshot.fingerprint,
+        )
+
+    def same_content(self, other: "TableState") -> bool:
+        """Whether both hold the same rows in the same columns."""
+        return (self.columns, self.content, self.cutoff) == (
+            other.columns,
+            other.content,
+            other.cutoff,
+        )
+
+
+class State(Frozen):
+    """What a refresh left on the server; valid for that server, site and LUID alone.
+
+    Attributes:
+        luid: None only in an intent to create a data source.
+        updated_at: as the server told it after the refresh.
+        declaration: the digest of what the tables and relationships were declared to be.
+        metadata: a digest of the `.tds` after our last publish: analysts' edits change it.
+        increments: updates since the file was last published whole.
+    """
+
+    format: Literal[1] = 1
+    server: str
+    site: str
+    project: str
+    name: str
+    luid: str | None = None
+    updated_at: datetime | None = None
+    declaration: str
+    tables: dict[str, TableState]
+    metadata: str | None = None
+    increments: int = 0
+
+    def same_content(self, other: "State") -> bool:
+        """Whether both stand for the same published tables."""
+        return (
+            self.declaration == other.declaration
+            and self.tables.keys() == other.tables.keys()
+            and all(table.same_content(other.tables[name]) for name, table in self.tables.items())
+        )
+
+
+class Outcome(StrEnum):
+    """How a sending ended."""
+
+    DONE = "done"
+    FAILED = "failed"
+
+
+class Intent(Frozen):
+    """What a refresh is about to send; recorded before it is sent, and whenever more is known.
+
+    Attributes:
+        request_id: names the sending; a later record of the same one replaces the earlier.
+        target: the state once the sending has taken effect.
+        payload: the file that is sent, kept until the intent is settled.
+        job_id: of the server's job, when there is one and its id is known.
+        outcome: None while it is open: the sending may or may not have taken effect.
+    """
+
+    request_id: str = Field(default_factory=lambda: str(uuid4()))
+    recorded_at: datetime = Field(default_factory=lambda: datetime.now(UTC))
+    run_id: str
+    mode: PublishMode
+    target: State
+    payload: Path
+    job_id: str | None = None
+    outcome: Outcome | None = None
+    note: str | None = None
