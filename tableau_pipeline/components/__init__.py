@@ -1,0 +1,3 @@
+from tableau_pipeline.components.published_datasource import PublishedDatasource
+
+__all__ = ["PublishedDatasource"]

@@ -50,6 +50,12 @@ class Declaration:
         """What marks the data source on the server as ours."""
         return f"tableau-pipeline:{self.key}"
 
+    @property
+    def fact_table(self) -> str:
+        """The table that no relationship points to: its rows are the grain of the data source."""
+        pointed_to = {edge.one for edge in self.relationships}
+        return next(table.name for table in self.tables if table.name not in pointed_to)
+
     def published_name(self, table: str) -> str:
         """A table's name in the file: Tableau's own habit for files of a single table."""
         return EXTRACT_SCHEMA if len(self.tables) == 1 else table

@@ -1,0 +1,137 @@
+"""The two assets of a declared data source, made by one step that is never split."""
+
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+
+import dagster as dg
+from pydantic import Field, field_validator
+
+from tableau_pipeline.components.attributes import Trigger
+from tableau_pipeline.components.journal import DagsterJournal
+from tableau_pipeline.components.report import (
+    dry_run_observation,
+    extract_result,
+    published_result,
+)
+from tableau_pipeline.components.trigger import automation_condition
+from tableau_pipeline.refresh.declaration import Declaration
+from tableau_pipeline.refresh.errors import RefreshError, RefusedError
+from tableau_pipeline.refresh.plan import Accept, Options
+from tableau_pipeline.refresh.step import Refresh
+from tableau_pipeline.resources import (
+    HyperResource,
+    SnapshotIOManager,
+    TableauServerResource,
+    data_dir,
+)
+
+# Runs that sign in to Tableau; the instance limits how many do so at a time.
+POOL = "tableau"
+
+
+class RefreshConfig(dg.Config):
+    """What a single run of a refresh may do differently."""
+
+    dry_run: bool = Field(default=False, description="Plan and report; change nothing.")
+    publish: bool = Field(default=True, description="false: build the whole .hyper, and stop.")
+    full: bool = Field(default=False, description="Publish even if nothing changed.")
+    accept: list[str] = Field(
+        default_factory=list,
+        description="What to let through once although it would be refused: shrink, schema, "
+        "overwrite.",
+    )
+
+    @field_validator("accept")
+    @classmethod
+    def _known(cls, accept: list[str]) -> list[str]:
+        known = [str(each) for each in Accept]
+        if unknown := [each for each in accept if each not in known]:
+            raise ValueError(f"accept: {unknown[0]!r} is not one of {', '.join(known)}")
+        return accept
+
+    def options(self) -> Options:
+        """The same, as a refresh wants it."""
+        return Options(
+            dry_run=self.dry_run,
+            publish=self.publish,
+            full=self.full,
+            accept=frozenset(map(Accept, self.accept)),
+        )
+
+
+def extract_key(declaration: Declaration) -> dg.AssetKey:
+    """The key of the extract asset: that of the published one, and `_extract`."""
+    return dg.AssetKey.from_user_string(f"{declaration.key}_extract")
+
+
+def refresh_assets(declaration: Declaration, trigger: Trigger | None) -> dg.AssetsDefinition:
+    """`<key>_extract` and `<key>`; a trigger becomes the first one's automation condition."""
+    published = dg.AssetKey.from_user_string(declaration.key)
+    extract = extract_key(declaration)
+    models = [dg.AssetKey.from_user_string(table.model) for table in declaration.tables]
+    tables = ", ".join(table.name for table in declaration.tables)
+
+    @dg.multi_asset(
+        name=declaration.key.replace("/", "__"),
+        specs=[
+            # Either is left out when nothing was built or published.
+            dg.AssetSpec(
+                extract,
+                deps=models,
+                description=f"The .hyper file of a refresh, with the tables {tables}.",
+                kinds={"hyper"},
+                skippable=True,
+                automation_condition=automation_condition(trigger, models),
+            ),
+            dg.AssetSpec(
+                published,
+                deps=[extract],
+                description=(
+                    f'The data source "{declaration.name}" in the Tableau project '
+                    f'"{declaration.project}", equal to its models after every refresh.'
+                ),
+                kinds={"tableau"},
+                skippable=True,
+            ),
+        ],
+        pool=POOL,
+    )
+    def refresh_step(
+        context: dg.AssetExecutionContext,
+        config: RefreshConfig,
+        snapshots: dg.ResourceParam[SnapshotIOManager],
+        hyper: HyperResource,
+        tableau: TableauServerResource,
+    ) -> Iterator[dg.MaterializeResult]:
+        refresh = Refresh(
+            declaration=declaration,
+            snapshots={table.name: snapshots.snapshot(table.model) for table in declaration.tables},
+            journal=DagsterJournal(context, published),
+            server=lambda: tableau.session(context.log),
+            hyper=lambda: hyper.process,
+            folder=data_dir(),
+            run_id=context.run_id,
+            log=context.log,
+        )
+        with as_failure():
+            report = refresh.run(config.options())
+        if config.dry_run:
+            context.log_event(dry_run_observation(published, report))
+            return
+        if report.extract:
+            yield extract_result(extract, declaration, report)
+        if report.state:
+            yield published_result(published, declaration, report)
+
+    return refresh_step
+
+
+@contextmanager
+def as_failure() -> Generator[None]:
+    """Show what is wrong as the step's own message; a refusal is not tried again."""
+    try:
+        yield
+    except RefusedError as error:
+        raise dg.Failure(str(error), allow_retries=False) from error
+    except RefreshError as error:
+        raise dg.Failure(str(error)) from error

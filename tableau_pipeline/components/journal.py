@@ -1,0 +1,77 @@
+"""Dagster's event log as the journal of a refresh.
+
+The state is metadata of the published asset's newest materialization; intents are observations
+after it, which Dagster stores at once, so that they outlive a crash of the step.
+"""
+
+from collections.abc import Sequence
+
+import dagster as dg
+
+from tableau_pipeline.refresh.state import Intent, State
+
+STATE = "tableau_pipeline/state"
+INTENT = "tableau_pipeline/intent"
+# One refresh records an intent three times; hundreds in a row without a success are past hope.
+_OBSERVATIONS = 500
+_MATERIALIZATIONS = 50
+
+
+class DagsterJournal:
+    """Implements `refresh.journal.Journal` for one published asset."""
+
+    def __init__(self, context: dg.AssetExecutionContext, asset_key: dg.AssetKey) -> None:
+        self._context = context
+        self._asset_key = asset_key
+
+    def state(self) -> State | None:
+        """The state in the newest materialization; one reported by hand hides those before it."""
+        materializations = self._materializations(limit=1)
+        return _state(materializations[0]) if materializations else None
+
+    def why_no_state(self) -> str:
+        """Why `state` is None."""
+        if self._materializations(limit=1):
+            return "the newest materialization carries no state (was it reported by hand?)"
+        return "Dagster has no record of an earlier refresh"
+
+    def intents(self) -> Sequence[Intent]:
+        """The newest record of each intent since the newest state."""
+        since = next(
+            (
+                record.storage_id
+                for record in self._materializations(limit=_MATERIALIZATIONS)
+                if _state(record)
+            ),
+            None,
+        )
+        observations = self._context.instance.fetch_observations(
+            dg.AssetRecordsFilter(asset_key=self._asset_key, after_storage_id=since),
+            limit=_OBSERVATIONS,
+        ).records
+        newest: dict[str, Intent] = {}
+        for record in reversed(observations):
+            value = record.asset_observation.metadata.get(INTENT)
+            if isinstance(value, dg.JsonMetadataValue):
+                intent = Intent.model_validate(value.data)
+                newest[intent.request_id] = intent
+        return list(newest.values())
+
+    def record(self, intent: Intent) -> None:
+        """Store an observation of the published asset."""
+        self._context.log_event(
+            dg.AssetObservation(
+                self._asset_key,
+                description=f"{intent.mode} {intent.outcome or 'is about to be sent'}",
+                metadata={INTENT: dg.MetadataValue.json(intent.model_dump(mode="json"))},
+            )
+        )
+
+    def _materializations(self, *, limit: int) -> Sequence[dg.EventLogRecord]:
+        return self._context.instance.fetch_materializations(self._asset_key, limit=limit).records
+
+
+def _state(record: dg.EventLogRecord) -> State | None:
+    materialization = record.asset_materialization
+    value = materialization.metadata.get(STATE) if materialization else None
+    return State.model_validate(value.data) if isinstance(value, dg.JsonMetadataValue) else None

@@ -1,0 +1,124 @@
+"""The component: a published Tableau data source, declared once."""
+
+import re
+from typing import Literal, Self
+
+import dagster as dg
+from pydantic import BaseModel, Field, field_validator, model_validator
+
+from tableau_pipeline.components.assets import refresh_assets
+from tableau_pipeline.components.attributes import (
+    Attributes,
+    RelationshipAttributes,
+    TableAttributes,
+    Trigger,
+)
+from tableau_pipeline.hyper.tables import Relationship
+from tableau_pipeline.refresh.declaration import Declaration, Guard, Table, tree_problem
+
+
+class PublishedDatasource(dg.Component, dg.Resolvable, Attributes):
+    """A published Tableau data source, kept equal to the Spark models that feed it."""
+
+    name: str = Field(min_length=1, max_length=255, description="Name on the Tableau site.")
+    project: str = Field(min_length=1, description='Path of the project, "Aviation/Curated".')
+    tables: dict[str, TableAttributes] = Field(
+        min_length=1, description="Tables of the extract, by name."
+    )
+    key: str | None = Field(
+        default=None,
+        description="Asset key; default: the name as dagster-tableau writes it, so that its "
+        "dashboards hang below this asset.",
+    )
+    create_project: bool = Field(default=False, description="Create the project if it is absent.")
+    adopt: bool = Field(
+        default=False,
+        description="Take over a data source of this name that this pipeline did not publish.",
+    )
+    relationships: list[RelationshipAttributes] = Field(
+        default_factory=list, description="How the tables hang together: one tree, one fact table."
+    )
+    on_schema_change: Literal["additive", "refuse", "publish"] = Field(
+        default="additive", description="Which schema changes are published without being asked."
+    )
+    rebase_after: int = Field(
+        default=50, ge=1, description="Increments until the file is rebuilt as a whole."
+    )
+    trigger: Trigger | None = Field(default=None, description="Absent: refreshed by hand.")
+
+    # Dagster would derive a looser model, whose errors name the outermost key only.
+    @classmethod
+    def model(cls) -> type[Self]:
+        """The class that reads the YAML: this one."""
+        return cls
+
+    @classmethod
+    def resolve_from_model(cls, context: dg.ResolutionContext, model: BaseModel) -> Self:
+        """Fill in `{{ env.X }}` and the like."""
+        return cls.model_validate(
+            context.resolve_value(model.model_dump(by_alias=True, exclude_unset=True))
+        )
+
+    @field_validator("project")
+    @classmethod
+    def _no_empty_project(cls, project: str) -> str:
+        if any(not part.strip() for part in project.split("/")):
+            raise ValueError(f'"{project}" has an empty part: write "Parent/Child"')
+        return project
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        asset_key = self.asset_key
+        if not asset_key.strip("_/"):
+            raise ValueError(
+                f'name "{self.name}" gives the asset key "{asset_key}": set `key` to a telling one'
+            )
+        models = {table.model or name for name, table in self.tables.items()}
+        if clash := {asset_key, f"{asset_key}_extract"} & models:
+            raise ValueError(
+                f'the asset key "{clash.pop()}", made from name "{self.name}", is that of a '
+                "model: set `key` to another one"
+            )
+        for edge in self.relationships:
+            for side, table in (("from", edge.many), ("to", edge.one)):
+                if table not in self.tables:
+                    raise ValueError(
+                        f'relationships: {side}: "{table}" is not a table of this data source; '
+                        f"its tables are {', '.join(self.tables)}"
+                    )
+        if problem := tree_problem(list(self.tables), self.declaration.relationships):
+            raise ValueError(f"relationships: {problem}")
+        return self
+
+    @property
+    def asset_key(self) -> str:
+        """The key of the published asset; "a/b" for two parts."""
+        return self.key or re.sub(r"[^A-Za-z0-9_]+", "_", self.name).lower()
+
+    @property
+    def declaration(self) -> Declaration:
+        """The same, as a refresh wants it."""
+        return Declaration(
+            key=self.asset_key,
+            name=self.name,
+            project=self.project,
+            tables=tuple(
+                Table(
+                    name=name,
+                    model=table.model or name,
+                    guard=Guard(table.guard.min_rows, table.guard.max_shrink),
+                )
+                for name, table in self.tables.items()
+            ),
+            relationships=tuple(
+                Relationship(edge.many, edge.one, tuple(edge.on.items()))
+                for edge in self.relationships
+            ),
+            create_project=self.create_project,
+            adopt=self.adopt,
+            on_schema_change=self.on_schema_change,
+        )
+
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+        """The extract and the published data source, two assets of one step."""
+        return dg.Definitions(assets=[refresh_assets(self.declaration, self.trigger)])

@@ -1,0 +1,87 @@
+"""What a refresh did, as metadata that the web UI shows, plots and links."""
+
+import hashlib
+from typing import Any
+
+import dagster as dg
+
+from tableau_pipeline.components.journal import STATE
+from tableau_pipeline.refresh.declaration import Declaration
+from tableau_pipeline.refresh.plan import Plan
+from tableau_pipeline.refresh.state import State
+from tableau_pipeline.refresh.step import Report
+
+
+def extract_result(
+    key: dg.AssetKey, declaration: Declaration, report: Report
+) -> dg.MaterializeResult:
+    """The built file."""
+    extract = report.extract
+    if extract is None:
+        raise ValueError("no extract was built")
+    rows = {
+        table.name: extract.rows[declaration.published_name(table.name)]
+        for table in declaration.tables
+    }
+    return dg.MaterializeResult(
+        asset_key=key,
+        metadata={
+            **_rows(declaration, rows),
+            "dagster/uri": extract.path.as_uri(),
+            "bytes": extract.size,
+            "file version": extract.version,
+            "seconds/build": report.seconds["build"],
+        },
+    )
+
+
+def published_result(
+    key: dg.AssetKey, declaration: Declaration, report: Report
+) -> dg.MaterializeResult:
+    """The refreshed data source; its state is what the next refresh starts from."""
+    state, remote = report.state, report.remote
+    if state is None or remote is None:
+        raise ValueError("no data source was refreshed")
+    rows = {name: table.content.rows for name, table in state.tables.items()}
+    metadata: dict[str, Any] = {
+        **_decision(report.plan),
+        **_rows(declaration, rows),
+        "bytes sent": report.extract.size if report.extract else 0,
+        "luid": remote.luid,
+        "updated at": dg.MetadataValue.timestamp(remote.updated_at),
+        STATE: dg.MetadataValue.json(state.model_dump(mode="json")),
+        **{f"seconds/{phase}": seconds for phase, seconds in report.seconds.items()},
+    }
+    if remote.link:
+        metadata["data source"] = dg.MetadataValue.url(remote.link)
+    return dg.MaterializeResult(
+        asset_key=key, metadata=metadata, data_version=dg.DataVersion(_content_version(state))
+    )
+
+
+def dry_run_observation(key: dg.AssetKey, report: Report) -> dg.AssetObservation:
+    """What a refresh would have done."""
+    return dg.AssetObservation(key, description="Dry run", metadata=_decision(report.plan))
+
+
+def _decision(plan: Plan | None) -> dict[str, Any]:
+    if plan is None:
+        return {}
+    return {"decision": type(plan).__name__, "reason": plan.reason}
+
+
+def _rows(declaration: Declaration, rows: dict[str, int]) -> dict[str, int]:
+    """Rows by table; those of the fact table, the grain of the data source, as its row count."""
+    return {
+        "dagster/row_count": rows[declaration.fact_table],
+        **{f"rows/{table}": count for table, count in rows.items()},
+    }
+
+
+def _content_version(state: State) -> str:
+    """Equal for equal published contents."""
+    content = [state.declaration] + [
+        f"{name} {table.columns} {table.content} {table.cutoff}"
+        for name, table in sorted(state.tables.items())
+    ]
+    return hashlib.sha256("\n".join(content).encode()).hexdigest()[:16]

@@ -1,0 +1,186 @@
+"""Spark, Hyper, Tableau and the snapshots as Dagster resources, set up from the environment."""
+
+import logging
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+from dagster_pyspark import LazyPySparkResource
+from pydantic import Field
+from tableauhyperapi import Connection, CreateMode, HyperProcess
+
+from tableau_pipeline.hyper.process import hyper_process
+from tableau_pipeline.publishing.credentials import (
+    ConnectedApp,
+    Credentials,
+    Password,
+    PersonalAccessToken,
+)
+from tableau_pipeline.publishing.site import TableauSite, signed_in
+from tableau_pipeline.refresh.errors import RefusedError
+from tableau_pipeline.snapshots.io_manager import SnapshotIOManager
+from tableau_pipeline.snapshots.session import spark_session
+
+__all__ = [
+    "HyperResource",
+    "SnapshotIOManager",
+    "SparkResource",
+    "TableauServerResource",
+    "data_dir",
+    "resources_from_env",
+]
+
+
+class SparkResource(LazyPySparkResource):
+    """A Spark session in UTC, started when a step first asks for it and shared by the run."""
+
+    spark_config: dict[str, str] = Field(
+        default_factory=dict, description="Further Spark settings; an EnvVar is not resolved here."
+    )
+    master: str = Field(default="local[*]", description="As spark-submit's --master.")
+    remote: str | None = Field(default=None, description="A Spark Connect URL, instead of a JVM.")
+    driver_memory: str = Field(default="2g", description="Heap of the JVM.")
+
+    def _init_session(self) -> None:
+        if self._spark_session is None:
+            self._spark_session = spark_session(
+                master=self.master,
+                remote=self.remote,
+                driver_memory=self.driver_memory,
+                config=self.spark_config,
+            )
+
+
+class HyperResource(dg.ConfigurableResource):
+    """hyperd, the engine behind `.hyper` files: one process for each run."""
+
+    memory_limit: str = Field(default="50%", description='As "4g", or a share of all memory.')
+    telemetry: bool = Field(default=False, description="Send usage data to Tableau.")
+
+    @property
+    def process(self) -> HyperProcess:
+        """The running hyperd."""
+        return hyper_process(memory_limit=self.memory_limit, telemetry=self.telemetry)
+
+    def connect(
+        self, path: str | Path | None = None, create_mode: CreateMode = CreateMode.NONE
+    ) -> Connection:
+        """A connection to hyperd, and to the `.hyper` file at `path`: use it in a `with` block."""
+        return Connection(self.process.endpoint, path, create_mode)
+
+
+def _secret(description: str) -> Any:
+    return Field(
+        default=None,
+        description=description,
+        repr=False,
+        json_schema_extra={"dagster__is_secret": True},
+    )
+
+
+class TableauServerResource(dg.ConfigurableResource):
+    """A site of Tableau Server or Tableau Cloud, and one of the three ways to sign in.
+
+    Settings that a refresh needs and that are absent are errors when it needs them, not before.
+    """
+
+    server_url: str | None = Field(default=None, description="TABLEAU_SERVER_URL")
+    site: str = Field(default="", description='The site\'s content URL; "" is the default site.')
+    token_name: str | None = Field(default=None, description="TABLEAU_TOKEN_NAME")
+    token_value: str | None = _secret("TABLEAU_TOKEN_VALUE")
+    username: str | None = Field(default=None, description="TABLEAU_USERNAME")
+    password: str | None = _secret("TABLEAU_PASSWORD")
+    connected_app_client_id: str | None = Field(default=None)
+    connected_app_secret_id: str | None = Field(default=None)
+    connected_app_secret_value: str | None = _secret("TABLEAU_CONNECTED_APP_SECRET_VALUE")
+    ca_bundle: str | None = Field(default=None, description="Certificates to trust (PEM file).")
+
+    @contextmanager
+    def session(self, log: logging.Logger | None = None) -> Generator[TableauSite]:
+        """A session on the site, which ends with the block; `.tsc` is the TSC client.
+
+        Raises:
+            RefusedError: a setting is missing, or the server does not accept the credentials.
+            RefreshError: no Tableau Server answers.
+        """
+        with signed_in(
+            self._needed("server_url", "TABLEAU_SERVER_URL"),
+            site=self.site,
+            credentials=self._credentials(),
+            ca_bundle=Path(self.ca_bundle) if self.ca_bundle else None,
+            log=log or logging.getLogger(__name__),
+        ) as site:
+            yield site
+
+    def _credentials(self) -> Credentials:
+        if self.token_name or self.token_value:
+            return PersonalAccessToken(
+                self._needed("token_name", "TABLEAU_TOKEN_NAME"),
+                self._needed("token_value", "TABLEAU_TOKEN_VALUE"),
+            )
+        if self.connected_app_client_id:
+            prefix = "TABLEAU_CONNECTED_APP"
+            return ConnectedApp(
+                username=self._needed("username", "TABLEAU_USERNAME"),
+                client_id=self.connected_app_client_id,
+                secret_id=self._needed("connected_app_secret_id", f"{prefix}_SECRET_ID"),
+                secret_value=self._needed("connected_app_secret_value", f"{prefix}_SECRET_VALUE"),
+            )
+        if self.username or self.password:
+            return Password(
+                self._needed("username", "TABLEAU_USERNAME"),
+                self._needed("password", "TABLEAU_PASSWORD"),
+            )
+        raise RefusedError(
+            "No credentials for Tableau: set TABLEAU_TOKEN_NAME and TABLEAU_TOKEN_VALUE, or "
+            "TABLEAU_USERNAME and TABLEAU_PASSWORD, or TABLEAU_CONNECTED_APP_CLIENT_ID and its "
+            "fellows (see .env.example)."
+        )
+
+    def _needed(self, field: str, variable: str) -> str:
+        if value := getattr(self, field):
+            return value
+        raise RefusedError(f"{variable} is not set (see .env.example; `make dev` sets it).")
+
+
+def data_dir() -> Path:
+    """Where snapshots, extracts and locks live: PIPELINE_DATA_DIR, or `data/` at the root."""
+    root = Path(__file__).parents[1]
+    return Path(os.environ.get("PIPELINE_DATA_DIR") or root / "data").absolute()
+
+
+def resources_from_env() -> dict[str, Any]:
+    """Every resource of the pipeline, set up from the environment as `.env.example` documents it.
+
+    Keys: "spark", "hyper", "tableau", "snapshots". No variable has to be set for this.
+    """
+    spark = SparkResource(
+        master=os.environ.get("SPARK_MASTER") or "local[*]",
+        remote=os.environ.get("SPARK_REMOTE") or None,
+        driver_memory=os.environ.get("SPARK_DRIVER_MEMORY") or "2g",
+    )
+    return {
+        "spark": spark,
+        "hyper": HyperResource(),
+        "tableau": TableauServerResource(
+            server_url=_env("TABLEAU_SERVER_URL"),
+            site=os.environ.get("TABLEAU_SITE", ""),
+            token_name=_env("TABLEAU_TOKEN_NAME"),
+            token_value=_env("TABLEAU_TOKEN_VALUE"),
+            username=_env("TABLEAU_USERNAME"),
+            password=_env("TABLEAU_PASSWORD"),
+            connected_app_client_id=_env("TABLEAU_CONNECTED_APP_CLIENT_ID"),
+            connected_app_secret_id=_env("TABLEAU_CONNECTED_APP_SECRET_ID"),
+            connected_app_secret_value=_env("TABLEAU_CONNECTED_APP_SECRET_VALUE"),
+            ca_bundle=_env("TABLEAU_CA_BUNDLE"),
+        ),
+        "snapshots": SnapshotIOManager(root=str(data_dir() / "snapshots"), spark=spark),
+    }
+
+
+def _env(name: str) -> dg.EnvVar | None:
+    """The variable by its name, so that no page of the UI shows its value; None if it is unset."""
+    return dg.EnvVar(name) if os.environ.get(name) else None

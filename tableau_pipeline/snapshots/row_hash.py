@@ -1,0 +1,51 @@
+"""The row hash: a 64-bit number that tells two rows apart, computed by Spark."""
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    VariantType,
+)
+
+_NESTED = (ArrayType, MapType, StructType, VariantType)
+# The defaults leave out nulls and all below milliseconds.
+_JSON = {
+    "ignoreNullFields": "false",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+
+
+def row_hash(schema: StructType) -> Column:
+    """The hash of a row of this schema.
+
+    Spark's hash functions skip NULLs, so that (1, NULL) and (NULL, 1) would be one: which values
+    are NULL is hashed along. They lose the bounds of arrays and refuse maps and variants: of
+    those, the JSON text is hashed.
+    """
+    nulls = [column(field.name).isNull() for field in schema.fields]
+    return F.xxhash64(*[_hashable(field) for field in schema.fields], *nulls)
+
+
+def column(name: str) -> Column:
+    """A column by its name, which may hold dots and backticks."""
+    return F.col(f"`{name.replace('`', '``')}`")
+
+
+def _hashable(field: StructField) -> Column:
+    value = column(field.name)
+    if isinstance(field.dataType, _NESTED):
+        return F.to_json(value, _JSON)
+    if _is_collated(field.dataType):
+        # Texts that a collation takes for equal are different rows all the same.
+        return value.cast(StringType())
+    return value
+
+
+def _is_collated(type_: DataType) -> bool:
+    return isinstance(type_, StringType) and type_ != StringType()
