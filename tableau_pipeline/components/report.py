@@ -67,7 +67,7 @@ def dry_run_observation(key: dg.AssetKey, report: Report) -> dg.AssetObservation
 def _decision(plan: Plan | None) -> dict[str, Any]:
     if plan is None:
         return {}
-    return {"decision": type(plan).__name__, "reason": plan.reason}
+    return {"decision": plan.decision, "reason": plan.reason}
 
 
 def _rows(declaration: Declaration, rows: dict[str, int]) -> dict[str, int]:

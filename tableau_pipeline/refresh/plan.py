@@ -25,6 +25,11 @@ class NoChange:
 
     reason: str
 
+    @property
+    def decision(self) -> str:
+        """In a few words."""
+        return "no change"
+
 
 @dataclass(frozen=True, slots=True)
 class Publish:
@@ -33,12 +38,22 @@ class Publish:
     mode: PublishMode
     reason: str
 
+    @property
+    def decision(self) -> str:
+        """In a few words."""
+        return f"publish ({self.mode})"
+
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
     """Do nothing; `reason` names what is wrong and what to decide."""
 
     reason: str
+
+    @property
+    def decision(self) -> str:
+        """In a few words."""
+        return "refuse"
 
 
 Plan = NoChange | Publish | Refuse

@@ -117,7 +117,7 @@ class Refresh:
             )
         with clock.phase("plan"):
             decision = plan(declaration, desired, known, options)
-        self.log.info("%s: %s", type(decision).__name__, decision.reason)
+        self.log.info("Decision: %s. Reason: %s", decision.decision, decision.reason)
         report = Report(plan=decision, remote=known.remote, seconds=clock.seconds)
         if options.dry_run:
             return report

@@ -14,6 +14,8 @@ _SESSION = {
     "spark.sql.session.timeZone": "UTC",
     # Spark's default is INT96, whose order other readers of Parquet do not know.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # Wide tables are the rule here: no warning about plans that are long to print.
+    "spark.sql.debug.maxToStringFields": "1000",
 }
 
 _LOCAL = {

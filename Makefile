@@ -1,0 +1,54 @@
+# `make demo` and `make test` need nothing but Python 3.11, Java 17 and make.
+PYTHON ?= python3
+BIN := .venv/bin
+
+export DAGSTER_HOME := $(CURDIR)/dagster_home
+# A dependency's preview feature, which we do not use, warns at every start of `dg`.
+export PYTHONWARNINGS := ignore:Class `SparkDeclarativePipelineScaffolder`
+# A host name that resolves to no local address would stop Spark.
+export SPARK_LOCAL_IP ?= 127.0.0.1
+
+.PHONY: demo test test-all dev check bench clean python java
+
+demo: java .venv/installed
+	@$(BIN)/python -m tableau_pipeline.demo
+
+dev: java .venv/installed
+	@$(BIN)/python -m tableau_pipeline.demo.dev
+
+test: java .venv/installed
+	@$(BIN)/pytest -m "not slow"
+
+test-all: java .venv/installed
+	@$(BIN)/pytest
+
+check: .venv/installed
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/ty check
+	@$(BIN)/lint-imports
+	@. $(BIN)/activate && dg check defs
+
+bench: java .venv/installed
+	@$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf .venv data .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -prune -exec rm -rf {} +
+	find dagster_home -mindepth 1 -not -name dagster.yaml -delete
+
+.venv/installed: pyproject.toml constraints.txt | python
+	@echo "Setting up .venv: a few minutes the first time"
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "Python 3.11 or newer is needed: install it, or say make PYTHON=/path/to/python3.11" >&2; exit 1; }
+
+java:
+	@java=$${JAVA_HOME:+$$JAVA_HOME/bin/}java; \
+	major=$$($$java -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p'); \
+	[ "$${major:-0}" -ge 17 ] || { \
+	  echo "Java 17 or newer is needed (found: $${major:-none}): apt-get install openjdk-17-jre-headless, or brew install openjdk@17; JAVA_HOME chooses one" >&2; exit 1; }

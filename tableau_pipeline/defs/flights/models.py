@@ -1,0 +1,48 @@
+import dagster as dg
+from pyspark.sql import DataFrame
+
+from tableau_pipeline.defs.flights import transformations
+
+
+@dg.asset(group_name="nyc_flights", kinds={"pyspark", "parquet"})
+def flights(raw_flights: DataFrame) -> DataFrame:
+    """One row per flight scheduled to leave New York City: planned and actual times, delays.
+
+    Cancelled flights are kept, without a departure. Local times are those of the clock at the
+    airport; `scheduled_departure_utc` compares across time zones. Delays and air time in minutes,
+    distance in miles.
+    """
+    return transformations.flights(raw_flights)
+
+
+@dg.asset(group_name="nyc_flights", kinds={"pyspark", "parquet"})
+def airlines(raw_airlines: DataFrame) -> DataFrame:
+    """One row per airline: the name behind the `carrier` code of a flight."""
+    return transformations.airlines(raw_airlines)
+
+
+@dg.asset(group_name="nyc_flights", kinds={"pyspark", "parquet"})
+def airports(raw_airports: DataFrame) -> DataFrame:
+    """One row per airport: name, place and time zone behind a flight's `destination`.
+
+    A few destinations in Puerto Rico and the Virgin Islands are not in the list.
+    """
+    return transformations.airports(raw_airports)
+
+
+@dg.asset(group_name="nyc_flights", kinds={"pyspark", "parquet"})
+def planes(raw_planes: DataFrame) -> DataFrame:
+    """One row per plane: what flew under a `tail_number`, and when it was built.
+
+    Not every plane that flew is on the register.
+    """
+    return transformations.planes(raw_planes)
+
+
+@dg.asset(group_name="nyc_flights", kinds={"pyspark", "parquet"})
+def daily_departures(flights: DataFrame) -> DataFrame:
+    """One row per day and airport of origin: flights, cancellations, delays at departure.
+
+    A flight counts as delayed from 15 minutes on.
+    """
+    return transformations.daily_departures(flights)

@@ -1,0 +1,64 @@
+from datetime import date
+
+import dagster as dg
+from pydantic import Field, field_validator
+from pyspark.sql import DataFrame
+
+from tableau_pipeline.defs.flights import sources, transformations
+from tableau_pipeline.resources import SparkResource, data_dir
+
+_FIRST_DAY = date(2013, 1, 1)
+
+
+class AsOf(dg.Config):
+    """Run config of `raw_flights`."""
+
+    as_of: str | None = Field(
+        default=None,
+        description="The data as it stood on the evening of this day, such as 2013-06-30: later "
+        "flights are left out. By default, all of 2013.",
+    )
+
+    @field_validator("as_of")
+    @classmethod
+    def _is_a_day_with_flights(cls, value: str | None) -> str | None:
+        if value is not None and _day(value) < _FIRST_DAY:
+            raise ValueError(f"{value} is before the first flight, on {_FIRST_DAY}")
+        return value
+
+
+@dg.asset(group_name="nyc_flights_raw", kinds={"pyspark", "csv"})
+def raw_flights(config: AsOf, spark: SparkResource) -> DataFrame:
+    """Every flight scheduled to leave New York City in 2013, as the CSV file has it.
+
+    Materialize with `as_of` in the run config to see the data as it stood on an earlier day.
+    """
+    flights = sources.read(spark.spark_session, "flights", data_dir=data_dir())
+    if config.as_of is None:
+        return flights
+    return transformations.until(flights, _day(config.as_of))
+
+
+@dg.asset(group_name="nyc_flights_raw", kinds={"pyspark", "csv"})
+def raw_airlines(spark: SparkResource) -> DataFrame:
+    """The airlines behind the carrier codes, as the CSV file has them."""
+    return sources.read(spark.spark_session, "airlines", data_dir=data_dir())
+
+
+@dg.asset(group_name="nyc_flights_raw", kinds={"pyspark", "csv"})
+def raw_airports(spark: SparkResource) -> DataFrame:
+    """Airports with their coordinates and time zones, as the CSV file has them."""
+    return sources.read(spark.spark_session, "airports", data_dir=data_dir())
+
+
+@dg.asset(group_name="nyc_flights_raw", kinds={"pyspark", "csv"})
+def raw_planes(spark: SparkResource) -> DataFrame:
+    """The planes on the US aviation register, as the CSV file has them."""
+    return sources.read(spark.spark_session, "planes", data_dir=data_dir())
+
+
+def _day(text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError as error:
+        raise ValueError(f"{text} is not a day such as 2013-06-30") from error

@@ -1,0 +1,65 @@
+"""Is a downloaded data source equal to its models, row for row?"""
+
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from tableauhyperapi import HyperProcess, TableName
+
+from tableau_pipeline.hyper.read import read_table
+from tableau_pipeline.hyper.tables import EXTRACT_SCHEMA
+from tableau_pipeline.refresh.declaration import Declaration
+from tableau_pipeline.refresh.snapshot import Snapshot
+
+
+def differences(
+    hyper: HyperProcess,
+    tdsx: Path,
+    declaration: Declaration,
+    snapshots: Mapping[str, Snapshot],
+) -> list[str]:
+    """A phrase for each table that differs; empty when all are equal.
+
+    Both sides are read by means that the pipeline does not use: the snapshots by Arrow, the data
+    source from the file that Tableau hands out. All columns and all rows count, but their order.
+    """
+    with zipfile.ZipFile(tdsx) as package:
+        (member,) = (name for name in package.namelist() if name.endswith(".hyper"))
+        file = Path(package.extract(member, tdsx.parent))
+    found = []
+    for name, snapshot in snapshots.items():
+        table = TableName(EXTRACT_SCHEMA, declaration.published_name(name))
+        if problem := _difference(_model(snapshot), read_table(hyper, file, table)):
+            found.append(f"{name}: {problem}")
+    return found
+
+
+def _model(snapshot: Snapshot) -> pa.Table:
+    columns = [column.name for column in snapshot.columns]
+    tables = [pq.read_table(path, columns=columns) for path in snapshot.paths]
+    return _comparable(pa.concat_tables(tables))
+
+
+def _comparable(table: pa.Table) -> pa.Table:
+    """Instants become the wall clock of UTC, as in Tableau."""
+    fields = [
+        field.with_type(pa.timestamp("us")) if pa.types.is_timestamp(field.type) else field
+        for field in table.schema
+    ]
+    return table.cast(pa.schema(fields))
+
+
+def _difference(model: pa.Table, published: pa.Table) -> str | None:
+    if model.column_names != published.column_names:
+        return f"columns {model.column_names} became {published.column_names}"
+    if model.num_rows != published.num_rows:
+        return f"{model.num_rows:,} rows became {published.num_rows:,}"
+    published = _comparable(published)
+    by_all_columns = [(name, "ascending") for name in model.column_names]
+    model, published = model.sort_by(by_all_columns), published.sort_by(by_all_columns)
+    for name in model.column_names:
+        if model.column(name) != published.column(name).cast(model.schema.field(name).type):
+            return f"column {name} differs"
+    return None

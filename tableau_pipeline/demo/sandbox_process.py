@@ -1,0 +1,55 @@
+"""A sandbox in a process of its own, which ends with ours."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tableau_pipeline.sandbox.options import TOKEN_NAME, TOKEN_SECRET
+
+_STOP_SECONDS = 10
+
+
+@contextmanager
+def sandbox_process(data_dir: Path, *, port: int) -> Generator[dict[str, str]]:
+    """Run `tableau-sandbox`; gives the environment that points the pipeline at it.
+
+    Args:
+        port: 0 for a free one.
+
+    Raises:
+        RuntimeError: it did not start; the message is its own.
+    """
+    command = [str(Path(sys.executable).with_name("tableau-sandbox")), "--die-with-parent"]
+    process = subprocess.Popen(
+        [*command, "--port", str(port), "--data-dir", str(data_dir)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        # Ctrl-C in a terminal reaches us alone: we end it when what uses it has ended.
+        start_new_session=True,
+    )
+    try:
+        yield _environment(process)
+    finally:
+        process.terminate()
+        try:
+            process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _environment(process: subprocess.Popen[str]) -> dict[str, str]:
+    banner = process.stdout.readline() if process.stdout else ""
+    url = re.search(r"http://\S+", banner)
+    if url is None:
+        raise RuntimeError(f"The sandbox did not start: {banner.strip() or 'it said nothing'}")
+    return {
+        "TABLEAU_SERVER_URL": url[0],
+        "TABLEAU_SITE": "",
+        "TABLEAU_TOKEN_NAME": TOKEN_NAME,
+        "TABLEAU_TOKEN_VALUE": TOKEN_SECRET,
+    }

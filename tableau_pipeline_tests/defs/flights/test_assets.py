@@ -1,0 +1,150 @@
+"""The assets: what each reads and returns, and the run config of `raw_flights`."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import dagster as dg
+import pytest
+from pydantic import ValidationError
+from pyspark.sql import DataFrame, SparkSession
+
+from tableau_pipeline.defs.flights import models, raw
+
+COLUMNS = {
+    "flights": (
+        "flight_id string, flight_date date, carrier string, flight_number int, "
+        "tail_number string, origin string, destination string, "
+        "scheduled_departure timestamp_ntz, departure timestamp_ntz, departure_delay int, "
+        "scheduled_arrival timestamp_ntz, arrival timestamp_ntz, arrival_delay int, "
+        "air_time int, distance int, scheduled_departure_utc timestamp, cancelled boolean"
+    ),
+    "airlines": "carrier string, airline string",
+    "airports": (
+        "airport string, airport_name string, latitude double, longitude double, "
+        "altitude_feet int, utc_offset int, dst string, time_zone string"
+    ),
+    "planes": (
+        "tail_number string, year_built int, plane_type string, manufacturer string, "
+        "model string, engines int, seats int, cruise_speed int, engine_type string"
+    ),
+    "daily_departures": (
+        "flight_date date, origin string, flights bigint, cancelled_flights bigint, "
+        "delayed_flights bigint, departure_delay_minutes bigint, "
+        "average_departure_delay decimal(9,2)"
+    ),
+}
+
+
+def frame(result: object) -> DataFrame:
+    assert isinstance(result, DataFrame)
+    return result
+
+
+@pytest.fixture(scope="module")
+def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, DataFrame]:
+    """Every model, computed asset by asset from the real files; no Spark job runs."""
+    resource = SimpleNamespace(spark_session=spark)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PIPELINE_DATA_DIR", str(tmp_path_factory.mktemp("data")))
+        flights = models.flights(raw.raw_flights(config=raw.AsOf(), spark=resource))
+        results = {
+            "flights": flights,
+            "airlines": models.airlines(raw.raw_airlines(spark=resource)),
+            "airports": models.airports(raw.raw_airports(spark=resource)),
+            "planes": models.planes(raw.raw_planes(spark=resource)),
+            "daily_departures": models.daily_departures(flights),
+        }
+    return {table: frame(result) for table, result in results.items()}
+
+
+@pytest.mark.parametrize("table", COLUMNS)
+def test_columns(tables: dict[str, DataFrame], table: str) -> None:
+    """Prevents a changed name or type from reaching the published data source unnoticed."""
+    assert [f"{name} {kind}" for name, kind in tables[table].dtypes] == COLUMNS[table].split(", ")
+
+
+@pytest.mark.parametrize(
+    ("table", "rows", "example"),
+    [
+        ("airlines", 16, ("UA", "United Air Lines Inc.")),
+        (
+            "airports",
+            1_458,
+            (
+                "JFK",
+                "John F Kennedy Intl",
+                40.639751,
+                -73.778925,
+                13,
+                -5,
+                "A",
+                "America/New_York",
+            ),
+        ),
+        (
+            "planes",
+            3_322,
+            (
+                "N201AA",
+                1959,
+                "Fixed wing single engine",
+                "CESSNA",
+                "150",
+                1,
+                2,
+                90,
+                "Reciprocating",
+            ),
+        ),
+    ],
+)
+def test_lookup_tables(
+    tables: dict[str, DataFrame], table: str, rows: int, example: tuple[object, ...]
+) -> None:
+    """Prevents swapped columns, and a repeated key that would multiply the flights in Tableau."""
+    found = [tuple(row.values()) for row in tables[table].toArrow().to_pylist()]
+    keys = {row[0] for row in found}
+    assert len(found) == len(keys) == rows
+    assert None not in keys
+    assert example in found
+
+
+def test_as_of_reaches_the_data(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prevents the run config from being accepted but ignored."""
+    monkeypatch.setenv("PIPELINE_DATA_DIR", str(tmp_path))
+    resource = SimpleNamespace(spark_session=spark)
+    first_day = raw.raw_flights(config=raw.AsOf(as_of="2013-01-01"), spark=resource)
+    assert frame(first_day).count() == 842
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("yesterday", "yesterday is not a day such as 2013-06-30"),
+        ("2013-02-29", "2013-02-29 is not a day"),
+        ("2012-12-31", "2012-12-31 is before the first flight, on 2013-01-01"),
+    ],
+)
+def test_as_of_refuses_what_is_no_day_of_the_data(value: str, message: str) -> None:
+    """Prevents a slip of the pen from emptying the data source, or failing without the value."""
+    with pytest.raises(ValidationError, match=message):
+        raw.AsOf(as_of=value)
+
+
+def test_each_model_reads_its_own_raw_table() -> None:
+    """Prevents a renamed parameter from cutting a model off what it is made of."""
+    assets = dg.load_assets_from_modules([raw, models])
+    graph = {
+        spec.key.to_user_string(): [dep.asset_key.to_user_string() for dep in spec.deps]
+        for asset in assets
+        if isinstance(asset, dg.AssetsDefinition)
+        for spec in asset.specs
+    }
+    lookups = ("airlines", "airports", "planes", "flights")
+    assert graph == {
+        **{f"raw_{table}": [] for table in lookups},
+        **{table: [f"raw_{table}"] for table in lookups},
+        "daily_departures": ["flights"],
+    }
