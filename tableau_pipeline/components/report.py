@@ -45,6 +45,7 @@ def published_result(
     rows = {name: table.content.rows for name, table in state.tables.items()}
     metadata: dict[str, Any] = {
         **_decision(report.plan),
+        **({"data source": dg.MetadataValue.url(remote.link)} if remote.link else {}),
         **_rows(declaration, rows),
         "bytes sent": report.extract.size if report.extract else 0,
         "luid": remote.luid,
@@ -52,8 +53,6 @@ def published_result(
         STATE: dg.MetadataValue.json(state.model_dump(mode="json")),
         **{f"seconds/{phase}": seconds for phase, seconds in report.seconds.items()},
     }
-    if remote.link:
-        metadata["data source"] = dg.MetadataValue.url(remote.link)
     return dg.MaterializeResult(
         asset_key=key, metadata=metadata, data_version=dg.DataVersion(_content_version(state))
     )

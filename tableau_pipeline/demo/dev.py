@@ -14,11 +14,14 @@ _ROOT = Path(__file__).parents[2]
 
 def main() -> int:
     """Run until Ctrl-C or SIGTERM; `PORT` and `SANDBOX_PORT` choose other ports."""
+    # Before anything is started: a child of a background job would inherit its deafness to SIGINT.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     port = os.environ.get("PORT", "3000")
+    sandbox = sandbox_process(
+        data_dir() / "sandbox", port=int(os.environ.get("SANDBOX_PORT", "8765"))
+    )
     try:
-        sandbox = sandbox_process(
-            data_dir() / "sandbox", port=int(os.environ.get("SANDBOX_PORT", "8765"))
-        )
         with sandbox as environment:
             sys.stdout.write(
                 f"Tableau sandbox: {environment['TABLEAU_SERVER_URL']} (admin / admin)\n"
@@ -29,6 +32,8 @@ def main() -> int:
     except RuntimeError as error:
         sys.stderr.write(f"{error}\n")
         return 1
+    except KeyboardInterrupt:
+        return 0
 
 
 def _dagster(port: str, environment: dict[str, str]) -> int:
@@ -40,9 +45,11 @@ def _dagster(port: str, environment: dict[str, str]) -> int:
         # Its children listen for SIGINT themselves: it alone shall be told, once.
         start_new_session=True,
     )
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: process.send_signal(signal.SIGINT))
-    return process.wait()
+    try:
+        return process.wait()
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,62 @@
+from tableau_pipeline.sandbox.content.hyper_file import HyperContent
+
+
+class NotPublishableError(ValueError):
+    """The content breaks a rule for published data sources; the message names the tables."""
+
+
+def check_publishable(content: HyperContent) -> None:
+    """Hold the tables of a file against what servers accept since 2021.4.
+
+    Raises:
+        NotPublishableError: there are no tables, one has no columns, or several are not related
+            by assumed foreign keys to one tree with one fact table.
+    """
+    if not content.tables:
+        raise NotPublishableError("The file contains no tables.")
+    for table in content.tables:
+        if not table.columns:
+            raise NotPublishableError(f'The table "{table.schema}"."{table.name}" has no columns.')
+    if len(content.tables) > 1:
+        _check_tree(content)
+
+
+def _check_tree(content: HyperContent) -> None:
+    tables = [(table.schema, table.name) for table in content.tables]
+    parents = {key.parent for key in content.foreign_keys}
+    facts = [table for table in tables if table not in parents]
+    if len(facts) != 1:
+        raise NotPublishableError(
+            "The file must contain exactly one fact table, that is, one table to which no assumed"
+            f" foreign key leads; it contains {len(facts)}: {_names(facts) or 'none'}."
+        )
+    unreached = [table for table in tables if table not in _reached(content, facts[0])]
+    if unreached:
+        raise NotPublishableError(
+            "Assumed foreign keys must connect all tables; no chain of them leads from"
+            f" {_names(facts)} to {_names(unreached)}."
+        )
+    if len(content.foreign_keys) != len(tables) - 1:
+        shared = [
+            table
+            for table in tables
+            if sum(key.parent == table for key in content.foreign_keys) > 1
+        ]
+        raise NotPublishableError(
+            "Assumed foreign keys must connect the tables into one tree; more than one leads to"
+            f" {_names(shared)}."
+        )
+
+
+def _reached(content: HyperContent, start: tuple[str, str]) -> set[tuple[str, str]]:
+    reached, ahead = {start}, [start]
+    while ahead:
+        table = ahead.pop()
+        found = {key.parent for key in content.foreign_keys if key.child == table} - reached
+        reached |= found
+        ahead.extend(found)
+    return reached
+
+
+def _names(tables: list[tuple[str, str]]) -> str:
+    return ", ".join(f'"{schema}"."{name}"' for schema, name in tables)

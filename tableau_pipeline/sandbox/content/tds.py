@@ -1,0 +1,195 @@
+"""The `.tds` around published data: written for a `.hyper` file, inspected in a `.tdsx`."""
+
+import hashlib
+from dataclasses import dataclass
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element, ParseError, SubElement
+
+import defusedxml.ElementTree
+from defusedxml.common import DefusedXmlException
+
+from tableau_pipeline.sandbox.content.column_types import local_type
+from tableau_pipeline.sandbox.content.hyper_file import Column, HyperContent, Table
+
+
+@dataclass(frozen=True)
+class TdsFacts:
+    """What a `.tds` says of its data: the class of its connection, and whether it is an extract."""
+
+    connection_class: str
+    has_extract: bool
+
+
+class UnreadableTdsError(ValueError):
+    """It does not describe a data source; the message says why."""
+
+
+def inspect_tds(tds: bytes) -> TdsFacts:
+    """Read an uploaded `.tds`.
+
+    Raises:
+        UnreadableTdsError: it is not a data source in XML, or has no connection.
+    """
+    try:
+        root = defusedxml.ElementTree.fromstring(tds, forbid_dtd=True)
+    except (ParseError, DefusedXmlException, ValueError, LookupError) as error:
+        raise UnreadableTdsError(f"the .tds is not well-formed XML: {error}") from error
+    if root.tag != "datasource":
+        raise UnreadableTdsError(f"the .tds begins with '{root.tag}' instead of 'datasource'")
+    connection = root.find("./connection/named-connections/named-connection/connection")
+    if connection is None:
+        connection = root.find("./connection")
+    if connection is None or not connection.get("class"):
+        raise UnreadableTdsError("the .tds names no connection")
+    extract = root.find("./extract")
+    has_extract = extract is not None and extract.get("enabled", "true") == "true"
+    return TdsFacts(connection.attrib["class"], has_extract)
+
+
+def write_tds(content: HyperContent, *, name: str, packaged_path: str) -> bytes:
+    """The `.tds` that a server makes for a published `.hyper` file.
+
+    Args:
+        content: what is in the file.
+        name: of the data source.
+        packaged_path: where the file lies in the package.
+    """
+    root = Element(
+        "datasource",
+        {
+            "formatted-name": f"federated.{_digest(name)}",
+            "inline": "true",
+            "source-platform": "linux",
+            "version": "18.1",
+        },
+    )
+    connection_name = f"hyper.{_digest(packaged_path)}"
+    local_names = _local_names(content)
+    connection = SubElement(root, "connection", {"class": "federated"})
+    _add_hyper_connection(
+        connection, name=connection_name, caption=name, packaged_path=packaged_path
+    )
+    _add_relations(connection, content, connection_name=connection_name)
+    _add_column_map(connection, local_names)
+    _add_metadata(connection, content, local_names)
+    SubElement(root, "aliases", {"enabled": "yes"})
+    if len(content.tables) > 1:
+        _add_object_graph(root, content, connection_name=connection_name, local_names=local_names)
+    ElementTree.indent(root)
+    return b"<?xml version='1.0' encoding='utf-8' ?>\n" + ElementTree.tostring(root, "utf-8")
+
+
+def _add_hyper_connection(parent: Element, *, name: str, caption: str, packaged_path: str) -> None:
+    named = SubElement(
+        SubElement(parent, "named-connections"),
+        "named-connection",
+        {"caption": caption, "name": name},
+    )
+    attributes = {
+        "authentication": "auth-none",
+        "class": "hyper",
+        "dbname": packaged_path,
+        "default-settings": "yes",
+        "server": "",
+        "username": "tableau_internal_user",
+    }
+    SubElement(named, "connection", attributes)
+
+
+def _add_relations(parent: Element, content: HyperContent, *, connection_name: str) -> None:
+    several = len(content.tables) > 1
+    target = SubElement(parent, "relation", {"type": "collection"}) if several else parent
+    for table in content.tables:
+        SubElement(target, "relation", _relation(table, connection_name))
+
+
+def _relation(table: Table, connection_name: str) -> dict[str, str]:
+    return {
+        "connection": connection_name,
+        "name": table.name,
+        "table": f"[{table.schema}].[{table.name}]",
+        "type": "table",
+    }
+
+
+def _add_column_map(parent: Element, local_names: dict[tuple[str, str, str], str]) -> None:
+    columns = SubElement(parent, "cols")
+    for (_, table, column), local_name in local_names.items():
+        SubElement(columns, "map", {"key": local_name, "value": f"[{table}].[{column}]"})
+
+
+def _add_metadata(
+    parent: Element, content: HyperContent, local_names: dict[tuple[str, str, str], str]
+) -> None:
+    records = SubElement(parent, "metadata-records")
+    columns = [(table, column) for table in content.tables for column in table.columns]
+    for ordinal, (table, column) in enumerate(columns):
+        record = SubElement(records, "metadata-record", {"class": "column"})
+        local_name = local_names[table.schema, table.name, column.name]
+        for tag, text in _metadata(table, column, local_name=local_name, ordinal=ordinal).items():
+            SubElement(record, tag).text = text
+
+
+def _metadata(table: Table, column: Column, *, local_name: str, ordinal: int) -> dict[str, str]:
+    kind = local_type(column.type)
+    return {
+        "remote-name": column.name,
+        "remote-type": kind.remote_type,
+        "local-name": local_name,
+        "parent-name": f"[{table.name}]",
+        "remote-alias": column.name,
+        "ordinal": str(ordinal),
+        "local-type": kind.name,
+        "aggregation": kind.aggregation,
+        "contains-null": str(column.nullable).lower(),
+        "object-id": f"[{_object_id(table.schema, table.name)}]",
+    }
+
+
+def _add_object_graph(
+    root: Element,
+    content: HyperContent,
+    *,
+    connection_name: str,
+    local_names: dict[tuple[str, str, str], str],
+) -> None:
+    graph = SubElement(root, "object-graph")
+    objects = SubElement(graph, "objects")
+    for table in content.tables:
+        identity = {"caption": table.name, "id": _object_id(table.schema, table.name)}
+        properties = SubElement(
+            SubElement(objects, "object", identity), "properties", {"context": ""}
+        )
+        SubElement(properties, "relation", _relation(table, connection_name))
+    relationships = SubElement(graph, "relationships")
+    for key in content.foreign_keys:
+        relationship = SubElement(relationships, "relationship")
+        expressions = relationship
+        if len(key.columns) > 1:
+            expressions = SubElement(relationship, "expression", {"op": "AND"})
+        for child, parent in key.columns:
+            equality = SubElement(expressions, "expression", {"op": "="})
+            SubElement(equality, "expression", {"op": local_names[*key.child, child]})
+            SubElement(equality, "expression", {"op": local_names[*key.parent, parent]})
+        SubElement(relationship, "first-end-point", {"object-id": _object_id(*key.child)})
+        SubElement(relationship, "second-end-point", {"object-id": _object_id(*key.parent)})
+
+
+def _local_names(content: HyperContent) -> dict[tuple[str, str, str], str]:
+    """The name of each (schema, table, column) in the data source, where it must be unique."""
+    names: dict[tuple[str, str, str], str] = {}
+    for table in content.tables:
+        for column in table.columns:
+            name = f"[{column.name}]"
+            if name in names.values():
+                name = f"[{column.name} ({table.name})]"
+            names[table.schema, table.name, column.name] = name
+    return names
+
+
+def _object_id(schema: str, table: str) -> str:
+    return f"{table}_{_digest(f'{schema}.{table}').upper()}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]

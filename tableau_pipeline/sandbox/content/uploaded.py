@@ -1,0 +1,96 @@
+"""Uploaded files: opened, and held against the rules for published data sources."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tableau_pipeline.sandbox.content.hyper_file import (
+    HyperContent,
+    UnreadableFileError,
+    read_hyper_file,
+)
+from tableau_pipeline.sandbox.content.package import UnreadablePackageError, packaged_path, unpack
+from tableau_pipeline.sandbox.content.rules import NotPublishableError, check_publishable
+from tableau_pipeline.sandbox.content.tds import (
+    TdsFacts,
+    UnreadableTdsError,
+    inspect_tds,
+    write_tds,
+)
+from tableau_pipeline.sandbox.errors import refusal
+
+HYPER = "hyper"
+PACKAGE = "tdsx"
+
+
+@dataclass(frozen=True)
+class Content:
+    """What was found fit to be published.
+
+    Attributes:
+        hyper_path: where its data lies.
+        packaged_path: where they lie in the package that the server makes of them.
+        tds: its model, as the package has it.
+        facts: what the model says of the data.
+        hyper: what is in the data.
+    """
+
+    hyper_path: Path
+    packaged_path: str
+    tds: bytes
+    facts: TdsFacts
+    hyper: HyperContent
+
+
+def read_content(file: Path, *, name: str, file_type: str) -> Content:
+    """Open an uploaded file and hold it against the rules.
+
+    What a package holds is put beside it; `discard` removes both.
+
+    Args:
+        file: the upload.
+        name: of the data source that it is for.
+        file_type: `HYPER` or `PACKAGE`.
+
+    Raises:
+        RestError: 400011, the file is not fit to be published.
+    """
+    try:
+        return _package(file) if file_type == PACKAGE else _bare(file, name=name)
+    except (
+        UnreadableFileError,
+        UnreadablePackageError,
+        UnreadableTdsError,
+        NotPublishableError,
+    ) as error:
+        detail = f"There was a problem publishing the file '{name}.{file_type}'. {error}"
+        raise refusal("400011", detail) from error
+
+
+def discard(file: Path) -> None:
+    """Remove an uploaded file with all that was made of it, as far as it was not published."""
+    for leftover in (file, _unpacked(file)):
+        leftover.unlink(missing_ok=True)
+
+
+def _unpacked(file: Path) -> Path:
+    return file.with_suffix(".hyper")
+
+
+def _package(file: Path) -> Content:
+    hyper_path = _unpacked(file)
+    tds, path = unpack(file, hyper_path=hyper_path)
+    facts = inspect_tds(tds)
+    return Content(hyper_path, path, tds, facts, _checked(hyper_path))
+
+
+def _bare(file: Path, *, name: str) -> Content:
+    hyper = _checked(file)
+    path = packaged_path(name)
+    tds = write_tds(hyper, name=name, packaged_path=path)
+    return Content(file, path, tds, TdsFacts("hyper", has_extract=False), hyper)
+
+
+def _checked(path: Path) -> HyperContent:
+    hyper = read_hyper_file(path)
+    check_publishable(hyper)
+    return hyper

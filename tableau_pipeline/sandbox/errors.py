@@ -1,0 +1,47 @@
+"""What the sandbox answers when it refuses."""
+
+_SUMMARIES = {
+    400: "Bad Request",
+    401: "Unauthorized Access",
+    403: "Forbidden",
+    404: "Resource Not Found",
+    405: "Method Not Allowed",
+    409: "Resource Conflict",
+    500: "Internal Server Error",
+}
+
+
+class RestError(Exception):
+    """A refusal, as the REST API words it.
+
+    Attributes:
+        code: six digits; the first three are the HTTP status.
+        summary: the class of the refusal in two words.
+        detail: what was refused and why.
+    """
+
+    def __init__(self, code: str, summary: str, detail: str):
+        super().__init__(f"{code} {summary}: {detail}")
+        self.code = code
+        self.summary = summary
+        self.detail = detail
+
+    @property
+    def status(self) -> int:
+        """The HTTP status that goes with the code."""
+        return int(self.code[:3])
+
+
+def refusal(code: str, detail: str) -> RestError:
+    """A `RestError` with the usual summary of its status."""
+    return RestError(code, _SUMMARIES[int(code[:3])], detail)
+
+
+def malformed(detail: str) -> RestError:
+    """The refusal of a request that cannot be understood."""
+    return refusal("400000", detail)
+
+
+def not_found(kind: str, identifier: str, *, code: str) -> RestError:
+    """The refusal of a request about something that is not there."""
+    return refusal(code, f"{kind} '{identifier}' could not be found.")

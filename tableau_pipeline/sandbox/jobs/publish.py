@@ -1,0 +1,46 @@
+"""Publishing in the background."""
+
+from dataclasses import asdict
+
+from tableau_pipeline.sandbox.content.uploaded import discard, read_content
+from tableau_pipeline.sandbox.jobs.kinds import Commit, JobKind
+from tableau_pipeline.sandbox.publishing import Publication, commit
+from tableau_pipeline.sandbox.services import Services
+from tableau_pipeline.sandbox.store import jobs
+from tableau_pipeline.sandbox.store.records import Job
+
+KIND = "publish_datasource"
+
+
+def queue_publish(services: Services, publication: Publication, *, file: str) -> Job:
+    """Queue the publishing of a file in `incoming/`."""
+    return jobs.add_job(
+        services.database,
+        site=publication.site,
+        user=publication.user,
+        kind=KIND,
+        title=publication.name,
+        parameters={"publication": asdict(publication), "file": file},
+        created_at=services.now(),
+    )
+
+
+def _prepare(services: Services, job: Job) -> Commit:
+    publication = Publication(**job.parameters["publication"])
+    content = read_content(
+        services.files.incoming / job.parameters["file"],
+        name=publication.name,
+        file_type=publication.file_type,
+    )
+
+    def take_effect() -> None:
+        commit(services, publication, content)
+
+    return take_effect
+
+
+def _clean_up(services: Services, job: Job) -> None:
+    discard(services.files.incoming / job.parameters["file"])
+
+
+PUBLISH = JobKind("PublishDatasource", prepare=_prepare, clean_up=_clean_up)

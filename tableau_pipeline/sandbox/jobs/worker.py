@@ -1,0 +1,70 @@
+import logging
+import threading
+
+from tableau_pipeline.sandbox.errors import RestError
+from tableau_pipeline.sandbox.jobs.kinds import JobFailedError, JobKinds
+from tableau_pipeline.sandbox.services import Services
+from tableau_pipeline.sandbox.store import jobs
+from tableau_pipeline.sandbox.store.records import Job
+
+_logger = logging.getLogger(__name__)
+_PAUSE_SECONDS = 0.02
+
+
+class Worker:
+    """Executes queued jobs in the background, one at a time, in the order in which they came."""
+
+    def __init__(self, services: Services, kinds: JobKinds):
+        self._services = services
+        self._kinds = kinds
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="sandbox-worker", daemon=True)
+
+    def start(self) -> None:
+        """Begin to execute jobs."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Let the present job take effect, or drop it where it waits; then stop."""
+        self._stopping.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            job = jobs.start_next_job(self._services.database, started_at=self._services.now())
+            if job is None:
+                self._stopping.wait(_PAUSE_SECONDS)
+            elif not self._stopping.wait(self._services.options.job_delay):
+                self._execute(job)
+
+    def _execute(self, job: Job) -> None:
+        try:
+            self._take_effect(job)
+        except (JobFailedError, RestError) as error:
+            self._fail(job, str(error))
+        except Exception as error:
+            _logger.exception("job %s failed", job.luid)
+            self._fail(job, f"The sandbox itself failed: {error!r}")
+        finally:
+            self._kinds[job.kind].clean_up(self._services, job)
+
+    def _take_effect(self, job: Job) -> None:
+        commit = self._kinds[job.kind].prepare(self._services, job)
+        database = self._services.database
+        with database.transaction():
+            succeeded = jobs.finish_job(
+                database, job.luid, status=jobs.SUCCESS, completed_at=self._services.now()
+            )
+            # Otherwise it was cancelled meanwhile.
+            if succeeded:
+                commit()
+        self._services.sweep_content()
+
+    def _fail(self, job: Job, notes: str) -> None:
+        jobs.finish_job(
+            self._services.database,
+            job.luid,
+            status=jobs.FAILED,
+            completed_at=self._services.now(),
+            notes=notes,
+        )

@@ -1,0 +1,160 @@
+"""Publishing: who may, and what becomes of the data source."""
+
+import json
+import re
+from dataclasses import asdict, dataclass, replace
+
+from tableau_pipeline.sandbox.clock import stamp_after
+from tableau_pipeline.sandbox.content.uploaded import Content
+from tableau_pipeline.sandbox.errors import not_found, refusal
+from tableau_pipeline.sandbox.identity import new_luid
+from tableau_pipeline.sandbox.services import Services
+from tableau_pipeline.sandbox.store import accounts, datasources, projects
+from tableau_pipeline.sandbox.store.records import Datasource, User
+
+CREATE_NEW = "createnew"
+OVERWRITE = "overwrite"
+REPLACE = "replace"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Publication:
+    """What someone asked to be published. Everything in it can be written as JSON.
+
+    Attributes:
+        mode: one of the modes above.
+        file_type: the suffix of the uploaded file.
+        description: None keeps the one of an earlier publish.
+    """
+
+    site: str
+    project: str
+    user: str
+    name: str
+    mode: str
+    file_type: str
+    description: str | None
+    use_remote_query_agent: bool
+
+
+def find_target(services: Services, publication: Publication) -> Datasource | None:
+    """The data source that a publication would change, if there is one.
+
+    Raises:
+        RestError: 404005, 404004, 403007: the mode, the project or the user's rights forbid it.
+    """
+    database = services.database
+    if projects.project(database, publication.site, publication.project) is None:
+        raise not_found("Project", publication.project, code="404005")
+    user = accounts.user(database, publication.user)
+    if user is None or not user.may_publish:
+        raise refusal("403007", "The user is not allowed to publish data sources.")
+    target = datasources.namesake(
+        database, publication.site, project=publication.project, name=publication.name
+    )
+    if target is None and publication.mode == REPLACE:
+        raise not_found("Datasource", publication.name, code="404004")
+    if target is not None:
+        _check_may_change(target, user=user, mode=publication.mode)
+    return target
+
+
+def _check_may_change(target: Datasource, *, user: User, mode: str) -> None:
+    if mode == CREATE_NEW:
+        raise refusal(
+            "403007",
+            f"The datasource '{target.name}' already exists and may not be overwritten without the"
+            " 'overwrite' flag set to 'true'.",
+        )
+    if target.owner != user.luid and not user.is_admin:
+        raise refusal(
+            "403007",
+            f"The datasource '{target.name}' belongs to another user and may not be overwritten.",
+        )
+
+
+def commit(services: Services, publication: Publication, content: Content) -> Datasource:
+    """Make the content the data source, in the transaction that the caller has opened.
+
+    Raises:
+        RestError: as `find_target`, which is asked again: others publish too.
+    """
+    database = services.database
+    target = find_target(services, publication)
+    size = content.hyper_path.stat().st_size
+    luid = target.luid if target else new_luid()
+    saved = replace(
+        _republished(services, target, publication)
+        if target
+        else _new(services, publication, luid),
+        hyper_file=services.files.keep(content.hyper_path, services.files.content, suffix=".hyper"),
+        hyper_bytes=size,
+        tables=json.dumps(asdict(content.hyper)["tables"]),
+    )
+    keeps_metadata = publication.mode == REPLACE and services.options.replace_keeps_metadata
+    if target is None or not keeps_metadata:
+        saved = replace(
+            saved,
+            packaged_path=content.packaged_path,
+            tds=content.tds,
+            connection_class=content.facts.connection_class,
+            has_extracts=content.facts.has_extract,
+        )
+    datasources.save_datasource(database, saved)
+    stored = datasources.datasource(database, publication.site, luid)
+    if stored is None:
+        raise RuntimeError(f"the data source {luid} was not stored")
+    return stored
+
+
+def _republished(services: Services, target: Datasource, publication: Publication) -> Datasource:
+    description = publication.description
+    return replace(
+        target,
+        description=target.description if description is None else description,
+        use_remote_query_agent=publication.use_remote_query_agent,
+        updated_at=stamp_after(target.updated_at, services.clock()),
+        revision=target.revision + 1,
+    )
+
+
+def _new(services: Services, publication: Publication, luid: str) -> Datasource:
+    now = services.now()
+    return Datasource(
+        luid=luid,
+        site=publication.site,
+        project=publication.project,
+        owner=publication.user,
+        connection=new_luid(),
+        name=publication.name,
+        content_url=_content_url(services, publication),
+        description=publication.description or "",
+        is_certified=False,
+        certification_note="",
+        use_remote_query_agent=publication.use_remote_query_agent,
+        encrypt_extracts=False,
+        created_at=now,
+        updated_at=now,
+        revision=1,
+        hyper_file="",
+        hyper_bytes=0,
+        packaged_path="",
+        tds=b"",
+        connection_class="",
+        has_extracts=False,
+        tables="[]",
+        project_name="",
+        owner_name="",
+        tags=(),
+    )
+
+
+def _content_url(services: Services, publication: Publication) -> str:
+    """The name without spaces and punctuation; a mark of time sets namesakes apart."""
+    plain = re.sub(r"[^\w-]", "", publication.name) or "datasource"
+    if not datasources.content_url_taken(services.database, publication.site, plain):
+        return plain
+    mark = int(services.now_seconds() * 1000)
+    while datasources.content_url_taken(services.database, publication.site, f"{plain}_{mark}"):
+        mark += 1
+    return f"{plain}_{mark}"

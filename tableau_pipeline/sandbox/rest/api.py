@@ -1,0 +1,123 @@
+"""The REST API as an ASGI application."""
+
+import logging
+from collections.abc import AsyncIterator
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from tableau_pipeline.sandbox.errors import RestError, malformed, refusal
+from tableau_pipeline.sandbox.rest.elements import Element, as_json, as_xml
+from tableau_pipeline.sandbox.rest.multipart import read_multipart
+from tableau_pipeline.sandbox.rest.requests import Attachment, Call
+from tableau_pipeline.sandbox.rest.router import Reply, Route, find_route
+from tableau_pipeline.sandbox.services import Services
+from tableau_pipeline.sandbox.store import accounts
+from tableau_pipeline.sandbox.store.records import Session
+
+_logger = logging.getLogger(__name__)
+_BODY_BYTES = 1 << 20
+
+
+class RestApi:
+    """Answers everything below `/api`."""
+
+    def __init__(self, services: Services, routes: tuple[Route, ...]):
+        self._services = services
+        self._routes = routes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        request = Request(scope, receive)
+        stream = request.stream()
+        try:
+            answer = await self._answer(request, stream)
+            # A client that is still sending would take an early answer for a broken connection.
+            async for _ in stream:
+                pass
+        except ClientDisconnect:
+            return
+        await answer(scope, receive, send)
+
+    async def _answer(self, request: Request, stream: AsyncIterator[bytes]) -> Response:
+        try:
+            reply = await self._handle(request, stream)
+        except RestError as error:
+            reply = Reply(error.status, (_error_element(error),))
+        except ClientDisconnect:
+            raise
+        except Exception:
+            _logger.exception("%s failed", request.method)
+            error = refusal("500000", "The sandbox itself failed; its log says why.")
+            reply = Reply(500, (_error_element(error),))
+        return reply if isinstance(reply, Response) else self._write(request, reply)
+
+    async def _handle(self, request: Request, stream: AsyncIterator[bytes]) -> Reply | Response:
+        route, path = find_route(
+            self._routes,
+            method=request.method,
+            raw_path=request.scope["raw_path"],
+            newest=self._services.options.rest_version,
+        )
+        session = None
+        if route.signed_in:
+            session = await run_in_threadpool(self._authenticate, request, path.get("site"))
+        body, attachment = await self._read_body(request, stream, route)
+        call = Call(
+            path=path,
+            query=dict(request.query_params),
+            body=body,
+            attachment=attachment,
+            base_url=f"{request.url.scheme}://{request.url.netloc}",
+            opened=session,
+        )
+        try:
+            return await run_in_threadpool(route.handler, self._services, call)
+        finally:
+            if attachment:
+                attachment.path.unlink(missing_ok=True)
+
+    def _authenticate(self, request: Request, site: str | None) -> Session:
+        token = request.headers.get("X-Tableau-Auth")
+        if not token:
+            raise refusal("401000", "No authentication credentials were provided.")
+        now = self._services.now_seconds()
+        session = accounts.session(self._services.database, token, now=now)
+        if session is None:
+            raise refusal("401002", "Invalid authentication credentials were provided.")
+        if site is not None and site != session.site.luid:
+            known = [site.luid for site in accounts.sites(self._services.database)]
+            if site in known:
+                raise refusal("403004", "The session belongs to another site.")
+            raise refusal("404000", f"Site '{site}' could not be found.")
+        return session
+
+    async def _read_body(
+        self, request: Request, stream: AsyncIterator[bytes], route: Route
+    ) -> tuple[bytes, Attachment | None]:
+        if route.attachment:
+            return await read_multipart(
+                stream,
+                request.headers.get("Content-Type", ""),
+                file_part=route.attachment,
+                path=self._services.files.new_incoming(),
+            )
+        body = bytearray()
+        async for chunk in stream:
+            body += chunk
+            if len(body) > _BODY_BYTES:
+                raise malformed(f"The body of the request is larger than {_BODY_BYTES} bytes.")
+        return bytes(body), None
+
+    def _write(self, request: Request, reply: Reply) -> Response:
+        if "application/json" in request.headers.get("Accept", ""):
+            return Response(as_json(reply.elements), reply.status, media_type="application/json")
+        body = as_xml(reply.elements, rest_version=self._services.options.rest_version)
+        return Response(body, reply.status, media_type="application/xml")
+
+
+def _error_element(error: RestError) -> Element:
+    children = (Element("summary", text=error.summary), Element("detail", text=error.detail))
+    return Element("error", {"code": error.code}, children)

@@ -1,0 +1,76 @@
+from starlette.responses import Response
+
+from tableau_pipeline.sandbox.errors import not_found, refusal
+from tableau_pipeline.sandbox.jobs.registry import KINDS
+from tableau_pipeline.sandbox.rest.lists import field, list_page
+from tableau_pipeline.sandbox.rest.records import background_job_element, job_element
+from tableau_pipeline.sandbox.rest.requests import Call
+from tableau_pipeline.sandbox.rest.router import Reply, Route
+from tableau_pipeline.sandbox.services import Services
+from tableau_pipeline.sandbox.store import jobs
+from tableau_pipeline.sandbox.store.records import Job
+
+_FIELDS = {
+    "status": field(lambda job: job.status),
+    "jobType": field(lambda job: job.kind),
+    "progress": field(lambda job: 100 if job.completed_at else 0),
+    "createdAt": field(lambda job: job.created_at),
+    "startedAt": field(lambda job: job.started_at),
+    "completedAt": field(lambda job: job.completed_at),
+    "title": field(lambda job: job.title),
+}
+
+
+def query_jobs(services: Services, call: Call) -> Reply:
+    """The jobs of a site, newest first."""
+    found: list[Job] = jobs.jobs(services.database, call.site.luid)
+    return Reply(
+        200,
+        list_page(
+            found,
+            call.query,
+            fields=_FIELDS,
+            name="backgroundJobs",
+            write=background_job_element,
+        ),
+    )
+
+
+def get_job(services: Services, call: Call) -> Reply:
+    """One job."""
+    job = _job(services, call)
+    return Reply(200, (job_element(job, job_type=KINDS[job.kind].job_type),))
+
+
+def cancel_job(services: Services, call: Call) -> Response:
+    """End a job that has not taken effect yet."""
+    job = _job(services, call)
+    if job.user != call.user.luid and not call.user.is_admin:
+        raise refusal("403004", "The job belongs to another user.")
+    cancelled = jobs.finish_job(
+        services.database,
+        job.luid,
+        status=jobs.CANCELLED,
+        completed_at=services.now(),
+        notes="The job was cancelled.",
+    )
+    if not cancelled:
+        raise refusal("403091", f"The job '{job.luid}' is already complete.")
+    if job.status == jobs.PENDING:
+        KINDS[job.kind].clean_up(services, job)
+    return Response(status_code=200)
+
+
+def _job(services: Services, call: Call) -> Job:
+    luid = call.path["job"]
+    job = jobs.job(services.database, call.site.luid, luid)
+    if job is None:
+        raise not_found("Job", luid, code="404018")
+    return job
+
+
+ROUTES = (
+    Route("GET", "sites/{site}/jobs", query_jobs),
+    Route("GET", "sites/{site}/jobs/{job}", get_job),
+    Route("PUT", "sites/{site}/jobs/{job}", cancel_job),
+)

@@ -1,0 +1,94 @@
+"""The life of a running sandbox, in a process of its own or inside another one."""
+
+import socket
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
+import uvicorn
+
+from tableau_pipeline.sandbox.app import build_app
+from tableau_pipeline.sandbox.clock import Clock, system_clock
+from tableau_pipeline.sandbox.jobs.registry import KINDS
+from tableau_pipeline.sandbox.jobs.worker import Worker
+from tableau_pipeline.sandbox.options import Options
+from tableau_pipeline.sandbox.services import open_services
+
+_SHUTDOWN_SECONDS = 5
+# Clients that wait for a job pause up to half a minute between two questions.
+_KEEP_ALIVE_SECONDS = 60
+
+
+class SandboxServer(uvicorn.Server):
+    """A web server that says when it is ready, and leaves signals to its owner."""
+
+    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]):
+        super().__init__(config)
+        self._on_ready = on_ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to listen."""
+        await super().startup(sockets)
+        self._on_ready()
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """Leave the signals alone: its owner decides what they mean."""
+        yield
+
+    def stop(self) -> None:
+        """Ask it to finish; callable from any thread."""
+        self.should_exit = True
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A socket to serve on; port 0 takes a free one.
+
+    Raises:
+        OSError: the port is taken, or the host is not this one.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        # Clients that come early wait instead of being refused.
+        listener.listen(128)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def url_of(listener: socket.socket) -> str:
+    """The address of a sandbox that serves on this socket."""
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+@contextmanager
+def sandbox_server(
+    options: Options,
+    *,
+    clock: Clock = system_clock,
+    on_ready: Callable[[], None] = lambda: None,
+) -> Generator[SandboxServer]:
+    """A sandbox with its worker running, ready to be `run` on a socket.
+
+    Raises:
+        DataDirectoryInUseError: another sandbox works in the data directory.
+    """
+    with open_services(options, clock=clock) as services:
+        worker = Worker(services, KINDS)
+        worker.start()
+        try:
+            config = uvicorn.Config(
+                build_app(services),
+                log_level="warning",
+                access_log=False,
+                lifespan="off",
+                timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
+                timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+            )
+            yield SandboxServer(config, on_ready)
+        finally:
+            worker.stop()

@@ -1,0 +1,82 @@
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from tableau_pipeline.sandbox.clock import Clock, stamp, system_clock
+from tableau_pipeline.sandbox.options import Options
+from tableau_pipeline.sandbox.store import datasources, jobs, uploads
+from tableau_pipeline.sandbox.store.database import Database
+from tableau_pipeline.sandbox.store.files import Files
+from tableau_pipeline.sandbox.store.seed import seed
+
+DATABASE_FILE = "sandbox.sqlite"
+
+
+class DataDirectoryInUseError(RuntimeError):
+    """Another sandbox works in this data directory."""
+
+
+@dataclass(frozen=True)
+class Services:
+    """What every handler and every job may use."""
+
+    options: Options
+    clock: Clock
+    database: Database
+    files: Files
+
+    def now(self) -> str:
+        """The present, as the API writes it."""
+        return stamp(self.clock())
+
+    def now_seconds(self) -> float:
+        """The present, in seconds of the epoch."""
+        return self.clock().timestamp()
+
+    def sweep_content(self) -> None:
+        """Remove the files of content that no data source consists of any more."""
+        with self.database.lock:
+            self.files.sweep(self.files.content, datasources.content_files(self.database))
+
+    def sweep_uploads(self) -> None:
+        """Remove the upload sessions that have expired, and blocks that belong to none."""
+        with self.database.lock:
+            uploads.forget_expired_uploads(self.database, now=self.now_seconds())
+            self.files.sweep(self.files.uploads, uploads.block_files(self.database))
+
+
+@contextmanager
+def open_services(options: Options, *, clock: Clock = system_clock) -> Generator[Services]:
+    """Open what a data directory holds, and tidy up what an earlier process has left behind.
+
+    Raises:
+        DataDirectoryInUseError: another sandbox works there.
+    """
+    options.data_dir.mkdir(parents=True, exist_ok=True)
+    with _sole_user(options.data_dir):
+        database = Database(options.data_dir / DATABASE_FILE)
+        try:
+            services = Services(options, clock, database, Files(options.data_dir))
+            seed(database, options, created_at=services.now())
+            jobs.fail_unfinished_jobs(
+                database,
+                completed_at=services.now(),
+                notes="The sandbox was stopped before the job had finished.",
+            )
+            services.sweep_content()
+            services.sweep_uploads()
+            yield services
+        finally:
+            database.close()
+
+
+@contextmanager
+def _sole_user(data_dir: Path) -> Generator[None]:
+    try:
+        with FileLock(data_dir / "sandbox.lock", timeout=0):
+            yield
+    except Timeout as error:
+        raise DataDirectoryInUseError(f"Another sandbox is using {data_dir}.") from error

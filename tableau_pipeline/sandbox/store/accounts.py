@@ -1,0 +1,101 @@
+"""Sites, users, personal access tokens and sessions."""
+
+from tableau_pipeline.sandbox import identity
+from tableau_pipeline.sandbox.store.database import Database
+from tableau_pipeline.sandbox.store.records import Session, Site, User
+
+
+def sites(database: Database) -> list[Site]:
+    """All sites, the default one first."""
+    return [Site.of(row) for row in database.rows("SELECT * FROM site ORDER BY rowid")]
+
+
+def site_by_content_url(database: Database, content_url: str) -> Site | None:
+    """The site whose URL has this part; "" is the default site."""
+    row = database.row("SELECT * FROM site WHERE content_url = ?", content_url)
+    return Site.of(row) if row else None
+
+
+def users(database: Database) -> list[User]:
+    """All users; they belong to every site."""
+    return [User.of(row) for row in database.rows("SELECT * FROM user ORDER BY rowid")]
+
+
+def user(database: Database, luid: str) -> User | None:
+    """The user of a LUID."""
+    row = database.row("SELECT * FROM user WHERE luid = ?", luid)
+    return User.of(row) if row else None
+
+
+def user_of_password(database: Database, name: str, password: str) -> User | None:
+    """The user that may sign in with these credentials."""
+    row = database.row("SELECT * FROM user WHERE name = ?", name)
+    if row is None or not identity.secret_matches(password, row["password_hash"]):
+        return None
+    return User.of(row)
+
+
+def user_of_access_token(database: Database, name: str, secret: str) -> User | None:
+    """The user that may sign in with this personal access token."""
+    row = database.row(
+        "SELECT user.*, secret_hash FROM access_token JOIN user ON user.luid = access_token.user"
+        " WHERE access_token.name = ?",
+        name,
+    )
+    if row is None or not identity.secret_matches(secret, row["secret_hash"]):
+        return None
+    return User.of(row)
+
+
+def open_session(
+    database: Database, *, user: User, site: Site, access_token: str | None, expires_at: float
+) -> str:
+    """Begin a session; returns its token, which is not stored as such."""
+    token = identity.new_token(site.luid)
+    database.change(
+        "INSERT INTO session (token_digest, user, site, access_token, expires_at)"
+        " VALUES (?, ?, ?, ?, ?)",
+        identity.digest(token),
+        user.luid,
+        site.luid,
+        access_token,
+        expires_at,
+    )
+    return token
+
+
+def session(database: Database, token: str, *, now: float) -> Session | None:
+    """The session of a token, if it still lasts at `now` (seconds of the epoch)."""
+    row = database.row(
+        "SELECT * FROM session WHERE token_digest = ? AND expires_at > ?",
+        identity.digest(token),
+        now,
+    )
+    if row is None:
+        return None
+    site_row = database.row("SELECT * FROM site WHERE luid = ?", row["site"])
+    user_row = database.row("SELECT * FROM user WHERE luid = ?", row["user"])
+    if site_row is None or user_row is None:
+        return None
+    return Session(
+        row["token_digest"],
+        User.of(user_row),
+        Site.of(site_row),
+        row["access_token"],
+        row["expires_at"],
+    )
+
+
+def end_session(database: Database, ended: Session) -> None:
+    """End one session."""
+    database.change("DELETE FROM session WHERE token_digest = ?", ended.token_digest)
+
+
+def end_sessions_of_access_token(database: Database, name: str) -> None:
+    """End every session that this personal access token has begun."""
+    database.change("DELETE FROM session WHERE access_token = ?", name)
+
+
+def forget_expired_sessions(database: Database, *, now: float) -> None:
+    """Remove what no token can reach any more."""
+    database.change("DELETE FROM session WHERE expires_at <= ?", now)

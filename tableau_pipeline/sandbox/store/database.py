@@ -1,0 +1,62 @@
+import sqlite3
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+Value = str | int | float | bytes | None
+
+
+class Database:
+    """The sandbox's memory: one SQLite file, one connection, one thread at a time.
+
+    A sandbox serves one developer or one test: a single lock around everything is simple, sound
+    and fast enough. It is also what orders changes of files with the rows that name them.
+    """
+
+    def __init__(self, path: Path):
+        self.lock = threading.RLock()
+        self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        self._connection.row_factory = sqlite3.Row
+        self._connection.execute("PRAGMA journal_mode = WAL")
+        self._connection.execute("PRAGMA synchronous = NORMAL")
+        self._connection.execute("PRAGMA foreign_keys = ON")
+        self._connection.executescript(
+            files("tableau_pipeline.sandbox.store").joinpath("schema.sql").read_text("utf-8")
+        )
+
+    @contextmanager
+    def transaction(self) -> Generator[None]:
+        """All changes made inside take effect together, or none of them; may be nested."""
+        with self.lock:
+            if self._connection.in_transaction:
+                yield
+                return
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            except BaseException:
+                self._connection.execute("ROLLBACK")
+                raise
+            self._connection.execute("COMMIT")
+
+    def rows(self, sql: str, *values: Value) -> list[dict[str, Any]]:
+        """The rows that a query yields, as columns by name."""
+        with self.lock:
+            return [dict(row) for row in self._connection.execute(sql, values)]
+
+    def row(self, sql: str, *values: Value) -> dict[str, Any] | None:
+        """The first row that a query yields."""
+        return next(iter(self.rows(sql, *values)), None)
+
+    def change(self, sql: str, *values: Value) -> int:
+        """Run a statement; returns how many rows it changed."""
+        with self.lock:
+            return self._connection.execute(sql, values).rowcount
+
+    def close(self) -> None:
+        """Close the file; what was committed stays."""
+        with self.lock:
+            self._connection.close()

@@ -1,0 +1,84 @@
+from dataclasses import fields
+from typing import Any
+
+from tableau_pipeline.sandbox.store.database import Database
+from tableau_pipeline.sandbox.store.records import Datasource
+
+_SELECT = (
+    "SELECT datasource.*, project.name AS project_name, user.name AS owner_name FROM datasource"
+    " JOIN project ON project.luid = datasource.project"
+    " JOIN user ON user.luid = datasource.owner"
+)
+_COLUMNS = [
+    field.name
+    for field in fields(Datasource)
+    if field.name not in ("project_name", "owner_name", "tags")
+]
+_SAVE = (
+    f"INSERT INTO datasource ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"  # noqa: S608
+    " ON CONFLICT (luid) DO UPDATE SET "
+    + ", ".join(f"{column} = excluded.{column}" for column in _COLUMNS[1:])
+)
+
+
+def datasources(database: Database, site: str) -> list[Datasource]:
+    """All data sources of a site, oldest first."""
+    with database.lock:
+        rows = database.rows(f"{_SELECT} WHERE datasource.site = ? ORDER BY datasource.rowid", site)
+        return [_record(database, row) for row in rows]
+
+
+def datasource(database: Database, site: str, luid: str) -> Datasource | None:
+    """The data source of a LUID."""
+    with database.lock:
+        row = database.row(
+            f"{_SELECT} WHERE datasource.site = ? AND datasource.luid = ?", site, luid
+        )
+        return _record(database, row) if row else None
+
+
+def namesake(database: Database, site: str, *, project: str, name: str) -> Datasource | None:
+    """The data source of this name, in any case of letters, in a project."""
+    for candidate in datasources(database, site):
+        if candidate.project == project and candidate.name.casefold() == name.casefold():
+            return candidate
+    return None
+
+
+def content_url_taken(database: Database, site: str, content_url: str) -> bool:
+    """Whether a data source of the site has this content URL."""
+    found = database.row(
+        "SELECT 1 FROM datasource WHERE site = ? AND content_url = ?", site, content_url
+    )
+    return found is not None
+
+
+def save_datasource(database: Database, datasource: Datasource) -> None:
+    """Add a data source, or put it in the place of its earlier state; tags are kept apart."""
+    database.change(_SAVE, *(getattr(datasource, column) for column in _COLUMNS))
+
+
+def delete_datasource(database: Database, luid: str) -> None:
+    """Remove a data source."""
+    database.change("DELETE FROM datasource WHERE luid = ?", luid)
+
+
+def add_tag(database: Database, luid: str, label: str) -> None:
+    """Tag a data source; a tag that it has already stays."""
+    database.change("INSERT OR IGNORE INTO tag (datasource, label) VALUES (?, ?)", luid, label)
+
+
+def remove_tag(database: Database, luid: str, label: str) -> bool:
+    """Take a tag away; False if it was not there."""
+    sql = "DELETE FROM tag WHERE datasource = ? AND label = ?"
+    return database.change(sql, luid, label) > 0
+
+
+def content_files(database: Database) -> list[str]:
+    """The names of all files that data sources consist of."""
+    return [row["hyper_file"] for row in database.rows("SELECT hyper_file FROM datasource")]
+
+
+def _record(database: Database, row: dict[str, Any]) -> Datasource:
+    tags = database.rows("SELECT label FROM tag WHERE datasource = ? ORDER BY label", row["luid"])
+    return Datasource.of({**row, "tags": tuple(tag["label"] for tag in tags)})

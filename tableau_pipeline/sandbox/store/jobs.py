@@ -1,0 +1,97 @@
+import json
+from typing import Any
+
+from tableau_pipeline.sandbox.identity import new_luid
+from tableau_pipeline.sandbox.store.database import Database
+from tableau_pipeline.sandbox.store.records import Job
+
+PENDING = "Pending"
+IN_PROGRESS = "InProgress"
+SUCCESS = "Success"
+FAILED = "Failed"
+CANCELLED = "Cancelled"
+
+
+def add_job(
+    database: Database,
+    *,
+    site: str,
+    user: str,
+    kind: str,
+    title: str,
+    parameters: dict[str, Any],
+    created_at: str,
+) -> Job:
+    """Queue a job."""
+    luid = new_luid()
+    with database.transaction():
+        database.change(
+            "INSERT INTO job (luid, site, user, kind, title, payload, status, created_at)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            luid,
+            site,
+            user,
+            kind,
+            title,
+            json.dumps(parameters),
+            PENDING,
+            created_at,
+        )
+        (row,) = database.rows("SELECT * FROM job WHERE luid = ?", luid)
+    return Job.of(row)
+
+
+def jobs(database: Database, site: str) -> list[Job]:
+    """All jobs of a site, newest first."""
+    rows = database.rows("SELECT * FROM job WHERE site = ? ORDER BY number DESC", site)
+    return [Job.of(row) for row in rows]
+
+
+def job(database: Database, site: str, luid: str) -> Job | None:
+    """The job of a LUID."""
+    row = database.row("SELECT * FROM job WHERE site = ? AND luid = ?", site, luid)
+    return Job.of(row) if row else None
+
+
+def start_next_job(database: Database, *, started_at: str) -> Job | None:
+    """Take the job that has been queued longest."""
+    with database.transaction():
+        row = database.row("SELECT * FROM job WHERE status = ? ORDER BY number LIMIT 1", PENDING)
+        if row is None:
+            return None
+        database.change(
+            "UPDATE job SET status = ?, started_at = ? WHERE luid = ?",
+            IN_PROGRESS,
+            started_at,
+            row["luid"],
+        )
+    return Job.of({**row, "status": IN_PROGRESS, "started_at": started_at})
+
+
+def finish_job(
+    database: Database, luid: str, *, status: str, completed_at: str, notes: str | None = None
+) -> bool:
+    """End a job, unless it has ended already: returns whether this call ended it."""
+    changed = database.change(
+        "UPDATE job SET status = ?, completed_at = ?, notes = ?"
+        " WHERE luid = ? AND status IN (?, ?)",
+        status,
+        completed_at,
+        notes,
+        luid,
+        PENDING,
+        IN_PROGRESS,
+    )
+    return changed > 0
+
+
+def fail_unfinished_jobs(database: Database, *, completed_at: str, notes: str) -> None:
+    """End the jobs that an earlier process has left behind."""
+    database.change(
+        "UPDATE job SET status = ?, completed_at = ?, notes = ? WHERE status IN (?, ?)",
+        FAILED,
+        completed_at,
+        notes,
+        PENDING,
+        IN_PROGRESS,
+    )

@@ -1,0 +1,47 @@
+from tableau_pipeline.sandbox.store.database import Database
+from tableau_pipeline.sandbox.store.records import Project
+
+
+def projects(database: Database, site: str) -> list[Project]:
+    """All projects of a site, oldest first."""
+    rows = database.rows("SELECT * FROM project WHERE site = ? ORDER BY rowid", site)
+    return [Project.of(row) for row in rows]
+
+
+def project(database: Database, site: str, luid: str) -> Project | None:
+    """The project of a LUID."""
+    row = database.row("SELECT * FROM project WHERE site = ? AND luid = ?", site, luid)
+    return Project.of(row) if row else None
+
+
+def namesake(database: Database, site: str, *, parent: str | None, name: str) -> Project | None:
+    """The project of this name, in any case of letters, under the same parent."""
+    for candidate in projects(database, site):
+        if candidate.parent == parent and candidate.name.casefold() == name.casefold():
+            return candidate
+    return None
+
+
+def save_project(database: Database, project: Project) -> None:
+    """Add a project, or put it in the place of its earlier state."""
+    database.change(
+        "INSERT INTO project (luid, site, parent, owner, name, description, content_permissions,"
+        " created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT (luid) DO UPDATE SET parent = excluded.parent, owner = excluded.owner,"
+        " name = excluded.name, description = excluded.description,"
+        " content_permissions = excluded.content_permissions, updated_at = excluded.updated_at",
+        project.luid,
+        project.site,
+        project.parent,
+        project.owner,
+        project.name,
+        project.description,
+        project.content_permissions,
+        project.created_at,
+        project.updated_at,
+    )
+
+
+def delete_project(database: Database, luid: str) -> None:
+    """Remove a project with all that is in it."""
+    database.change("DELETE FROM project WHERE luid = ?", luid)

@@ -1,0 +1,92 @@
+CREATE TABLE IF NOT EXISTS site (
+    luid TEXT PRIMARY KEY,
+    name TEXT NOT NULL,
+    content_url TEXT NOT NULL UNIQUE
+);
+CREATE TABLE IF NOT EXISTS user (
+    luid TEXT PRIMARY KEY,
+    name TEXT NOT NULL UNIQUE COLLATE NOCASE,
+    password_hash TEXT NOT NULL,
+    site_role TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS access_token (
+    name TEXT PRIMARY KEY,
+    secret_hash TEXT NOT NULL,
+    user TEXT NOT NULL REFERENCES user
+);
+CREATE TABLE IF NOT EXISTS session (
+    token_digest TEXT PRIMARY KEY,
+    user TEXT NOT NULL REFERENCES user,
+    site TEXT NOT NULL REFERENCES site,
+    access_token TEXT REFERENCES access_token,
+    expires_at REAL NOT NULL
+);
+CREATE TABLE IF NOT EXISTS project (
+    luid TEXT PRIMARY KEY,
+    site TEXT NOT NULL REFERENCES site,
+    parent TEXT REFERENCES project ON DELETE CASCADE,
+    owner TEXT NOT NULL REFERENCES user,
+    name TEXT NOT NULL,
+    description TEXT NOT NULL,
+    content_permissions TEXT NOT NULL,
+    created_at TEXT NOT NULL,
+    updated_at TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS datasource (
+    luid TEXT PRIMARY KEY,
+    site TEXT NOT NULL REFERENCES site,
+    project TEXT NOT NULL REFERENCES project ON DELETE CASCADE,
+    owner TEXT NOT NULL REFERENCES user,
+    connection TEXT NOT NULL,
+    name TEXT NOT NULL,
+    content_url TEXT NOT NULL,
+    description TEXT NOT NULL,
+    is_certified INTEGER NOT NULL,
+    certification_note TEXT NOT NULL,
+    use_remote_query_agent INTEGER NOT NULL,
+    encrypt_extracts INTEGER NOT NULL,
+    created_at TEXT NOT NULL,
+    updated_at TEXT NOT NULL,
+    revision INTEGER NOT NULL,
+    -- The published content: a file below content/, its place in the package, its model.
+    hyper_file TEXT NOT NULL,
+    hyper_bytes INTEGER NOT NULL,
+    packaged_path TEXT NOT NULL,
+    tds BLOB NOT NULL,
+    connection_class TEXT NOT NULL,
+    has_extracts INTEGER NOT NULL,
+    tables TEXT NOT NULL,
+    UNIQUE (site, content_url)
+);
+CREATE TABLE IF NOT EXISTS tag (
+    datasource TEXT NOT NULL REFERENCES datasource ON DELETE CASCADE,
+    label TEXT NOT NULL,
+    PRIMARY KEY (datasource, label)
+);
+CREATE TABLE IF NOT EXISTS upload (
+    luid TEXT PRIMARY KEY,
+    site TEXT NOT NULL REFERENCES site,
+    user TEXT NOT NULL REFERENCES user,
+    expires_at REAL NOT NULL
+);
+CREATE TABLE IF NOT EXISTS upload_block (
+    upload TEXT NOT NULL REFERENCES upload ON DELETE CASCADE,
+    sequence INTEGER NOT NULL,
+    file TEXT NOT NULL,
+    bytes INTEGER NOT NULL,
+    PRIMARY KEY (upload, sequence)
+);
+CREATE TABLE IF NOT EXISTS job (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    luid TEXT NOT NULL UNIQUE,
+    site TEXT NOT NULL REFERENCES site,
+    user TEXT NOT NULL REFERENCES user,
+    kind TEXT NOT NULL,
+    title TEXT NOT NULL,
+    payload TEXT NOT NULL,
+    status TEXT NOT NULL,
+    created_at TEXT NOT NULL,
+    started_at TEXT,
+    completed_at TEXT,
+    notes TEXT
+);

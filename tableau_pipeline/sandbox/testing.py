@@ -1,0 +1,131 @@
+"""A sandbox inside the running process, for tests."""
+
+import socket
+import sqlite3
+import threading
+from collections.abc import Generator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from queue import Queue
+from typing import Any
+
+from tableau_pipeline.sandbox.clock import Clock, system_clock
+from tableau_pipeline.sandbox.options import (
+    ADMIN_NAME,
+    ADMIN_PASSWORD,
+    TOKEN_NAME,
+    TOKEN_SECRET,
+    Options,
+)
+from tableau_pipeline.sandbox.server import SandboxServer, bind, sandbox_server, url_of
+from tableau_pipeline.sandbox.services import DATABASE_FILE, DataDirectoryInUseError
+
+_START_SECONDS = 30
+
+
+class Sandbox:
+    """A sandbox that runs in a thread of this process, on a real socket.
+
+    Attributes:
+        url: where it is; stays the same over restarts.
+        data_dir: where it keeps what it knows.
+        user: the name of its administrator.
+        password: of the same.
+        token_name: of a personal access token of the same.
+        token_secret: likewise.
+    """
+
+    user = ADMIN_NAME
+    password = ADMIN_PASSWORD
+    token_name = TOKEN_NAME
+    token_secret = TOKEN_SECRET
+
+    def __init__(self, options: Options, clock: Clock):
+        self.url = ""
+        self.data_dir = options.data_dir
+        self._options = options
+        self._clock = clock
+        self._port = 0
+        self._running: tuple[SandboxServer, threading.Thread] | None = None
+
+    def start(self) -> None:
+        """Start it, on the port that it had before, if it had one.
+
+        Raises:
+            DataDirectoryInUseError: another sandbox works in its data directory.
+            RuntimeError: it did not start for another reason; the thread has said which.
+        """
+        listener = bind("127.0.0.1", self._port)
+        self._port = listener.getsockname()[1]
+        self.url = url_of(listener)
+        started: Queue[SandboxServer | DataDirectoryInUseError | None] = Queue()
+        thread = threading.Thread(
+            target=self._serve, args=(listener, started), name="sandbox", daemon=True
+        )
+        thread.start()
+        server = started.get(timeout=_START_SECONDS)
+        if isinstance(server, DataDirectoryInUseError):
+            raise server
+        if server is None:
+            raise RuntimeError("the sandbox did not start")
+        self._running = server, thread
+
+    def _serve(self, listener: socket.socket, started: Queue) -> None:
+        try:
+            with (
+                listener,
+                sandbox_server(
+                    self._options, clock=self._clock, on_ready=lambda: started.put(server)
+                ) as server,
+            ):
+                server.run(sockets=[listener])
+        except DataDirectoryInUseError as error:
+            started.put(error)
+        finally:
+            # Whoever waits for a start that failed in another way need not wait in vain.
+            started.put(None)
+
+    def hyper_file(self, luid: str) -> Path:
+        """Where the `.hyper` file of a data source is now; not to be changed, nor kept open.
+
+        Raises:
+            LookupError: there is no such data source.
+        """
+        with closing(sqlite3.connect(self.data_dir / DATABASE_FILE)) as database:
+            sql = "SELECT hyper_file FROM datasource WHERE luid = ?"
+            row = database.execute(sql, (luid,)).fetchone()
+        if row is None:
+            raise LookupError(f"there is no data source {luid}")
+        return self.data_dir / "content" / row[0]
+
+    def stop(self) -> None:
+        """Stop it; what it knows stays in its data directory."""
+        if self._running is not None:
+            server, thread = self._running
+            self._running = None
+            server.stop()
+            thread.join()
+
+    def restart(self) -> None:
+        """Stop it and start it again, as after a reboot."""
+        self.stop()
+        self.start()
+
+
+@contextmanager
+def running_sandbox(
+    data_dir: Path, *, clock: Clock = system_clock, **options: Any
+) -> Generator[Sandbox]:
+    """Run a sandbox while the context lasts.
+
+    Args:
+        data_dir: where it keeps what it knows; another sandbox finds it there again.
+        clock: what it takes for the present.
+        **options: further attributes of `Options`.
+    """
+    sandbox = Sandbox(Options(data_dir=data_dir, **options), clock)
+    sandbox.start()
+    try:
+        yield sandbox
+    finally:
+        sandbox.stop()

@@ -1,0 +1,126 @@
+from pathlib import Path
+
+import pytest
+import tableauserverclient as tsc
+
+from tableau_pipeline.sandbox.testing import Sandbox
+from tableau_pipeline_tests.sandbox.conftest import ALICE
+from tableau_pipeline_tests.sandbox.samples import (
+    call,
+    code_of,
+    publish,
+    rows_on_server,
+    signed_in,
+)
+
+
+def test_update(sandbox: Sandbox, server: tsc.Server, one_row: Path):
+    # Prevents: a rename or a move makes a new data source, or loses what it does not name.
+    item = publish(server, one_row)
+    before = server.datasources.get_by_id(item.id)
+    alice = signed_in(sandbox, tsc.TableauAuth(ALICE.name, ALICE.password)).user_id
+    other = server.projects.create(tsc.ProjectItem("Other"))
+    before.name, before.project_id, before.owner_id = "Renamed", other.id, alice
+    before.description, before.certified, before.certification_note = "About", True, "Checked"
+    server.datasources.update(before)
+    after = server.datasources.get_by_id(item.id)
+    assert (after.name, after.project_id, after.owner_id) == ("Renamed", other.id, alice)
+    assert (after.description, after.certified) == ("About", True)
+    assert after.certification_note == "Checked"
+    assert after.content_url == "Flights"
+    assert after.updated_at > item.updated_at
+    assert rows_on_server(server, item.id) == [[1, "one"]]
+
+
+def test_update_refuses_a_taken_name(server: tsc.Server, one_row: Path):
+    # Prevents: two data sources of one name, of which a refresh finds either.
+    publish(server, one_row, name="Taken")
+    item = publish(server, one_row, name="Free")
+    item.name = "TAKEN"
+    with pytest.raises(tsc.ServerResponseError, match="409015"):
+        server.datasources.update(item)
+    assert server.datasources.get_by_id(item.id).name == "Free"
+
+
+@pytest.mark.parametrize(("attribute", "code"), [("project_id", "404005"), ("owner_id", "404002")])
+def test_update_refuses_what_is_not_there(
+    server: tsc.Server, one_row: Path, attribute: str, code: str
+):
+    # Prevents: a data source moves to nowhere.
+    item = publish(server, one_row)
+    setattr(item, attribute, "nowhere")
+    with pytest.raises(tsc.ServerResponseError, match=code):
+        server.datasources.update(item)
+
+
+def test_delete(server: tsc.Server, tmp_path: Path, one_row: Path):
+    # Prevents: a deleted data source is still there, or its file is.
+    item = publish(server, one_row)
+    server.datasources.delete(item.id)
+    assert list((tmp_path / "sandbox" / "content").iterdir()) == []
+    for action in (
+        server.datasources.get_by_id,
+        server.datasources.delete,
+        server.datasources.download,
+    ):
+        with pytest.raises(tsc.ServerResponseError, match="404004"):
+            action(item.id)
+
+
+def test_others_may_read_but_not_change(sandbox: Sandbox, server: tsc.Server, one_row: Path):
+    # Prevents: missing rights go unnoticed until production.
+    item = publish(server, one_row)
+    alice = signed_in(sandbox, tsc.TableauAuth(ALICE.name, ALICE.password))
+    assert rows_on_server(alice, item.id) == [[1, "one"]]
+    seen = alice.datasources.get_by_id(item.id)
+    with pytest.raises(tsc.ServerResponseError, match="403032"):
+        alice.datasources.update(seen)
+    with pytest.raises(tsc.ServerResponseError, match="403004"):
+        alice.datasources.delete(item.id)
+    with pytest.raises(tsc.ServerResponseError, match="403004"):
+        alice.datasources.add_tags(item, "mine")
+
+
+def test_connection(server: tsc.Server, one_row: Path):
+    # Prevents: a client that updates a connection finds none, or a new one after each publish.
+    item = publish(server, one_row)
+    server.datasources.populate_connections(item)
+    (connection,) = item.connections
+    assert connection.connection_type == "hyper"
+    publish(server, one_row, mode="Overwrite")
+    server.datasources.populate_connections(item)
+    assert item.connections[0].id == connection.id
+
+
+def test_tags(server: tsc.Server, one_row: Path):
+    # Prevents: labels with spaces, commas or slashes fall apart or cannot be removed.
+    item = publish(server, one_row)
+    labels = {"plain", "with space", "a,b", "tableau-pipeline:a/b", "ä/b%2F", "q?x=1#y"}
+    assert server.datasources.add_tags(item, labels) == labels
+    assert server.datasources.get_by_id(item.id).tags == labels
+    for label in labels - {"plain"}:
+        server.datasources.delete_tags(item, label)
+    assert server.datasources.get_by_id(item.id).tags == {"plain"}
+    assert [found.id for found in server.datasources.filter(tags="plain")] == [item.id]
+    with pytest.raises(tsc.ServerResponseError, match="404007"):
+        server.datasources.delete_tags(item, "a,b")
+
+
+def test_unquoted_labels_are_split(sandbox: Sandbox, server: tsc.Server, one_row: Path):
+    # Prevents: a client that does not quote sees one tag here and several in production.
+    item = publish(server, one_row)
+    body = '<tsRequest><tags><tag label="one two,three"/></tags></tsRequest>'
+    path = f"sites/{{site}}/datasources/{item.id}/tags"
+    assert call(sandbox, "PUT", path, server=server, data=body).status_code == 200
+    assert server.datasources.get_by_id(item.id).tags == {"one", "two", "three"}
+    empty = '<tsRequest><tags><tag label=""/></tags></tsRequest>'
+    assert code_of(call(sandbox, "PUT", path, server=server, data=empty)) == "400075"
+
+
+def test_what_is_not_there_yet(sandbox: Sandbox, server: tsc.Server, one_row: Path):
+    # Prevents: a method that the sandbox lacks seems to succeed.
+    item = publish(server, one_row)
+    data = call(
+        sandbox, "PATCH", f"sites/{{site}}/datasources/{item.id}/data", server=server, json={}
+    )
+    assert code_of(data) == "404003"

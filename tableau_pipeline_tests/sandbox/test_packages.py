@@ -1,0 +1,72 @@
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import tableauserverclient as tsc
+
+from tableau_pipeline_tests.sandbox.samples import publish, rows_on_server, tds_of
+
+TWO = [[1, "one"], [2, "two"]]
+
+
+def test_uploaded_package_is_served_back(server: tsc.Server, tmp_path: Path, two_rows: Path):
+    # Prevents: the model that comes with a package is replaced by a made-up one.
+    tds = (
+        "<?xml version='1.0' encoding='utf-8' ?><datasource version='18.1'><connection"
+        " class='federated'><named-connections><named-connection name='h'><connection"
+        " class='hyper' dbname='Data/mine/data.hyper'/></named-connection></named-connections>"
+        "</connection><column caption='My calculation' name='[c]'/></datasource>"
+    )
+    package = write_package(tmp_path / "p.tdsx", {"My.tds": tds, "Data/mine/data.hyper": two_rows})
+    published = publish(server, package)
+    assert rows_on_server(server, published.id) == TWO
+    assert tds_of(server, published.id, tmp_path) == tds
+    downloaded = server.datasources.download(published.id, str(tmp_path / "again"))
+    assert zipfile.ZipFile(downloaded).namelist() == ["Flights.tds", "Data/mine/data.hyper"]
+
+
+@pytest.mark.parametrize(
+    ("members", "reason"),
+    [
+        ({}, "holds 0 .tds files"),
+        ({"a.tds": "<datasource/>"}, "holds 0 .hyper files"),
+        ({"a.tds": "", "b.tds": "", "c.hyper": ""}, "holds 2 .tds files"),
+        ({"a.tds": "<x/>", "b.hyper": ""}, "begins with 'x'"),
+        ({"a.tds": "<datasource", "b.hyper": ""}, "not well-formed XML"),
+        ({"a.tds": "<datasource/>", "b.hyper": ""}, "names no connection"),
+    ],
+)
+def test_incomplete_package(
+    server: tsc.Server, tmp_path: Path, members: dict[str, str], reason: str
+):
+    # Prevents: a package without data, or without a model, is published.
+    with pytest.raises(tsc.ServerResponseError, match=rf"400011.*\n.*{reason}"):
+        publish(server, write_package(tmp_path / "p.tdsx", members))
+
+
+def test_package_that_is_no_zip(server: tsc.Server, tmp_path: Path):
+    # Prevents: a broken package ends in an error of the sandbox itself.
+    file = tmp_path / "p.tdsx"
+    file.write_bytes(b"PK\x03\x04 but nothing more")
+    with pytest.raises(tsc.ServerResponseError, match="400011"):
+        publish(server, file)
+
+
+def write_package(path: Path, members: Mapping[str, str | Path]) -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content if isinstance(content, str) else content.read_bytes())
+    return path
+
+
+def test_extract_in_a_package(server: tsc.Server, tmp_path: Path, one_row: Path):
+    # Prevents: an extract of another database passes for data that live in Hyper.
+    tds = (
+        "<datasource><connection class='postgres'/><extract enabled='true'>"
+        "<connection class='hyper' dbname='Data/e.hyper'/></extract></datasource>"
+    )
+    package = write_package(tmp_path / "p.tdsx", {"e.tds": tds, "Data/e.hyper": one_row})
+    published = publish(server, package)
+    assert (published.datasource_type, published.has_extracts) == ("postgres", True)
+    assert [item.id for item in server.datasources.filter(has_extracts=True)] == [published.id]
