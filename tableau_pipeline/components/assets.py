@@ -13,7 +13,7 @@ from tableau_pipeline.components.report import (
     extract_result,
     published_result,
 )
-from tableau_pipeline.components.trigger import automation_condition
+from tableau_pipeline.components.trigger import automation_condition, follows_extract
 from tableau_pipeline.refresh.declaration import Declaration
 from tableau_pipeline.refresh.errors import RefreshError, RefusedError
 from tableau_pipeline.refresh.plan import Accept, Options
@@ -92,6 +92,7 @@ def refresh_assets(declaration: Declaration, trigger: Trigger | None) -> dg.Asse
                 ),
                 kinds={"tableau"},
                 skippable=True,
+                automation_condition=follows_extract(trigger),
             ),
         ],
         pool=POOL,

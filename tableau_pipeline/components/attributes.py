@@ -1,6 +1,6 @@
 """The keys of a declared data source, as YAML writes them; every mistake names its key."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import dagster as dg
 from pydantic import ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
@@ -58,11 +58,18 @@ _POLICIES = ("diff", "append", "partitions")
 
 
 def _policy(value: Any) -> str | None:
-    """Which of the policies a `refresh` means."""
+    """Which of the policies a `refresh` means; None if none, or several."""
     if value == "replace":
         return "replace"
-    names = value.keys() if isinstance(value, dict) else type(value).model_fields.keys()
-    return next((name for name in _POLICIES if name in names), None) if len(names) == 1 else None
+    names = _keys(value)
+    return names[0] if len(names) == 1 and names[0] in _POLICIES else None
+
+
+def _keys(value: Any) -> list[str]:
+    """Of a mapping, or of what one became."""
+    if isinstance(value, dict):
+        return list(value)
+    return list(type(value).model_fields) if isinstance(value, Attributes) else []
 
 
 Refresh = Annotated[
@@ -70,14 +77,7 @@ Refresh = Annotated[
     | Annotated[DiffRefresh, Tag("diff")]
     | Annotated[AppendRefresh, Tag("append")]
     | Annotated[PartitionsRefresh, Tag("partitions")],
-    Discriminator(
-        _policy,
-        custom_error_type="refresh_policy",
-        custom_error_message=(
-            "`refresh` is one of: replace; {{diff: {{key: [...]}}}}; {{append: {{cursor: ...}}}}; "
-            "{{partitions: {{column: ...}}}}"
-        ),
-    ),
+    Discriminator(_policy),
 ]
 
 
@@ -108,6 +108,16 @@ class TableAttributes(Attributes):
     refresh: Refresh = Field(default="replace", description="How changes are shipped.")
     retain: Retain | None = Field(default=None, description="A rolling window over a date column.")
     guard: GuardAttributes = Field(default_factory=GuardAttributes)
+
+    @field_validator("refresh", mode="before")
+    @classmethod
+    def _known_policy(cls, refresh: Any) -> Any:
+        if _policy(refresh) is None:
+            raise ValueError(
+                "refresh is one of: replace; {diff: {key: [...]}}; {append: {cursor: ...}}; "
+                f"{{partitions: {{column: ...}}}}; not {refresh!r}"
+            )
+        return refresh
 
     @field_validator("refresh")
     @classmethod
@@ -161,30 +171,37 @@ class CronTrigger(Attributes):
     cron: str
     timezone: str = "UTC"
 
-    @field_validator("timezone")
-    @classmethod
-    def _known_zone(cls, timezone: str, info: Any) -> str:
-        """Dagster's own check of both, so that the error stands where the mistake is."""
-        if cron := info.data.get("cron"):
-            try:
-                dg.ScheduleDefinition(
-                    job_name="check", cron_schedule=cron, execution_timezone=timezone
-                )
-            except dg.DagsterInvalidDefinitionError as error:
-                raise ValueError(str(error)) from error
-        return timezone
+    @model_validator(mode="after")
+    def _valid(self) -> Self:
+        """Dagster's own check, but with the error where the mistake is."""
+        try:
+            dg.ScheduleDefinition(
+                job_name="check", cron_schedule=self.cron, execution_timezone=self.timezone
+            )
+        except dg.DagsterInvalidDefinitionError as error:
+            raise ValueError(str(error)) from error
+        return self
 
 
 def _trigger(value: Any) -> str | None:
-    names = value.keys() if isinstance(value, dict) else type(value).model_fields.keys()
-    return "after" if "after" in names else "cron" if "cron" in names else None
+    return next((name for name in ("after", "cron") if name in _keys(value)), None)
+
+
+def known_trigger(value: Any) -> Any:
+    """Refuse what is none of the triggers.
+
+    Raises:
+        ValueError: names them.
+    """
+    if value is not None and _trigger(value) is None:
+        raise ValueError(
+            f"trigger is one of: {{after: any}}; {{after: all}}; {{cron: ..., timezone: ...}}; "
+            f"not {value!r}"
+        )
+    return value
 
 
 Trigger = Annotated[
     Annotated[AfterTrigger, Tag("after")] | Annotated[CronTrigger, Tag("cron")],
-    Discriminator(
-        _trigger,
-        custom_error_type="trigger",
-        custom_error_message="`trigger` is {{after: any}}, {{after: all}} or {{cron, timezone}}",
-    ),
+    Discriminator(_trigger),
 ]

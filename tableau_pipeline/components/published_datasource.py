@@ -1,7 +1,7 @@
 """The component: a published Tableau data source, declared once."""
 
 import re
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import dagster as dg
 from pydantic import BaseModel, Field, field_validator, model_validator
@@ -12,6 +12,7 @@ from tableau_pipeline.components.attributes import (
     RelationshipAttributes,
     TableAttributes,
     Trigger,
+    known_trigger,
 )
 from tableau_pipeline.hyper.tables import Relationship
 from tableau_pipeline.refresh.declaration import Declaration, Guard, Table, tree_problem
@@ -58,6 +59,11 @@ class PublishedDatasource(dg.Component, dg.Resolvable, Attributes):
         return cls.model_validate(
             context.resolve_value(model.model_dump(by_alias=True, exclude_unset=True))
         )
+
+    @field_validator("trigger", mode="before")
+    @classmethod
+    def _known_trigger(cls, trigger: Any) -> Any:
+        return known_trigger(trigger)
 
     @field_validator("project")
     @classmethod

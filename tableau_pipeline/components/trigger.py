@@ -31,6 +31,14 @@ def automation_condition(
     )
 
 
+def follows_extract(trigger: Trigger | None) -> dg.AutomationCondition | None:
+    """The condition of the published asset, which one step makes together with its extract."""
+    if not isinstance(trigger, AfterTrigger):
+        return None
+    requested = dg.AutomationCondition.will_be_requested()
+    return dg.AutomationCondition.any_deps_match(requested).with_label("together with its extract")
+
+
 def _any_new() -> dg.AutomationCondition:
     """Some model is new since the last request.
 
@@ -42,12 +50,8 @@ def _any_new() -> dg.AutomationCondition:
 def _all_new(models: Sequence[dg.AssetKey]) -> dg.AutomationCondition:
     """Every model is new since the last request: each is remembered until the others are."""
     handled = dg.AutomationCondition.newly_requested() | dg.AutomationCondition.newly_updated()
+    updated = dg.AutomationCondition.newly_updated() | dg.AutomationCondition.will_be_requested()
     return reduce(
         and_,
-        (
-            dg.AutomationCondition.any_deps_updated()
-            .allow(dg.AssetSelection.assets(model))
-            .since(handled)
-            for model in models
-        ),
+        (dg.AutomationCondition.asset_matches(model, updated).since(handled) for model in models),
     )

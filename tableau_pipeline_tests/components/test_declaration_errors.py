@@ -1,0 +1,104 @@
+from typing import Any
+
+import pytest
+from dagster.components.core.component_tree import ComponentTreeException
+from dagster.components.testing import create_defs_folder_sandbox
+
+from tableau_pipeline.components import PublishedDatasource
+from tableau_pipeline_tests.components.declarations import STAR
+
+CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "unknown key": ({"projekt": "X"}, ["attributes.projekt", "Extra inputs are not permitted"]),
+    "unknown nested key": (
+        {"tables": {"orders": {"gard": {}}, "customers": {}}},
+        ["attributes.tables.orders.gard", "Extra inputs are not permitted"],
+    ),
+    "value out of range": (
+        {"tables": {"orders": {"guard": {"max_shrink": 50}}, "customers": {}}},
+        ["attributes.tables.orders.guard.max_shrink", "less than or equal to 1"],
+    ),
+    "no table": ({"tables": {}, "relationships": []}, ["attributes.tables", "at least 1 item"]),
+    "unknown policy": (
+        {"tables": {"orders": {"refresh": {"dif": {"key": ["id"]}}}, "customers": {}}},
+        ["attributes.tables.orders.refresh", "is one of: replace; {diff: {key"],
+    ),
+    "two policies": (
+        {
+            "tables": {
+                "orders": {"refresh": {"diff": {"key": ["a"]}, "append": {"cursor": "b"}}},
+                "customers": {},
+            }
+        },
+        ["attributes.tables.orders.refresh", "is one of: replace"],
+    ),
+    "policy to come": (
+        {"tables": {"orders": {"refresh": {"diff": {"key": ["id"]}}}, "customers": {}}},
+        ["attributes.tables.orders.refresh", "refresh: diff is not supported yet"],
+    ),
+    "mistake in a policy": (
+        {"tables": {"orders": {"refresh": {"diff": {"keys": ["id"]}}}, "customers": {}}},
+        ["attributes.tables.orders.refresh.diff.diff.key", "Field required"],
+    ),
+    "window to come": (
+        {"tables": {"orders": {"retain": {"column": "day", "days": 90}}, "customers": {}}},
+        ["attributes.tables.orders.retain", "retain is not supported yet"],
+    ),
+    "unknown schema policy": (
+        {"on_schema_change": "ignore"},
+        ["attributes.on_schema_change", "'additive', 'refuse' or 'publish'"],
+    ),
+    "relationship to an unknown table": (
+        {"relationships": [{"from": "orders", "to": "clients", "on": {"customer": "id"}}]},
+        ['to: "clients" is not a table', "its tables are", "orders", "customers"],
+    ),
+    "relationship without columns": (
+        {"relationships": [{"from": "orders", "to": "customers", "on": {}}]},
+        ["attributes.relationships.0.on", "at least 1 item"],
+    ),
+    "two fact tables": (
+        {"relationships": []},
+        ["exactly one fact table", '"orders"', '"customers"'],
+    ),
+    "unknown trigger": ({"trigger": {"every": "day"}}, ["attributes.trigger", "{after: any}"]),
+    "two triggers": (
+        {"trigger": {"after": "any", "cron": "0 6 * * *"}},
+        ["attributes.trigger.after.cron", "Extra inputs are not permitted"],
+    ),
+    "bad cron": (
+        {"trigger": {"cron": "61 6 * * *"}},
+        ["attributes.trigger", "61 6 * * *"],
+    ),
+    "bad zone": (
+        {"trigger": {"cron": "0 6 * * *", "timezone": "Europe/Pariss"}},
+        ["attributes.trigger", "Europe/Pariss"],
+    ),
+    "empty part of a project path": ({"project": "A//B"}, ["attributes.project", "empty part"]),
+    "key of nothing": ({"name": "日本"}, ["asset key", "set `key`"]),
+    "key of a model": ({"name": "CRM", "key": "orders"}, ['"orders"', "set `key`"]),
+    "extract's key of a model": (
+        {"key": "x", "tables": {"x_extract": {}}, "relationships": []},
+        ['"x_extract"', "set `key`"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("changes", "expected"), CASES.values(), ids=CASES)
+def test_error_names_file_and_key(changes: dict[str, Any], expected: list[str]):
+    """Prevents: a mistake in YAML that is ignored, or whose place a person has to guess."""
+    with create_defs_folder_sandbox() as sandbox:
+        path = sandbox.scaffold_component(
+            component_cls=PublishedDatasource,
+            defs_path="sales",
+            defs_yaml_contents={
+                "type": "tableau_pipeline.components.PublishedDatasource",
+                "attributes": {**STAR, **changes},
+            },
+        )
+        with (
+            pytest.raises(ComponentTreeException) as raised,
+            sandbox.load_component_and_build_defs(defs_path=path),
+        ):
+            pass
+    message = f"{raised.value} {raised.value.__cause__}"
+    for text in ["defs.yaml:", *expected]:
+        assert text in message
