@@ -20,7 +20,14 @@ def automation_condition(
     """
     if not isinstance(trigger, AfterTrigger):
         return None
-    new = _all_new(models) if trigger.after == "all" else _any_new()
+    updated = dg.AutomationCondition.newly_updated()
+    if trigger.after == "all":
+        new = reduce(
+            and_,
+            (_since_request(dg.AutomationCondition.asset_matches(m, updated)) for m in models),
+        )
+    else:
+        new = _since_request(dg.AutomationCondition.any_deps_match(updated))
     failed = dg.AutomationCondition.execution_failed() & dg.AutomationCondition.cron_tick_passed(
         RETRY_CRON
     )
@@ -39,19 +46,13 @@ def follows_extract(trigger: Trigger | None) -> dg.AutomationCondition | None:
     return dg.AutomationCondition.any_deps_match(requested).with_label("together with its extract")
 
 
-def _any_new() -> dg.AutomationCondition:
-    """Some model is new since the last request.
+def _since_request(updated: dg.AutomationCondition) -> dg.AutomationCondition:
+    """Remembered until the next request.
 
-    Without eager()'s wait for missing partitions: a day that never came must not stop the rest.
+    A request alone makes it forget, not a refresh, and with nothing or-ed to it: of a combination
+    Dagster does not know the time, and would forget a model that is new just after the request,
+    which that refresh may have missed. After a refresh by hand this costs one that finds no change.
+
+    Unlike eager(), nothing waits for missing partitions: a day that never came must not stop all.
     """
-    return dg.AutomationCondition.eager().without(~dg.AutomationCondition.any_deps_missing())
-
-
-def _all_new(models: Sequence[dg.AssetKey]) -> dg.AutomationCondition:
-    """Every model is new since the last request: each is remembered until the others are."""
-    handled = dg.AutomationCondition.newly_requested() | dg.AutomationCondition.newly_updated()
-    updated = dg.AutomationCondition.newly_updated() | dg.AutomationCondition.will_be_requested()
-    return reduce(
-        and_,
-        (dg.AutomationCondition.asset_matches(model, updated).since(handled) for model in models),
-    )
+    return updated.since(dg.AutomationCondition.newly_requested())
