@@ -1,9 +1,26 @@
+import os
+import shutil
 from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 
+import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
+from tableau_pipeline.demo.story import CHAPTERS, Line, tell
+from tableau_pipeline.sandbox.testing import Sandbox, running_sandbox
 from tableau_pipeline.snapshots.session import spark_session
+
+ROOT = Path(__file__).parents[1]
+VARIABLES = ("TABLEAU_", "PIPELINE_", "SPARK_REMOTE", "DAGSTER_HOME")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_settings_of_the_machine() -> None:
+    """Tests see no server, token or folder that a developer has set up."""
+    for name in [name for name in os.environ if name.startswith(VARIABLES)]:
+        del os.environ[name]
 
 
 @pytest.fixture(scope="session")
@@ -17,3 +34,38 @@ def spark() -> Iterator[SparkSession]:
     )
     yield session
     session.stop()
+
+
+@dataclass(frozen=True)
+class Story:
+    """The demo, told: what it left on disk, on the sandbox and in Dagster."""
+
+    lines: list[Line]
+    data_dir: Path
+    sandbox: Sandbox
+    instance: dg.DagsterInstance
+
+
+@pytest.fixture(scope="session")
+def story(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+    """The demo's three refreshes of the real flights, in this process and its one JVM."""
+    folder = tmp_path_factory.mktemp("story of flights")
+    home = folder / "dagster_home"
+    home.mkdir()
+    shutil.copy(ROOT / "dagster_home" / "dagster.yaml", home)
+    with (
+        running_sandbox(folder / "sandbox") as sandbox,
+        pytest.MonkeyPatch.context() as patch,
+        dg.DagsterInstance.from_config(str(home)) as instance,
+    ):
+        data_dir = folder / "data"
+        patch.setenv("PIPELINE_DATA_DIR", str(data_dir))
+        patch.setenv("TABLEAU_SERVER_URL", sandbox.url)
+        patch.setenv("TABLEAU_TOKEN_NAME", sandbox.token_name)
+        patch.setenv("TABLEAU_TOKEN_VALUE", sandbox.token_secret)
+        # Read when it is loaded, and not before the environment is set.
+        from tableau_pipeline.definitions import defs
+
+        definitions = defs()
+        lines = [tell(chapter, definitions, instance) for chapter in CHAPTERS]
+        yield Story(lines=lines, data_dir=data_dir, sandbox=sandbox, instance=instance)

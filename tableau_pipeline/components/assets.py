@@ -111,7 +111,7 @@ def refresh_assets(declaration: Declaration, trigger: Trigger | None) -> dg.Asse
             server=lambda: tableau.session(context.log),
             hyper=lambda: hyper.process,
             folder=data_dir(),
-            run_id=context.run_id,
+            run_id=context.run.run_id,
             log=context.log,
         )
         with as_failure():

@@ -100,7 +100,7 @@ def _failure(result: dg.ExecuteInProcessResult) -> str:
 
 
 def _differences(luid: str) -> list[str]:
-    datasource = _datasource()
+    declaration = datasource().declaration
     with dg.build_resources(resources_from_env()) as resources, TemporaryDirectory() as folder:
         tableau: TableauServerResource = resources.tableau
         snapshots: SnapshotIOManager = resources.snapshots
@@ -109,17 +109,17 @@ def _differences(luid: str) -> list[str]:
             tdsx = site.download(luid, Path(folder))
         newest = {
             table.name: snapshot
-            for table in datasource.declaration.tables
+            for table in declaration.tables
             if (snapshot := snapshots.snapshot(table.model))
         }
-        return differences(hyper.process, tdsx, datasource.declaration, newest)
+        return differences(hyper.process, tdsx, declaration, newest)
 
 
-def _datasource() -> PublishedDatasource:
+def datasource() -> PublishedDatasource:
     """The declaration in `defs/flights/defs.yaml`."""
     tree = dg.ComponentTree.for_project(Path(__file__))
     return next(
-        datasource
-        for datasource in tree.get_all_components(of_type=PublishedDatasource)
-        if datasource.asset_key == DATASOURCE
+        found
+        for found in tree.get_all_components(of_type=PublishedDatasource)
+        if found.asset_key == DATASOURCE
     )

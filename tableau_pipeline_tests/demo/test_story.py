@@ -1,0 +1,130 @@
+import logging
+import zipfile
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from tableauhyperapi import Connection, TableName
+
+from tableau_pipeline.demo.compare import differences
+from tableau_pipeline.demo.story import datasource
+from tableau_pipeline.hyper.process import hyper_process
+from tableau_pipeline.hyper.read import read_table
+from tableau_pipeline.publishing.credentials import Password
+from tableau_pipeline.publishing.site import signed_in
+from tableau_pipeline.refresh.snapshot import ROW_HASH, Snapshot
+from tableau_pipeline.snapshots.store import newest, spark_path
+from tableau_pipeline_tests.conftest import Story
+
+TABLES = ("flights", "airlines", "airports", "planes")
+FLIGHTS = TableName("Extract", "flights")
+
+
+@pytest.fixture(scope="session")
+def tdsx(story: Story, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The published data source as Tableau hands it out."""
+    folder = tmp_path_factory.mktemp("download")
+    credentials = Password(story.sandbox.user, story.sandbox.password)
+    log = logging.getLogger(__name__)
+    with signed_in(
+        story.sandbox.url, site="", credentials=credentials, ca_bundle=None, log=log
+    ) as site:
+        (remote,) = site.tsc.datasources.filter(name="NYC Flights")
+        return site.download(str(remote.id), folder)
+
+
+@pytest.fixture(scope="session")
+def published(tdsx: Path) -> Path:
+    """The `.hyper` file in it."""
+    with zipfile.ZipFile(tdsx) as package:
+        (member,) = (name for name in package.namelist() if name.endswith(".hyper"))
+        return Path(package.extract(member, tdsx.parent / "published"))
+
+
+def models(story: Story) -> dict[str, Snapshot]:
+    found = {name: newest(story.data_dir / "snapshots", name) for name in TABLES}
+    return {name: snapshot for name, snapshot in found.items() if snapshot}
+
+
+def test_each_chapter_decides_and_ends_equal(story: Story):
+    """Prevents: the main job shipping wrong rows, or nothing, or everything again."""
+    assert [line.decision for line in story.lines] == [
+        "publish (create)",
+        "publish (replace)",
+        "no change",
+    ]
+    assert [line.rows for line in story.lines] == [308_641, 336_776, 336_776]
+    assert [line.differences for line in story.lines] == [[], [], []]
+    assert [line.bytes_sent > 0 for line in story.lines] == [True, True, False]
+
+
+def test_published_flights_equal_the_spark_model(
+    story: Story, published: Path, spark: SparkSession, tmp_path: Path
+):
+    """Prevents: a comparison that is blind to what it compares: here Spark compares, not Arrow."""
+    rows = read_table(hyper_process(), published, FLIGHTS)
+    pq.write_table(rows, tmp_path / "published.parquet")
+    model: DataFrame = spark.read.parquet(
+        *map(spark_path, map(Path, models(story)["flights"].paths))
+    )
+    model = model.drop(ROW_HASH)
+    found = spark.read.parquet(spark_path(tmp_path / "published.parquet"))
+    assert found.columns == model.columns
+    # Tableau's datetime has no zone: the model's instants were written as the wall clock of UTC.
+    found = found.select([found[f.name].cast(f.dataType) for f in model.schema.fields])
+    assert found.count() == 336_776
+    assert found.exceptAll(model).isEmpty()
+    assert model.exceptAll(found).isEmpty()
+    assert found.where("departure IS NULL").count() == 8_255
+
+
+def test_file_holds_the_tables_and_the_keys_between_them(published: Path):
+    """Prevents: the hash column showing up in Tableau, and a data model without relationships."""
+    hyper = hyper_process()
+    with Connection(hyper.endpoint, published) as connection:
+        names = {
+            str(name.name.unescaped): [
+                column.name.unescaped
+                for column in connection.catalog.get_table_definition(name).columns
+            ]
+            for name in connection.catalog.get_table_names("Extract")
+        }
+        keys = connection.execute_list_query(
+            "SELECT contype, COUNT(*) FROM pg_catalog.pg_constraint GROUP BY contype ORDER BY 1"
+        )
+    assert names.keys() == set(TABLES)
+    assert ROW_HASH not in {column for columns in names.values() for column in columns}
+    assert keys == [["f", 3], ["p", 3]]
+
+
+@pytest.mark.parametrize(
+    ("change", "difference"),
+    [
+        (
+            "UPDATE flights SET distance = distance + 1 WHERE flight_id = "
+            "(SELECT MIN(flight_id) FROM flights)",
+            "flights: column distance differs",
+        ),
+        (
+            "UPDATE flights SET departure = TIMESTAMP '2013-01-01 00:00' WHERE departure IS NULL",
+            "flights: column departure differs",
+        ),
+        ("DELETE FROM airlines WHERE carrier = 'UA'", "airlines: 16 rows became 15"),
+        ("ALTER TABLE planes DROP COLUMN seats", "planes: columns"),
+    ],
+)
+def test_comparison_sees_every_difference(
+    story: Story, published: Path, tmp_path: Path, change: str, difference: str
+):
+    """Prevents: a demo that prints "equal" whatever it finds."""
+    changed = tmp_path / "changed.hyper"
+    changed.write_bytes(published.read_bytes())
+    with Connection(hyper_process().endpoint, changed) as connection:
+        connection.execute_command('SET search_path = "Extract"')
+        connection.execute_command(change)
+    package = tmp_path / "changed.tdsx"
+    with zipfile.ZipFile(package, "w") as archive:
+        archive.write(changed, "Data/Extracts/changed.hyper")
+    (found,) = differences(hyper_process(), package, datasource().declaration, models(story))
+    assert found.startswith(difference)
