@@ -1,7 +1,7 @@
 """Is a downloaded data source equal to its models, row for row?"""
 
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,14 +11,15 @@ from tableauhyperapi import HyperProcess, TableName
 from tableau_pipeline.hyper.read import read_table
 from tableau_pipeline.hyper.tables import EXTRACT_SCHEMA
 from tableau_pipeline.refresh.declaration import Declaration
-from tableau_pipeline.refresh.snapshot import Snapshot
+from tableau_pipeline.refresh.inputs import Models
+from tableau_pipeline.refresh.snapshot import Snapshot, common_columns
 
 
 def differences(
     hyper: HyperProcess,
     tdsx: Path,
     declaration: Declaration,
-    snapshots: Mapping[str, Snapshot],
+    models: Models,
 ) -> list[str]:
     """A phrase for each table that differs; empty when all are equal.
 
@@ -29,16 +30,17 @@ def differences(
         (member,) = (name for name in package.namelist() if name.endswith(".hyper"))
         file = Path(package.extract(member, tdsx.parent))
     found = []
-    for name, snapshot in snapshots.items():
+    for name, snapshots in models.items():
         table = TableName(EXTRACT_SCHEMA, declaration.published_name(name))
-        if problem := _difference(_model(snapshot), read_table(hyper, file, table)):
+        if problem := _difference(_model(snapshots), read_table(hyper, file, table)):
             found.append(f"{name}: {problem}")
     return found
 
 
-def _model(snapshot: Snapshot) -> pa.Table:
-    columns = [column.name for column in snapshot.columns]
-    tables = [pq.read_table(path, columns=columns) for path in snapshot.paths]
+def _model(snapshots: Sequence[Snapshot]) -> pa.Table:
+    columns = [column.name for column in common_columns(snapshots)]
+    files = [snapshot.folder / file.name for snapshot in snapshots for file in snapshot.files]
+    tables = [pq.read_table(file, columns=columns, partitioning=None) for file in files]
     return _comparable(pa.concat_tables(tables))
 
 

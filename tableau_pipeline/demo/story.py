@@ -107,11 +107,7 @@ def _differences(luid: str) -> list[str]:
         hyper: HyperResource = resources.hyper
         with tableau.session() as site:
             tdsx = site.download(luid, Path(folder))
-        newest = {
-            table.name: snapshot
-            for table in declaration.tables
-            if (snapshot := snapshots.snapshot(table.model))
-        }
+        newest = {table.name: snapshots.snapshots(table.model) for table in declaration.tables}
         return differences(hyper.process, tdsx, declaration, newest)
 
 

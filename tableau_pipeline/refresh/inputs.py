@@ -1,6 +1,6 @@
 """What the models offer, checked before anything is built."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tableauhyperapi import HyperProcess
@@ -11,14 +11,14 @@ from tableau_pipeline.hyper.tables import Column, Relationship, TableSource
 from tableau_pipeline.hyper.types import UnsupportedTypeError, hyper_type
 from tableau_pipeline.refresh.declaration import Declaration
 from tableau_pipeline.refresh.errors import RefusedError
-from tableau_pipeline.refresh.snapshot import Snapshot
+from tableau_pipeline.refresh.snapshot import Snapshot, common_columns
+
+# The newest snapshots of each table's model, one for each partition, by table.
+Models = Mapping[str, Sequence[Snapshot]]
 
 
-def check_models(declaration: Declaration, snapshots: Mapping[str, Snapshot | None]) -> None:
+def check_models(declaration: Declaration, models: Models) -> None:
     """Refuse what could not be published, with everything that is wrong at once.
-
-    Args:
-        snapshots: the newest of each table's model, by table; None where there is none.
 
     Raises:
         RefusedError: names the table, the model or column, and the remedy.
@@ -28,23 +28,21 @@ def check_models(declaration: Declaration, snapshots: Mapping[str, Snapshot | No
         "first; if it exists under another name, correct `model:` (its asset key, such as "
         '"dbt/orders")'
         for table in declaration.tables
-        if snapshots[table.name] is None
+        if not models[table.name]
     ]
-    known = {name: snapshot for name, snapshot in snapshots.items() if snapshot}
+    known = {name: common_columns(snapshots) for name, snapshots in models.items() if snapshots}
     problems += [
         problem
         for edge in declaration.relationships
         for problem in _relationship_problems(edge, known)
     ]
-    for name, snapshot in known.items():
-        problems += _type_problems(name, snapshot.columns)
+    for name, columns in known.items():
+        problems += _type_problems(name, columns)
     if problems:
         raise RefusedError("\n".join(problems))
 
 
-def check_keys(
-    hyper: HyperProcess, declaration: Declaration, snapshots: Mapping[str, Snapshot]
-) -> None:
+def check_keys(hyper: HyperProcess, declaration: Declaration, models: Models) -> None:
     """Refuse a relationship whose one side repeats a key or lacks one: its sums would be wrong.
 
     Raises:
@@ -52,7 +50,7 @@ def check_keys(
     """
     problems = []
     for edge in declaration.relationships:
-        source = _source(edge.one, snapshots[edge.one])
+        source = _source(edge.one, models[edge.one])
         if problem := key_problem(hyper, source, edge.key):
             problems.append(
                 f"Relationship {edge}: {problem}. The one side of a relationship must be unique: "
@@ -65,7 +63,7 @@ def check_keys(
 def build(
     hyper: HyperProcess,
     declaration: Declaration,
-    snapshots: Mapping[str, Snapshot],
+    models: Models,
     *,
     path: Path,
 ) -> Extract:
@@ -74,21 +72,24 @@ def build(
     return build_extract(
         hyper,
         path,
-        tables=[_source(physical(name), snapshot) for name, snapshot in snapshots.items()],
+        tables=[_source(physical(name), snapshots) for name, snapshots in models.items()],
         relationships=declaration.relationships,
     )
 
 
-def _source(name: str, snapshot: Snapshot) -> TableSource:
-    return TableSource(name=name, columns=snapshot.columns, files=snapshot.paths)
+def _source(name: str, snapshots: Sequence[Snapshot]) -> TableSource:
+    files = tuple(path for snapshot in snapshots for path in snapshot.paths)
+    return TableSource(name=name, columns=common_columns(snapshots), files=files)
 
 
-def _relationship_problems(edge: Relationship, known: Mapping[str, Snapshot]) -> list[str]:
-    columns = [(edge.many, many) for many, _ in edge.on] + [(edge.one, one) for _, one in edge.on]
+def _relationship_problems(
+    edge: Relationship, known: Mapping[str, tuple[Column, ...]]
+) -> list[str]:
+    wanted = [(edge.many, many) for many, _ in edge.on] + [(edge.one, one) for _, one in edge.on]
     problems = []
-    for table, column in columns:
-        snapshot = known.get(table)
-        names = [existing.name for existing in snapshot.columns] if snapshot else [column]
+    for table, column in wanted:
+        columns = known.get(table)
+        names = [existing.name for existing in columns] if columns else [column]
         if column not in names:
             problems.append(
                 f'Relationship {edge}: table "{table}" has no column "{column}"; it has '

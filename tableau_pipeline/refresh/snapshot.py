@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Self
@@ -9,6 +10,7 @@ from typing import Annotated, Self
 from pydantic import BaseModel, ConfigDict, PlainSerializer
 
 from tableau_pipeline.hyper.tables import Column
+from tableau_pipeline.refresh.errors import RefusedError
 
 MANIFEST = "manifest.json"
 ROW_HASH = "_row_hash"
@@ -95,3 +97,30 @@ class Snapshot(Frozen):
         """
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         return cls.model_validate({**manifest, "folder": folder})
+
+
+def common_columns(snapshots: Sequence[Snapshot]) -> tuple[Column, ...]:
+    """The columns of a model, which all its partitions must have.
+
+    Raises:
+        RefusedError: two partitions differ; names both, and the columns.
+    """
+    latest = max(snapshots, key=lambda snapshot: snapshot.created_at)
+    for snapshot in snapshots:
+        if snapshot.columns != latest.columns:
+            differing = set(snapshot.columns) ^ set(latest.columns)
+            names = ", ".join(sorted(f"{each.name} ({each.type})" for each in differing))
+            raise RefusedError(
+                f'Model "{snapshot.asset_key}": its partitions {snapshot.partition} and '
+                f"{latest.partition} differ in their columns: {names or 'their order'}. "
+                f"Materialize {snapshot.partition} and the others of its age again."
+            )
+    return latest.columns
+
+
+def combined_version(snapshots: Sequence[Snapshot]) -> str:
+    """One data version for several partitions; of a single snapshot, its own."""
+    versions = [snapshot.data_version for snapshot in snapshots]
+    if len(versions) == 1:
+        return versions[0]
+    return hashlib.sha256(json.dumps(versions).encode()).hexdigest()[:16]

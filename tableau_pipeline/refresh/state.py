@@ -1,5 +1,6 @@
 """What the last refresh left on the server, and what one was about to send."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -9,7 +10,7 @@ from uuid import uuid4
 from pydantic import Field
 
 from tableau_pipeline.hyper.tables import Column
-from tableau_pipeline.refresh.snapshot import Fingerprint, Frozen, Snapshot
+from tableau_pipeline.refresh.snapshot import Fingerprint, Frozen, Snapshot, common_columns
 
 
 class PublishMode(StrEnum):
@@ -39,12 +40,13 @@ class TableState(Frozen):
     cutoff: str | None = None
 
     @classmethod
-    def of(cls, snapshot: Snapshot) -> "TableState":
-        """A table that holds exactly the rows of this snapshot."""
+    def of(cls, snapshots: Sequence[Snapshot]) -> "TableState":
+        """A table that holds exactly the rows of these snapshots of a model."""
+        first, *rest = (snapshot.fingerprint for snapshot in snapshots)
         return cls(
-            columns=snapshot.columns,
-            folders=(snapshot.folder,),
-            content=snapshot.fingerprint,
+            columns=common_columns(snapshots),
+            folders=tuple(snapshot.folder for snapshot in snapshots),
+            content=sum(rest, start=first),
         )
 
     def same_content(self, other: "TableState") -> bool:

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -14,13 +14,12 @@ from tableauhyperapi import HyperProcess
 from tableau_pipeline.hyper.build import Extract
 from tableau_pipeline.refresh.declaration import Declaration
 from tableau_pipeline.refresh.errors import RefreshError, RefusedError
-from tableau_pipeline.refresh.inputs import build, check_keys, check_models
+from tableau_pipeline.refresh.inputs import Models, build, check_keys, check_models
 from tableau_pipeline.refresh.journal import Journal
 from tableau_pipeline.refresh.look import look
 from tableau_pipeline.refresh.plan import NoChange, Options, Plan, Refuse, plan
 from tableau_pipeline.refresh.send import Sending, send
 from tableau_pipeline.refresh.server import RemoteDatasource, Server
-from tableau_pipeline.refresh.snapshot import Snapshot
 from tableau_pipeline.refresh.state import State, TableState
 
 
@@ -55,14 +54,14 @@ class Refresh:
     """Everything that a refresh works with.
 
     Attributes:
-        snapshots: the newest of each table's model, by table; None where there is none.
+        models: the newest snapshots of each table's model, by table; none where there are none.
         server: opens a session when it is first needed.
         folder: for the locks and files of refreshes; the same for every run of a data source.
         run_id: says in the records whose sending it was.
     """
 
     declaration: Declaration
-    snapshots: Mapping[str, Snapshot | None]
+    models: Models
     journal: Journal
     server: Callable[[], AbstractContextManager[Server]]
     hyper: Callable[[], HyperProcess]
@@ -79,22 +78,19 @@ class Refresh:
             RefreshError: it could not be carried out; the next run settles what is open.
         """
         with self._alone():
-            check_models(self.declaration, self.snapshots)
-            snapshots = {name: found for name, found in self.snapshots.items() if found}
+            check_models(self.declaration, self.models)
             if not options.publish:
-                return self._only_build(snapshots)
+                return self._only_build()
             with self.server() as server:
-                return self._refresh(server, snapshots, options)
+                return self._refresh(server, options)
 
-    def _only_build(self, snapshots: Mapping[str, Snapshot]) -> Report:
+    def _only_build(self) -> Report:
         clock = _Clock()
         with clock.phase("build"):
-            extract = self._build(snapshots)
+            extract = self._build()
         return Report(plan=None, extract=extract, seconds=clock.seconds)
 
-    def _refresh(
-        self, server: Server, snapshots: Mapping[str, Snapshot], options: Options
-    ) -> Report:
+    def _refresh(self, server: Server, options: Options) -> Report:
         clock, declaration = _Clock(), self.declaration
         desired = State(
             server=server.url,
@@ -102,7 +98,7 @@ class Refresh:
             project=declaration.project,
             name=declaration.name,
             declaration=declaration.digest(),
-            tables={name: TableState.of(snapshot) for name, snapshot in snapshots.items()},
+            tables={name: TableState.of(found) for name, found in self.models.items()},
         )
         with clock.phase("settle"):
             create_project = declaration.create_project and not options.dry_run
@@ -128,7 +124,7 @@ class Refresh:
             state = known.bases[-1].model_copy(update={"tables": desired.tables})
             return replace(report, state=state)
         with clock.phase("build"):
-            extract = self._build(snapshots)
+            extract = self._build()
         with clock.phase("send"):
             sending = Sending(
                 file=extract.path,
@@ -144,12 +140,12 @@ class Refresh:
             )
         return replace(report, extract=extract, state=state, remote=remote)
 
-    def _build(self, snapshots: Mapping[str, Snapshot]) -> Extract:
+    def _build(self) -> Extract:
         hyper = self.hyper()
-        check_keys(hyper, self.declaration, snapshots)
+        check_keys(hyper, self.declaration, self.models)
         self._tidy()
         name = f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}.hyper"
-        extract = build(hyper, self.declaration, snapshots, path=self._extracts / name)
+        extract = build(hyper, self.declaration, self.models, path=self._extracts / name)
         rows = ", ".join(f"{table} {count:,}" for table, count in extract.rows.items())
         self.log.info("Built %s (%.1f MB): rows %s", extract.path, extract.size / 1e6, rows)
         return extract

@@ -1,4 +1,8 @@
-"""Where snapshots lie: `<root>/<asset key>/v-<time>-<random>/`, committed by their manifest."""
+"""Where snapshots lie, each committed by the manifest beside its files.
+
+`<root>/<asset key>/v-<time>-<random>/` holds one write of a model; if the model is partitioned,
+one snapshot in a folder `_partition=<key>` for each partition of that write.
+"""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -6,6 +10,10 @@ from urllib.parse import quote
 from uuid import uuid4
 
 from tableau_pipeline.refresh.snapshot import MANIFEST, Snapshot
+from tableau_pipeline.snapshots.partitions import PARTITION
+
+# Spark's ExternalCatalogUtils.escapePathName
+_ESCAPED = set("\"#%'*/:=?\\\x7f{[]^")
 
 
 def new_folder(root: Path, asset_key: str) -> Path:
@@ -14,12 +22,28 @@ def new_folder(root: Path, asset_key: str) -> Path:
     return _model(root, asset_key) / version
 
 
-def newest(root: Path, asset_key: str) -> Snapshot | None:
-    """The last committed snapshot of a model."""
-    for folder in sorted(_model(root, asset_key).glob("v-*"), reverse=True):
-        if is_committed(folder):
-            return Snapshot.read(folder)
-    return None
+def partition_folder(folder: Path, key: str) -> Path:
+    """Where Spark writes a partition; in its own escaping of awkward characters."""
+    escaped = "".join(f"%{ord(c):02X}" if c in _ESCAPED or ord(c) < 32 else c for c in key)
+    return folder / f"{PARTITION}={escaped}"
+
+
+def newest(root: Path, asset_key: str) -> tuple[Snapshot, ...]:
+    """The committed content of a model: one snapshot, one for each partition, or none.
+
+    The newest write tells whether the model is partitioned; of a partitioned one, each
+    partition's own newest snapshot counts.
+    """
+    partitions: dict[str, Snapshot] = {}
+    for version in sorted(_model(root, asset_key).glob("v-*"), reverse=True):
+        if is_committed(version):
+            if partitions:
+                break
+            return (Snapshot.read(version),)
+        for folder in version.glob(f"{PARTITION}=*"):
+            if folder.name not in partitions and is_committed(folder):
+                partitions[folder.name] = Snapshot.read(folder)
+    return tuple(partitions[name] for name in sorted(partitions))
 
 
 def is_committed(folder: Path) -> bool:

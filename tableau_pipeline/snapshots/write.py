@@ -1,23 +1,33 @@
-"""Writing a snapshot: one Spark job that stores the rows, hashes them and adds them up."""
+"""Writing snapshots: one Spark job that stores the rows, hashes them and adds them up."""
 
 import shutil
-from collections import Counter
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
-from pyspark.sql.types import CalendarIntervalType, NullType, StructField, StructType
 
 from tableau_pipeline.hyper.tables import Column
 from tableau_pipeline.refresh.snapshot import ROW_HASH, DataFile, Fingerprint, Snapshot
+from tableau_pipeline.snapshots.partitions import (
+    PARTITION,
+    PartitionError,
+    Window,
+    with_partition,
+)
 from tableau_pipeline.snapshots.row_hash import row_hash
-from tableau_pipeline.snapshots.store import commit, is_committed, spark_path
-
-
-class UnstorableError(Exception):
-    """A model has a column that a snapshot cannot hold."""
+from tableau_pipeline.snapshots.storable import check_storable
+from tableau_pipeline.snapshots.store import (
+    commit,
+    is_committed,
+    partition_folder,
+    spark_path,
+)
 
 
 def write_snapshot(frame: DataFrame, folder: Path, *, asset_key: str, run_id: str) -> Snapshot:
@@ -26,72 +36,137 @@ def write_snapshot(frame: DataFrame, folder: Path, *, asset_key: str, run_id: st
     Raises:
         UnstorableError: before anything is written; names the model, the column and the remedy.
     """
-    _check(frame.schema, asset_key)
-    totals = Observation("totals")
-    hashed = frame.withColumn(ROW_HASH, row_hash(frame.schema)).observe(
-        totals,
-        F.count(F.lit(1)).alias("rows"),
-        # A sum of bigints overflows; of decimals it holds 10^10 rows of the largest hash.
-        F.sum(F.col(ROW_HASH).cast("decimal(20,0)")).alias("hash_sum"),
-    )
-    try:
-        hashed.write.parquet(spark_path(folder))
-        # Sums over no rows are NULL.
-        rows, hash_sum = (int(totals.get[name] or 0) for name in ("rows", "hash_sum"))
+    check_storable(frame.schema, asset_key)
+    with _all_or_nothing(folder):
+        fingerprint, _ = _store(_hashed(frame), folder)
         snapshot = Snapshot(
             folder=folder,
             asset_key=asset_key,
             created_at=datetime.now(UTC),
             run_id=run_id,
-            columns=tuple(
-                Column(field.name, field.dataType.simpleString()) for field in frame.schema.fields
-            ),
-            fingerprint=Fingerprint(rows=rows, hash_sum=hash_sum),
-            files=tuple(_data_file(path) for path in sorted(folder.glob("part-*.parquet"))),
+            columns=_columns(frame),
+            fingerprint=fingerprint,
+            files=_files(folder),
         )
-        _check_rows(snapshot)
+        _check_rows(fingerprint, [snapshot])
         commit(snapshot)
-        return snapshot
+    return snapshot
+
+
+def write_partitions(
+    frame: DataFrame,
+    folder: Path,
+    *,
+    expression: str,
+    partitions: Mapping[str, Window] | Sequence[str],
+    asset_key: str,
+    run_id: str,
+) -> list[Snapshot]:
+    """Store the rows of some partitions of a model in a new folder, a snapshot for each.
+
+    A partition without rows gets a snapshot too: it holds none.
+
+    Raises:
+        UnstorableError: before anything is written; names the model, the column and the remedy.
+        PartitionError: a row belongs to none of the partitions.
+    """
+    check_storable(frame.schema, asset_key)
+    with _all_or_nothing(folder):
+        placed = with_partition(_hashed(frame), expression, partitions)
+        fingerprint, strays = _store(placed, folder, by_partition=True)
+        if strays:
+            raise PartitionError(
+                f'Model "{asset_key}": {strays:,} row{"s" * (strays > 1)} lie outside the '
+                f"partition{'s' * (len(partitions) > 1)} of this run by {expression}, for "
+                f"instance {_stray(placed, expression)}. Filter the model by the partition."
+            )
+        snapshots = []
+        for key in partitions:
+            part = partition_folder(folder, key)
+            part.mkdir(exist_ok=True)
+            files = _files(part)
+            snapshots.append(
+                Snapshot(
+                    folder=part,
+                    asset_key=asset_key,
+                    partition=key,
+                    created_at=datetime.now(UTC),
+                    run_id=run_id,
+                    columns=_columns(frame),
+                    fingerprint=_fingerprint(part, files),
+                    files=files,
+                )
+            )
+        _check_rows(fingerprint, snapshots)
+        for snapshot in snapshots:
+            commit(snapshot)
+    return snapshots
+
+
+@contextmanager
+def _all_or_nothing(folder: Path) -> Generator[None]:
+    """A folder in which nothing was committed is of no use to anybody."""
+    try:
+        yield
     finally:
-        if not is_committed(folder):
+        if not any(map(is_committed, (folder, *folder.glob(f"{PARTITION}=*")))):
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _data_file(path: Path) -> DataFile:
-    rows = pq.read_metadata(path).num_rows
-    return DataFile(name=path.name, rows=rows, size=path.stat().st_size)
+def _hashed(frame: DataFrame) -> DataFrame:
+    return frame.withColumn(ROW_HASH, row_hash(frame.schema))
 
 
-def _check_rows(snapshot: Snapshot) -> None:
+def _columns(frame: DataFrame) -> tuple[Column, ...]:
+    return tuple(Column(field.name, field.dataType.simpleString()) for field in frame.schema.fields)
+
+
+def _store(
+    hashed: DataFrame, folder: Path, *, by_partition: bool = False
+) -> tuple[Fingerprint, int]:
+    """Run the job; the fingerprint of all rows, and how many of them have no partition."""
+    totals = Observation("totals")
+    stray = F.col(PARTITION).isNull() if by_partition else F.lit(False)
+    observed = hashed.observe(
+        totals,
+        F.count(F.lit(1)).alias("rows"),
+        # A sum of bigints overflows; of decimals it holds 10^10 rows of the largest hash.
+        F.sum(F.col(ROW_HASH).cast("decimal(20,0)")).alias("hash_sum"),
+        F.count_if(stray).alias("strays"),
+    )
+    writer = observed.write.partitionBy(PARTITION) if by_partition else observed.write
+    writer.parquet(spark_path(folder))
+    # Sums over no rows are NULL.
+    rows, hash_sum, strays = (int(totals.get[name] or 0) for name in ("rows", "hash_sum", "strays"))
+    return Fingerprint(rows=rows, hash_sum=hash_sum), strays
+
+
+def _stray(placed: DataFrame, expression: str) -> object:
+    (row,) = placed.where(F.col(PARTITION).isNull()).select(F.expr(expression)).take(1)
+    return row[0]
+
+
+def _files(folder: Path) -> tuple[DataFile, ...]:
+    return tuple(
+        DataFile(name=path.name, rows=pq.read_metadata(path).num_rows, size=path.stat().st_size)
+        for path in sorted(folder.glob("part-*.parquet"))
+    )
+
+
+def _fingerprint(folder: Path, files: Sequence[DataFile]) -> Fingerprint:
+    """Of one partition; Spark's own sum has no groups."""
+    total = 0
+    for file in files:
+        hashes = pq.read_table(folder / file.name, columns=[ROW_HASH], partitioning=None)[ROW_HASH]
+        total += int(pc.call_function("sum", [hashes.cast(pa.decimal128(38, 0))]).as_py() or 0)
+    return Fingerprint(rows=sum(file.rows for file in files), hash_sum=total)
+
+
+def _check_rows(fingerprint: Fingerprint, snapshots: Sequence[Snapshot]) -> None:
     """Two counts of the same rows, Spark's and the files' own: a lost or doubled file shows."""
-    stored = sum(file.rows for file in snapshot.files)
-    if stored != snapshot.fingerprint.rows:
+    stored = sum(file.rows for snapshot in snapshots for file in snapshot.files)
+    if stored != fingerprint.rows:
         raise RuntimeError(
-            f'Model "{snapshot.asset_key}": Spark counted {snapshot.fingerprint.rows:,} rows, but '
-            f"the files in {snapshot.folder} hold {stored:,}. Does every executor see that path?"
+            f'Model "{snapshots[0].asset_key}": Spark counted {fingerprint.rows:,} rows, but the '
+            f"files below {snapshots[0].folder} hold {stored:,}. Does every executor see that path?"
         )
-
-
-def _check(schema: StructType, asset_key: str) -> None:
-    problems = [problem for field in schema.fields if (problem := _column_problem(field))]
-    if not schema.fields:
-        problems.append("it has no columns")
-    folded = Counter(name.casefold() for name in schema.names)
-    problems += [
-        f"columns {', '.join(repr(n) for n in schema.names if n.casefold() == name)} differ by "
-        "case at most: rename all but one"
-        for name, count in folded.items()
-        if count > 1
-    ]
-    if problems:
-        raise UnstorableError(f'Model "{asset_key}" cannot be stored: {"; ".join(problems)}.')
-
-
-def _column_problem(field: StructField) -> str | None:
-    if field.name.casefold() == ROW_HASH:
-        return f"the column name {ROW_HASH!r} is reserved: rename it"
-    if isinstance(field.dataType, NullType):
-        return f"column {field.name!r} has no type (void): cast it to the type it should have"
-    if isinstance(field.dataType, CalendarIntervalType):
-        return f"column {field.name!r} is a calendar interval: cast it to a number"
-    return None

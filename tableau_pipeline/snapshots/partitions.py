@@ -1,0 +1,91 @@
+"""Which partition a row belongs to, told by Spark."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, DateType, TimestampNTZType, TimestampType
+
+PARTITION = "_partition"
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The span of time of a partition: `start` included, `end` not; both in one zone."""
+
+    start: datetime
+    end: datetime
+
+
+class PartitionError(Exception):
+    """Rows and partitions do not fit."""
+
+
+def with_partition(
+    frame: DataFrame, expression: str, partitions: Mapping[str, Window] | Sequence[str]
+) -> DataFrame:
+    """The frame, and in a column `_partition` the key of each row's partition, NULL for none.
+
+    Args:
+        expression: SQL over the columns of the frame. A date or a `timestamp_ntz` is taken for
+            the wall clock of the partitions' zone, a `timestamp` for the instant that it is.
+        partitions: windows by key, or the keys that the expression itself gives.
+
+    Raises:
+        PartitionError: the expression has no type that can be compared with windows.
+    """
+    value = F.expr(expression)
+    if not isinstance(partitions, Mapping):
+        text = value.cast("string")
+        return frame.withColumn(PARTITION, F.when(text.isin(list(partitions)), text))
+    type_ = frame.select(value).schema.fields[0].dataType
+    whole_days = all(_is_midnight(edge) for w in partitions.values() for edge in (w.start, w.end))
+    zone = str(next(iter(partitions.values())).start.tzinfo)
+    moment = _day(value, type_, zone) if whole_days else _minute(value, type_, zone)
+    if moment is None:
+        wanted = "a date or a timestamp" if whole_days else "a timestamp, not a date"
+        raise PartitionError(f"{expression} is {type_.simpleString()}, but has to be {wanted}")
+    # A lookup by equality: comparing each row with each window would cost their product.
+    moments = _days(partitions) if whole_days else _minutes(partitions)
+    lookup = frame.sparkSession.createDataFrame(
+        list(moments), f"__moment {'DATE' if whole_days else 'TIMESTAMP'}, {PARTITION} STRING"
+    )
+    return (
+        frame.withColumn("__moment", moment)
+        .join(F.broadcast(lookup), "__moment", "left")
+        .drop("__moment")
+    )
+
+
+def _is_midnight(moment: datetime) -> bool:
+    return (moment.hour, moment.minute, moment.second) == (0, 0, 0)
+
+
+def _day(value: Column, type_: DataType, zone: str) -> Column | None:
+    """The day on the calendar of the zone; the session's own zone is UTC."""
+    if isinstance(type_, TimestampType):
+        return F.from_utc_timestamp(value, zone).cast("date")
+    return value.cast("date") if isinstance(type_, DateType | TimestampNTZType) else None
+
+
+def _minute(value: Column, type_: DataType, zone: str) -> Column | None:
+    """The instant, cut to the minute: no window of Dagster's begins between two."""
+    if isinstance(type_, TimestampNTZType):
+        value = F.to_utc_timestamp(value.cast("timestamp"), zone)
+    return F.date_trunc("minute", value) if not isinstance(type_, DateType) else None
+
+
+def _days(windows: Mapping[str, Window]) -> Iterator[tuple[date, str]]:
+    for key, window in windows.items():
+        for number in range((window.end.date() - window.start.date()).days):
+            yield window.start.date() + timedelta(days=number), key
+
+
+def _minutes(windows: Mapping[str, Window]) -> Iterator[tuple[datetime, str]]:
+    for key, window in windows.items():
+        moment, end = window.start.astimezone(UTC), window.end.astimezone(UTC)
+        while moment < end:
+            yield moment, key
+            moment += timedelta(minutes=1)
