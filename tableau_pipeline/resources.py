@@ -12,7 +12,7 @@ from dagster_pyspark import LazyPySparkResource
 from pydantic import Field
 from tableauhyperapi import Connection, CreateMode, HyperProcess
 
-from tableau_pipeline.hyper.process import hyper_process
+from tableau_pipeline.hyper.process import connect, hyper_process
 from tableau_pipeline.publishing.credentials import (
     ConnectedApp,
     Credentials,
@@ -68,8 +68,8 @@ class HyperResource(dg.ConfigurableResource):
     def connect(
         self, path: str | Path | None = None, create_mode: CreateMode = CreateMode.NONE
     ) -> Connection:
-        """A connection to hyperd, and to the `.hyper` file at `path`: use it in a `with` block."""
-        return Connection(self.process.endpoint, path, create_mode)
+        """A connection to hyperd, and to the `.hyper` file at `path`, in UTC; a context manager."""
+        return connect(self.process, path, create_mode)
 
 
 def _secret(description: str) -> Any:

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tableauhyperapi import Connection, HyperProcess, TableName, escape_name, escape_string_literal
+from tableauhyperapi import HyperProcess, TableName, escape_name, escape_string_literal
 
+from tableau_pipeline.hyper.process import connect
 from tableau_pipeline.hyper.tables import EXTRACT_SCHEMA, Relationship, TableSource
 from tableau_pipeline.hyper.types import file_version, hyper_type
 
@@ -44,11 +45,11 @@ def build_extract(
     version = file_version(column for table in tables for column in table.columns)
     keys = {relationship.one: relationship.key for relationship in relationships}
     # hyperd opens files by their ending, and the name is ours alone: one lock guards a data source.
-    unfinished = path.with_name(f".{path.name}.unfinished.hyper")
+    unfinished = path.absolute().with_name(f".{path.name}.unfinished.hyper")
     unfinished.unlink(missing_ok=True)
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with Connection(hyper.endpoint) as connection:
+        with connect(hyper) as connection:
             run = connection.execute_command
             database = escape_name(str(unfinished))
             run(f"CREATE DATABASE {database} WITH VERSION {version}")

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
-from tableauhyperapi import Connection, HyperProcess, escape_name
+from tableauhyperapi import HyperProcess, escape_name
 
 from tableau_pipeline.hyper.build import parquet
+from tableau_pipeline.hyper.process import connect
 from tableau_pipeline.hyper.tables import TableSource
 
 _SAMPLES = 3
@@ -17,7 +18,7 @@ def key_problem(hyper: HyperProcess, table: TableSource, key: Sequence[str]) -> 
     columns = ", ".join(escape_name(column) for column in key)
     null = " OR ".join(f"{escape_name(column)} IS NULL" for column in key)
     source = parquet(table.files)
-    with Connection(hyper.endpoint) as connection:
+    with connect(hyper) as connection:
         nulls = connection.execute_scalar_query(
             f"SELECT COUNT(*) FROM {source} WHERE {null}"  # noqa: S608
         )

@@ -3,8 +3,9 @@
 import atexit
 import threading
 from importlib.metadata import version
+from pathlib import Path
 
-from tableauhyperapi import HyperProcess, Telemetry
+from tableauhyperapi import Connection, CreateMode, HyperProcess, Telemetry
 
 USER_AGENT = f"tableau_pipeline/{version('tableau_pipeline')}"
 
@@ -36,6 +37,16 @@ def hyper_process(*, memory_limit: str = "50%", telemetry: bool = False) -> Hype
             )
             _running[key] = process
         return process
+
+
+def connect(
+    hyper: HyperProcess, path: Path | str | None = None, create_mode: CreateMode = CreateMode.NONE
+) -> Connection:
+    """A connection to hyperd, and to the file at `path`, in UTC.
+
+    Without that setting, casts between instants and wall clocks follow the zone of the machine.
+    """
+    return Connection(hyper.endpoint, path, create_mode, parameters={"timezone": "UTC"})
 
 
 @atexit.register

@@ -5,18 +5,14 @@ from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from tableauhyperapi import (
-    Connection,
-    CreateMode,
-    HyperProcess,
-    TableName,
-    escape_string_literal,
-)
+from tableauhyperapi import HyperProcess, TableName, escape_string_literal
+
+from tableau_pipeline.hyper.process import connect
 
 
 def table_names(hyper: HyperProcess, path: Path) -> list[TableName]:
     """The tables of a file, over all its schemas, by name."""
-    with Connection(hyper.endpoint, path, CreateMode.NONE) as connection:
+    with connect(hyper, path) as connection:
         catalog = connection.catalog
         return sorted(
             (
@@ -33,7 +29,7 @@ def read_table(hyper: HyperProcess, path: Path, table: TableName) -> pa.Table:
 
     hyperd writes them as Parquet and Arrow reads that: no row passes through Python.
     """
-    with TemporaryDirectory() as folder, Connection(hyper.endpoint, path) as connection:
+    with TemporaryDirectory() as folder, connect(hyper, path) as connection:
         file = Path(folder) / "rows.parquet"
         connection.execute_command(
             f"COPY (SELECT * FROM {table}) "  # noqa: S608

@@ -1,5 +1,6 @@
 """Reading snapshots with Spark."""
 
+import re
 from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, SparkSession
@@ -7,6 +8,9 @@ from pyspark.sql import DataFrame, SparkSession
 from tableau_pipeline.refresh.snapshot import Snapshot, common_columns
 from tableau_pipeline.snapshots.row_hash import column
 from tableau_pipeline.snapshots.store import spark_path
+
+# Spark takes a path that it reads for a pattern.
+_GLOB = re.compile(r"[\\{}\[\]*?]")
 
 
 def read_frame(spark: SparkSession, snapshots: Sequence[Snapshot]) -> DataFrame:
@@ -16,12 +20,14 @@ def read_frame(spark: SparkSession, snapshots: Sequence[Snapshot]) -> DataFrame:
         RefusedError: their columns differ.
     """
     columns = common_columns(snapshots)
-    schema = ", ".join(f"`{each.name.replace('`', '``')}` {each.type}" for each in columns)
     files = [
-        spark_path(snapshot.folder / file.name) for snapshot in snapshots for file in snapshot.files
+        _GLOB.sub(r"\\\g<0>", spark_path(snapshot.folder / file.name))
+        for snapshot in snapshots
+        for file in snapshot.files
     ]
     if not files:
+        schema = ", ".join(f"`{each.name.replace('`', '``')}` {each.type}" for each in columns)
         return spark.createDataFrame([], schema)
+    # The files hold Spark's own schema: as text, the names inside of a struct lost their quotes.
     # The folder of a partition would show as a column.
-    stored = spark.read.schema(schema).parquet(*files)
-    return stored.select(*[column(each.name) for each in columns])
+    return spark.read.parquet(*files).select(*[column(each.name) for each in columns])

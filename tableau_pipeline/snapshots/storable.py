@@ -1,12 +1,23 @@
 """What a snapshot cannot hold is refused, by model and column."""
 
 from collections import Counter
+from collections.abc import Iterator
 
-from pyspark.sql.types import CalendarIntervalType, NullType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    CalendarIntervalType,
+    DataType,
+    MapType,
+    NullType,
+    StructField,
+    StructType,
+)
 
 from tableau_pipeline.refresh.snapshot import ROW_HASH
 from tableau_pipeline.snapshots.partitions import PARTITION
 
+_UNHASHABLE = (ArrayType, BinaryType, StructType)
 _RESERVED = {ROW_HASH, PARTITION}
 
 
@@ -37,8 +48,33 @@ def check_storable(schema: StructType, asset_key: str) -> None:
 def _column_problem(field: StructField) -> str | None:
     if field.name.casefold() in _RESERVED:
         return f"the column name {field.name!r} is reserved: rename it"
-    if isinstance(field.dataType, NullType):
+    parts = list(_parts(field.dataType))
+    if any(isinstance(part, NullType) for part in parts):
         return f"column {field.name!r} has no type (void): cast it to the type it should have"
-    if isinstance(field.dataType, CalendarIntervalType):
-        return f"column {field.name!r} is a calendar interval: cast it to a number"
+    if any(isinstance(part, CalendarIntervalType) for part in parts):
+        return f"column {field.name!r} holds a calendar interval: cast it to a number"
+    if any(part.simpleString().startswith("time(") for part in parts):
+        return f"column {field.name!r} holds a time, which Spark does not store: cast it to text"
+    # Spark writes such keys as JSON by their place in memory: no hash is the same twice.
+    if any(isinstance(part, MapType) and isinstance(part.keyType, _UNHASHABLE) for part in parts):
+        return (
+            f"column {field.name!r} holds a map with keys of a nested or binary type: "
+            "use map_entries(column)"
+        )
     return None
+
+
+def _parts(type_: DataType) -> Iterator[DataType]:
+    """A type, and all the types inside it."""
+    yield type_
+    match type_:
+        case StructType():
+            inner = [field.dataType for field in type_.fields]
+        case ArrayType():
+            inner = [type_.elementType]
+        case MapType():
+            inner = [type_.keyType, type_.valueType]
+        case _:
+            inner = []
+    for each in inner:
+        yield from _parts(each)

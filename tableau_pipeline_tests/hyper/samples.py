@@ -1,0 +1,59 @@
+"""Parquet files to build extracts from, and what an extract says of itself."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from tableauhyperapi import Connection, HyperProcess, TableName
+
+from tableau_pipeline.hyper.build import Extract, build_extract
+from tableau_pipeline.hyper.read import read_table
+from tableau_pipeline.hyper.tables import EXTRACT_SCHEMA, Column, TableSource
+from tableau_pipeline.refresh.snapshot import Snapshot
+
+_SPARK_NAMES = {"int64": "bigint", "int32": "int", "string": "string"}
+
+
+def source(
+    folder: Path, name: str, columns: dict[str, list[Any]] | pa.Table, *, files: int = 1
+) -> TableSource:
+    """A table of these columns, stored as so many Parquet files."""
+    rows = columns if isinstance(columns, pa.Table) else pa.table(columns)
+    # Values that are all NULL have no type of their own.
+    types = [pa.int64() if pa.types.is_null(kind) else kind for kind in rows.schema.types]
+    rows = rows.cast(pa.schema(list(zip(rows.column_names, types, strict=True))))
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for number in range(files):
+        path = folder / f"{len(list(folder.iterdir()))}.parquet"
+        pq.write_table(rows.take(pa.array(range(number, rows.num_rows, files), pa.int64())), path)
+        paths.append(str(path))
+    named = tuple(Column(field.name, _SPARK_NAMES[str(field.type)]) for field in rows.schema)
+    return TableSource(name, named, tuple(paths))
+
+
+def stored_source(snapshot: Snapshot, name: str = "Extract") -> TableSource:
+    """A table that takes the rows of a snapshot."""
+    return TableSource(name, snapshot.columns, snapshot.paths)
+
+
+def build_one(hyper: HyperProcess, path: Path, table: TableSource) -> Extract:
+    return build_extract(hyper, path, tables=[table])
+
+
+def rows_of(hyper: HyperProcess, path: Path, table: str = "Extract") -> pa.Table:
+    """The rows of a table in the order of its first column."""
+    rows = read_table(hyper, path, TableName(EXTRACT_SCHEMA, table))
+    return rows.sort_by(rows.column_names[0])
+
+
+def constraints(hyper: HyperProcess, path: Path) -> list[tuple[str, str, str]]:
+    """The assumed keys of a file: ("p", table, "") and ("f", many, one)."""
+    with Connection(hyper.endpoint, path) as connection:
+        found = connection.execute_list_query(
+            "SELECT k.contype, t.relname, COALESCE(r.relname, '') FROM pg_catalog.pg_constraint k "
+            "JOIN pg_catalog.pg_class t ON t.oid = k.conrelid "
+            "LEFT JOIN pg_catalog.pg_class r ON r.oid = k.confrelid"
+        )
+    return sorted((kind, table, to) for kind, table, to in found)

@@ -1,0 +1,69 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tableauhyperapi import HyperException, HyperProcess
+
+from tableau_pipeline.hyper.build import build_extract
+from tableau_pipeline.hyper.tables import Column, Relationship, TableSource
+from tableau_pipeline_tests.hyper.samples import build_one, rows_of, source
+
+Failure = Callable[[HyperProcess, Path, Path], None]
+
+
+def null_key(hyper: HyperProcess, path: Path, inputs: Path) -> None:
+    many = source(inputs / "m", "many", {"one": [1]})
+    one = source(inputs / "o", "one", {"id": [1, None]})
+    build_extract(
+        hyper,
+        path,
+        tables=[many, one],
+        relationships=[Relationship("many", "one", (("one", "id"),))],
+    )
+
+
+def damaged_file(hyper: HyperProcess, path: Path, inputs: Path) -> None:
+    good = source(inputs / "g", "good", {"id": [1, 2]})
+    file = inputs / "damaged.parquet"
+    file.write_bytes(Path(good.files[0]).read_bytes()[:-20])
+    bad = TableSource("bad", good.columns, (*good.files, str(file)))
+    build_extract(hyper, path, tables=[good, bad])
+
+
+def missing_file(hyper: HyperProcess, path: Path, inputs: Path) -> None:
+    table = TableSource("t", (Column("id", "int"),), (str(inputs / "gone.parquet"),))
+    build_extract(hyper, path, tables=[table])
+
+
+def missing_column(hyper: HyperProcess, path: Path, inputs: Path) -> None:
+    table = source(inputs / "t", "t", {"id": [1]})
+    build_one(hyper, path, TableSource("t", (*table.columns, Column("new", "int")), table.files))
+
+
+@pytest.mark.parametrize("failure", [null_key, damaged_file, missing_file, missing_column])
+@pytest.mark.parametrize("earlier", [True, False])
+def test_a_failed_build_leaves_no_trace(
+    failure: Failure, earlier: bool, hyper: HyperProcess, tmp_path: Path
+) -> None:
+    """Prevents that half an extract is published, or that a good one is lost to a bad one."""
+    target, inputs = tmp_path / "out" / "x.hyper", tmp_path / "in"
+    inputs.mkdir()
+    if earlier:
+        build_one(hyper, target, source(inputs / "e", "Extract", {"a": [1]}))
+        before = target.read_bytes()
+    with pytest.raises(HyperException):
+        failure(hyper, target, inputs)
+    if earlier:
+        assert [file.name for file in target.parent.iterdir()] == ["x.hyper"]
+        assert target.read_bytes() == before
+    else:
+        assert list(target.parent.iterdir()) == []
+
+
+def test_the_remains_of_a_killed_build_do_no_harm(hyper: HyperProcess, tmp_path: Path) -> None:
+    """Prevents that a process killed while building makes every later build fail."""
+    target = tmp_path / "x.hyper"
+    (tmp_path / ".x.hyper.unfinished.hyper").write_bytes(b"half a file")
+    build_one(hyper, target, source(tmp_path / "in", "Extract", {"a": [1]}))
+    assert rows_of(hyper, target).num_rows == 1
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["in", "x.hyper"]

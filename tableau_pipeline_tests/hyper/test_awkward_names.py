@@ -1,0 +1,74 @@
+from pathlib import Path
+
+import pytest
+from tableauhyperapi import HyperProcess
+
+from tableau_pipeline.hyper.build import build_extract
+from tableau_pipeline.hyper.keys import key_problem
+from tableau_pipeline.hyper.process import hyper_process
+from tableau_pipeline.hyper.tables import Relationship
+from tableau_pipeline_tests.hyper.samples import build_one, constraints, rows_of, source
+
+NAMES = [
+    "a b",
+    "a.b",
+    'say "hi"',
+    "it's",
+    "Ünïcödé 航班 \U0001f6eb",
+    "x; DROP TABLE y --",
+    "[brackets]",
+    "50 %",
+    "back\\slash",
+    "{0}",
+    "select",
+    "UPPER lower",
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_of_tables_and_columns_are_kept(
+    name: str, hyper: HyperProcess, tmp_path: Path
+) -> None:
+    """Prevents names that break the SQL, or that reach the analyst changed."""
+    one = source(tmp_path / "1", name, {name: [1]})
+    many = source(tmp_path / "m", f"{name} m", {name: [1, 1]})
+    assert key_problem(hyper, one, [name]) is None
+    assert key_problem(hyper, many, [name]) is not None
+    extract = build_extract(
+        hyper,
+        tmp_path / "x.hyper",
+        tables=[many, one],
+        relationships=[Relationship(many.name, one.name, ((name, name),))],
+    )
+    assert rows_of(hyper, extract.path, name).to_pydict() == {name: [1]}
+    assert constraints(hyper, extract.path) == [("f", f"{name} m", name), ("p", name, "")]
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if "/" not in name])
+def test_files_may_lie_in_awkward_folders(name: str, hyper: HyperProcess, tmp_path: Path) -> None:
+    """Prevents a pipeline that works until someone's home folder has a space or a quote in it."""
+    folder = tmp_path / name
+    extract = build_one(
+        hyper, folder / f"{name}.hyper", source(folder / "in", "Extract", {"a": [1, 2]}, files=2)
+    )
+    assert extract.path == folder / f"{name}.hyper"
+    assert rows_of(hyper, extract.path)["a"].to_pylist() == [1, 2]
+    assert sorted(file.name for file in folder.iterdir()) == sorted([f"{name}.hyper", "in"])
+
+
+def test_a_relative_path_is_one_of_this_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prevents a file in the folder in which hyperd happened to start, and garbage left there."""
+    table = source(tmp_path / "in", "Extract", {"a": [1]})
+    (tmp_path / "start").mkdir()
+    (tmp_path / "later").mkdir()
+    monkeypatch.chdir(tmp_path / "start")
+    own = hyper_process(memory_limit="700m")
+    monkeypatch.chdir(tmp_path / "later")
+    try:
+        build_one(own, Path("x.hyper"), table)
+        assert rows_of(own, tmp_path / "later" / "x.hyper").num_rows == 1
+    finally:
+        own.close()
+    assert list((tmp_path / "start").iterdir()) == []

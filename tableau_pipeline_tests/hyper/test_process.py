@@ -1,0 +1,66 @@
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from tableauhyperapi import Connection, HyperProcess
+
+from tableau_pipeline.hyper.process import hyper_process
+
+
+def test_one_process_is_shared(hyper: HyperProcess) -> None:
+    """Prevents a hyperd for each refresh, every one of which may take half of the memory."""
+    found = []
+    threads = [threading.Thread(target=lambda: found.append(hyper_process())) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 8
+    assert all(process is hyper for process in found)
+
+
+def test_other_settings_are_another_process(hyper: HyperProcess) -> None:
+    """Prevents that the first caller's memory limit holds for all."""
+    other = hyper_process(memory_limit="512m")
+    try:
+        assert other is not hyper
+        assert other is hyper_process(memory_limit="512m")
+    finally:
+        other.close()
+
+
+def test_a_closed_process_is_replaced() -> None:
+    """Prevents a Python process that never recovers from a hyperd that was shut down."""
+    first = hyper_process(memory_limit="600m")
+    first.close()
+    second = hyper_process(memory_limit="600m")
+    try:
+        with Connection(second.endpoint) as connection:
+            assert connection.execute_scalar_query("SELECT 1") == 1
+    finally:
+        second.close()
+
+
+@pytest.mark.parametrize("ending", ["", "raise SystemExit(3)", "import os; os._exit(4)"])
+def test_nothing_is_left_behind(ending: str, tmp_path: Path) -> None:
+    """Prevents hyperd.log in the user's folder, and a hyperd that outlives its Python."""
+    script = (
+        "from tableauhyperapi import Connection\n"
+        "from tableau_pipeline.hyper.process import hyper_process\n"
+        "process = hyper_process()\n"
+        "with Connection(process.endpoint) as connection:\n"
+        "    print(connection.execute_scalar_query('SELECT 1'))\n"
+    )
+    # The pipe's end is read when hyperd, which inherits it, has closed it as well.
+    done = subprocess.run(
+        [sys.executable, "-c", script + ending],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("1\n", "")
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,120 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from tableau_pipeline.hyper.build import build_extract
+from tableau_pipeline.hyper.process import hyper_process
+from tableau_pipeline.hyper.tables import TableSource
+from tableau_pipeline_tests.snapshots.jobs import materialize, model, reader
+from tableau_pipeline_tests.snapshots.samples import newest_one, store
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a b [x] 50% %20", "{a,b}*?", "it's#1:é", "year=2024", "a\\b"],
+)
+def test_the_data_directory_may_have_any_name(
+    name: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Prevents that Spark takes a path for a pattern, an encoded URL or a partition."""
+    seen: list[DataFrame] = []
+    rows = spark.range(6).repartition(2)
+    materialize(tmp_path / name, [model(rows), reader(seen, "model", DataFrame)])
+    assert seen[0].columns == ["id"]
+    assert sorted(row.id for row in seen[0].collect()) == list(range(6))
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    snapshot = newest_one(tmp_path / name, "model")
+    assert snapshot is not None
+    table = TableSource("Extract", snapshot.columns, snapshot.paths)
+    assert build_extract(hyper_process(), tmp_path / "x.hyper", tables=[table]).rows == {
+        "Extract": 6
+    }
+
+
+def test_the_data_directory_may_be_relative(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prevents that Spark takes the first folder of a relative path for the name of a host."""
+    monkeypatch.chdir(tmp_path)
+    seen: list[DataFrame] = []
+    materialize("some/data", [model(spark.range(3)), reader(seen, "model", DataFrame)])
+    assert seen[0].count() == 3
+    assert (tmp_path / "some" / "data").is_dir()
+
+
+TYPES = [
+    "CAST(1 AS tinyint)",
+    "CAST('NaN' AS float)",
+    "1.5BD",
+    "X'00ff'",
+    "date'0001-01-01'",
+    "timestamp'0001-01-01 00:00:00.000001'",
+    "timestamp_ntz'9999-12-31 23:59:59.999999'",
+    "interval '1-2' year to month",
+    "interval '1 2:03:04.5' day to second",
+    "'a' COLLATE utf8_lcase",
+    "array('a' COLLATE unicode_ci, NULL)",
+    "map('k', array(1, NULL))",
+    "parse_json('{\"a\": [1, null]}')",
+]
+ODD_NAMES = [
+    "named_struct('a b', 1, 'c.d', named_struct('e`f', 2, 'select', 3))",
+    "array(named_struct('x:y', 1))",
+    "map('k', named_struct('a,b<c>', 1))",
+]
+
+
+@pytest.mark.parametrize("values", [TYPES, ODD_NAMES], ids=["types", "names inside of types"])
+def test_every_type_is_loaded_as_it_was_stored(
+    values: list[str], spark: SparkSession, tmp_path: Path
+) -> None:
+    """Prevents models that can be stored but not read, or that are read with other types."""
+    seen: list[DataFrame] = []
+    columns = [f"{value} AS `odd ``name, x.y {number}`" for number, value in enumerate(values)]
+    nulls = ["NULL"] * len(values)
+    frame = spark.sql(f"SELECT {', '.join(columns)} UNION ALL SELECT {', '.join(nulls)}")
+    materialize(tmp_path, [model(frame), reader(seen, "model", DataFrame)])
+    assert seen[0].dtypes == frame.dtypes
+    assert _texts(seen[0]) == _texts(frame)
+
+
+def _texts(frame: DataFrame) -> list[str]:
+    """The rows as text: some of their values have no like in Python."""
+    named = frame.toDF(*(f"c{number}" for number in range(len(frame.columns))))
+    texts = named.select(*(named[name].cast("string") for name in named.columns))
+    return sorted(str(row) for row in texts.collect())
+
+
+NO_JVM = """
+import os, pathlib, sys
+import dagster as dg
+from pyspark import SparkContext
+from tableau_pipeline.refresh.snapshot import Snapshot
+from tableau_pipeline_tests.snapshots.jobs import materialize, reader
+
+seen = []
+assert materialize(sys.argv[1], [dg.AssetSpec("model"), reader(seen, "model", Snapshot)]).success
+children = pathlib.Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children")
+print(seen[0].fingerprint.rows, SparkContext._gateway, SparkContext._active_spark_context)
+print(children.read_text().split() if children.exists() else [])
+"""
+
+
+def test_loading_a_snapshot_starts_no_jvm(spark: SparkSession, tmp_path: Path) -> None:
+    """Prevents 10 seconds and 2 GB for a JVM in a step that reads Parquet with hyperd."""
+    store(spark.range(5), tmp_path)
+    # Without Java, a step that needs it would fail.
+    done = subprocess.run(
+        [sys.executable, "-c", NO_JVM, str(tmp_path)],
+        env={**os.environ, "JAVA_HOME": "/nowhere", "PATH": "/nowhere"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "5 None None\n[]\n"
