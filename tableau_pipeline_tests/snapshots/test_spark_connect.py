@@ -1,0 +1,90 @@
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from socket import create_connection, socket
+
+import pyspark
+import pytest
+from pyspark.sql import SparkSession
+
+from tableau_pipeline.refresh.snapshot import Snapshot
+from tableau_pipeline.snapshots.write import write_snapshot
+
+MODEL = (
+    "SELECT id, IF(id % 3 = 0, NULL, 'é' || id) AS name, TIMESTAMP '2026-01-01 00:00:00Z' AS at, \
+ARRAY(id, NULL) AS both FROM RANGE(1000)"
+)
+
+REMOTE = """
+import sys
+from pathlib import Path
+from tableau_pipeline.resources import resources_from_env
+from tableau_pipeline.snapshots.write import write_snapshot
+spark = resources_from_env()["spark"].spark_session
+assert "connect" in type(spark).__module__, type(spark)
+write_snapshot(spark.sql(sys.argv[1]), Path(sys.argv[2]), asset_key="model", run_id="test")
+"""
+
+
+@pytest.fixture
+def connect_server(tmp_path: Path) -> Iterator[str]:
+    """A Spark Connect server of its own, in a second JVM."""
+    with socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    home = Path(pyspark.__file__).parent
+    settings = {
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": port,
+        "spark.driver.host": "127.0.0.1",
+        "spark.ui.enabled": "false",
+    }
+    options = [f"--conf={name}={value}" for name, value in settings.items()]
+    with (tmp_path / "connect.log").open("w") as log:
+        server = subprocess.Popen(
+            [
+                home / "bin" / "spark-submit",
+                "--class=org.apache.spark.sql.connect.service.SparkConnectServer",
+                "--master=local[1]",
+                *options,
+            ],
+            env={**os.environ, "SPARK_HOME": str(home)},
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        deadline = time.monotonic() + 60
+        while not _listens(port):
+            assert time.monotonic() < deadline, (tmp_path / "connect.log").read_text()[-2000:]
+            time.sleep(0.5)
+        yield f"sc://127.0.0.1:{port}"
+    finally:
+        server.terminate()
+        server.wait(30)
+
+
+def _listens(port: int) -> bool:
+    try:
+        create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.slow
+def test_spark_connect_stores_the_same_snapshot(
+    connect_server: str, spark: SparkSession, tmp_path: Path
+):
+    """Prevents: SPARK_REMOTE that is ignored, or under which every model seems changed."""
+    subprocess.run(
+        [sys.executable, "-c", REMOTE, MODEL, str(tmp_path / "remote")],
+        env={**os.environ, "SPARK_REMOTE": connect_server, "JAVA_HOME": "/no/java"},
+        check=True,
+    )
+    here = write_snapshot(spark.sql(MODEL), tmp_path / "here", asset_key="model", run_id="test")
+    there = Snapshot.read(tmp_path / "remote")
+    assert there.data_version == here.data_version
+    assert there.fingerprint == here.fingerprint
