@@ -106,7 +106,9 @@ def refresh_assets(declaration: Declaration, trigger: Trigger | None) -> dg.Asse
     ) -> Iterator[dg.MaterializeResult]:
         refresh = Refresh(
             declaration=declaration,
-            models={table.name: snapshots.snapshots(table.model) for table in declaration.tables},
+            models=lambda: {
+                table.name: snapshots.snapshots(table.model) for table in declaration.tables
+            },
             journal=DagsterJournal(context, published),
             server=lambda: tableau.session(context.log),
             hyper=lambda: hyper.process,

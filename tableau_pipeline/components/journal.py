@@ -12,7 +12,7 @@ from tableau_pipeline.refresh.state import Intent, State
 
 STATE = "tableau_pipeline/state"
 INTENT = "tableau_pipeline/intent"
-# One refresh records an intent three times; hundreds in a row without a success are past hope.
+# One refresh records an intent four times; hundreds in a row without a success are past hope.
 _OBSERVATIONS = 500
 _MATERIALIZATIONS = 50
 

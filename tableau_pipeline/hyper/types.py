@@ -31,6 +31,14 @@ _REMEDIES = {
     "interval": "Tableau has no durations: cast it to a number of months or seconds",
 }
 
+# Hyper compares the members of a family; all other types with their own kind only.
+_FAMILIES = {
+    **dict.fromkeys(("SMALLINT", "INTEGER", "BIGINT", "DOUBLE PRECISION"), "NUMERIC"),
+    "DATE": "TIMESTAMP",
+    "TIMESTAMP": "TIMESTAMP",
+    "TEXT": "TEXT",
+}
+
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _TEXT = re.compile(r"(char|varchar)\(\d+\)|string collate .+", re.IGNORECASE)
 # NUMERIC beyond 18 digits needs version 3 of the file format (Tableau 2022.4.1, Server 2023.1).
@@ -59,6 +67,19 @@ def hyper_type(column: Column, *, table: str) -> str:
         f'Table "{table}", column "{column.name}": Tableau cannot hold the type {column.type}; '
         f"{remedy}."
     )
+
+
+def comparable(one: str, other: str) -> bool:
+    """Whether Hyper can relate columns of these two types of Spark's."""
+    return _family(one) == _family(other)
+
+
+def _family(type_: str) -> str:
+    if _DECIMAL.fullmatch(type_):
+        return "NUMERIC"
+    if _TEXT.fullmatch(type_):
+        return "TEXT"
+    return _FAMILIES.get(_SIMPLE.get(type_, type_), type_)
 
 
 def file_version(columns: Iterable[Column]) -> int:

@@ -1,5 +1,6 @@
 """What went wrong at the server, in words that name the thing and the remedy."""
 
+import re
 from collections.abc import Generator
 from contextlib import contextmanager
 
@@ -24,6 +25,12 @@ _REMEDIES = {
     "403008": "The site's storage is full: free some, or ask for more",
     "404005": "The project does not exist, or this user may not see it",
 }
+_NO_TABLEAU = (
+    "{doing} failed: {url} does not answer like a Tableau Server. Is TABLEAU_SERVER_URL right, "
+    "without a path or site, and no proxy in between?"
+)
+# The next run has a session of its own.
+_SESSION_GONE = {"401000", "401002"}
 
 
 @contextmanager
@@ -39,23 +46,15 @@ def explained(doing: str, *, url: str) -> Generator[None]:
     """
     try:
         yield
-    except TSC.ServerResponseError as error:
-        remedy = _REMEDIES.get(error.code)
-        message = f"{doing} failed: {error.code} {error.summary}: {error.detail}"
-        raise RefusedError(f"{message} {remedy}." if remedy else message) from error
-    except TSC.FailedSignInError as error:
-        remedy = _REMEDIES.get(error.code, "Check the credentials")
-        raise RefusedError(f"{doing} failed: {error.code} {error.detail}. {remedy}.") from error
+    except (TSC.ServerResponseError, TSC.FailedSignInError) as error:
+        raise _answered(error, doing, url) from error
     except InternalServerError as error:
         raise RefreshError(
             f"{doing} failed: {url} answered {error.code}, an error of its own. "
             "The next run finds out what it still did."
         ) from error
     except NonXMLResponseError as error:
-        raise RefreshError(
-            f"{doing} failed: {url} does not answer like a Tableau Server. Is TABLEAU_SERVER_URL "
-            "right, without a path or site, and no proxy in between?"
-        ) from error
+        raise RefreshError(_NO_TABLEAU.format(doing=doing, url=url)) from error
     except requests.exceptions.SSLError as error:
         raise RefreshError(
             f"{doing} failed: the certificate of {url} is not trusted. Point TABLEAU_CA_BUNDLE at "
@@ -69,3 +68,15 @@ def explained(doing: str, *, url: str) -> Generator[None]:
         ) from error
     except requests.exceptions.RequestException as error:
         raise RefreshError(f"{doing} failed: {type(error).__name__} at {url}.") from error
+
+
+def _answered(
+    error: TSC.ServerResponseError | TSC.FailedSignInError, doing: str, url: str
+) -> RefreshError:
+    """What an error means that the server, or something in front of it, answered."""
+    if not re.fullmatch("[0-9]{6}", error.code or ""):
+        return RefreshError(_NO_TABLEAU.format(doing=doing, url=url))
+    message = f"{doing} failed: {error.code} {error.summary}: {error.detail}"
+    if remedy := _REMEDIES.get(error.code):
+        message = f"{message} {remedy}."
+    return RefreshError(message) if error.code in _SESSION_GONE else RefusedError(message)

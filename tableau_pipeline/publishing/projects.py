@@ -6,6 +6,17 @@ from tableau_pipeline.publishing.query import named
 from tableau_pipeline.refresh.errors import RefusedError
 
 
+def find_project(server: TSC.Server, path: str) -> str | None:
+    """The id of the project at a path; None if there is none, or none that this user may see."""
+    parent: str | None = None
+    for name in _names(path):
+        found = _child(server, name, parent)
+        if found is None:
+            return None
+        parent = found.id
+    return parent
+
+
 def project_id(server: TSC.Server, path: str, *, create: bool) -> str:
     """The id of the project at a path such as "Aviation/Curated".
 
@@ -13,7 +24,7 @@ def project_id(server: TSC.Server, path: str, *, create: bool) -> str:
         RefusedError: a project of the path is missing and `create` is false; names what there is.
     """
     parent: str | None = None
-    names = [name.strip() for name in path.split("/")]
+    names = _names(path)
     for depth, name in enumerate(names):
         found = _child(server, name, parent)
         if found is None and not create:
@@ -26,6 +37,10 @@ def project_id(server: TSC.Server, path: str, *, create: bool) -> str:
             found = server.projects.create(TSC.ProjectItem(name, parent_id=parent))
         parent = found.id
     return str(parent)
+
+
+def _names(path: str) -> list[str]:
+    return [name.strip() for name in path.split("/")]
 
 
 def _child(server: TSC.Server, name: str, parent: str | None) -> TSC.ProjectItem | None:

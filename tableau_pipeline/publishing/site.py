@@ -10,11 +10,11 @@ from pathlib import Path
 import requests
 import tableauserverclient as TSC
 from tableauserverclient.config import config
-from tableauserverclient.server.endpoint.exceptions import TableauError
+from tableauserverclient.server.endpoint.exceptions import NonXMLResponseError, TableauError
 
 from tableau_pipeline.publishing.credentials import Credentials
 from tableau_pipeline.publishing.errors import explained
-from tableau_pipeline.publishing.projects import project_id
+from tableau_pipeline.publishing.projects import find_project, project_id
 from tableau_pipeline.publishing.query import named
 from tableau_pipeline.publishing.uploads import ReportedUploads
 from tableau_pipeline.refresh.errors import RefreshError
@@ -26,8 +26,7 @@ _MODES = {
     PublishMode.REPLACE: TSC.Server.PublishMode.Replace,
     PublishMode.OVERWRITE: TSC.Server.PublishMode.Overwrite,
 }
-# Nothing about it, or nothing that this user may know.
-_NOT_FOUND = {"403004", "404000", "404004", "404011"}
+_NOT_FOUND = {"404000", "404004", "404011"}
 _JOB_NOT_FOUND = {"400031", "404018"}
 _SUCCEEDED = {TSC.JobItem.FinishCode.Success, TSC.JobItem.FinishCode.Completed}
 
@@ -45,13 +44,18 @@ class TableauSite:
         """The LUID of the user signed in."""
         return str(self.tsc.user_id)
 
+    def find_project(self, path: str) -> str | None:
+        """The id of the project at a path of names, or None."""
+        with explained(f'Looking for project "{path}"', url=self.url):
+            return find_project(self.tsc, path)
+
     def project(self, path: str, *, create: bool) -> str:
         """The id of the project at a path of names."""
         with explained(f'Looking for project "{path}"', url=self.url):
             return project_id(self.tsc, path, create=create)
 
     def find_by_luid(self, luid: str) -> RemoteDatasource | None:
-        """The data source, or None if there is none that this user may read."""
+        """The data source, or None if there is none; not to be allowed to read it is an error."""
         with explained(f"Looking for data source {luid}", url=self.url):
             try:
                 return _remote(self.tsc.datasources.get_by_id(luid))
@@ -134,8 +138,12 @@ def signed_in(
     url = url.rstrip("/")
     with explained(f'Signing in to site "{site}"', url=url):
         tsc = TSC.Server(url, http_options={"verify": str(ca_bundle) if ca_bundle else True})
-        tsc.use_server_version()
-        tsc.auth.sign_in(credentials.for_site(site))
+        try:
+            tsc.use_server_version()
+            tsc.auth.sign_in(credentials.for_site(site))
+        except (AttributeError, SyntaxError, ValueError) as error:
+            # So TSC stumbles over answers that lack what Tableau's have.
+            raise NonXMLResponseError(f"no answer of a Tableau Server: {error}") from error
     tsc.fileuploads = ReportedUploads(tsc, log)
     try:
         yield TableauSite(tsc, url=url, site=site)

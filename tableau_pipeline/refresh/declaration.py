@@ -8,6 +8,9 @@ from typing import Literal
 
 from tableau_pipeline.hyper.tables import EXTRACT_SCHEMA, Relationship
 
+# Of the tags that mark data sources as published by some pipeline.
+TAG_PREFIX = "tableau-pipeline:"
+
 SchemaPolicy = Literal["additive", "refuse", "publish"]
 
 
@@ -48,7 +51,7 @@ class Declaration:
     @property
     def tag(self) -> str:
         """What marks the data source on the server as ours."""
-        return f"tableau-pipeline:{self.key}"
+        return f"{TAG_PREFIX}{self.key}"
 
     @property
     def fact_table(self) -> str:
@@ -63,7 +66,7 @@ class Declaration:
     def digest(self) -> str:
         """Changes with what the published file must look like, and with nothing else."""
         shape = [
-            sorted([table.name, table.model] for table in self.tables),
+            sorted(table.name for table in self.tables),
             sorted([edge.many, edge.one, *sorted(edge.on)] for edge in self.relationships),
         ]
         return hashlib.sha256(json.dumps(shape).encode()).hexdigest()[:16]

@@ -1,18 +1,24 @@
 """Guards: an empty or suddenly small table is more often a fault upstream than the truth."""
 
+from collections.abc import Sequence
+from fractions import Fraction
+
 from tableau_pipeline.refresh.declaration import Declaration, Guard
 from tableau_pipeline.refresh.state import State
 
 
 def guard_problems(
-    declaration: Declaration, desired: State, base: State | None, *, accept_shrink: bool
+    declaration: Declaration, desired: State, bases: Sequence[State], *, accept_shrink: bool
 ) -> list[str]:
-    """A sentence for each guard that `desired` breaks, compared with the published `base`."""
+    """A sentence for each guard that `desired` breaks, compared with what is published.
+
+    After a crash that may be any of `bases`: the largest counts.
+    """
     problems = []
     for table in declaration.tables:
         rows = desired.tables[table.name].content.rows
-        published = base.tables.get(table.name) if base else None
-        before = published.content.rows if published else 0
+        published = [base.tables[table.name] for base in bases if table.name in base.tables]
+        before = max((each.content.rows for each in published), default=0)
         problem = _problem(table.guard, rows, before)
         if problem and not accept_shrink:
             problems.append(
@@ -25,7 +31,8 @@ def guard_problems(
 def _problem(guard: Guard, rows: int, before: int) -> str | None:
     if rows < guard.min_rows:
         return f"{rows:,} rows, fewer than guard.min_rows ({guard.min_rows:,})"
-    if rows < before * (1 - guard.max_shrink):
+    # In floats, 1 - 0.41 is not 0.59.
+    if before - rows > before * Fraction(str(guard.max_shrink)):
         return (
             f"{rows:,} rows where {before:,} are published: a loss of {1 - rows / before:.0%}, "
             f"more than guard.max_shrink ({guard.max_shrink:.0%})"

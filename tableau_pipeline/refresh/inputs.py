@@ -8,7 +8,7 @@ from tableauhyperapi import HyperProcess
 from tableau_pipeline.hyper.build import Extract, build_extract
 from tableau_pipeline.hyper.keys import key_problem
 from tableau_pipeline.hyper.tables import Column, Relationship, TableSource
-from tableau_pipeline.hyper.types import UnsupportedTypeError, hyper_type
+from tableau_pipeline.hyper.types import UnsupportedTypeError, comparable, hyper_type
 from tableau_pipeline.refresh.declaration import Declaration
 from tableau_pipeline.refresh.errors import RefusedError
 from tableau_pipeline.refresh.snapshot import Snapshot, common_columns
@@ -95,7 +95,21 @@ def _relationship_problems(
                 f'Relationship {edge}: table "{table}" has no column "{column}"; it has '
                 f"{', '.join(names)}"
             )
-    return problems
+    return problems or _pair_problems(edge, known)
+
+
+def _pair_problems(edge: Relationship, known: Mapping[str, tuple[Column, ...]]) -> list[str]:
+    """Pairs of columns that have no value in common, which hyperd refuses."""
+    many, one = (
+        {column.name: column.type for column in known.get(table, ())}
+        for table in (edge.many, edge.one)
+    )
+    return [
+        f"Relationship {edge}: {edge.many}.{left} is {many[left]}, but {edge.one}.{right} is "
+        f"{one[right]}; cast one of them in its model"
+        for left, right in edge.on
+        if left in many and right in one and not comparable(many[left], one[right])
+    ]
 
 
 def _type_problems(table: str, columns: tuple[Column, ...]) -> list[str]:

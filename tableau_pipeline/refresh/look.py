@@ -3,7 +3,7 @@
 import logging
 from dataclasses import replace
 
-from tableau_pipeline.refresh.declaration import Declaration
+from tableau_pipeline.refresh.declaration import TAG_PREFIX, Declaration
 from tableau_pipeline.refresh.errors import RefusedError
 from tableau_pipeline.refresh.journal import Journal
 from tableau_pipeline.refresh.plan import View
@@ -17,7 +17,7 @@ def look(
     journal: Journal,
     server: Server,
     *,
-    project_id: str,
+    project_id: str | None,
     timeout: float,
     log: logging.Logger,
 ) -> View:
@@ -28,15 +28,14 @@ def look(
     """
     state = journal.state()
     why = journal.why_no_state() if state is None else _why_not_valid(state, declaration, server)
-    settled = settle(journal, None if why else state, server, timeout=timeout, log=log)
-    bases = settled.bases
-    luid = next((base.luid for base in reversed(bases) if base.luid), None)
-    remote = server.find_by_luid(luid) if luid else None
+    known = None if why else state
+    settled = settle(declaration, journal, known, server, timeout=timeout, log=log)
+    remote = server.find_by_luid(settled.luid) if settled.luid else None
     if remote:
         _warn_if_moved(remote, declaration, project_id, log)
-        view = View(bases=bases, why_no_base="", remote=remote, named_by_us=True)
+        view = View(bases=settled.bases, why_no_base="", remote=remote, named_by_us=True)
     else:
-        view = _by_name(declaration, server, project_id, settled=settled, luid=luid, why=why)
+        view = _by_name(declaration, server, project_id, settled=settled, why=why)
     if view.remote and view.bases:
         return replace(view, metadata=server.metadata_digest(view.remote.luid))
     return view
@@ -45,14 +44,14 @@ def look(
 def _by_name(
     declaration: Declaration,
     server: Server,
-    project_id: str,
+    project_id: str | None,
     *,
     settled: Settled,
-    luid: str | None,
     why: str | None,
 ) -> View:
     """Our records name no data source that we can read: is there one of its name?"""
-    remote = server.find_by_name(declaration.name, project_id=project_id)
+    luid = settled.luid
+    remote = server.find_by_name(declaration.name, project_id=project_id) if project_id else None
     if remote is None:
         return View(
             bases=settled.bases,
@@ -66,13 +65,18 @@ def _by_name(
             "not read it. Give the user its ownership, or View and Overwrite on it."
         )
     # A create that was cut off leaves a data source without our tag: its owner tells it is ours.
-    if settled.creating and remote.owner_id == server.user_id:
+    if settled.creating and _may_be_ours(declaration, remote, server):
         return View(bases=settled.bases, why_no_base="", remote=remote, named_by_us=True)
     if luid:
         why = f"the data source of the last refresh ({luid}) is gone, and another has its name"
     return View(
         bases=(), why_no_base=why or "no state is recorded", remote=remote, named_by_us=False
     )
+
+
+def _may_be_ours(declaration: Declaration, remote: RemoteDatasource, server: Server) -> bool:
+    others = {tag for tag in remote.tags if tag.startswith(TAG_PREFIX)} - {declaration.tag}
+    return remote.owner_id == server.user_id and not others
 
 
 def _why_not_valid(state: State, declaration: Declaration, server: Server) -> str | None:
@@ -84,7 +88,10 @@ def _why_not_valid(state: State, declaration: Declaration, server: Server) -> st
 
 
 def _warn_if_moved(
-    remote: RemoteDatasource, declaration: Declaration, project_id: str, log: logging.Logger
+    remote: RemoteDatasource,
+    declaration: Declaration,
+    project_id: str | None,
+    log: logging.Logger,
 ) -> None:
     if remote.name != declaration.name:
         log.warning('Somebody renamed "%s" to "%s" on the server', declaration.name, remote.name)

@@ -78,6 +78,18 @@ class View:
     named_by_us: bool
     metadata: str | None = None
 
+    @property
+    def edited(self) -> bool:
+        """Whether the metadata may hold work of others: it is not what we left."""
+        return self.metadata not in {base.metadata for base in self.bases}
+
+    @property
+    def our_metadata(self) -> str | None:
+        """The digest of what we left, as far as that is known."""
+        if self.metadata and not self.edited:
+            return self.metadata
+        return self.bases[-1].metadata if self.bases else None
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -104,8 +116,8 @@ def plan(declaration: Declaration, desired: State, view: View, options: Options)
         return Publish(PublishMode.CREATE, f"first publish: {view.why_no_base}")
     if base is None:
         return _without_base(declaration, view, remote, options)
-    if _needs_new_metadata(desired, base):
-        changes = [*schema_changes(desired, base), "the declaration changed"]
+    if _needs_new_metadata(desired, view):
+        changes = [*_all_changes(desired, view), "the declaration changed"]
         return Publish(PublishMode.OVERWRITE, f"in full: {changes[0]}")
     if reason := _why_in_full(desired, view, remote, options):
         return Publish(PublishMode.REPLACE, f"in full: {reason}")
@@ -123,31 +135,38 @@ def _refusal(declaration: Declaration, desired: State, view: View, options: Opti
         )
     base = view.bases[-1] if view.bases else None
     problems = guard_problems(
-        declaration, desired, base, accept_shrink=Accept.SHRINK in options.accept
+        declaration, desired, view.bases, accept_shrink=Accept.SHRINK in options.accept
     )
     if base and remote:
         if Accept.SCHEMA not in options.accept:
             problems += schema_problems(desired, base, declaration.on_schema_change)
-        if not problems and _drops_edits(desired, base, view, options):
+        if not problems and _drops_edits(desired, view, options):
             problems.append(
                 f'"{remote.name}" must be overwritten, because '
-                f"{', '.join(schema_changes(desired, base)) or 'its declaration changed'}, but "
-                "somebody edited its metadata since our last publish (calculated fields, captions, "
-                "folders), which an overwrite drops. Save that work, then run again with "
-                "accept: [overwrite]"
+                f"{', '.join(_all_changes(desired, view)) or 'its declaration changed'}, but its "
+                "metadata is not as we left it: somebody may have edited calculated fields, "
+                "captions or folders, which an overwrite drops. Save that work, then run again "
+                "with accept: [overwrite]"
             )
     return "\n".join(problems) or None
 
 
-def _needs_new_metadata(desired: State, base: State) -> bool:
-    return desired.declaration != base.declaration or bool(schema_changes(desired, base))
+def _needs_new_metadata(desired: State, view: View) -> bool:
+    """Whether the metadata, which may be that of any base, would not fit."""
+    declared_anew = any(base.declaration != desired.declaration for base in view.bases)
+    return declared_anew or bool(_all_changes(desired, view))
 
 
-def _drops_edits(desired: State, base: State, view: View, options: Options) -> bool:
+def _all_changes(desired: State, view: View) -> list[str]:
+    changes = (change for base in view.bases for change in schema_changes(desired, base))
+    return list(dict.fromkeys(changes))
+
+
+def _drops_edits(desired: State, view: View, options: Options) -> bool:
     return (
-        _needs_new_metadata(desired, base)
+        _needs_new_metadata(desired, view)
         and Accept.OVERWRITE not in options.accept
-        and view.metadata != base.metadata
+        and view.edited
     )
 
 
@@ -163,7 +182,9 @@ def _without_base(
     if Accept.OVERWRITE in options.accept:
         return Publish(PublishMode.OVERWRITE, "in full, as asked (accept: overwrite)")
     return Publish(
-        PublishMode.REPLACE, f"in full: {view.why_no_base}; the data source carries our tag"
+        PublishMode.REPLACE,
+        f"in full: {view.why_no_base}; the data source carries our tag. Its metadata stays: if the "
+        "schema changed meanwhile, run once with full: true, accept: [overwrite]",
     )
 
 

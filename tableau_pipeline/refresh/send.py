@@ -13,7 +13,13 @@ from tableau_pipeline.refresh.state import Intent, Outcome, PublishMode, State
 
 @dataclass(frozen=True, slots=True)
 class Sending:
-    """A file and where it goes; `to` is None for a data source that is yet to be."""
+    """A file and where it goes.
+
+    Attributes:
+        to: None for a data source that is yet to be.
+        edited: the metadata stays, and is not what we left: the digest of what we left, in
+            `target`, stays too.
+    """
 
     file: Path
     target: State
@@ -22,6 +28,7 @@ class Sending:
     project_id: str
     tag: str
     run_id: str
+    edited: bool
 
 
 def send(
@@ -33,7 +40,7 @@ def send(
         RefusedError: the server said no; it holds what it held before.
         RefreshError: the server failed, or did not answer: the intent stays open.
     """
-    to = sending.to
+    to = _still_there(sending.to, server)
     luid = to.luid if to else None
     intent = Intent(
         run_id=sending.run_id,
@@ -60,7 +67,24 @@ def send(
         remote = answer
     landed = intent.target.model_copy(update={"luid": remote.luid})
     journal.record(intent.model_copy(update={"outcome": Outcome.DONE, "target": landed}))
-    return _finish(landed, remote, server, tag=sending.tag)
+    state, remote = _finish(landed, remote, server, sending)
+    # The next refresh may begin before the state is kept, and need not send all of this again.
+    journal.record(intent.model_copy(update={"outcome": Outcome.DONE, "target": state}))
+    return state, remote
+
+
+def _still_there(to: RemoteDatasource | None, server: Server) -> RemoteDatasource | None:
+    """Publishing goes by name: look whether that still means what was planned for.
+
+    Raises:
+        RefreshError: somebody changed the data source while the file was built.
+    """
+    if to and server.find_by_luid(to.luid) != to:
+        raise RefreshError(
+            f'"{to.name}" was changed on the server while its new content was prepared. Nothing '
+            "was sent: the next run decides anew."
+        )
+    return to
 
 
 def _await(
@@ -94,16 +118,12 @@ def _await(
 
 
 def _finish(
-    landed: State, remote: RemoteDatasource, server: Server, *, tag: str
+    landed: State, remote: RemoteDatasource, server: Server, sending: Sending
 ) -> tuple[State, RemoteDatasource]:
     """Tag the data source as ours, then read what its next change would change."""
-    if tag not in remote.tags:
-        server.tag(remote.luid, tag)
+    if sending.tag not in remote.tags:
+        server.tag(remote.luid, sending.tag)
     remote = server.find_by_luid(remote.luid) or remote
-    state = landed.model_copy(
-        update={
-            "updated_at": remote.updated_at,
-            "metadata": server.metadata_digest(remote.luid),
-        }
-    )
-    return state, remote
+    metadata = landed.metadata if sending.edited else server.metadata_digest(remote.luid)
+    update = {"updated_at": remote.updated_at, "metadata": metadata}
+    return landed.model_copy(update=update), remote

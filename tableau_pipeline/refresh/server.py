@@ -44,11 +44,18 @@ class Server(Protocol):
     def user_id(self) -> str:
         """The LUID of the user signed in."""
 
+    def find_project(self, path: str) -> str | None:
+        """The id of the project at a path of names; None if there is none."""
+
     def project(self, path: str, *, create: bool) -> str:
-        """The id of the project at a path of names."""
+        """The same, where it has to exist, or is created."""
 
     def find_by_luid(self, luid: str) -> RemoteDatasource | None:
-        """None if there is none, or none that we may read."""
+        """None if there is none.
+
+        Raises:
+            RefusedError: there is one, and this user may not read it.
+        """
 
     def find_by_name(self, name: str, *, project_id: str) -> RemoteDatasource | None:
         """None if the name is free in that project."""

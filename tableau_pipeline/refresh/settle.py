@@ -4,6 +4,7 @@ import logging
 import time
 from dataclasses import dataclass
 
+from tableau_pipeline.refresh.declaration import Declaration
 from tableau_pipeline.refresh.errors import RefreshError
 from tableau_pipeline.refresh.journal import Journal
 from tableau_pipeline.refresh.server import JobStatus, Server
@@ -18,15 +19,24 @@ class Settled:
 
     Attributes:
         bases: what it may hold, newest last: one when all is known, none when nothing is.
+        luid: of the data source that is ours for certain: an intent to take another one over makes
+            it ours only once it is done.
         creating: an open intent was creating the data source, so that it may be ours untagged.
     """
 
     bases: tuple[State, ...]
+    luid: str | None
     creating: bool
 
 
 def settle(
-    journal: Journal, state: State | None, server: Server, *, timeout: float, log: logging.Logger
+    declaration: Declaration,
+    journal: Journal,
+    state: State | None,
+    server: Server,
+    *,
+    timeout: float,
+    log: logging.Logger,
 ) -> Settled:
     """Ask the server what became of each intent since `state`, and record the answer.
 
@@ -39,9 +49,10 @@ def settle(
         RefreshError: a job still runs after that; nothing may be sent beside it.
     """
     bases = [state] if state else []
+    luid = state.luid if state else None
     creating = False
     for recorded in journal.intents():
-        if not _same_target(recorded.target, server):
+        if not _is_about(declaration, recorded.target, server):
             continue
         intent = recorded
         if intent.outcome is None and intent.job_id:
@@ -49,11 +60,11 @@ def settle(
             if intent.outcome:
                 journal.record(intent)
         if intent.outcome is Outcome.DONE:
-            bases = [intent.target]
+            bases, luid = [intent.target], intent.target.luid or luid
         elif intent.outcome is None:
             bases.append(intent.target)
         creating |= intent.outcome is not Outcome.FAILED and intent.target.luid is None
-    return Settled(bases=tuple(bases), creating=creating)
+    return Settled(bases=tuple(bases), luid=luid, creating=creating)
 
 
 def wait_for_job(
@@ -92,5 +103,10 @@ def _ask(
     return intent.model_copy(update={"outcome": status.outcome, "note": status.notes or None})
 
 
-def _same_target(target: State, server: Server) -> bool:
-    return (target.server, target.site) == (server.url, server.site)
+def _is_about(declaration: Declaration, target: State, server: Server) -> bool:
+    return (target.server, target.site, target.project, target.name) == (
+        server.url,
+        server.site,
+        declaration.project,
+        declaration.name,
+    )

@@ -20,7 +20,7 @@ from tableau_pipeline.refresh.look import look
 from tableau_pipeline.refresh.plan import NoChange, Options, Plan, Refuse, plan
 from tableau_pipeline.refresh.send import Sending, send
 from tableau_pipeline.refresh.server import RemoteDatasource, Server
-from tableau_pipeline.refresh.state import State, TableState
+from tableau_pipeline.refresh.state import PublishMode, State, TableState
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +54,15 @@ class Refresh:
     """Everything that a refresh works with.
 
     Attributes:
-        models: the newest snapshots of each table's model, by table; none where there are none.
+        models: finds the newest snapshots of each table's model, by table; none where there are
+            none. Asked for when no other refresh runs: an older one must not come last.
         server: opens a session when it is first needed.
         folder: for the locks and files of refreshes; the same for every run of a data source.
         run_id: says in the records whose sending it was.
     """
 
     declaration: Declaration
-    models: Models
+    models: Callable[[], Models]
     journal: Journal
     server: Callable[[], AbstractContextManager[Server]]
     hyper: Callable[[], HyperProcess]
@@ -78,19 +79,20 @@ class Refresh:
             RefreshError: it could not be carried out; the next run settles what is open.
         """
         with self._alone():
-            check_models(self.declaration, self.models)
+            models = self.models()
+            check_models(self.declaration, models)
             if not options.publish:
-                return self._only_build()
+                return self._only_build(models)
             with self.server() as server:
-                return self._refresh(server, options)
+                return self._refresh(server, models, options)
 
-    def _only_build(self) -> Report:
+    def _only_build(self, models: Models) -> Report:
         clock = _Clock()
         with clock.phase("build"):
-            extract = self._build()
+            extract = self._build(models)
         return Report(plan=None, extract=extract, seconds=clock.seconds)
 
-    def _refresh(self, server: Server, options: Options) -> Report:
+    def _refresh(self, server: Server, models: Models, options: Options) -> Report:
         clock, declaration = _Clock(), self.declaration
         desired = State(
             server=server.url,
@@ -98,11 +100,14 @@ class Refresh:
             project=declaration.project,
             name=declaration.name,
             declaration=declaration.digest(),
-            tables={name: TableState.of(found) for name, found in self.models.items()},
+            tables={name: TableState.of(found) for name, found in models.items()},
         )
         with clock.phase("settle"):
-            create_project = declaration.create_project and not options.dry_run
-            project_id = server.project(declaration.project, create=create_project)
+            project_id = (
+                server.find_project(declaration.project)
+                if declaration.create_project
+                else server.project(declaration.project, create=False)
+            )
             known = look(
                 declaration,
                 self.journal,
@@ -124,35 +129,43 @@ class Refresh:
             state = known.bases[-1].model_copy(update={"tables": desired.tables})
             return replace(report, state=state)
         with clock.phase("build"):
-            extract = self._build()
+            extract = self._build(models)
         with clock.phase("send"):
+            keeps_metadata = decision.mode is PublishMode.REPLACE
+            metadata = known.our_metadata if keeps_metadata else None
             sending = Sending(
                 file=extract.path,
-                target=desired,
+                target=desired.model_copy(update={"metadata": metadata}),
                 mode=decision.mode,
                 to=known.remote,
-                project_id=project_id,
+                project_id=project_id or server.project(declaration.project, create=True),
                 tag=declaration.tag,
                 run_id=self.run_id,
+                edited=keeps_metadata and known.edited,
             )
             state, remote = send(
                 sending, server, self.journal, timeout=self.limits.job, log=self.log
             )
         return replace(report, extract=extract, state=state, remote=remote)
 
-    def _build(self) -> Extract:
+    def _build(self, models: Models) -> Extract:
         hyper = self.hyper()
-        check_keys(hyper, self.declaration, self.models)
+        check_keys(hyper, self.declaration, models)
         self._tidy()
         name = f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}.hyper"
-        extract = build(hyper, self.declaration, self.models, path=self._extracts / name)
+        extract = build(hyper, self.declaration, models, path=self._extracts / name)
         rows = ", ".join(f"{table} {count:,}" for table, count in extract.rows.items())
         self.log.info("Built %s (%.1f MB): rows %s", extract.path, extract.size / 1e6, rows)
         return extract
 
     @property
     def _extracts(self) -> Path:
-        return self.folder / "extracts" / self.declaration.key
+        return self.folder / "extracts" / self._file_name
+
+    @property
+    def _file_name(self) -> str:
+        # The folder of "sales" must not hold that of "sales/eu".
+        return self.declaration.key.replace("/", ".")
 
     def _tidy(self) -> None:
         """Remove the files of earlier refreshes but for those that may have to be sent again."""
@@ -163,7 +176,7 @@ class Refresh:
 
     @contextmanager
     def _alone(self) -> Generator[None]:
-        path = self.folder / "locks" / f"{self.declaration.key.replace('/', '.')}.lock"
+        path = self.folder / "locks" / f"{self._file_name}.lock"
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = FileLock(path)
         try:

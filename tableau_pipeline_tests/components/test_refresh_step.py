@@ -62,7 +62,7 @@ def test_full_publishes_and_records_its_intent_before_and_after(story: Story):
         Intent.model_validate(event.asset_observation_data.asset_observation.metadata[INTENT].data)
         for event in result.get_asset_observation_events()
     ]
-    assert [intent.outcome for intent in intents] == [None, Outcome.DONE]
+    assert [intent.outcome for intent in intents] == [None, Outcome.DONE, Outcome.DONE]
     assert {intent.run_id for intent in intents} == {result.run_id}
 
 

@@ -13,7 +13,8 @@ from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.read import read_table
 from tableau_pipeline.publishing.credentials import Password
 from tableau_pipeline.publishing.site import signed_in
-from tableau_pipeline.refresh.snapshot import ROW_HASH, Snapshot
+from tableau_pipeline.refresh.inputs import Models
+from tableau_pipeline.refresh.snapshot import ROW_HASH
 from tableau_pipeline.snapshots.store import newest, spark_path
 from tableau_pipeline_tests.conftest import Story
 
@@ -42,9 +43,8 @@ def published(tdsx: Path) -> Path:
         return Path(package.extract(member, tdsx.parent / "published"))
 
 
-def models(story: Story) -> dict[str, Snapshot]:
-    found = {name: newest(story.data_dir / "snapshots", name) for name in TABLES}
-    return {name: snapshot for name, snapshot in found.items() if snapshot}
+def models(story: Story) -> Models:
+    return {name: newest(story.data_dir / "snapshots", name) for name in TABLES}
 
 
 def test_each_chapter_decides_and_ends_equal(story: Story):
@@ -65,10 +65,10 @@ def test_published_flights_equal_the_spark_model(
     """Prevents: a comparison that is blind to what it compares: here Spark compares, not Arrow."""
     rows = read_table(hyper_process(), published, FLIGHTS)
     pq.write_table(rows, tmp_path / "published.parquet")
-    model: DataFrame = spark.read.parquet(
-        *map(spark_path, map(Path, models(story)["flights"].paths))
+    (snapshot,) = models(story)["flights"]
+    model: DataFrame = spark.read.parquet(*map(spark_path, map(Path, snapshot.paths))).drop(
+        ROW_HASH
     )
-    model = model.drop(ROW_HASH)
     found = spark.read.parquet(spark_path(tmp_path / "published.parquet"))
     assert found.columns == model.columns
     # Tableau's datetime has no zone: the model's instants were written as the wall clock of UTC.

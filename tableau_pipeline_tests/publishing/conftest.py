@@ -1,0 +1,95 @@
+import logging
+from collections.abc import Generator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Protocol
+from uuid import uuid4
+
+import pyarrow as pa
+import pytest
+
+from tableau_pipeline.hyper.build import build_extract
+from tableau_pipeline.hyper.process import hyper_process
+from tableau_pipeline.hyper.tables import TableSource
+from tableau_pipeline.publishing.credentials import Credentials, Password
+from tableau_pipeline.publishing.site import TableauSite, signed_in
+from tableau_pipeline.sandbox.options import UserSeed
+from tableau_pipeline.sandbox.testing import Sandbox, running_sandbox
+from tableau_pipeline_tests.refresh.models import snapshot
+
+LOG = logging.getLogger("tableau_pipeline_tests.publishing")
+VIEWER = UserSeed(name="vera", password="vera-secret", site_role="Viewer")
+
+
+class SignIn(Protocol):
+    """Opens a session on the sandbox; as its administrator, unless told otherwise."""
+
+    def __call__(
+        self, credentials: Credentials | None = None, *, site: str = "", url: str = ""
+    ) -> AbstractContextManager[TableauSite]:
+        """The session is for a `with`."""
+
+
+@pytest.fixture(scope="session")
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Generator[Sandbox, None, None]:
+    """One server for all tests of this folder: each uses names of its own."""
+    folder = tmp_path_factory.mktemp("sandbox")
+    with running_sandbox(folder, users=(VIEWER,), sites=("second",)) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture(scope="session")
+def sign_in(sandbox: Sandbox) -> SignIn:
+    admin = Password(sandbox.user, sandbox.password)
+
+    def open_session(
+        credentials: Credentials | None = None, *, site: str = "", url: str = ""
+    ) -> AbstractContextManager[TableauSite]:
+        return signed_in(
+            url or sandbox.url,
+            site=site,
+            credentials=credentials or admin,
+            ca_bundle=None,
+            log=LOG,
+        )
+
+    return open_session
+
+
+@pytest.fixture(scope="session")
+def tableau(sign_in: SignIn) -> Generator[TableauSite, None, None]:
+    """A session of the administrator; passwords may have several at a time."""
+    with sign_in() as tableau:
+        yield tableau
+
+
+@pytest.fixture
+def name() -> str:
+    """A name that nothing has yet."""
+    return f"Sales {uuid4().hex[:8]}"
+
+
+@pytest.fixture(scope="session")
+def default(tableau: TableauSite) -> str:
+    """The id of the project that every site has."""
+    return tableau.project("Default", create=False)
+
+
+def hyper_file(folder: Path, rows: pa.Table) -> Path:
+    """A single-table `.hyper` file."""
+    source = snapshot(folder, rows)
+    table = TableSource("Extract", source.columns, source.paths)
+    path = folder / f"{uuid4().hex}.hyper"
+    return build_extract(hyper_process(), path, tables=[table]).path
+
+
+@pytest.fixture(scope="session")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with the numbers 0 to 4."""
+    return hyper_file(tmp_path_factory.mktemp("small"), pa.table({"number": range(5)}))
+
+
+@pytest.fixture(scope="session")
+def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with the numbers 0 to 8."""
+    return hyper_file(tmp_path_factory.mktemp("other"), pa.table({"number": range(9)}))

@@ -1,0 +1,124 @@
+import logging
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from tableau_pipeline.publishing.credentials import (
+    ConnectedApp,
+    Credentials,
+    Password,
+    PersonalAccessToken,
+)
+from tableau_pipeline.refresh.errors import RefreshError, RefusedError
+from tableau_pipeline.sandbox.services import DATABASE_FILE
+from tableau_pipeline.sandbox.testing import Sandbox
+from tableau_pipeline_tests.publishing.conftest import SignIn
+
+SECRET = "hush-hush-5c21"
+WRONG: list[Credentials] = [
+    Password("admin", SECRET),
+    Password("nobody", SECRET),
+    PersonalAccessToken("pipeline", SECRET),
+    ConnectedApp("admin", "client", "secret-id", SECRET + "-long-enough-for-a-key-of-256-bits"),
+]
+
+
+def sessions(sandbox: Sandbox) -> int:
+    with closing(sqlite3.connect(sandbox.data_dir / DATABASE_FILE)) as database:
+        return database.execute("SELECT count(*) FROM session").fetchone()[0]
+
+
+@pytest.mark.parametrize(
+    "credentials",
+    [
+        Password(Sandbox.user, Sandbox.password),
+        PersonalAccessToken(Sandbox.token_name, Sandbox.token_secret),
+    ],
+    ids=["password", "token"],
+)
+@pytest.mark.parametrize("site", ["", "second"])
+def test_sign_in(sandbox: Sandbox, sign_in: SignIn, credentials: Credentials, site: str):
+    """Prevents: a kind of credentials does not work, or a site other than the default one."""
+    with sign_in(credentials, site=site) as tableau:
+        assert (tableau.url, tableau.site) == (sandbox.url, site)
+        assert tableau.user_id
+        assert tableau.project("Default", create=False)
+
+
+def test_slash_at_the_end_of_the_address(sandbox: Sandbox, sign_in: SignIn):
+    """Prevents: a state that was recorded with a slash is taken for that of another server."""
+    with sign_in(url=f"{sandbox.url}/") as tableau:
+        assert tableau.url == sandbox.url
+
+
+def test_sites_have_projects_of_their_own(sign_in: SignIn):
+    """Prevents: a data source lands on another site than the one that was configured."""
+    with sign_in() as first, sign_in(site="second") as second:
+        assert first.project("Default", create=False) != second.project("Default", create=False)
+
+
+@pytest.mark.parametrize("credentials", WRONG, ids=lambda each: type(each).__name__)
+def test_wrong_secret(sign_in: SignIn, credentials: Credentials, caplog: pytest.LogCaptureFixture):
+    """Prevents: a refused sign-in names no remedy, or shows the secret in Dagster's logs."""
+    caplog.set_level(logging.DEBUG)
+    with pytest.raises(RefusedError) as caught, sign_in(credentials):
+        pass
+    message = str(caught.value)
+    for part in ('Signing in to site ""', "401001", "TABLEAU_SITE", "credentials", "15 days"):
+        assert part in message
+    assert SECRET not in message + repr(caught.value) + repr(credentials) + caplog.text
+
+
+def test_unknown_site(sign_in: SignIn):
+    """Prevents: a misspelt site looks like wrong credentials only."""
+    with pytest.raises(RefusedError, match=r'site "sekond".*TABLEAU_SITE'), sign_in(site="sekond"):
+        pass
+
+
+def test_session_ends_with_the_block(sandbox: Sandbox, sign_in: SignIn):
+    """Prevents: every refresh leaves a session behind."""
+    before = sessions(sandbox)
+    with sign_in():
+        assert sessions(sandbox) == before + 1
+    assert sessions(sandbox) == before
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_session_ends_after_an_error(sandbox: Sandbox, sign_in: SignIn, error: type[BaseException]):
+    """Prevents: a failed refresh keeps its session, or its own error is hidden."""
+    before = sessions(sandbox)
+    with pytest.raises(error, match="mine"), sign_in():
+        raise error("mine")
+    assert sessions(sandbox) == before
+
+
+def test_session_that_is_gone_already_is_no_error(sign_in: SignIn):
+    """Prevents: a refresh that went well fails at its last step, signing out."""
+    with sign_in() as tableau:
+        token = tableau.tsc.auth_token
+        tableau.tsc.auth.sign_out()
+        tableau.tsc._set_auth("site", "user", token, "")
+
+
+def test_second_sign_in_with_a_token_ends_the_first(sandbox: Sandbox, sign_in: SignIn):
+    """Prevents: two deployments with one token throw each other out, and nobody is told why."""
+    token = PersonalAccessToken(sandbox.token_name, sandbox.token_secret)
+    with sign_in(token) as first, sign_in(token) as second:
+        assert second.project("Default", create=False)
+        with pytest.raises(RefreshError) as caught:
+            first.project("Default", create=False)
+    for part in ("401002", "same token", "run again", "a token of its own"):
+        assert part in str(caught.value)
+    assert not isinstance(caught.value, RefusedError), "another try helps"
+
+
+def test_credentials_hide_their_secrets():
+    """Prevents: a secret shows where an object is printed, in tracebacks and in Dagster's UI."""
+    known = [
+        Password("ann", SECRET),
+        PersonalAccessToken("token", SECRET),
+        ConnectedApp("ann", "client", "secret-id", SECRET),
+    ]
+    assert SECRET not in repr(known) + str(known)
+    assert "ann" in repr(known)

@@ -1,0 +1,163 @@
+"""One data source and everything a refresh of it works with, against a real sandbox."""
+
+import logging
+from collections.abc import Callable, Generator, Iterable
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
+import tableauserverclient as TSC
+
+from tableau_pipeline.demo.compare import differences
+from tableau_pipeline.hyper.process import hyper_process
+from tableau_pipeline.hyper.tables import Relationship
+from tableau_pipeline.publishing.credentials import Password
+from tableau_pipeline.publishing.site import TableauSite, signed_in
+from tableau_pipeline.refresh.declaration import Declaration, Table
+from tableau_pipeline.refresh.journal import Journal
+from tableau_pipeline.refresh.plan import Accept, Options
+from tableau_pipeline.refresh.server import Server
+from tableau_pipeline.refresh.snapshot import Snapshot
+from tableau_pipeline.refresh.step import Limits, Refresh, Report
+from tableau_pipeline.sandbox.testing import Sandbox
+from tableau_pipeline_tests.refresh.journals import FileJournal
+from tableau_pipeline_tests.refresh.models import snapshot
+
+LOG = logging.getLogger("tableau_pipeline_tests.refresh")
+STAR = (Relationship("flights", "airlines", (("carrier", "carrier"),)),)
+
+# Stand around the journal or the server, to interfere with their calls.
+Around = Callable[[Any], Any]
+
+
+def session(sandbox: Sandbox, user: str = "", password: str = "") -> AbstractContextManager:
+    """Sign in by password: a token has one session at a time."""
+    credentials = Password(user or sandbox.user, password or sandbox.password)
+    return signed_in(sandbox.url, site="", credentials=credentials, ca_bundle=None, log=LOG)
+
+
+@dataclass
+class Pipeline:
+    """A declared data source, its snapshots, and the journal that outlives its refreshes.
+
+    Attributes:
+        eyes: a session to look at what came of it.
+        folder: of snapshots, extracts, locks and the journal.
+        sessions: how often a refresh asked for a server.
+    """
+
+    sandbox: Sandbox
+    eyes: TableauSite
+    folder: Path
+    declaration: Declaration
+    models: dict[str, tuple[Snapshot, ...]] = field(default_factory=dict)
+    sessions: int = 0
+
+    @property
+    def journal(self) -> FileJournal:
+        return FileJournal(self.folder / f"{self.declaration.key.replace('/', '.')}.jsonl")
+
+    def model(self, table: str, rows: pa.Table) -> Snapshot:
+        """Give a table's model new content."""
+        written = self.snapshot(table, rows)
+        self.models[table] = (written,)
+        return written
+
+    def declare(self, **changes: Any) -> None:
+        """Declare the data source differently."""
+        self.declaration = replace(self.declaration, **changes)
+
+    def snapshot(self, table: str, rows: pa.Table, *, partition: str | None = None) -> Snapshot:
+        """Write content of a table's model, and leave it at that."""
+        found = next(each for each in self.declaration.tables if each.name == table)
+        folder = self.folder / "snapshots"
+        return snapshot(folder, rows, asset_key=found.model, partition=partition)
+
+    def refresh(
+        self,
+        *,
+        around_journal: Around = lambda journal: journal,
+        around_server: Around = lambda server: server,
+        limits: Limits = Limits(lock=30, job=30),  # noqa: B008 - frozen
+    ) -> Refresh:
+        """A refresh as a fresh process would set it up."""
+
+        @contextmanager
+        def server() -> Generator[Server]:
+            self.sessions += 1
+            with session(self.sandbox) as site:
+                yield around_server(site)
+
+        journal: Journal = around_journal(self.journal)
+        return Refresh(
+            declaration=self.declaration,
+            models=lambda: dict(self.models),
+            journal=journal,
+            server=server,
+            hyper=hyper_process,
+            folder=self.folder,
+            run_id="test",
+            log=LOG,
+            limits=limits,
+        )
+
+    def run(self, *accept: Accept, around: dict[str, Any] | None = None, **options: Any) -> Report:
+        """Refresh, and keep the state as Dagster does."""
+        refresh = self.refresh(**(around or {}))
+        report = refresh.run(Options(accept=frozenset(accept), **options))
+        if report.state and not options.get("dry_run"):
+            self.journal.keep(report.state)
+        return report
+
+    def decide(self, *accept: Accept, **options: Any) -> str:
+        """What a dry run would do and why, in one line."""
+        plan = self.run(*accept, dry_run=True, **options).plan
+        assert plan is not None
+        return f"{plan.decision}: {plan.reason}"
+
+    def found(self) -> list[TSC.DatasourceItem]:
+        """All data sources of this name on the site, whatever their project."""
+        found = self.eyes.tsc.datasources.filter(name=self.name)
+        return [each for each in found if each.name == self.name]
+
+    @property
+    def name(self) -> str:
+        return self.declaration.name
+
+    def wrong(self) -> list[str]:
+        """In what the published data source differs from the snapshots; [] when in nothing."""
+        (item,) = self.found()
+        return self.wrong_at(str(item.id))
+
+    def wrong_at(self, luid: str) -> list[str]:
+        """The same, of the data source with this LUID."""
+        with TemporaryDirectory() as folder:
+            tdsx = self.eyes.download(luid, Path(folder))
+            return differences(hyper_process(), tdsx, self.declaration, self.models)
+
+    def tds(self) -> str:
+        """The published metadata."""
+        (item,) = self.found()
+        with TemporaryDirectory() as folder:
+            path = self.eyes.tsc.datasources.download(item.id, folder, include_extract=False)
+            return Path(path).read_text("utf-8")
+
+    def extract_files(self) -> list[Path]:
+        """The files in the folder of extracts."""
+        return sorted(file for file in (self.folder / "extracts").rglob("*") if file.is_file())
+
+
+def declared(name: str, tables: Iterable[str] = ("flights",), **more: Any) -> Declaration:
+    """A declaration with some defaults for tests."""
+    return Declaration(
+        **{
+            "key": "nyc_flights",
+            "name": name,
+            "project": "Default",
+            "tables": tuple(Table(table, table) for table in tables),
+            **more,
+        }
+    )

@@ -1,0 +1,147 @@
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tableau_pipeline.hyper.tables import Relationship
+from tableau_pipeline.refresh.declaration import Declaration, Guard, Table, tree_problem
+
+ON = (("id", "id"),)
+STAR = Declaration(
+    key="sales/eu",
+    name="Sales",
+    project="Curated",
+    tables=tuple(Table(name, f"dbt/{name}") for name in ("orders", "people", "places")),
+    relationships=(
+        Relationship("orders", "people", (("person", "id"), ("region", "region"))),
+        Relationship("orders", "places", (("place", "id"),)),
+    ),
+)
+
+
+def problem(tables: str, *edges: str) -> str | None:
+    """The problem of tables such as "a b" and relationships such as "a>b"."""
+    related = [Relationship(*edge.split(">"), on=ON) for edge in edges]
+    return tree_problem(tables.split(), related)
+
+
+@pytest.mark.parametrize(
+    ("tables", "edges"),
+    [
+        ("a", []),
+        ("a b c", ["a>b", "a>c"]),
+        ("c b a", ["a>b", "b>c"]),
+        ("a b c d e", ["a>b", "b>c", "a>d", "d>e"]),
+    ],
+    ids=["single table", "star", "chain", "snowflake"],
+)
+def test_trees_pass(tables: str, edges: list[str]):
+    """Prevents: a data model that Tableau takes is refused."""
+    assert problem(tables, *edges) is None
+
+
+@pytest.mark.parametrize(
+    ("tables", "edges", "phrases"),
+    [
+        ("a b", [], ['"a", "b"', "exactly one fact table"]),
+        ("a b c", ["a>b"], ['"a", "c"', "Connect every table"]),
+        ("a b c", ["a>c", "b>c"], ['"c"', '"a"', '"b"', "one path"]),
+        ("a b c d", ["a>b", "a>c", "b>d", "c>d"], ['"d"', '"b"', '"c"', "second copy"]),
+        ("a b", ["a>b", "b>a"], ["none"]),
+        ("a b c", ["b>c", "c>b"], ["circle", "b, c"]),
+        ("a", ["a>a"], ["none"]),
+        ("a b", ["a>b", "a>b"], ['"b"', "two relationships"]),
+    ],
+    ids=[
+        "two tables unrelated",
+        "one table isolated",
+        "two facts",
+        "two paths",
+        "circle of all",
+        "circle beside a fact",
+        "table at itself",
+        "same relationship twice",
+    ],
+)
+def test_other_shapes_are_explained(tables: str, edges: list[str], phrases: list[str]):
+    """Prevents: Tableau refuses the file after it was built, in words that name no table."""
+    found = problem(tables, *edges)
+    assert found is not None
+    for phrase in phrases:
+        assert phrase in found
+
+
+@given(data=st.data(), size=st.integers(1, 8))
+def test_every_tree_passes_and_no_longer_does_with_one_edge_less(data: st.DataObject, size: int):
+    """Prevents: the check depends on the order or number of the tables."""
+    names = [f"t{number}" for number in range(size)]
+    edges = [
+        Relationship(names[data.draw(st.integers(0, number - 1))], names[number], ON)
+        for number in range(1, size)
+    ]
+    shuffled = data.draw(st.permutations(names)), data.draw(st.permutations(edges))
+    assert tree_problem(*shuffled) is None
+    if edges:
+        assert tree_problem(shuffled[0], shuffled[1][1:]) is not None
+
+
+@given(tables=st.permutations(STAR.tables), edges=st.permutations(STAR.relationships))
+def test_digest_is_stable_under_reordering(tables: list[Table], edges: list[Relationship]):
+    """Prevents: tidying up a YAML file costs a full refresh that drops metadata."""
+    edges = [replace(edge, on=edge.on[::-1]) for edge in edges]
+    moved = replace(STAR, tables=tuple(tables), relationships=tuple(edges))
+    assert moved.digest() == STAR.digest()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"key": "other"},
+        {"name": "Other"},
+        {"project": "Other"},
+        {"adopt": True},
+        {"create_project": True},
+        {"on_schema_change": "refuse"},
+        {"tables": tuple(replace(each, guard=Guard(5, 0.1)) for each in STAR.tables)},
+        {"tables": tuple(replace(each, model=f"raw/{each.name}") for each in STAR.tables)},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_digest_ignores_what_the_file_does_not_show(changes: dict):
+    """Prevents: moving a model, or a new guard, overwrites the metadata of analysts."""
+    assert replace(STAR, **changes).digest() == STAR.digest()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"tables": (*STAR.tables, Table("more", "more"))},
+        {"tables": (replace(STAR.tables[0], name="sales"), *STAR.tables[1:])},
+        {"relationships": STAR.relationships[:1]},
+        {"relationships": (STAR.relationships[0], Relationship("people", "places", ON))},
+        {"relationships": (STAR.relationships[0], Relationship("orders", "places", ON))},
+        {"relationships": (STAR.relationships[0], Relationship("places", "orders", ON))},
+    ],
+    ids=["new table", "renamed", "unrelated", "other table", "other column", "turned round"],
+)
+def test_digest_changes_with_the_data_model(changes: dict):
+    """Prevents: a changed data model never reaches the server."""
+    assert replace(STAR, **changes).digest() != STAR.digest()
+
+
+def test_names_in_the_file():
+    """Prevents: a single table has another name in the file than Tableau gives it."""
+    single = replace(STAR, tables=STAR.tables[:1], relationships=())
+    assert single.published_name("orders") == "Extract"
+    assert [STAR.published_name(each.name) for each in STAR.tables] == [
+        "orders",
+        "people",
+        "places",
+    ]
+
+
+def test_fact_table_and_tag():
+    """Prevents: the row count is that of a dimension, or two data sources share a tag."""
+    assert STAR.fact_table == "orders"
+    assert STAR.tag == "tableau-pipeline:sales/eu"

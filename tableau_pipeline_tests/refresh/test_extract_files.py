@@ -1,0 +1,67 @@
+from collections.abc import Callable
+
+import pytest
+
+from tableau_pipeline.refresh.errors import RefusedError
+from tableau_pipeline_tests.refresh.crashes import killed_after
+from tableau_pipeline_tests.refresh.models import airlines, flights
+from tableau_pipeline_tests.refresh.pipeline import Pipeline
+
+
+def test_only_the_last_is_left(pipeline: Pipeline):
+    """Prevents: each refresh leaves a file behind until the disk is full."""
+    for delay in range(3):
+        pipeline.model("flights", flights(delay=delay))
+        report = pipeline.run()
+        assert report.extract is not None
+        assert pipeline.extract_files() == [report.extract.path]
+
+
+def test_those_of_open_intents_are_kept(pipeline: Pipeline):
+    """Prevents: a file that may have to be sent again is gone."""
+    pipeline.run()
+    open_files = set()
+    for delay in (1, 2):
+        pipeline.model("flights", flights(delay=delay))
+        assert killed_after(pipeline, 2)
+        open_files = {intent.payload for intent in pipeline.journal.intents()}
+        assert len(open_files) == delay
+        assert open_files <= set(pipeline.extract_files())
+    report = pipeline.run()
+    assert report.extract is not None
+    assert set(pipeline.extract_files()) == {*open_files, report.extract.path}
+    report = pipeline.run(full=True)
+    assert report.extract is not None
+    assert pipeline.extract_files() == [report.extract.path]
+
+
+def test_unfinished_file_of_a_killed_build_is_removed(pipeline: Pipeline):
+    """Prevents: half-built files pile up, where a file name with a dot hides them."""
+    folder = pipeline.folder / "extracts" / "nyc_flights"
+    folder.mkdir(parents=True)
+    (folder / ".20250101T000000000000.hyper.unfinished.hyper").write_bytes(b"x")
+    report = pipeline.run()
+    assert report.extract is not None
+    assert pipeline.extract_files() == [report.extract.path]
+
+
+def test_refused_build_leaves_the_last_file(star: Pipeline):
+    """Prevents: a refused refresh leaves nothing to look at, or half a file."""
+    star.run()
+    files = star.extract_files()
+    star.model("airlines", airlines("AA", "AA", "UA"))
+    with pytest.raises(RefusedError):
+        star.run()
+    assert star.extract_files() == files
+
+
+@pytest.mark.parametrize("keys", [("sales", "sales/eu"), ("sales/eu", "sales")])
+def test_key_below_another_key(new_pipeline: Callable[..., Pipeline], keys: tuple[str, str]):
+    """Prevents: tidying up after one data source touches the files of another."""
+    pipelines = [new_pipeline(key=key) for key in keys]
+    for delay in (0, 1):
+        for pipeline in pipelines:
+            pipeline.model("flights", flights(delay=delay))
+            pipeline.run()
+    assert [pipeline.wrong() for pipeline in pipelines] == [[], []]
+    assert len(pipelines[0].extract_files()) == 2

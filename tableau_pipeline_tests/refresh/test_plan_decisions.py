@@ -1,0 +1,160 @@
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from tableau_pipeline.hyper.tables import Column, Relationship
+from tableau_pipeline.refresh.plan import Accept, NoChange, Plan, Publish
+from tableau_pipeline.refresh.snapshot import Fingerprint
+from tableau_pipeline.refresh.state import PublishMode, State
+from tableau_pipeline_tests.refresh.states import (
+    COLUMNS,
+    NOON,
+    NOTHING,
+    REMOTE,
+    decide,
+    declaration,
+    desired,
+    state,
+    table,
+    view,
+)
+
+CREATE, REPLACE, OVERWRITE = PublishMode.CREATE, PublishMode.REPLACE, PublishMode.OVERWRITE
+
+
+def with_orders(**changes: object) -> State:
+    return desired(tables={"orders": table(**changes)})
+
+
+def test_nothing_on_the_server_is_a_first_publish():
+    """Prevents: a first publish that could replace what another put there meanwhile."""
+    assert decide(NOTHING) == Publish(CREATE, "first publish: the journal is empty")
+
+
+def test_deleted_on_the_server_is_published_anew():
+    """Prevents: a deleted data source stays deleted, or comes back without anybody being told."""
+    plan = decide(view(remote=None, named_by_us=False, metadata=None))
+    assert plan == Publish(CREATE, "the data source luid-1 is gone from the server: published anew")
+
+
+def test_our_tag_without_a_state_replaces_the_data_only():
+    """Prevents: a lost event log drops the calculated fields of analysts, or blocks for ever."""
+    known = replace(NOTHING, why_no_base="no state is recorded", remote=REMOTE)
+    plan = decide(known)
+    assert isinstance(plan, Publish)
+    assert plan.mode is REPLACE
+    assert "no state is recorded" in plan.reason
+    assert "carries our tag" in plan.reason
+    assert decide(known, Accept.OVERWRITE) == Publish(
+        OVERWRITE, "in full, as asked (accept: overwrite)"
+    )
+
+
+def test_adopted_data_source_is_overwritten():
+    """Prevents: an adopted data source keeps metadata that does not fit our tables."""
+    stranger = replace(REMOTE, tags=frozenset({"certified"}))
+    known = replace(NOTHING, remote=stranger)
+    assert decide(known, declared=declaration(adopt=True)) == Publish(
+        OVERWRITE, "first publish: takes over the data source (adopt)"
+    )
+
+
+def test_equal_fingerprints_are_no_change():
+    """Prevents: an unchanged model is shipped, or a changed one is not."""
+    assert decide(view()) == NoChange("every table's fingerprint equals that of the last refresh")
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        with_orders(rows=101),
+        with_orders(hash_sum=8),
+        with_orders(columns=COLUMNS[::-1]),
+        desired(
+            tables={
+                "orders": table().model_copy(
+                    update={"content": Fingerprint(rows=100, hash_sum=7, algorithm="older")}
+                )
+            }
+        ),
+        desired(tables={"orders": table().model_copy(update={"cutoff": "2025-01-01"})}),
+    ],
+    ids=["rows", "hash sum", "order of columns", "algorithm of hashes", "retain cutoff"],
+)
+def test_each_part_of_the_content_counts(wanted: State):
+    """Prevents: a change that shows in one part of the fingerprint only passes for no change."""
+    assert decide(view(), wanted=wanted) == Publish(REPLACE, "in full: new content in orders")
+
+
+def test_all_tables_of_new_content_are_named():
+    """Prevents: the reason of a refresh names one of its causes only."""
+    declared = declaration("orders", "items", "notes")
+    tables = {"orders": table(hash_sum=1), "items": table(), "notes": table(hash_sum=2)}
+    plan = decide(view(state(declared)), wanted=desired(declared, tables=tables), declared=declared)
+    assert plan.reason == "in full: new content in orders, notes"
+
+
+def test_full_publishes_equal_content():
+    """Prevents: `full: true` does nothing when nothing changed, which is when it is needed."""
+    assert decide(view(), full=True) == Publish(REPLACE, "in full: asked for (full: true)")
+
+
+@pytest.mark.parametrize("seconds", [1, -1])
+def test_changed_hands(seconds: int):
+    """Prevents: what somebody else published under our name passes for ours."""
+    remote = replace(REMOTE, updated_at=NOON + timedelta(seconds=seconds))
+    plan = decide(view(remote=remote))
+    assert isinstance(plan, Publish)
+    assert plan.mode is REPLACE
+    assert "changed hands" in plan.reason
+    assert f"2025-03-01 {remote.updated_at:%H:%M:%S} UTC" in plan.reason
+
+
+@pytest.mark.parametrize(
+    "bases",
+    [
+        (state(), state(updated_at=None)),
+        (state(updated_at=None),),
+        (state(tables={"orders": table(hash_sum=1)}), state()),
+    ],
+    ids=["open intent", "landed but not finished", "two possible contents"],
+)
+def test_after_a_crash_all_is_sent_again(bases: tuple[State, ...]):
+    """Prevents: a sending that may have been lost passes for landed, and stale rows stay."""
+    plan = decide(view(*bases))
+    assert isinstance(plan, Publish)
+    assert plan.mode is REPLACE
+    assert "interrupted" in plan.reason
+
+
+def test_new_column_overwrites_under_additive():
+    """Prevents: a column that a model gained is in the file but not in the metadata."""
+    wanted = with_orders(columns=(*COLUMNS, Column("price", "double")))
+    assert decide(view(), wanted=wanted) == Publish(
+        OVERWRITE, "in full: orders.price is new (double)"
+    )
+
+
+def test_new_relationship_overwrites():
+    """Prevents: a relationship that was declared later never reaches the data model."""
+    plain = declaration("orders", "items")
+    related = declaration(
+        "orders", "items", relationships=(Relationship("items", "orders", (("id", "id"),)),)
+    )
+    plan = decide(view(state(plain)), wanted=desired(related), declared=related)
+    assert plan == Publish(OVERWRITE, "in full: the declaration changed")
+
+
+def test_interrupted_schema_change_is_overwritten_again():
+    """Prevents: after a crash the new columns are in the data, but the metadata never gets them."""
+    wanted = with_orders(columns=(*COLUMNS, Column("price", "double")))
+    plan = decide(view(state(), wanted.model_copy(update={"luid": "luid-1"})), wanted=wanted)
+    assert isinstance(plan, Publish)
+    assert plan.mode is OVERWRITE
+
+
+def test_reasons_have_a_short_form():
+    """Prevents: the web UI shows no word for a decision."""
+    plans: list[Plan] = [decide(NOTHING), decide(view())]
+    assert [plan.decision for plan in plans] == ["publish (create)", "no change"]

@@ -1,0 +1,141 @@
+from tableauhyperapi import TableName
+
+from tableau_pipeline.hyper.process import hyper_process
+from tableau_pipeline.hyper.read import read_table, table_names
+from tableau_pipeline.refresh.plan import Accept, NoChange, Publish
+from tableau_pipeline.refresh.state import PublishMode
+from tableau_pipeline_tests.refresh.models import airlines, flights
+from tableau_pipeline_tests.refresh.pipeline import Pipeline
+
+
+def test_first_publish(star: Pipeline):
+    """Prevents: a data source is created with other rows than its models, or without our tag."""
+    report = star.run()
+    assert isinstance(report.plan, Publish)
+    assert report.plan.mode is PublishMode.CREATE
+    assert star.wrong() == []
+    (item,) = star.found()
+    assert item.tags == {"tableau-pipeline:nyc_flights"}
+    assert report.state is not None
+    assert (report.state.luid, report.state.updated_at) == (item.id, item.updated_at)
+    assert report.extract is not None
+    assert report.extract.rows == {"flights": 8, "airlines": 2}
+
+
+def test_single_table_has_tableaus_own_name(pipeline: Pipeline):
+    """Prevents: a single-table extract has a name that Update Data and old clients don't expect."""
+    report = pipeline.run()
+    assert report.extract is not None
+    assert [str(name) for name in table_names(hyper_process(), report.extract.path)] == [
+        '"Extract"."Extract"'
+    ]
+    assert pipeline.wrong() == []
+
+
+def test_unchanged_builds_and_sends_nothing(star: Pipeline):
+    """Prevents: a schedule without new data wastes a build, an upload and the extract's cache."""
+    star.run()
+    before = star.found()[0].updated_at
+    star.model("flights", flights())  # the same rows in a new snapshot
+    report = star.run()
+    assert isinstance(report.plan, NoChange)
+    assert report.extract is None
+    assert star.found()[0].updated_at == before
+    assert len(star.extract_files()) == 1
+
+
+def test_unchanged_state_names_the_newest_snapshots(pipeline: Pipeline):
+    """Prevents: the snapshot that the state names is collected although an equal one is kept."""
+    pipeline.run()
+    newest = pipeline.model("flights", flights())
+    report = pipeline.run()
+    assert report.state is not None
+    assert report.state.tables["flights"].folders == (newest.folder,)
+
+
+def test_rows_in_another_order_are_no_change(pipeline: Pipeline):
+    """Prevents: Spark's arbitrary order of rows makes every refresh a full one."""
+    pipeline.run()
+    pipeline.model("flights", flights().sort_by([("flight_id", "descending")]))
+    assert isinstance(pipeline.run().plan, NoChange)
+
+
+def test_changed_content_keeps_the_luid(star: Pipeline):
+    """Prevents: dashboards lose their data source when its rows change."""
+    first = star.run().state
+    star.model("airlines", airlines("AA", "UA", "B6"))
+    star.model("flights", flights(9, delay=5))
+    report = star.run()
+    assert isinstance(report.plan, Publish)
+    assert report.plan.mode is PublishMode.REPLACE
+    assert report.plan.reason == "in full: new content in flights, airlines"
+    assert star.wrong() == []
+    assert first is not None
+    assert [item.id for item in star.found()] == [first.luid]
+    assert isinstance(star.run().plan, NoChange)
+
+
+def test_swapped_values_are_a_change(pipeline: Pipeline):
+    """Prevents: content with the same number of rows passes for the same content."""
+    pipeline.run()
+    rows = flights()
+    pipeline.model("flights", rows.set_column(2, "delay", rows["delay"].take([1, 0, *range(2, 8)])))
+    assert pipeline.decide() == "publish (replace): in full: new content in flights"
+    pipeline.run()
+    assert pipeline.wrong() == []
+
+
+def test_full_publishes_what_is_equal(pipeline: Pipeline):
+    """Prevents: nobody can force a publish when the server's copy is suspect."""
+    pipeline.run()
+    before = pipeline.found()[0].updated_at
+    assert pipeline.run(full=True).plan == Publish(
+        PublishMode.REPLACE, "in full: asked for (full: true)"
+    )
+    assert pipeline.found()[0].updated_at > before
+    assert isinstance(pipeline.run().plan, NoChange)
+
+
+def test_publish_false_builds_the_file_without_a_server(star: Pipeline):
+    """Prevents: trying a file out needs a server, signs in or records that it was sent."""
+    report = star.run(publish=False)
+    assert report.extract is not None
+    assert report.extract.path.exists()
+    assert report.extract.rows == {"flights": 8, "airlines": 2}
+    assert (report.state, star.sessions, star.journal.all_intents()) == (None, 0, [])
+    assert star.found() == []
+
+
+def test_dry_run_changes_nothing(pipeline: Pipeline):
+    """Prevents: somebody looks at what would happen, and it happens."""
+    assert pipeline.decide().startswith("publish (create): first publish")
+    assert pipeline.found() == []
+    pipeline.run()
+    before = pipeline.found()[0].updated_at
+    pipeline.model("flights", flights(delay=1))
+    records = pipeline.journal.all_intents()
+    report = pipeline.run(dry_run=True)
+    assert isinstance(report.plan, Publish)
+    assert (report.extract, report.state) == (None, None)
+    assert pipeline.found()[0].updated_at == before
+    assert pipeline.journal.all_intents() == records
+
+
+def test_dry_run_tells_of_a_refusal(pipeline: Pipeline):
+    """Prevents: a dry run fails where it should say what would be refused, and why."""
+    pipeline.run()
+    pipeline.model("flights", flights(2))
+    assert pipeline.decide().startswith('refuse: Table "flights": model "flights" has 2 rows')
+
+
+def test_empty_table_is_published_when_allowed(pipeline: Pipeline):
+    """Prevents: a table that is rightly empty cannot be published, or keeps its old rows."""
+    pipeline.run()
+    pipeline.model("flights", flights(0))
+    report = pipeline.run(Accept.SHRINK)
+    assert report.extract is not None
+    assert report.extract.rows == {"Extract": 0}
+    (item,) = pipeline.found()
+    published = pipeline.sandbox.hyper_file(str(item.id))
+    table = TableName("Extract", "Extract")
+    assert read_table(hyper_process(), published, table).num_rows == 0
