@@ -1,0 +1,120 @@
+"""Constants in conditions: read exactly, or not at all."""
+
+import math
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import TypeAlias, TypeGuard
+
+from tableau_pipeline.sandbox.batch.errors import GrammarError
+
+
+class ConstantType(StrEnum):
+    """The type that a constant claims to have."""
+
+    BOOLEAN = "boolean"
+    INTEGER = "integer"
+    DOUBLE = "double"
+    STRING = "string"
+    DATETIME = "datetime"
+
+
+Value: TypeAlias = bool | int | float | str | datetime | None
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A constant; a datetime is in UTC."""
+
+    type: ConstantType
+    value: Value
+
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
+_DOUBLE = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
+# Real servers are known to understand milliseconds; what becomes of finer fractions is not known.
+_DATETIME = re.compile(
+    r"(\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2})(\.\d{1,3})?(Z|[+-]\d{2}:?\d{2})", re.ASCII
+)
+_INTEGERS = range(-(1 << 63), 1 << 63)
+# Beyond it, JSON numbers with a fraction no longer tell whole numbers apart.
+_EXACT = 1 << 53
+
+
+def constant_of(type_: ConstantType, written: object) -> Constant:
+    """The constant that `written`, a value in JSON, stands for.
+
+    Raises:
+        GrammarError: it is no value of that type, or not exactly one.
+    """
+    value = written if written is None else _READERS[type_](written)
+    if value is None and written is not None:
+        raise GrammarError(f"{_shortened(written)} is no {type_}{_HINTS.get(type_, '')}")
+    return Constant(type_, value)
+
+
+def _boolean(written: object) -> bool | None:
+    if isinstance(written, bool):
+        return written
+    return {"true": True, "false": False}.get(str(written).lower())
+
+
+def _integer(written: object) -> int | None:
+    number = None
+    if isinstance(written, str):
+        number = int(written) if _INTEGER.fullmatch(written) else None
+    elif _is_exact(written):
+        number = int(written)
+    elif isinstance(written, int) and not isinstance(written, bool):
+        number = written
+    return number if number in _INTEGERS else None
+
+
+def _double(written: object) -> float | None:
+    number = None
+    if isinstance(written, str):
+        number = float(written) if _DOUBLE.fullmatch(written) else None
+    elif isinstance(written, float) or _is_exact(written):
+        number = float(written)
+    return number if number is not None and math.isfinite(number) else None
+
+
+def _is_exact(written: object) -> TypeGuard[int | float]:
+    """Whether a JSON number means the same whole number with and without a fraction."""
+    if isinstance(written, bool) or not isinstance(written, int | float):
+        return False
+    return written == written // 1 and abs(written) <= _EXACT
+
+
+def _string(written: object) -> str | None:
+    return written if isinstance(written, str) else None
+
+
+def _datetime(written: object) -> datetime | None:
+    match = _DATETIME.fullmatch(written) if isinstance(written, str) else None
+    if match is None:
+        return None
+    try:
+        return datetime.fromisoformat("".join(part or "" for part in match.groups())).astimezone(
+            UTC
+        )
+    except (ValueError, OverflowError):
+        return None
+
+
+def _shortened(written: object) -> str:
+    return repr(written)[:100]
+
+
+_READERS = {
+    ConstantType.BOOLEAN: _boolean,
+    ConstantType.INTEGER: _integer,
+    ConstantType.DOUBLE: _double,
+    ConstantType.STRING: _string,
+    ConstantType.DATETIME: _datetime,
+}
+_HINTS = {
+    ConstantType.INTEGER: " of 64 bits",
+    ConstantType.DATETIME: " with a time zone, such as 2007-12-03T10:15:30Z",
+}

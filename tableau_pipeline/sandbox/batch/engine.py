@@ -1,0 +1,71 @@
+"""Applying a batch: a file and a batch in, a new file or an error out."""
+
+import shutil
+from pathlib import Path
+
+from tableauhyperapi import Connection, HyperException
+
+from tableau_pipeline.hyper.process import hyper_process
+from tableau_pipeline.sandbox.batch.actions import EXECUTE
+from tableau_pipeline.sandbox.batch.conditions import Side
+from tableau_pipeline.sandbox.batch.errors import BatchError, Code
+from tableau_pipeline.sandbox.batch.grammar import Action, Batch
+from tableau_pipeline.sandbox.batch.step import Step
+from tableau_pipeline.sandbox.batch.tables import find_table
+from tableau_pipeline.sandbox.batch.type_rules import check_condition
+
+
+def apply_batch(
+    target: Path, payload: Path | None, batch: Batch, output: Path, *, lenient: bool = False
+) -> None:
+    """Write what `target` becomes by a batch to `output`; nothing is written if it fails.
+
+    Args:
+        target: a `.hyper` file, which stays as it is.
+        payload: a `.hyper` file with the source tables, if the batch needs any.
+        batch: the actions; later ones see what earlier ones did.
+        output: where the new file goes.
+        lenient: new rows have NULL in nullable columns that their source lacks.
+
+    Raises:
+        BatchError: an action cannot be carried out, or a file cannot be opened.
+    """
+    shutil.copyfile(target, output)
+    try:
+        with Connection(hyper_process().endpoint) as connection:
+            _attach(connection, Side.TARGET, output)
+            if payload is not None:
+                _attach(connection, Side.SOURCE, payload)
+            connection.execute_command("BEGIN")
+            for position, action in enumerate(batch.actions):
+                _apply(connection, action, position=position, lenient=lenient)
+            connection.execute_command("COMMIT")
+            # Written to the end before anyone moves the file.
+            connection.catalog.detach_all_databases()
+    except BaseException:
+        output.unlink(missing_ok=True)
+        raise
+
+
+def _attach(connection: Connection, side: Side, path: Path) -> None:
+    try:
+        connection.catalog.attach_database(path, alias=side)
+    except HyperException as error:
+        raise BatchError(
+            Code.UNREADABLE_FILE, f"The {side} file cannot be opened: {error.main_message}."
+        ) from error
+
+
+def _apply(connection: Connection, action: Action, *, position: int, lenient: bool) -> None:
+    target = find_table(connection, Side.TARGET, action.target, action=position)
+    source = (
+        find_table(connection, Side.SOURCE, action.source, action=position)
+        if action.source
+        else None
+    )
+    check_condition(action.condition, target=target, source=source, action=position)
+    step = Step(connection, position, target, source, action.condition, lenient)
+    try:
+        EXECUTE[action.kind](step)
+    except HyperException as error:
+        raise BatchError(Code.ENGINE, f"{error.main_message}.", position) from error
