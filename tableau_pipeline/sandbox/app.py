@@ -12,6 +12,7 @@ from tableau_pipeline.sandbox.rest import (
     server_info,
     sites,
     tags,
+    update_data,
     uploads,
 )
 from tableau_pipeline.sandbox.rest.api import RestApi
@@ -27,6 +28,7 @@ _API_ROUTES = (
     *download.ROUTES,
     *tags.ROUTES,
     *uploads.ROUTES,
+    *update_data.ROUTES,
     *jobs.ROUTES,
 )
 

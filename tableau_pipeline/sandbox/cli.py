@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from tableau_pipeline.sandbox.open_questions import JobOrder, RepeatedRequest, UpdatedAt
 from tableau_pipeline.sandbox.options import (
     ADMIN_NAME,
     ADMIN_PASSWORD,
@@ -77,6 +78,7 @@ def _parser() -> argparse.ArgumentParser:
         default=Options.replace_keeps_metadata,
         help="publish mode Replace keeps the stored .tds",
     )
+    _add_data_updates(parser)
     add("--site", action="append", default=[], metavar="CONTENT_URL", help="one more site")
     add(
         "--user",
@@ -88,6 +90,24 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--die-with-parent", action="store_true", help="stop when the parent process is gone")
     return parser
+
+
+def _add_data_updates(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--update-limit-mb", type=float, help="(default: what the product version allows)")
+    add(
+        "--lenient-missing-columns",
+        action=argparse.BooleanOptionalAction,
+        default=Options.lenient_missing_columns,
+        help="data updates put NULL into nullable columns that their source lacks",
+    )
+    for name, choices, default, what in (
+        ("--repeated-request", RepeatedRequest, Options.repeated_request, "a known RequestID gets"),
+        ("--updated-at", UpdatedAt, Options.updated_at, "updatedAt on a data update"),
+        ("--job-order", JobOrder, Options.job_order, "which queued job comes next"),
+    ):
+        listed = ", ".join(choices)
+        add(name, type=choices, default=default, help=f"{what}: {listed} (default: {default})")
 
 
 def _version(text: str) -> str:
@@ -113,6 +133,11 @@ def _options(parsed: argparse.Namespace) -> Options:
         one_session_per_token=parsed.one_session_per_token,
         job_delay=parsed.job_delay,
         replace_keeps_metadata=parsed.replace_keeps_metadata,
+        update_limit_mb=parsed.update_limit_mb,
+        lenient_missing_columns=parsed.lenient_missing_columns,
+        repeated_request=parsed.repeated_request,
+        updated_at=parsed.updated_at,
+        job_order=parsed.job_order,
         sites=tuple(parsed.site),
         users=tuple(parsed.user),
     )

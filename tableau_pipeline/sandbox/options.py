@@ -1,5 +1,8 @@
+import re
 from dataclasses import dataclass
 from pathlib import Path
+
+from tableau_pipeline.sandbox.open_questions import JobOrder, RepeatedRequest, UpdatedAt
 
 ADMIN_NAME = "admin"
 ADMIN_PASSWORD = "admin"  # noqa: S105 - the well-known door of a sandbox
@@ -48,6 +51,13 @@ class Options:
         job_delay: seconds that each job stays in progress before it takes effect.
         replace_keeps_metadata: publish mode Replace swaps the data and keeps the stored `.tds`;
             otherwise it is like Overwrite, except that the data source must exist.
+        update_limit_mb: how large the payload of a data update may be, in units of 2^20 bytes;
+            None means what servers of the product version allow.
+        lenient_missing_columns: rows inserted by a data update have NULL in nullable columns
+            that their source lacks; otherwise such an update fails.
+        repeated_request: what a repeated RequestID is answered.
+        updated_at: whether the `updatedAt` of a data source moves on a data update.
+        job_order: which of the queued jobs comes next.
         sites: content URLs of sites beside the default one.
         users: users beside the administrator; all belong to every site.
     """
@@ -61,5 +71,20 @@ class Options:
     upload_hours: float = 24
     job_delay: float = 0
     replace_keeps_metadata: bool = True
+    update_limit_mb: float | None = None
+    lenient_missing_columns: bool = False
+    repeated_request: RepeatedRequest = RepeatedRequest.FIRST_JOB
+    updated_at: UpdatedAt = UpdatedAt.MOVES
+    job_order: JobOrder = JobOrder.FIFO
     sites: tuple[str, ...] = ()
     users: tuple[UserSeed, ...] = ()
+
+    @property
+    def update_limit_bytes(self) -> float:
+        """How many bytes the payload of a data update may have."""
+        megabytes = self.update_limit_mb
+        if megabytes is None:
+            version = re.match(r"(\d+)\.(\d+)", self.product_version)
+            is_old = version is not None and (int(version[1]), int(version[2])) < (2022, 1)
+            megabytes = 10 if is_old else 100
+        return megabytes * (1 << 20)

@@ -1,13 +1,14 @@
+import threading
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
 from tableau_pipeline.sandbox.clock import Clock, stamp, system_clock
 from tableau_pipeline.sandbox.options import Options
-from tableau_pipeline.sandbox.store import datasources, jobs, uploads
+from tableau_pipeline.sandbox.store import datasources, jobs, late_stamps, uploads
 from tableau_pipeline.sandbox.store.database import Database
 from tableau_pipeline.sandbox.store.files import Files
 from tableau_pipeline.sandbox.store.seed import seed
@@ -21,12 +22,17 @@ class DataDirectoryInUseError(RuntimeError):
 
 @dataclass(frozen=True)
 class Services:
-    """What every handler and every job may use."""
+    """What every handler and every job may use.
+
+    `publishing` is held while the content of data sources changes; it is taken before the lock of
+    the database, never after it.
+    """
 
     options: Options
     clock: Clock
     database: Database
     files: Files
+    publishing: threading.Lock = field(default_factory=threading.Lock)
 
     def now(self) -> str:
         """The present, as the API writes it."""
@@ -40,6 +46,10 @@ class Services:
         """Remove the files of content that no data source consists of any more."""
         with self.database.lock:
             self.files.sweep(self.files.content, datasources.content_files(self.database))
+
+    def apply_late_stamps(self) -> None:
+        """Move the `updatedAt` of data sources for which the time has come."""
+        late_stamps.apply_due_stamps(self.database, now=self.clock())
 
     def sweep_uploads(self) -> None:
         """Remove the upload sessions that have expired, and blocks that belong to none."""

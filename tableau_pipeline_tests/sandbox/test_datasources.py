@@ -120,7 +120,5 @@ def test_unquoted_labels_are_split(sandbox: Sandbox, server: tsc.Server, one_row
 def test_what_is_not_there_yet(sandbox: Sandbox, server: tsc.Server, one_row: Path):
     # Prevents: a method that the sandbox lacks seems to succeed.
     item = publish(server, one_row)
-    data = call(
-        sandbox, "PATCH", f"sites/{{site}}/datasources/{item.id}/data", server=server, json={}
-    )
-    assert code_of(data) == "404003"
+    refresh = call(sandbox, "POST", f"sites/{{site}}/datasources/{item.id}/refresh", server=server)
+    assert code_of(refresh) == "404003"

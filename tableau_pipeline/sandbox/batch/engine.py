@@ -51,8 +51,10 @@ def _attach(connection: Connection, side: Side, path: Path) -> None:
     try:
         connection.catalog.attach_database(path, alias=side)
     except HyperException as error:
+        # The rest of the message tells where the sandbox keeps the file.
+        reason = str(error.main_message).partition(": DatabaseId")[0]
         raise BatchError(
-            Code.UNREADABLE_FILE, f"The {side} file cannot be opened: {error.main_message}."
+            Code.UNREADABLE_FILE, f"The {side} file cannot be opened: {reason}."
         ) from error
 
 

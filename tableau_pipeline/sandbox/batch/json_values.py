@@ -16,7 +16,9 @@ def parse_json(body: bytes) -> object:
         GrammarError: it is not JSON, names a key twice, or is nested beyond reason.
     """
     try:
-        return json.loads(body, object_pairs_hook=_object, parse_constant=_no_number)
+        return json.loads(
+            body.decode("utf-8-sig"), object_pairs_hook=_object, parse_constant=_no_number
+        )
     except RecursionError as error:
         raise GrammarError("the JSON is nested too deeply") from error
     except GrammarError:

@@ -22,11 +22,14 @@ class JobKind:
         prepare: does the work without effect; returns what gives it effect. The latter runs in the
             transaction in which the job succeeds, so that both happen or none of them.
         clean_up: removes what the job worked on; called once, whatever its end.
+        detail: the element that tells on which data source the job works, for kinds that have it;
+            the parameters of their jobs contain `datasource` and `connection`.
     """
 
     job_type: str
     prepare: Callable[[Services, Job], Commit]
     clean_up: Callable[[Services, Job], None]
+    detail: str | None = None
 
 
 JobKinds = Mapping[str, JobKind]

@@ -12,7 +12,7 @@ _PAUSE_SECONDS = 0.02
 
 
 class Worker:
-    """Executes queued jobs in the background, one at a time, in the order in which they came."""
+    """Executes queued jobs in the background, one at a time."""
 
     def __init__(self, services: Services, kinds: JobKinds):
         self._services = services
@@ -31,7 +31,12 @@ class Worker:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            job = jobs.start_next_job(self._services.database, started_at=self._services.now())
+            self._services.apply_late_stamps()
+            job = jobs.start_next_job(
+                self._services.database,
+                started_at=self._services.now(),
+                order=self._services.options.job_order,
+            )
             if job is None:
                 self._stopping.wait(_PAUSE_SECONDS)
             elif not self._stopping.wait(self._services.options.job_delay):
@@ -39,7 +44,9 @@ class Worker:
 
     def _execute(self, job: Job) -> None:
         try:
-            self._take_effect(job)
+            # A publish that came between the two halves of an update would be undone by it.
+            with self._services.publishing:
+                self._take_effect(job)
         except (JobFailedError, RestError) as error:
             self._fail(job, str(error))
         except Exception as error:

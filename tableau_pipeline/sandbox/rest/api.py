@@ -70,6 +70,7 @@ class RestApi:
             query=dict(request.query_params),
             body=body,
             attachment=attachment,
+            headers=request.headers,
             base_url=f"{request.url.scheme}://{request.url.netloc}",
             opened=session,
         )

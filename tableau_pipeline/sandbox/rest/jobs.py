@@ -39,21 +39,23 @@ def query_jobs(services: Services, call: Call) -> Reply:
 def get_job(services: Services, call: Call) -> Reply:
     """One job."""
     job = _job(services, call)
-    return Reply(200, (job_element(job, job_type=KINDS[job.kind].job_type),))
+    return Reply(200, (job_element(job, kind=KINDS[job.kind]),))
 
 
 def cancel_job(services: Services, call: Call) -> Response:
     """End a job that has not taken effect yet."""
-    job = _job(services, call)
-    if job.user != call.user.luid and not call.user.is_admin:
-        raise refusal("403004", "The job belongs to another user.")
-    cancelled = jobs.finish_job(
-        services.database,
-        job.luid,
-        status=jobs.CANCELLED,
-        completed_at=services.now(),
-        notes="The job was cancelled.",
-    )
+    # Whether it was still waiting must not change between the look and the end.
+    with services.database.transaction():
+        job = _job(services, call)
+        if job.user != call.user.luid and not call.user.is_admin:
+            raise refusal("403004", "The job belongs to another user.")
+        cancelled = jobs.finish_job(
+            services.database,
+            job.luid,
+            status=jobs.CANCELLED,
+            completed_at=services.now(),
+            notes="The job was cancelled.",
+        )
     if not cancelled:
         raise refusal("403091", f"The job '{job.luid}' is already complete.")
     if job.status == jobs.PENDING:

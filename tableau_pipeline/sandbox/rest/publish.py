@@ -34,10 +34,10 @@ def publish_datasource(services: Services, call: Call) -> Reply:
     file = _take_file(services, call)
     if as_job:
         job = queue_publish(services, publication, file=file.name)
-        return Reply(202, (job_element(job, job_type=KINDS[job.kind].job_type),))
+        return Reply(202, (job_element(job, kind=KINDS[job.kind]),))
     with _discarded_at_the_end(file):
         content = read_content(file, name=publication.name, file_type=publication.file_type)
-        with services.database.transaction():
+        with services.publishing, services.database.transaction():
             published = publishing.commit(services, publication, content)
     services.sweep_content()
     return Reply(201, (datasource_element(published, base_url=call.base_url),))

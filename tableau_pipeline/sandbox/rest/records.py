@@ -1,5 +1,6 @@
 """The elements by which answers speak of the things in the store."""
 
+from tableau_pipeline.sandbox.jobs.kinds import JobKind
 from tableau_pipeline.sandbox.rest.elements import Element, listing
 from tableau_pipeline.sandbox.store import jobs
 from tableau_pipeline.sandbox.store.records import Datasource, Job, Project, Site, User
@@ -104,22 +105,28 @@ def connection_element(datasource: Datasource) -> Element:
     )
 
 
-def job_element(job: Job, *, job_type: str) -> Element:
+def job_element(job: Job, *, kind: JobKind) -> Element:
     """A job; while it is unfinished, clients rely on the absence of an end."""
-    notes = (Element("notes", text=job.notes),) if job.notes else ()
+    children = (Element("notes", text=job.notes),) if job.notes else ()
+    if kind.detail:
+        about = (
+            Element("datasource", job.parameters["datasource"]),
+            Element("connectionLuid", text=job.parameters["connection"]),
+        )
+        children = (Element(kind.detail, children=about + children),)
     return Element(
         "job",
         {
             "id": job.luid,
             "mode": "Asynchronous",
-            "type": job_type,
+            "type": kind.job_type,
             "progress": 100 if job.completed_at else 0,
             "createdAt": job.created_at,
             "startedAt": job.started_at,
             "completedAt": job.completed_at,
             "finishCode": _FINISH_CODES.get(job.status),
         },
-        notes,
+        children,
     )
 
 

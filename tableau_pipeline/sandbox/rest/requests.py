@@ -37,6 +37,7 @@ class Call:
         query: the query parameters; the last one counts.
         body: the body, or the `request_payload` part of a multipart body.
         attachment: the file part of a multipart body.
+        headers: the headers, their names in any case of letters.
         base_url: the address by which the client knows the sandbox.
         session: who asks; None only where no sign-in is needed.
     """
@@ -45,6 +46,7 @@ class Call:
     query: Mapping[str, str]
     body: bytes = b""
     attachment: Attachment | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
     base_url: str = ""
     opened: Session | None = field(default=None)
 

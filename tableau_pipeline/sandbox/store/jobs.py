@@ -2,6 +2,7 @@ import json
 from typing import Any
 
 from tableau_pipeline.sandbox.identity import new_luid
+from tableau_pipeline.sandbox.open_questions import JobOrder
 from tableau_pipeline.sandbox.store.database import Database
 from tableau_pipeline.sandbox.store.records import Job
 
@@ -53,10 +54,13 @@ def job(database: Database, site: str, luid: str) -> Job | None:
     return Job.of(row) if row else None
 
 
-def start_next_job(database: Database, *, started_at: str) -> Job | None:
-    """Take the job that has been queued longest."""
+def start_next_job(
+    database: Database, *, started_at: str, order: JobOrder = JobOrder.FIFO
+) -> Job | None:
+    """Take the job that has been queued longest, or any."""
+    by = "number" if order is JobOrder.FIFO else "random()"
     with database.transaction():
-        row = database.row("SELECT * FROM job WHERE status = ? ORDER BY number LIMIT 1", PENDING)
+        row = database.row(f"SELECT * FROM job WHERE status = ? ORDER BY {by} LIMIT 1", PENDING)  # noqa: S608
         if row is None:
             return None
         database.change(

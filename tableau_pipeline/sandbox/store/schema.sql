@@ -90,3 +90,16 @@ CREATE TABLE IF NOT EXISTS job (
     completed_at TEXT,
     notes TEXT
 );
+-- The identifiers that clients gave to data updates, so that none is carried out twice.
+CREATE TABLE IF NOT EXISTS data_request (
+    site TEXT NOT NULL REFERENCES site,
+    request_id TEXT NOT NULL,
+    job TEXT NOT NULL,
+    received_at REAL NOT NULL,
+    PRIMARY KEY (site, request_id)
+);
+-- When the updated_at of a data source is to move, if not at once.
+CREATE TABLE IF NOT EXISTS late_stamp (
+    datasource TEXT NOT NULL REFERENCES datasource ON DELETE CASCADE,
+    due REAL NOT NULL
+);

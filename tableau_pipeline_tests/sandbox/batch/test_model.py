@@ -1,0 +1,115 @@
+"""The engine against a second reading of Tableau's text, on whatever Hypothesis comes up with."""
+
+import json
+from collections.abc import Callable, Generator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tableau_pipeline.sandbox.batch.engine import apply_batch
+from tableau_pipeline.sandbox.batch.errors import BatchError, Code, GrammarError
+from tableau_pipeline.sandbox.batch.grammar import parse_batch
+from tableau_pipeline_tests.sandbox.batch import model
+from tableau_pipeline_tests.sandbox.batch.files import Contents, contents, read_tables, write_tables
+from tableau_pipeline_tests.sandbox.batch.model import RefusedError, Rows, Tables
+from tableau_pipeline_tests.sandbox.batch.strategies import batches, rows, tables
+
+Case = tuple[Tables, Tables, list[dict]]
+# What the data become; or which action is refused, and whether a NULL is the reason.
+Outcome = Contents | tuple[int | None, bool]
+
+
+def runs(examples: int) -> Callable[[Any], Any]:
+    """Fixed examples for `make test`, others each time for `make test-all`."""
+    return settings(
+        max_examples=examples,
+        deadline=None,
+        database=None,
+        derandomize=examples < 1000,
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+@pytest.fixture(scope="module")
+def folder() -> Generator[Path]:
+    with TemporaryDirectory() as name:
+        yield Path(name)
+
+
+def compare(folder: Path, case: Case) -> None:
+    target, payload, actions = case
+    before, after = folder / "before.hyper", folder / "after.hyper"
+    after.unlink(missing_ok=True)
+    as_published = write_tables(before, target).read_bytes()
+    source = write_tables(folder / "payload.upload", payload) if payload else None
+    expected = model_outcome(case)
+    assert engine_outcome(before, source, actions, after) == expected
+    assert after.exists() == isinstance(expected, dict)
+    assert before.read_bytes() == as_published
+
+
+def model_outcome(case: Case) -> Outcome:
+    try:
+        return contents(model.apply(*case))
+    except RefusedError as error:
+        return error.action, error.reason == "null"
+
+
+def engine_outcome(before: Path, source: Path | None, actions: list[dict], after: Path) -> Outcome:
+    try:
+        batch = parse_batch(json.dumps({"actions": actions}).encode())
+        apply_batch(before, source, batch, after)
+    except GrammarError:
+        return None, False
+    except BatchError as error:
+        return error.action, error.code is Code.ENGINE
+    return read_tables(after)
+
+
+@runs(45)
+@given(case=batches())
+def test_engine_does_what_the_model_does(folder: Path, case: Case):
+    # Prevents: the pipeline is tested against an engine that does something else than documented.
+    compare(folder, case)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@runs(2000)
+@given(case=batches())
+def test_engine_does_what_the_model_does_on_many_batches(folder: Path, case: Case):
+    # Prevents: what a few examples do not hit.
+    compare(folder, case)
+
+
+@st.composite
+def increments(draw: st.DrawFn) -> Case:
+    """Delete whole keys, then insert rows of these keys only: what the pipeline ships."""
+    table = draw(tables())
+    key, *_ = table.columns
+    touched = draw(rows([key]))
+    values = {row[0] for row in touched if row[0] is not None}
+    added = [row for row in draw(rows(table.columns)) if row[0] in values]
+    pair = {"op": "eq", "target-col": key.name, "source-col": key.name}
+    delete = {"action": "delete", "target-table": "t", "source-table": "d", "condition": pair}
+    insert = {"action": "insert", "target-table": "t", "source-table": "i"}
+    payload = {("x", "d"): Rows([key], touched), ("x", "i"): Rows(table.columns, added)}
+    return {("x", "t"): table}, payload, [delete, insert]
+
+
+@runs(10)
+@given(case=increments())
+def test_delete_then_insert_twice_equals_once(folder: Path, case: Case):
+    # Prevents: a batch that is sent again after a crash doubles its rows.
+    target, payload, actions = case
+    batch = parse_batch(json.dumps({"actions": actions}).encode())
+    source = write_tables(folder / "payload.upload", payload)
+    files = [folder / f"{number}.hyper" for number in range(3)]
+    write_tables(files[0], target)
+    apply_batch(files[0], source, batch, files[1])
+    apply_batch(files[1], source, batch, files[2])
+    assert read_tables(files[1]) == read_tables(files[2])
