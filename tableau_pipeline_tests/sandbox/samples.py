@@ -61,7 +61,8 @@ def rows_on_server(server: tsc.Server, luid: str | None) -> list[list]:
 def rows_of(path: Path) -> list[list]:
     """The rows of `"Extract"."Extract"` of a file, in order."""
     with Connection(hyper_process().endpoint, path) as connection:
-        return sorted(connection.execute_list_query('SELECT * FROM "Extract"."Extract"'))
+        rows = connection.execute_list_query('SELECT * FROM "Extract"."Extract"')
+        return sorted(rows, key=lambda row: [(value is not None, value) for value in row])
 
 
 def call(

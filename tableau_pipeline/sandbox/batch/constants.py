@@ -37,7 +37,7 @@ _DOUBLE = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
 _DATETIME = re.compile(
     r"(\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2})(\.\d{1,3})?(Z|[+-]\d{2}:?\d{2})", re.ASCII
 )
-_INTEGERS = range(-(1 << 63), 1 << 63)
+_BEYOND = 1 << 63
 # Beyond it, JSON numbers with a fraction no longer tell whole numbers apart.
 _EXACT = 1 << 53
 
@@ -68,7 +68,7 @@ def _integer(written: object) -> int | None:
         number = int(written)
     elif isinstance(written, int) and not isinstance(written, bool):
         number = written
-    return number if number in _INTEGERS else None
+    return number if number is not None and -_BEYOND <= number < _BEYOND else None
 
 
 def _double(written: object) -> float | None:

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, time
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
 
@@ -246,7 +246,7 @@ def _constant(const: dict, value: Any) -> tuple[Any, Any]:
     if text is None or value is None:
         return text and "", value
     if const["type"] == "datetime":
-        moment = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text).astimezone(UTC)
         if isinstance(value, datetime):
             return (moment if value.tzinfo else moment.replace(tzinfo=None)), value
         return moment.replace(tzinfo=None), datetime.combine(value, time())
