@@ -1,0 +1,76 @@
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import tableauserverclient as tsc
+
+from tableau_pipeline.sandbox.open_questions import JobOrder, RepeatedRequest, UpdatedAt
+from tableau_pipeline.sandbox.testing import Sandbox
+from tableau_pipeline_tests.sandbox.command import started_sandbox
+from tableau_pipeline_tests.sandbox.samples import publish, rows_on_server, signed_in
+from tableau_pipeline_tests.sandbox.test_update_data import APPEND, CLEAR, finished, update
+
+ADMIN = tsc.TableauAuth("admin", "admin")
+
+
+def test_other_answers_to_a_repeated_request(start_sandbox: Callable[..., Sandbox], one_row: Path):
+    # Prevents: a pipeline that relies on one answer passes its tests against every sandbox.
+    server = signed_in(start_sandbox(repeated_request=RepeatedRequest.EMPTY_JOB), ADMIN)
+    item = publish(server, one_row)
+    job = update(server, item, CLEAR, id="x")
+    again = update(server, item, CLEAR, id="x")
+    assert (again.id, again.finish_code, again.type) == (None, -1, None)
+    finished(server, job)
+
+
+def test_options_of_the_command(tmp_path: Path, one_row: Path):
+    # Prevents: the command takes an option, and does not pass it on.
+    options = ("--repeated-request=conflict", "--updated-at=stays", "--update-limit-mb=0.01")
+    with started_sandbox(tmp_path, *options) as (_, url):
+        server = tsc.Server(url, use_server_version=True)
+        server.auth.sign_in(ADMIN)
+        item = publish(server, one_row)
+        finished(server, update(server, item, CLEAR, id="x"))
+        with pytest.raises(tsc.ServerResponseError, match="409093"):
+            update(server, item, CLEAR, id="x")
+        with pytest.raises(tsc.ServerResponseError, match="max_size_in_mb"):
+            update(server, item, APPEND, payload=one_row)
+        assert server.datasources.get_by_id(item.id).updated_at == item.updated_at
+        assert rows_on_server(server, item.id) == []
+
+
+def test_updated_at_may_move_late(start_sandbox: Callable[..., Sandbox], one_row: Path):
+    # Prevents: a pipeline takes its own late mark for a change by someone else.
+    now = [datetime(2026, 1, 1, tzinfo=UTC)]
+    sandbox = start_sandbox(clock=lambda: now[0], updated_at=UpdatedAt.MOVES_LATE)
+    server = signed_in(sandbox, ADMIN)
+    item = publish(server, one_row)
+    finished(server, update(server, item, CLEAR))
+
+    def seen() -> datetime:
+        return server.datasources.get_by_id(item.id).updated_at
+
+    time.sleep(0.1)
+    assert seen() == item.updated_at
+    now[0] += timedelta(seconds=2)
+    deadline = time.monotonic() + 10
+    while seen() == item.updated_at and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert seen() == now[0]
+
+
+def test_jobs_may_come_in_any_order(start_sandbox: Callable[..., Sandbox], one_row: Path):
+    # Prevents: a pipeline that sends a batch before the last one is done is never caught.
+    server = signed_in(start_sandbox(job_order=JobOrder.ANY, job_delay=0.05), ADMIN)
+    item = publish(server, one_row)
+    for _ in range(10):
+        update(server, item, CLEAR)
+
+    def oldest_first() -> list[str]:
+        return [job.status for job in server.jobs.filter()][::-1]
+
+    deadline = time.monotonic() + 20
+    while (seen := oldest_first()) == sorted(seen, key="Pending".__eq__):
+        assert time.monotonic() < deadline, "the jobs came in order"
