@@ -49,7 +49,7 @@ def test_updated_at_may_move_late(start_sandbox: Callable[..., Sandbox], one_row
     item = publish(server, one_row)
     finished(server, update(server, item, CLEAR))
 
-    def seen() -> datetime:
+    def seen() -> datetime | None:
         return server.datasources.get_by_id(item.id).updated_at
 
     time.sleep(0.1)
