@@ -71,7 +71,7 @@ def engine_outcome(before: Path, source: Path | None, actions: list[dict], after
     return read_tables(after)
 
 
-@runs(45)
+@runs(30)
 @given(case=batches())
 def test_engine_does_what_the_model_does(case: Case):
     # Prevents: the pipeline is tested against an engine that does something else than documented.
@@ -104,7 +104,7 @@ def increments(draw: st.DrawFn) -> Case:
     return {("x", "t"): table}, payload, [delete, insert]
 
 
-@runs(10)
+@runs(7)
 @given(case=increments())
 def test_delete_then_insert_twice_equals_once(case: Case):
     # Prevents: a batch that is sent again after a crash doubles its rows.
