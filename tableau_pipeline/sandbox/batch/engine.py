@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tableauhyperapi import Connection, HyperException
 
-from tableau_pipeline.hyper.process import hyper_process
+from tableau_pipeline.hyper.process import connect, hyper_process
 from tableau_pipeline.sandbox.batch.actions import EXECUTE
 from tableau_pipeline.sandbox.batch.conditions import Side
 from tableau_pipeline.sandbox.batch.errors import BatchError, Code
@@ -32,7 +32,7 @@ def apply_batch(
     """
     shutil.copyfile(target, output)
     try:
-        with Connection(hyper_process().endpoint) as connection:
+        with connect(hyper_process()) as connection:
             _attach(connection, Side.TARGET, output)
             if payload is not None:
                 _attach(connection, Side.SOURCE, payload)

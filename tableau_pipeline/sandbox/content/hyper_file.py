@@ -6,7 +6,7 @@ from typing import cast
 
 from tableauhyperapi import Connection, HyperException, Nullability, TableName
 
-from tableau_pipeline.hyper.process import hyper_process
+from tableau_pipeline.hyper.process import connect, hyper_process
 
 _SAMPLE_ROWS = 10
 _SAMPLE_CHARACTERS = 200
@@ -73,7 +73,7 @@ def read_hyper_file(path: Path) -> HyperContent:
         UnreadableFileError: it is not one, or not one that hyperd can open.
     """
     try:
-        with Connection(hyper_process().endpoint, path) as connection:
+        with connect(hyper_process(), path) as connection:
             names = [
                 name
                 for schema in connection.catalog.get_schema_names()
