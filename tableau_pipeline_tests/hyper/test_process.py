@@ -51,7 +51,7 @@ def test_nothing_is_left_behind(ending: str, tmp_path: Path) -> None:
         "from tableau_pipeline.hyper.process import hyper_process\n"
         "process = hyper_process()\n"
         "with Connection(process.endpoint) as connection:\n"
-        "    print(connection.execute_scalar_query('SELECT 1'))\n"
+        "    print(connection.execute_scalar_query('SELECT 1'), flush=True)\n"
     )
     # The pipe's end is read when hyperd, which inherits it, has closed it as well.
     done = subprocess.run(
