@@ -11,14 +11,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tableau_pipeline.sandbox.options import (
-    ADMIN_NAME,
-    ADMIN_PASSWORD,
-    TOKEN_NAME,
-    TOKEN_SECRET,
-    Options,
-    UserSeed,
-)
+from tableau_pipeline.sandbox.banner import banner
+from tableau_pipeline.sandbox.options import Options, UserSeed
 from tableau_pipeline.sandbox.server import SandboxServer, bind, sandbox_server, url_of
 from tableau_pipeline.sandbox.services import DataDirectoryInUseError
 
@@ -38,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         listener = bind(parsed.host, parsed.port)
     except OSError as error:
         return _fail(f"cannot listen on {parsed.host}:{parsed.port}: {error.strerror}")
-    url = url_of(listener)
+    url = url_of(listener, tls=options.tls)
     try:
         with (
             listener,
@@ -77,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
         default=Options.replace_keeps_metadata,
         help="publish mode Replace keeps the stored .tds",
     )
+    add("--tls", action="store_true", help="serve HTTPS, with a certificate that signs itself")
     add("--site", action="append", default=[], metavar="CONTENT_URL", help="one more site")
     add(
         "--user",
@@ -113,17 +108,14 @@ def _options(parsed: argparse.Namespace) -> Options:
         one_session_per_token=parsed.one_session_per_token,
         job_delay=parsed.job_delay,
         replace_keeps_metadata=parsed.replace_keeps_metadata,
+        tls=parsed.tls,
         sites=tuple(parsed.site),
         users=tuple(parsed.user),
     )
 
 
 def _announce(url: str, options: Options) -> None:
-    sys.stdout.write(
-        f"Tableau sandbox ready at {url} (REST API {options.rest_version}, data in"
-        f" {options.data_dir}); sign in as {ADMIN_NAME} / {ADMIN_PASSWORD}, or with the token"
-        f" {TOKEN_NAME} / {TOKEN_SECRET}\n"
-    )
+    sys.stdout.write(banner(url, options))
     # Whoever started it reads the address from a pipe.
     sys.stdout.flush()
 

@@ -28,6 +28,6 @@ def started_sandbox(
 def read_url(process: subprocess.Popen[str]) -> str:
     """The address in the first line that it prints."""
     assert process.stdout is not None
-    found = re.search(r"http://\S+", process.stdout.readline())
+    found = re.search(r"https?://\S+", process.stdout.readline())
     assert found, "the sandbox said no address"
     return found.group()
