@@ -12,11 +12,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tableau_pipeline.sandbox.banner import banner
-from tableau_pipeline.sandbox.options import Options, UserSeed
+from tableau_pipeline.sandbox.options import CONNECTED_APP, ConnectedApp, Options, UserSeed
 from tableau_pipeline.sandbox.server import SandboxServer, bind, sandbox_server, url_of
 from tableau_pipeline.sandbox.services import DataDirectoryInUseError
 
 _PARENT_POLL_SECONDS = 0.5
+# What the signature of a token takes.
+_SECRET_BYTES = 32
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -71,6 +73,14 @@ def _parser() -> argparse.ArgumentParser:
         default=Options.replace_keeps_metadata,
         help="publish mode Replace keeps the stored .tds",
     )
+    add(
+        "--connected-app",
+        action="append",
+        type=_connected_app,
+        metavar="CLIENT_ID:SECRET_ID:SECRET_VALUE",
+        help="sign in with tokens of this connected app (default:"
+        f" {CONNECTED_APP.client_id}:{CONNECTED_APP.secret_id}:{CONNECTED_APP.secret_value})",
+    )
     add("--tls", action="store_true", help="serve HTTPS, with a certificate that signs itself")
     add("--site", action="append", default=[], metavar="CONTENT_URL", help="one more site")
     add(
@@ -99,6 +109,16 @@ def _user(text: str) -> UserSeed:
     return UserSeed(name=name, password=password, site_role=site_role or UserSeed.site_role)
 
 
+def _connected_app(text: str) -> ConnectedApp:
+    parts = text.split(":")
+    if len(parts) != 3 or not all(parts):
+        raise argparse.ArgumentTypeError("expected CLIENT_ID:SECRET_ID:SECRET_VALUE")
+    client_id, secret_id, secret_value = parts
+    if len(secret_value.encode()) < _SECRET_BYTES:
+        raise argparse.ArgumentTypeError(f"the secret needs {_SECRET_BYTES} bytes or more")
+    return ConnectedApp(client_id=client_id, secret_id=secret_id, secret_value=secret_value)
+
+
 def _options(parsed: argparse.Namespace) -> Options:
     return Options(
         data_dir=parsed.data_dir,
@@ -108,6 +128,7 @@ def _options(parsed: argparse.Namespace) -> Options:
         one_session_per_token=parsed.one_session_per_token,
         job_delay=parsed.job_delay,
         replace_keeps_metadata=parsed.replace_keeps_metadata,
+        connected_apps=tuple(parsed.connected_app or Options.connected_apps),
         tls=parsed.tls,
         sites=tuple(parsed.site),
         users=tuple(parsed.user),

@@ -1,4 +1,4 @@
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 ADMIN_NAME = "admin"
@@ -34,6 +34,23 @@ ADMIN = UserSeed(
 
 
 @dataclass(frozen=True, kw_only=True)
+class ConnectedApp:
+    """An application that signs JSON web tokens for users; the secret signs, the others name it."""
+
+    client_id: str
+    secret_id: str
+    secret_value: str = field(repr=False)
+
+
+CONNECTED_APP = ConnectedApp(
+    client_id="pipeline-app",
+    secret_id="pipeline-app-key",  # noqa: S106
+    # Shorter ones are too short for the signature.
+    secret_value="pipeline-app-secret-of-32-characters",  # noqa: S106
+)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Options:
     """How one sandbox behaves.
 
@@ -48,6 +65,7 @@ class Options:
         job_delay: seconds that each job stays in progress before it takes effect.
         replace_keeps_metadata: publish mode Replace swaps the data and keeps the stored `.tds`;
             otherwise it is like Overwrite, except that the data source must exist.
+        connected_apps: those whose tokens let their users sign in.
         tls: speak HTTPS, with a certificate that signs itself.
         sites: content URLs of sites beside the default one.
         users: users beside the administrator; all belong to every site.
@@ -62,6 +80,7 @@ class Options:
     upload_hours: float = 24
     job_delay: float = 0
     replace_keeps_metadata: bool = True
+    connected_apps: tuple[ConnectedApp, ...] = (CONNECTED_APP,)
     tls: bool = False
     sites: tuple[str, ...] = ()
     users: tuple[UserSeed, ...] = ()

@@ -14,6 +14,7 @@ from tableau_pipeline.sandbox.clock import Clock, system_clock
 from tableau_pipeline.sandbox.options import (
     ADMIN_NAME,
     ADMIN_PASSWORD,
+    CONNECTED_APP,
     TOKEN_NAME,
     TOKEN_SECRET,
     Options,
@@ -35,12 +36,14 @@ class Sandbox:
         password: of the same.
         token_name: of a personal access token of the same.
         token_secret: likewise.
+        connected_app: an application that signs tokens for its users.
     """
 
     user = ADMIN_NAME
     password = ADMIN_PASSWORD
     token_name = TOKEN_NAME
     token_secret = TOKEN_SECRET
+    connected_app = CONNECTED_APP
 
     def __init__(self, options: Options, clock: Clock):
         self.url = ""

@@ -21,6 +21,10 @@ CREATE TABLE IF NOT EXISTS session (
     access_token TEXT REFERENCES access_token,
     expires_at REAL NOT NULL
 );
+CREATE TABLE IF NOT EXISTS used_token (
+    identifier TEXT PRIMARY KEY,
+    expires_at REAL NOT NULL
+);
 CREATE TABLE IF NOT EXISTS project (
     luid TEXT PRIMARY KEY,
     site TEXT NOT NULL REFERENCES site,
