@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tableau_pipeline.sandbox.banner import banner
+from tableau_pipeline.sandbox.content.rules import PROFILES
 from tableau_pipeline.sandbox.options import CONNECTED_APP, ConnectedApp, Options, UserSeed
 from tableau_pipeline.sandbox.server import SandboxServer, bind, sandbox_server, url_of
 from tableau_pipeline.sandbox.services import DataDirectoryInUseError
@@ -68,6 +69,18 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--job-delay", type=float, default=Options.job_delay, help="seconds in progress")
     add(
+        "--hyper-profile",
+        choices=PROFILES,
+        default=Options.hyper_profile,
+        help="accept only .hyper files that servers of this release accept (default: 2021.4)",
+    )
+    add(
+        "--kept-revisions",
+        type=_count,
+        default=Options.kept_revisions,
+        help="publishes of one data source that are kept (default: 25)",
+    )
+    add(
         "--replace-keeps-metadata",
         action=argparse.BooleanOptionalAction,
         default=Options.replace_keeps_metadata,
@@ -101,6 +114,12 @@ def _version(text: str) -> str:
     return text
 
 
+def _count(text: str) -> int:
+    if not re.fullmatch(r"[1-9]\d{0,5}", text):
+        raise argparse.ArgumentTypeError("expected a whole number above zero")
+    return int(text)
+
+
 def _user(text: str) -> UserSeed:
     name, separator, rest = text.partition(":")
     password, _, site_role = rest.partition(":")
@@ -127,6 +146,8 @@ def _options(parsed: argparse.Namespace) -> Options:
         session_minutes=parsed.session_minutes,
         one_session_per_token=parsed.one_session_per_token,
         job_delay=parsed.job_delay,
+        hyper_profile=parsed.hyper_profile,
+        kept_revisions=parsed.kept_revisions,
         replace_keeps_metadata=parsed.replace_keeps_metadata,
         connected_apps=tuple(parsed.connected_app or Options.connected_apps),
         tls=parsed.tls,

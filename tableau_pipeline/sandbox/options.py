@@ -63,6 +63,9 @@ class Options:
         one_session_per_token: a second sign-in with a personal access token ends the first.
         upload_hours: how long an upload session lasts.
         job_delay: seconds that each job stays in progress before it takes effect.
+        hyper_profile: what a `.hyper` file may hold, by release: "2019.4" the one table
+            "Extract"."Extract", "2020.1" one table, "2021.4" one tree of tables.
+        kept_revisions: how many publishes of one data source are kept, the current one included.
         replace_keeps_metadata: publish mode Replace swaps the data and keeps the stored `.tds`;
             otherwise it is like Overwrite, except that the data source must exist.
         connected_apps: those whose tokens let their users sign in.
@@ -79,6 +82,8 @@ class Options:
     one_session_per_token: bool = True
     upload_hours: float = 24
     job_delay: float = 0
+    hyper_profile: str = "2021.4"
+    kept_revisions: int = 25
     replace_keeps_metadata: bool = True
     connected_apps: tuple[ConnectedApp, ...] = (CONNECTED_APP,)
     tls: bool = False

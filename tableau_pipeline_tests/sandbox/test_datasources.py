@@ -81,17 +81,6 @@ def test_others_may_read_but_not_change(sandbox: Sandbox, server: tsc.Server, on
         alice.datasources.add_tags(item, "mine")
 
 
-def test_connection(server: tsc.Server, one_row: Path):
-    # Prevents: a client that updates a connection finds none, or a new one after each publish.
-    item = publish(server, one_row)
-    server.datasources.populate_connections(item)
-    (connection,) = item.connections
-    assert connection.connection_type == "hyper"
-    publish(server, one_row, mode="Overwrite")
-    server.datasources.populate_connections(item)
-    assert item.connections[0].id == connection.id
-
-
 def test_tags(server: tsc.Server, one_row: Path):
     # Prevents: labels with spaces, commas or slashes fall apart or cannot be removed.
     item = publish(server, one_row)

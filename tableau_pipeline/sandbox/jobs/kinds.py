@@ -19,6 +19,8 @@ class JobKind:
 
     Attributes:
         job_type: what the answer to a query of one job calls it.
+        detail: the element of that answer that names its data source, whose LUID is the parameter
+            `datasource` of the job; None if there is no such element.
         prepare: does the work without effect; returns what gives it effect. The latter runs in the
             transaction in which the job succeeds, so that both happen or none of them.
         clean_up: removes what the job worked on; called once, whatever its end.
@@ -27,6 +29,7 @@ class JobKind:
     job_type: str
     prepare: Callable[[Services, Job], Commit]
     clean_up: Callable[[Services, Job], None]
+    detail: str | None = None
 
 
 JobKinds = Mapping[str, JobKind]

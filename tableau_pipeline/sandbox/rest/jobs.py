@@ -39,7 +39,8 @@ def query_jobs(services: Services, call: Call) -> Reply:
 def get_job(services: Services, call: Call) -> Reply:
     """One job."""
     job = _job(services, call)
-    return Reply(200, (job_element(job, job_type=KINDS[job.kind].job_type),))
+    kind = KINDS[job.kind]
+    return Reply(200, (job_element(job, job_type=kind.job_type, detail=kind.detail),))
 
 
 def cancel_job(services: Services, call: Call) -> Response:

@@ -62,6 +62,24 @@ CREATE TABLE IF NOT EXISTS datasource (
     tables TEXT NOT NULL,
     UNIQUE (site, content_url)
 );
+CREATE TABLE IF NOT EXISTS revision (
+    datasource TEXT NOT NULL REFERENCES datasource ON DELETE CASCADE,
+    number INTEGER NOT NULL,
+    publisher TEXT NOT NULL REFERENCES user,
+    published_at TEXT NOT NULL,
+    hyper_file TEXT NOT NULL,
+    hyper_bytes INTEGER NOT NULL,
+    packaged_path TEXT NOT NULL,
+    tds BLOB NOT NULL,
+    PRIMARY KEY (datasource, number)
+);
+CREATE TABLE IF NOT EXISTS connection_settings (
+    datasource TEXT PRIMARY KEY REFERENCES datasource ON DELETE CASCADE,
+    server_address TEXT NOT NULL,
+    server_port TEXT NOT NULL,
+    user_name TEXT NOT NULL,
+    embed_password INTEGER NOT NULL
+);
 CREATE TABLE IF NOT EXISTS tag (
     datasource TEXT NOT NULL REFERENCES datasource ON DELETE CASCADE,
     label TEXT NOT NULL,
