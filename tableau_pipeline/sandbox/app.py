@@ -7,7 +7,9 @@ from tableau_pipeline.sandbox.rest import (
     connections,
     datasources,
     download,
+    empty_lists,
     jobs,
+    metadata,
     projects,
     publish,
     refresh,
@@ -34,6 +36,8 @@ _API_ROUTES = (
     *tags.ROUTES,
     *uploads.ROUTES,
     *jobs.ROUTES,
+    *empty_lists.ROUTES,
+    *metadata.ROUTES,
 )
 
 

@@ -5,7 +5,7 @@ from starlette.responses import Response
 
 from tableau_pipeline.sandbox.clock import stamp_after
 from tableau_pipeline.sandbox.errors import not_found, refusal
-from tableau_pipeline.sandbox.rest.lists import Field, field, list_page
+from tableau_pipeline.sandbox.rest.lists import Field, field, list_page, time_field
 from tableau_pipeline.sandbox.rest.records import datasource_element
 from tableau_pipeline.sandbox.rest.requests import (
     Call,
@@ -26,8 +26,8 @@ _FIELDS: dict[str, Field[Datasource]] = {
     "ownerName": field(lambda datasource: datasource.owner_name),
     "hasExtracts": field(lambda datasource: bool(datasource.has_extracts)),
     "isCertified": field(lambda datasource: bool(datasource.is_certified)),
-    "createdAt": field(lambda datasource: datasource.created_at),
-    "updatedAt": field(lambda datasource: datasource.updated_at),
+    "createdAt": time_field(lambda datasource: datasource.created_at),
+    "updatedAt": time_field(lambda datasource: datasource.updated_at),
     "tags": Field(lambda datasource: datasource.tags),
 }
 
