@@ -14,6 +14,7 @@ from pathlib import Path
 from tableau_pipeline.sandbox.banner import banner
 from tableau_pipeline.sandbox.content.rules import PROFILES
 from tableau_pipeline.sandbox.options import CONNECTED_APP, ConnectedApp, Options, UserSeed
+from tableau_pipeline.sandbox.request_log import log_requests_to_stderr
 from tableau_pipeline.sandbox.server import SandboxServer, bind, sandbox_server, url_of
 from tableau_pipeline.sandbox.services import DataDirectoryInUseError
 
@@ -31,6 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING)
     parsed = _parser().parse_args(arguments)
     options = _options(parsed)
+    if not parsed.quiet:
+        log_requests_to_stderr()
     try:
         listener = bind(parsed.host, parsed.port)
     except OSError as error:
@@ -104,6 +107,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME:PASSWORD[:SITE_ROLE]",
         help="one more user (default role: Creator)",
     )
+    add("--quiet", action="store_true", help="do not log requests")
     add("--die-with-parent", action="store_true", help="stop when the parent process is gone")
     return parser
 

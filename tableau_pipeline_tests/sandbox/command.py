@@ -15,7 +15,7 @@ def started_sandbox(
     data_dir: Path, *arguments: str
 ) -> Generator[tuple[subprocess.Popen[str], str], None, None]:
     """A sandbox in a process of its own, and its address; the process is killed in the end."""
-    command = [*COMMAND, "--port", "0", "--data-dir", str(data_dir), *arguments]
+    command = [*COMMAND, "--quiet", "--port", "0", "--data-dir", str(data_dir), *arguments]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
