@@ -38,8 +38,8 @@ def _facts(site: Site, source: Datasource) -> Html:
         ("Owner", source.owner_name),
         ("Connection", source.connection_class + (" (extract)" if source.has_extracts else "")),
         ("Size", words.size(source.hyper_bytes)),
-        ("Published", words.moment(source.created_at)),
-        ("Updated", words.moment(source.updated_at)),
+        ("Published", element("time", words.moment(source.created_at))),
+        ("Updated", element("time", words.moment(source.updated_at))),
         ("Tags", ", ".join(source.tags) or None),
         ("Description", source.description or None),
         ("LUID", element("code", source.luid)),
@@ -71,7 +71,7 @@ def _revisions(kept: list[Revision], *, current: int) -> Iterator[Html]:
         [
             (
                 f"{revision.number} (current)" if revision.number == current else revision.number,
-                words.moment(revision.published_at),
+                element("time", words.moment(revision.published_at)),
                 revision.publisher_name,
                 words.size(revision.hyper_bytes),
             )

@@ -67,7 +67,7 @@ def _datasource(source: Datasource) -> list[str | int | Html]:
         words.size(source.hyper_bytes),
         source.revision,
         source.owner_name,
-        words.moment(source.updated_at),
+        element("time", words.moment(source.updated_at)),
     ]
 
 
@@ -76,7 +76,7 @@ def _job(job: Job) -> list[str | Html | None]:
         job.title,
         job.kind,
         element("span", job.status, kind=job.status),
-        words.moment(job.created_at),
+        element("time", words.moment(job.created_at)),
         words.seconds_between(job.created_at, job.started_at),
         words.seconds_between(job.started_at, job.completed_at),
         job.notes,
