@@ -9,12 +9,13 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 from tableau_pipeline.sandbox.banner import banner
 from tableau_pipeline.sandbox.content.rules import PROFILES
 from tableau_pipeline.sandbox.options import CONNECTED_APP, ConnectedApp, Options, UserSeed
-from tableau_pipeline.sandbox.request_log import log_requests_to_stderr
+from tableau_pipeline.sandbox.request_log import requests_logged_to
 from tableau_pipeline.sandbox.server import SandboxServer, bind, sandbox_server, url_of
 from tableau_pipeline.sandbox.services import DataDirectoryInUseError
 
@@ -32,8 +33,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING)
     parsed = _parser().parse_args(arguments)
     options = _options(parsed)
-    if not parsed.quiet:
-        log_requests_to_stderr()
     try:
         listener = bind(parsed.host, parsed.port)
     except OSError as error:
@@ -42,6 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with (
             listener,
+            nullcontext() if parsed.quiet else requests_logged_to(sys.stderr),
             sandbox_server(options, on_ready=lambda: _announce(url, options)) as server,
         ):
             _stop_on_signals(server)

@@ -1,6 +1,8 @@
 import logging
-import sys
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import TextIO
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -38,10 +40,17 @@ class RequestLog:
             _logger.info("%s %s %s %.0f ms", scope["method"], path, status, took)
 
 
-def log_requests_to_stderr() -> None:
-    """Show the log of requests; without this, it goes nowhere."""
-    handler = logging.StreamHandler(sys.stderr)
+@contextmanager
+def requests_logged_to(stream: TextIO) -> Generator[None]:
+    """Show the log of requests while the context lasts; otherwise it goes nowhere."""
+    handler = logging.StreamHandler(stream)
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
     _logger.addHandler(handler)
     _logger.setLevel(logging.INFO)
     _logger.propagate = False
+    try:
+        yield
+    finally:
+        _logger.removeHandler(handler)
+        _logger.setLevel(logging.NOTSET)
+        _logger.propagate = True
