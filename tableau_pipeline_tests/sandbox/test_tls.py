@@ -24,7 +24,9 @@ def test_clients_that_trust_the_certificate(start_sandbox: Callable[..., Sandbox
     sandbox = start_sandbox(tls=True)
     server = signed_in_over_tls(sandbox.url, sandbox.certificate)
     assert str(publish(server, one_row).webpage_url).startswith(f"{sandbox.url}/")
+    trusted = sandbox.certificate.read_bytes()
     sandbox.restart()
+    assert sandbox.certificate.read_bytes() == trusted
     assert len(server.datasources.get()[0]) == 1
     with pytest.raises(requests.exceptions.SSLError):
         requests.get(sandbox.url, timeout=TIMEOUT)
