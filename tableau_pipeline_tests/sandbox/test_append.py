@@ -2,7 +2,6 @@ from pathlib import Path
 
 import pytest
 import tableauserverclient as tsc
-from tableauserverclient.config import config
 
 from tableau_pipeline_tests.sandbox.samples import (
     default_project,
@@ -34,7 +33,7 @@ def test_rows_are_added_by_a_job_and_in_blocks(
 ):
     # Prevents: a file too large for one request is refused, or appended twice.
     first = publish(server, one_row)
-    monkeypatch.setattr(type(config), "FILESIZE_LIMIT_MB", 0)
+    monkeypatch.setenv("TSC_FILESIZE_LIMIT_MB", "0")
     publish(server, more, mode="Append")
     item = tsc.DatasourceItem(default_project(server), name="Flights")
     job = server.datasources.publish(item, more, "Append", as_job=True)
