@@ -22,7 +22,9 @@ def sandbox_process(data_dir: Path, *, port: int) -> Generator[dict[str, str]]:
     Raises:
         RuntimeError: it did not start; the message is its own.
     """
-    command = [str(Path(sys.executable).with_name("tableau-sandbox")), "--die-with-parent"]
+    program = str(Path(sys.executable).with_name("tableau-sandbox"))
+    # Nobody reads what it says after its first line.
+    command = [program, "--die-with-parent", "--quiet"]
     process = subprocess.Popen(
         [*command, "--port", str(port), "--data-dir", str(data_dir)],
         stdout=subprocess.PIPE,

@@ -1,14 +1,22 @@
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.routing import Mount, Route
 
-from tableau_pipeline.sandbox import pages
+from tableau_pipeline.sandbox.pages.datasource import datasource
+from tableau_pipeline.sandbox.pages.overview import overview
+from tableau_pipeline.sandbox.request_log import RequestLog
 from tableau_pipeline.sandbox.rest import (
     auth,
+    connections,
     datasources,
     download,
+    empty_lists,
     jobs,
+    metadata,
     projects,
     publish,
+    refresh,
+    revisions,
     server_info,
     sites,
     tags,
@@ -26,10 +34,15 @@ _API_ROUTES = (
     *publish.ROUTES,
     *datasources.ROUTES,
     *download.ROUTES,
+    *connections.ROUTES,
+    *revisions.ROUTES,
+    *refresh.ROUTES,
     *tags.ROUTES,
     *uploads.ROUTES,
     *update_data.ROUTES,
     *jobs.ROUTES,
+    *empty_lists.ROUTES,
+    *metadata.ROUTES,
 )
 
 
@@ -38,9 +51,10 @@ def build_app(services: Services) -> Starlette:
     app = Starlette(
         routes=[
             Mount("/api", RestApi(services, _API_ROUTES)),
-            Route("/", pages.overview),
-            Route("/datasources/{luid}", pages.datasource),
-        ]
+            Route("/", overview),
+            Route("/datasources/{luid}", datasource),
+        ],
+        middleware=[Middleware(RequestLog)],
     )
     app.state.services = services
     return app

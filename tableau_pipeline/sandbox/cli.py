@@ -9,21 +9,20 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
+from tableau_pipeline.sandbox.banner import banner
+from tableau_pipeline.sandbox.content.rules import PROFILES
 from tableau_pipeline.sandbox.open_questions import JobOrder, RepeatedRequest, UpdatedAt
-from tableau_pipeline.sandbox.options import (
-    ADMIN_NAME,
-    ADMIN_PASSWORD,
-    TOKEN_NAME,
-    TOKEN_SECRET,
-    Options,
-    UserSeed,
-)
+from tableau_pipeline.sandbox.options import CONNECTED_APP, ConnectedApp, Options, UserSeed
+from tableau_pipeline.sandbox.request_log import requests_logged_to
 from tableau_pipeline.sandbox.server import SandboxServer, bind, sandbox_server, url_of
 from tableau_pipeline.sandbox.services import DataDirectoryInUseError
 
 _PARENT_POLL_SECONDS = 0.5
+# What the signature of a token takes.
+_SECRET_BYTES = 32
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -39,10 +38,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         listener = bind(parsed.host, parsed.port)
     except OSError as error:
         return _fail(f"cannot listen on {parsed.host}:{parsed.port}: {error.strerror}")
-    url = url_of(listener)
+    url = url_of(listener, tls=options.tls)
     try:
         with (
             listener,
+            nullcontext() if parsed.quiet else requests_logged_to(sys.stderr),
             sandbox_server(options, on_ready=lambda: _announce(url, options)) as server,
         ):
             _stop_on_signals(server)
@@ -73,12 +73,33 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--job-delay", type=float, default=Options.job_delay, help="seconds in progress")
     add(
+        "--hyper-profile",
+        choices=PROFILES,
+        default=Options.hyper_profile,
+        help="accept only .hyper files that servers of this release accept (default: 2021.4)",
+    )
+    add(
+        "--kept-revisions",
+        type=_count,
+        default=Options.kept_revisions,
+        help="publishes of one data source that are kept (default: 25)",
+    )
+    add(
         "--replace-keeps-metadata",
         action=argparse.BooleanOptionalAction,
         default=Options.replace_keeps_metadata,
         help="publish mode Replace keeps the stored .tds",
     )
     _add_data_updates(parser)
+    add(
+        "--connected-app",
+        action="append",
+        type=_connected_app,
+        metavar="CLIENT_ID:SECRET_ID:SECRET_VALUE",
+        help="sign in with tokens of this connected app (default:"
+        f" {CONNECTED_APP.client_id}:{CONNECTED_APP.secret_id}:{CONNECTED_APP.secret_value})",
+    )
+    add("--tls", action="store_true", help="serve HTTPS, with a certificate that signs itself")
     add("--site", action="append", default=[], metavar="CONTENT_URL", help="one more site")
     add(
         "--user",
@@ -88,6 +109,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME:PASSWORD[:SITE_ROLE]",
         help="one more user (default role: Creator)",
     )
+    add("--quiet", action="store_true", help="do not log requests")
     add("--die-with-parent", action="store_true", help="stop when the parent process is gone")
     return parser
 
@@ -116,12 +138,28 @@ def _version(text: str) -> str:
     return text
 
 
+def _count(text: str) -> int:
+    if not re.fullmatch(r"[1-9]\d{0,5}", text):
+        raise argparse.ArgumentTypeError("expected a whole number above zero")
+    return int(text)
+
+
 def _user(text: str) -> UserSeed:
     name, separator, rest = text.partition(":")
     password, _, site_role = rest.partition(":")
     if not (name and separator and password):
         raise argparse.ArgumentTypeError("expected NAME:PASSWORD[:SITE_ROLE]")
     return UserSeed(name=name, password=password, site_role=site_role or UserSeed.site_role)
+
+
+def _connected_app(text: str) -> ConnectedApp:
+    parts = text.split(":")
+    if len(parts) != 3 or not all(parts):
+        raise argparse.ArgumentTypeError("expected CLIENT_ID:SECRET_ID:SECRET_VALUE")
+    client_id, secret_id, secret_value = parts
+    if len(secret_value.encode()) < _SECRET_BYTES:
+        raise argparse.ArgumentTypeError(f"the secret needs {_SECRET_BYTES} bytes or more")
+    return ConnectedApp(client_id=client_id, secret_id=secret_id, secret_value=secret_value)
 
 
 def _options(parsed: argparse.Namespace) -> Options:
@@ -132,23 +170,23 @@ def _options(parsed: argparse.Namespace) -> Options:
         session_minutes=parsed.session_minutes,
         one_session_per_token=parsed.one_session_per_token,
         job_delay=parsed.job_delay,
+        hyper_profile=parsed.hyper_profile,
+        kept_revisions=parsed.kept_revisions,
         replace_keeps_metadata=parsed.replace_keeps_metadata,
         update_limit_mb=parsed.update_limit_mb,
         lenient_missing_columns=parsed.lenient_missing_columns,
         repeated_request=parsed.repeated_request,
         updated_at=parsed.updated_at,
         job_order=parsed.job_order,
+        connected_apps=tuple(parsed.connected_app or Options.connected_apps),
+        tls=parsed.tls,
         sites=tuple(parsed.site),
         users=tuple(parsed.user),
     )
 
 
 def _announce(url: str, options: Options) -> None:
-    sys.stdout.write(
-        f"Tableau sandbox ready at {url} (REST API {options.rest_version}, data in"
-        f" {options.data_dir}); sign in as {ADMIN_NAME} / {ADMIN_PASSWORD}, or with the token"
-        f" {TOKEN_NAME} / {TOKEN_SECRET}\n"
-    )
+    sys.stdout.write(banner(url, options))
     # Whoever started it reads the address from a pipe.
     sys.stdout.flush()
 

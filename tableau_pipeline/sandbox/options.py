@@ -1,5 +1,5 @@
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tableau_pipeline.sandbox.open_questions import JobOrder, RepeatedRequest, UpdatedAt
@@ -37,6 +37,23 @@ ADMIN = UserSeed(
 
 
 @dataclass(frozen=True, kw_only=True)
+class ConnectedApp:
+    """An application that signs JSON web tokens for users; the secret signs, the others name it."""
+
+    client_id: str
+    secret_id: str
+    secret_value: str = field(repr=False)
+
+
+CONNECTED_APP = ConnectedApp(
+    client_id="pipeline-app",
+    secret_id="pipeline-app-key",  # noqa: S106
+    # Shorter ones are too short for the signature.
+    secret_value="pipeline-app-secret-of-32-characters",  # noqa: S106
+)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Options:
     """How one sandbox behaves.
 
@@ -49,6 +66,9 @@ class Options:
         one_session_per_token: a second sign-in with a personal access token ends the first.
         upload_hours: how long an upload session lasts.
         job_delay: seconds that each job stays in progress before it takes effect.
+        hyper_profile: what a `.hyper` file may hold, by release: "2019.4" the one table
+            "Extract"."Extract", "2020.1" one table, "2021.4" one tree of tables.
+        kept_revisions: how many publishes of one data source are kept, the current one included.
         replace_keeps_metadata: publish mode Replace swaps the data and keeps the stored `.tds`;
             otherwise it is like Overwrite, except that the data source must exist.
         update_limit_mb: how large the payload of a data update may be, in units of 2^20 bytes;
@@ -58,6 +78,8 @@ class Options:
         repeated_request: what a repeated RequestID is answered.
         updated_at: whether the `updatedAt` of a data source moves on a data update.
         job_order: which of the queued jobs comes next.
+        connected_apps: those whose tokens let their users sign in.
+        tls: speak HTTPS, with a certificate that signs itself.
         sites: content URLs of sites beside the default one.
         users: users beside the administrator; all belong to every site.
     """
@@ -70,12 +92,16 @@ class Options:
     one_session_per_token: bool = True
     upload_hours: float = 24
     job_delay: float = 0
+    hyper_profile: str = "2021.4"
+    kept_revisions: int = 25
     replace_keeps_metadata: bool = True
     update_limit_mb: float | None = None
     lenient_missing_columns: bool = False
     repeated_request: RepeatedRequest = RepeatedRequest.FIRST_JOB
     updated_at: UpdatedAt = UpdatedAt.MOVES
     job_order: JobOrder = JobOrder.FIFO
+    connected_apps: tuple[ConnectedApp, ...] = (CONNECTED_APP,)
+    tls: bool = False
     sites: tuple[str, ...] = ()
     users: tuple[UserSeed, ...] = ()
 

@@ -5,16 +5,19 @@ import re
 from dataclasses import asdict, dataclass, replace
 
 from tableau_pipeline.sandbox.clock import stamp_after
+from tableau_pipeline.sandbox.content.append import NotAppendableError, append_rows
 from tableau_pipeline.sandbox.content.uploaded import Content
 from tableau_pipeline.sandbox.errors import not_found, refusal
 from tableau_pipeline.sandbox.identity import new_luid
 from tableau_pipeline.sandbox.services import Services
-from tableau_pipeline.sandbox.store import accounts, datasources, projects
+from tableau_pipeline.sandbox.store import accounts, connections, datasources, projects, revisions
 from tableau_pipeline.sandbox.store.records import Datasource, User
 
 CREATE_NEW = "createnew"
 OVERWRITE = "overwrite"
 REPLACE = "replace"
+APPEND = "append"
+_NEEDS_TARGET = (REPLACE, APPEND)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +55,7 @@ def find_target(services: Services, publication: Publication) -> Datasource | No
     target = datasources.namesake(
         database, publication.site, project=publication.project, name=publication.name
     )
-    if target is None and publication.mode == REPLACE:
+    if target is None and publication.mode in _NEEDS_TARGET:
         raise not_found("Datasource", publication.name, code="404004")
     if target is not None:
         _check_may_change(target, user=user, mode=publication.mode)
@@ -77,10 +80,13 @@ def commit(services: Services, publication: Publication, content: Content) -> Da
     """Make the content the data source, in the transaction that the caller has opened.
 
     Raises:
-        RestError: as `find_target`, which is asked again: others publish too.
+        RestError: as `find_target`, which is asked again: others publish too; 400011 if the rows
+            cannot be appended.
     """
     database = services.database
     target = find_target(services, publication)
+    if target and publication.mode == APPEND:
+        content = _appended(services, target, content)
     size = content.hyper_path.stat().st_size
     luid = target.luid if target else new_luid()
     saved = replace(
@@ -91,8 +97,7 @@ def commit(services: Services, publication: Publication, content: Content) -> Da
         hyper_bytes=size,
         tables=json.dumps(asdict(content.hyper)["tables"]),
     )
-    keeps_metadata = publication.mode == REPLACE and services.options.replace_keeps_metadata
-    if target is None or not keeps_metadata:
+    if target is None or not _keeps_metadata(services, publication):
         saved = replace(
             saved,
             packaged_path=content.packaged_path,
@@ -101,10 +106,34 @@ def commit(services: Services, publication: Publication, content: Content) -> Da
             has_extracts=content.facts.has_extract,
         )
     datasources.save_datasource(database, saved)
+    connections.forget_settings(database, luid)
+    revisions.add_revision(
+        database, saved, publisher=publication.user, keep=services.options.kept_revisions
+    )
     stored = datasources.datasource(database, publication.site, luid)
     if stored is None:
         raise RuntimeError(f"the data source {luid} was not stored")
     return stored
+
+
+def _keeps_metadata(services: Services, publication: Publication) -> bool:
+    if publication.mode == REPLACE:
+        return services.options.replace_keeps_metadata
+    return publication.mode == APPEND
+
+
+def _appended(services: Services, target: Datasource, content: Content) -> Content:
+    """The rows of both; made while others wait, so that nothing published meanwhile is lost."""
+    result = services.files.new_incoming()
+    try:
+        hyper = append_rows(
+            services.files.content / target.hyper_file, content.hyper_path, result=result
+        )
+    except NotAppendableError as error:
+        result.unlink(missing_ok=True)
+        detail = f"There was a problem publishing the file '{target.name}'. {error}"
+        raise refusal("400011", detail) from error
+    return replace(content, hyper_path=result, hyper=hyper)
 
 
 def _republished(services: Services, target: Datasource, publication: Publication) -> Datasource:

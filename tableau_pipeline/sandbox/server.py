@@ -7,6 +7,7 @@ from contextlib import contextmanager
 import uvicorn
 
 from tableau_pipeline.sandbox.app import build_app
+from tableau_pipeline.sandbox.certificate import ensure_certificate
 from tableau_pipeline.sandbox.clock import Clock, system_clock
 from tableau_pipeline.sandbox.jobs.registry import KINDS
 from tableau_pipeline.sandbox.jobs.worker import Worker
@@ -29,6 +30,16 @@ class SandboxServer(uvicorn.Server):
         """Begin to listen."""
         await super().startup(sockets)
         self._on_ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End all connections: at once where nothing is going on, otherwise after the answer."""
+        for connection in list(self.server_state.connections):
+            cycle = getattr(connection, "cycle", None)
+            transport = getattr(connection, "transport", None)
+            if transport is not None and (cycle is None or cycle.response_complete):
+                # A mere close would wait for clients over TLS that are idle to say goodbye too.
+                transport.abort()
+        await super().shutdown(sockets)
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -59,10 +70,11 @@ def bind(host: str, port: int) -> socket.socket:
     return listener
 
 
-def url_of(listener: socket.socket) -> str:
+def url_of(listener: socket.socket, *, tls: bool) -> str:
     """The address of a sandbox that serves on this socket."""
     host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    scheme = "https" if tls else "http"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 @contextmanager
@@ -81,6 +93,7 @@ def sandbox_server(
         worker = Worker(services, KINDS)
         worker.start()
         try:
+            certificate = ensure_certificate(options.data_dir) if options.tls else None
             config = uvicorn.Config(
                 build_app(services),
                 log_level="warning",
@@ -88,6 +101,8 @@ def sandbox_server(
                 lifespan="off",
                 timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
                 timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+                ssl_certfile=certificate.path if certificate else None,
+                ssl_keyfile=certificate.key_path if certificate else None,
             )
             yield SandboxServer(config, on_ready)
         finally:

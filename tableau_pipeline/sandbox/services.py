@@ -43,7 +43,7 @@ class Services:
         return self.clock().timestamp()
 
     def sweep_content(self) -> None:
-        """Remove the files of content that no data source consists of any more."""
+        """Remove the files of content that no data source, and no revision, consists of."""
         with self.database.lock:
             self.files.sweep(self.files.content, datasources.content_files(self.database))
 

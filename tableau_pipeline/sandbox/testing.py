@@ -9,10 +9,12 @@ from pathlib import Path
 from queue import Queue
 from typing import Any
 
+from tableau_pipeline.sandbox.certificate import certificate_path
 from tableau_pipeline.sandbox.clock import Clock, system_clock
 from tableau_pipeline.sandbox.options import (
     ADMIN_NAME,
     ADMIN_PASSWORD,
+    CONNECTED_APP,
     TOKEN_NAME,
     TOKEN_SECRET,
     Options,
@@ -29,20 +31,24 @@ class Sandbox:
     Attributes:
         url: where it is; stays the same over restarts.
         data_dir: where it keeps what it knows.
+        certificate: what its clients have to trust if it speaks HTTPS.
         user: the name of its administrator.
         password: of the same.
         token_name: of a personal access token of the same.
         token_secret: likewise.
+        connected_app: an application that signs tokens for its users.
     """
 
     user = ADMIN_NAME
     password = ADMIN_PASSWORD
     token_name = TOKEN_NAME
     token_secret = TOKEN_SECRET
+    connected_app = CONNECTED_APP
 
     def __init__(self, options: Options, clock: Clock):
         self.url = ""
         self.data_dir = options.data_dir
+        self.certificate = certificate_path(options.data_dir)
         self._options = options
         self._clock = clock
         self._port = 0
@@ -57,7 +63,7 @@ class Sandbox:
         """
         listener = bind("127.0.0.1", self._port)
         self._port = listener.getsockname()[1]
-        self.url = url_of(listener)
+        self.url = url_of(listener, tls=self._options.tls)
         started: Queue[SandboxServer | DataDirectoryInUseError | None] = Queue()
         thread = threading.Thread(
             target=self._serve, args=(listener, started), name="sandbox", daemon=True

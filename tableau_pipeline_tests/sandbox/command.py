@@ -15,7 +15,7 @@ def started_sandbox(
     data_dir: Path, *arguments: str
 ) -> Generator[tuple[subprocess.Popen[str], str], None, None]:
     """A sandbox in a process of its own, and its address; the process is killed in the end."""
-    command = [*COMMAND, "--port", "0", "--data-dir", str(data_dir), *arguments]
+    command = [*COMMAND, "--quiet", "--port", "0", "--data-dir", str(data_dir), *arguments]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -28,6 +28,6 @@ def started_sandbox(
 def read_url(process: subprocess.Popen[str]) -> str:
     """The address in the first line that it prints."""
     assert process.stdout is not None
-    found = re.search(r"http://\S+", process.stdout.readline())
+    found = re.search(r"https?://\S+", process.stdout.readline())
     assert found, "the sandbox said no address"
     return found.group()

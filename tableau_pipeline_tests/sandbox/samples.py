@@ -1,6 +1,7 @@
 """Files to publish, and ways to look at what came of them."""
 
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -27,6 +28,22 @@ def execute(path: Path, *statements: str) -> Path:
 def write_hyper(path: Path, query: str) -> Path:
     """A new `.hyper` file with one table, the rows of a query."""
     return execute(path, f'CREATE TABLE "Extract"."Extract" AS ({query})')
+
+
+def write_package(path: Path, members: Mapping[str, str | Path]) -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content if isinstance(content, str) else content.read_bytes())
+    return path
+
+
+def wrapped_extract(path: Path, hyper: Path) -> Path:
+    """A package with the extract of a database, as Tableau Desktop saves it."""
+    tds = (
+        "<datasource><connection class='postgres'/><extract enabled='true'>"
+        "<connection class='hyper' dbname='Data/e.hyper'/></extract></datasource>"
+    )
+    return write_package(path, {"e.tds": tds, "Data/e.hyper": hyper})
 
 
 def signed_in(sandbox: Sandbox, auth: tsc.TableauAuth | tsc.PersonalAccessTokenAuth) -> tsc.Server:

@@ -65,5 +65,5 @@ def test_dies_with_its_parent(tmp_path: Path):
         os.kill(parent.pid, signal.SIGKILL)
         # The pipe ends when the last process that holds it is gone.
         started = time.monotonic()
-        assert parent.stdout.read() == ""
+        parent.stdout.read()
         assert time.monotonic() - started < 5

@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -7,8 +8,11 @@ from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.sandbox.samples import publish, rows_on_server, signed_in
 
 
-def test_publishing_and_reading_at_once(sandbox: Sandbox, one_row: Path, two_rows: Path):
+def test_publishing_and_reading_at_once(
+    start_sandbox: Callable[..., Sandbox], one_row: Path, two_rows: Path
+):
     # Prevents: two publishes get mixed up, or a reader finds the file gone that it was to read.
+    sandbox = start_sandbox(kept_revisions=1)
     contents = {one_row: [[1, "one"]], two_rows: [[1, "one"], [2, "two"]]}
 
     def server() -> tsc.Server:

@@ -81,17 +81,6 @@ def test_others_may_read_but_not_change(sandbox: Sandbox, server: tsc.Server, on
         alice.datasources.add_tags(item, "mine")
 
 
-def test_connection(server: tsc.Server, one_row: Path):
-    # Prevents: a client that updates a connection finds none, or a new one after each publish.
-    item = publish(server, one_row)
-    server.datasources.populate_connections(item)
-    (connection,) = item.connections
-    assert connection.connection_type == "hyper"
-    publish(server, one_row, mode="Overwrite")
-    server.datasources.populate_connections(item)
-    assert item.connections[0].id == connection.id
-
-
 def test_tags(server: tsc.Server, one_row: Path):
     # Prevents: labels with spaces, commas or slashes fall apart or cannot be removed.
     item = publish(server, one_row)
@@ -120,5 +109,5 @@ def test_unquoted_labels_are_split(sandbox: Sandbox, server: tsc.Server, one_row
 def test_what_is_not_there_yet(sandbox: Sandbox, server: tsc.Server, one_row: Path):
     # Prevents: a method that the sandbox lacks seems to succeed.
     item = publish(server, one_row)
-    refresh = call(sandbox, "POST", f"sites/{{site}}/datasources/{item.id}/refresh", server=server)
-    assert code_of(refresh) == "404003"
+    path = f"sites/{{site}}/datasources/{item.id}/permissions"
+    assert code_of(call(sandbox, "GET", path, server=server)) == "404003"

@@ -1,11 +1,16 @@
 import zipfile
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 import tableauserverclient as tsc
 
-from tableau_pipeline_tests.sandbox.samples import publish, rows_on_server, tds_of
+from tableau_pipeline_tests.sandbox.samples import (
+    publish,
+    rows_on_server,
+    tds_of,
+    wrapped_extract,
+    write_package,
+)
 
 TWO = [[1, "one"], [2, "two"]]
 
@@ -53,20 +58,9 @@ def test_package_that_is_no_zip(server: tsc.Server, tmp_path: Path):
         publish(server, file)
 
 
-def write_package(path: Path, members: Mapping[str, str | Path]) -> Path:
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, content in members.items():
-            archive.writestr(name, content if isinstance(content, str) else content.read_bytes())
-    return path
-
-
 def test_extract_in_a_package(server: tsc.Server, tmp_path: Path, one_row: Path):
     # Prevents: an extract of another database passes for data that live in Hyper.
-    tds = (
-        "<datasource><connection class='postgres'/><extract enabled='true'>"
-        "<connection class='hyper' dbname='Data/e.hyper'/></extract></datasource>"
-    )
-    package = write_package(tmp_path / "p.tdsx", {"e.tds": tds, "Data/e.hyper": one_row})
+    package = wrapped_extract(tmp_path / "p.tdsx", one_row)
     published = publish(server, package)
     assert (published.datasource_type, published.has_extracts) == ("postgres", True)
     assert [item.id for item in server.datasources.filter(has_extracts=True)] == [published.id]

@@ -1,10 +1,12 @@
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 import requests
 import tableauserverclient as tsc
 
 from tableau_pipeline.sandbox.testing import Sandbox
-from tableau_pipeline_tests.sandbox.samples import TIMEOUT, publish, write_hyper
+from tableau_pipeline_tests.sandbox.samples import TIMEOUT, publish, signed_in, write_hyper
 
 
 def test_people_can_look(sandbox: Sandbox, server: tsc.Server, tmp_path: Path):
@@ -21,6 +23,30 @@ def test_people_can_look(sandbox: Sandbox, server: tsc.Server, tmp_path: Path):
     assert "Extract.Extract: 25 rows" in page.text
     assert page.text.count("&lt;script&gt;") == 10
     assert "<script>" not in page.text + overview
+
+
+def test_sites_as_trees(start_sandbox: Callable[..., Sandbox], tmp_path: Path, one_row: Path):
+    # Prevents: people cannot see where a data source is, what it was before, or why a job failed.
+    sandbox = start_sandbox(sites=("second",))
+    server = signed_in(sandbox, tsc.TableauAuth(sandbox.user, sandbox.password))
+    outer = server.projects.create(tsc.ProjectItem("Outer"))
+    inner = server.projects.create(tsc.ProjectItem("Inner", parent_id=outer.id))
+    item = tsc.DatasourceItem(inner.id, name="Deep")
+    for _ in range(2):
+        published = server.datasources.publish(item, one_row, "Overwrite")
+    broken = tmp_path / "broken.hyper"
+    broken.write_bytes(b"broken")
+    job = server.datasources.publish(item, broken, "Overwrite", as_job=True)
+    with pytest.raises(tsc.server.endpoint.exceptions.JobFailedException):
+        server.jobs.wait_for_job(job, timeout=20)
+    overview = requests.get(sandbox.url, timeout=TIMEOUT).text
+    found = [overview.index(f">{name}<") for name in ("Default", "Outer", "Inner", "Deep")]
+    assert found == sorted(found)
+    assert "Site second" in overview
+    assert "There was a problem publishing the file &#x27;Deep.hyper&#x27;" in overview
+    page = requests.get(str(published.webpage_url), timeout=TIMEOUT)
+    assert "2 (current)" in page.text
+    assert "default-src 'none'" in page.headers["Content-Security-Policy"]
 
 
 def test_page_of_nothing(shared_sandbox: Sandbox):

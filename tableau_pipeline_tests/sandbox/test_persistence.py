@@ -64,7 +64,7 @@ def test_kill_leaves_the_last_committed_state(tmp_path: Path, two_versions: list
     chance = random.Random(seed)
     luid = ""
     for kill in range(4):
-        with started_sandbox(tmp_path / "data") as (process, url):
+        with started_sandbox(tmp_path / "data", "--kept-revisions", "1") as (process, url):
             server = tsc.Server(url, use_server_version=True)
             server.auth.sign_in(tsc.TableauAuth("admin", "admin"))
             if luid:

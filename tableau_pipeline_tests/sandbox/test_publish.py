@@ -101,14 +101,6 @@ def test_replace_may_be_told_to_change_metadata(
     assert "extra" in tds_of(server, first.id, tmp_path)
 
 
-def test_append_is_refused(server: tsc.Server, one_row: Path):
-    # Prevents: an append that the sandbox cannot do yet passes for done.
-    published = publish(server, one_row)
-    with pytest.raises(tsc.ServerResponseError, match=r"400011.*\n.*not supported"):
-        publish(server, one_row, mode="Append")
-    assert rows_on_server(server, published.id) == ONE
-
-
 def test_same_name_in_two_projects(server: tsc.Server, one_row: Path, two_rows: Path):
     # Prevents: namesakes in different projects overwrite each other.
     other = server.projects.create(tsc.ProjectItem("Other"))
@@ -180,8 +172,12 @@ def test_file_without_tables_or_columns(server: tsc.Server, tmp_path: Path):
         publish(server, bare)
 
 
-def test_leftovers_are_removed(server: tsc.Server, tmp_path: Path, one_row: Path):
+def test_leftovers_are_removed(
+    start_sandbox: Callable[..., Sandbox], tmp_path: Path, one_row: Path
+):
     # Prevents: every publish, accepted or refused, leaves a file behind until the disk is full.
+    sandbox = start_sandbox(kept_revisions=1)
+    server = signed_in(sandbox, tsc.TableauAuth(sandbox.user, sandbox.password))
     broken = tmp_path / "broken.hyper"
     broken.write_bytes(b"x")
     for _ in range(2):

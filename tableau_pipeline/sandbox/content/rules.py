@@ -5,19 +5,34 @@ class NotPublishableError(ValueError):
     """The content breaks a rule for published data sources; the message names the tables."""
 
 
-def check_publishable(content: HyperContent) -> None:
-    """Hold the tables of a file against what servers accept since 2021.4.
+ONE_EXTRACT, ONE_TABLE, ONE_TREE = PROFILES = ("2019.4", "2020.1", "2021.4")
+
+
+def check_publishable(content: HyperContent, profile: str = ONE_TREE) -> None:
+    """Hold the tables of a file against what servers accept.
+
+    Args:
+        content: what is in the file.
+        profile: one of `PROFILES`: the release of the servers to go by.
 
     Raises:
-        NotPublishableError: there are no tables, one has no columns, or several are not related
-            by assumed foreign keys to one tree with one fact table.
+        NotPublishableError: there are no tables, one has no columns, or there are several where
+            one is allowed, or they are not related by assumed foreign keys to one tree with one
+            fact table; or, by the oldest profile, the one table is not "Extract"."Extract".
     """
     if not content.tables:
         raise NotPublishableError("The file contains no tables.")
     for table in content.tables:
         if not table.columns:
             raise NotPublishableError(f'The table "{table.schema}"."{table.name}" has no columns.')
-    if len(content.tables) > 1:
+    names = [(table.schema, table.name) for table in content.tables]
+    if profile == ONE_EXTRACT and names != [("Extract", "Extract")]:
+        raise NotPublishableError(
+            f'The file must contain exactly the table "Extract"."Extract", not {_names(names)}.'
+        )
+    if len(names) > 1:
+        if profile == ONE_TABLE:
+            raise NotPublishableError(f"The file must contain one table, not {_names(names)}.")
         _check_tree(content)
 
 

@@ -9,6 +9,7 @@ from tableau_pipeline.sandbox.content.hyper_file import (
     read_hyper_file,
 )
 from tableau_pipeline.sandbox.content.package import UnreadablePackageError, packaged_path, unpack
+from tableau_pipeline.sandbox.content.parquet import convert_parquet
 from tableau_pipeline.sandbox.content.rules import NotPublishableError, check_publishable
 from tableau_pipeline.sandbox.content.tds import (
     TdsFacts,
@@ -20,6 +21,7 @@ from tableau_pipeline.sandbox.errors import refusal
 
 HYPER = "hyper"
 PACKAGE = "tdsx"
+PARQUET = "parquet"
 
 
 @dataclass(frozen=True)
@@ -41,21 +43,24 @@ class Content:
     hyper: HyperContent
 
 
-def read_content(file: Path, *, name: str, file_type: str) -> Content:
+def read_content(file: Path, *, name: str, file_type: str, hyper_profile: str) -> Content:
     """Open an uploaded file and hold it against the rules.
 
-    What a package holds is put beside it; `discard` removes both.
+    What is taken out of it, or made of it, is put beside it; `discard` removes both.
 
     Args:
         file: the upload.
         name: of the data source that it is for.
-        file_type: `HYPER` or `PACKAGE`.
+        file_type: `HYPER`, `PACKAGE` or `PARQUET`.
+        hyper_profile: what its data are held against, see `check_publishable`.
 
     Raises:
         RestError: 400011, the file is not fit to be published.
     """
     try:
-        return _package(file) if file_type == PACKAGE else _bare(file, name=name)
+        content = _opened(file, name=name, file_type=file_type)
+        check_publishable(content.hyper, hyper_profile)
+        return content
     except (
         UnreadableFileError,
         UnreadablePackageError,
@@ -64,6 +69,15 @@ def read_content(file: Path, *, name: str, file_type: str) -> Content:
     ) as error:
         detail = f"There was a problem publishing the file '{name}.{file_type}'. {error}"
         raise refusal("400011", detail) from error
+
+
+def _opened(file: Path, *, name: str, file_type: str) -> Content:
+    if file_type == PACKAGE:
+        return _package(file)
+    if file_type == PARQUET:
+        convert_parquet(file, hyper_path=_unpacked(file))
+        file = _unpacked(file)
+    return _bare(file, name=name)
 
 
 def discard(file: Path) -> None:
@@ -80,17 +94,11 @@ def _package(file: Path) -> Content:
     hyper_path = _unpacked(file)
     tds, path = unpack(file, hyper_path=hyper_path)
     facts = inspect_tds(tds)
-    return Content(hyper_path, path, tds, facts, _checked(hyper_path))
+    return Content(hyper_path, path, tds, facts, read_hyper_file(hyper_path))
 
 
 def _bare(file: Path, *, name: str) -> Content:
-    hyper = _checked(file)
+    hyper = read_hyper_file(file)
     path = packaged_path(name)
     tds = write_tds(hyper, name=name, packaged_path=path)
     return Content(file, path, tds, TdsFacts("hyper", has_extract=False), hyper)
-
-
-def _checked(path: Path) -> HyperContent:
-    hyper = read_hyper_file(path)
-    check_publishable(hyper)
-    return hyper

@@ -23,7 +23,8 @@ class JobKind:
             transaction in which the job succeeds, so that both happen or none of them.
         clean_up: removes what the job worked on; called once, whatever its end.
         detail: the element that tells on which data source the job works, for kinds that have it;
-            the parameters of their jobs contain `datasource` and `connection`.
+            the parameters of their jobs contain `datasource`, its id and name, and perhaps the id
+            of a `connection`.
     """
 
     job_type: str

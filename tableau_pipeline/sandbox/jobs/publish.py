@@ -31,6 +31,7 @@ def _prepare(services: Services, job: Job) -> Commit:
         services.files.incoming / job.parameters["file"],
         name=publication.name,
         file_type=publication.file_type,
+        hyper_profile=services.options.hyper_profile,
     )
 
     def take_effect() -> None:

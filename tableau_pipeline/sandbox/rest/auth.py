@@ -5,8 +5,9 @@ from xml.etree.ElementTree import Element as XmlElement
 from starlette.responses import Response
 
 from tableau_pipeline.sandbox.errors import RestError, malformed, not_found, refusal
+from tableau_pipeline.sandbox.rest.connected_app import UntrustedTokenError, user_of_token
 from tableau_pipeline.sandbox.rest.elements import Element
-from tableau_pipeline.sandbox.rest.requests import Call, parse_request
+from tableau_pipeline.sandbox.rest.requests import Call, flag_attribute, parse_request
 from tableau_pipeline.sandbox.rest.router import Reply, Route
 from tableau_pipeline.sandbox.services import Services
 from tableau_pipeline.sandbox.store import accounts
@@ -14,7 +15,7 @@ from tableau_pipeline.sandbox.store.records import Site, User
 
 
 def sign_in(services: Services, call: Call) -> Reply:
-    """Begin a session, by password or by personal access token."""
+    """Begin a session, by password, personal access token or JSON web token."""
     credentials = parse_request(call.body, "credentials")
     user, access_token = _identify(services, credentials)
     site_element = credentials.find("site")
@@ -58,16 +59,27 @@ def _identify(services: Services, credentials: XmlElement) -> tuple[User | None,
         credentials.get("personalAccessTokenName"),
         credentials.get("personalAccessTokenSecret"),
     )
-    if credentials.get("jwt") is not None:
-        raise _sign_in_error("The sandbox does not accept JSON web tokens; sign in by another way.")
-    if any(password) == any(token):
-        raise malformed("Give either a name and a password, or a personal access token.")
+    signed = credentials.get("jwt")
+    if [any(password), any(token), signed is not None].count(True) != 1:
+        raise malformed("Give a name and a password, a personal access token, or a signed token.")
+    if signed is not None:
+        return _user_of_signed_token(services, credentials, signed), None
     name, secret = password if any(password) else token
     if name is None or secret is None:
         raise malformed("The credentials are incomplete.")
     if any(password):
         return accounts.user_of_password(services.database, name, secret), None
     return accounts.user_of_access_token(services.database, name, secret), name
+
+
+def _user_of_signed_token(services: Services, credentials: XmlElement, token: str) -> User:
+    if flag_attribute(credentials, "isUat", default=False):
+        raise _sign_in_error("Unified access tokens are a matter of Tableau Cloud.")
+    try:
+        return user_of_token(services, token)
+    except UntrustedTokenError as error:
+        detail = f"Error signing in to Tableau Server: {error}"
+        raise _sign_in_error(detail) from error
 
 
 def _impersonated(services: Services, credentials: XmlElement, user: User) -> User:

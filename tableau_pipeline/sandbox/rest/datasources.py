@@ -5,9 +5,8 @@ from starlette.responses import Response
 
 from tableau_pipeline.sandbox.clock import stamp_after
 from tableau_pipeline.sandbox.errors import not_found, refusal
-from tableau_pipeline.sandbox.rest.elements import listing
-from tableau_pipeline.sandbox.rest.lists import Field, field, list_page
-from tableau_pipeline.sandbox.rest.records import connection_element, datasource_element
+from tableau_pipeline.sandbox.rest.lists import Field, field, list_page, time_field
+from tableau_pipeline.sandbox.rest.records import datasource_element
 from tableau_pipeline.sandbox.rest.requests import (
     Call,
     flag_attribute,
@@ -27,8 +26,8 @@ _FIELDS: dict[str, Field[Datasource]] = {
     "ownerName": field(lambda datasource: datasource.owner_name),
     "hasExtracts": field(lambda datasource: bool(datasource.has_extracts)),
     "isCertified": field(lambda datasource: bool(datasource.is_certified)),
-    "createdAt": field(lambda datasource: datasource.created_at),
-    "updatedAt": field(lambda datasource: datasource.updated_at),
+    "createdAt": time_field(lambda datasource: datasource.created_at),
+    "updatedAt": time_field(lambda datasource: datasource.updated_at),
     "tags": Field(lambda datasource: datasource.tags),
 }
 
@@ -83,22 +82,16 @@ def delete_datasource(services: Services, call: Call) -> Response:
     return Response(status_code=204)
 
 
-def query_connections(services: Services, call: Call) -> Reply:
-    """The connections of a data source: always one."""
-    connection = connection_element(find_datasource(services, call))
-    return Reply(200, (listing("connections", [connection]),))
-
-
-def find_datasource(services: Services, call: Call) -> Datasource:
+def find_datasource(services: Services, call: Call, *, code: str = "404004") -> Datasource:
     """The data source that the path names.
 
     Raises:
-        RestError: 404004, there is none.
+        RestError: `code`, there is none.
     """
     luid = call.path["datasource"]
     found = datasources.datasource(services.database, call.site.luid, luid)
     if found is None:
-        raise not_found("Datasource", luid, code="404004")
+        raise not_found("Datasource", luid, code=code)
     return found
 
 
@@ -138,5 +131,4 @@ ROUTES = (
     Route("GET", "sites/{site}/datasources/{datasource}", get_datasource),
     Route("PUT", "sites/{site}/datasources/{datasource}", update_datasource),
     Route("DELETE", "sites/{site}/datasources/{datasource}", delete_datasource),
-    Route("GET", "sites/{site}/datasources/{datasource}/connections", query_connections),
 )

@@ -7,6 +7,7 @@ from tableau_pipeline.sandbox.rest.datasources import find_datasource
 from tableau_pipeline.sandbox.rest.requests import Call
 from tableau_pipeline.sandbox.rest.router import Route
 from tableau_pipeline.sandbox.services import Services
+from tableau_pipeline.sandbox.store.records import Datasource, Revision
 
 _BINARY = "application/octet-stream"
 
@@ -17,17 +18,25 @@ def download_datasource(services: Services, call: Call) -> Response:
     # Under the lock, the file that the row names is still there to be opened.
     with services.database.lock:
         datasource = find_datasource(services, call)
-        if not include_extract:
-            headers = _headers(f"{file_name(datasource.name)}.tds")
-            return Response(datasource.tds, headers=headers, media_type=_BINARY)
-        hyper = (services.files.content / datasource.hyper_file).open("rb")
+        return content_response(
+            services, datasource, name=datasource.name, include_extract=include_extract
+        )
+
+
+def content_response(
+    services: Services, content: Datasource | Revision, *, name: str, include_extract: bool
+) -> Response:
+    """The content as a package, or only its model; the caller holds the lock of the database."""
+    if not include_extract:
+        headers = _headers(f"{file_name(name)}.tds")
+        return Response(content.tds, headers=headers, media_type=_BINARY)
     package = pack(
-        hyper,
-        hyper_member=datasource.packaged_path,
-        tds=datasource.tds,
-        tds_member=f"{file_name(datasource.name)}.tds",
+        (services.files.content / content.hyper_file).open("rb"),
+        hyper_member=content.packaged_path,
+        tds=content.tds,
+        tds_member=f"{file_name(name)}.tds",
     )
-    headers = _headers(f"{file_name(datasource.name)}.tdsx")
+    headers = _headers(f"{file_name(name)}.tdsx")
     return StreamingResponse(package, headers=headers, media_type=_BINARY)
 
 

@@ -2,7 +2,7 @@ from starlette.responses import Response
 
 from tableau_pipeline.sandbox.errors import not_found, refusal
 from tableau_pipeline.sandbox.jobs.registry import KINDS
-from tableau_pipeline.sandbox.rest.lists import field, list_page
+from tableau_pipeline.sandbox.rest.lists import Field, field, list_page, number_field, time_field
 from tableau_pipeline.sandbox.rest.records import background_job_element, job_element
 from tableau_pipeline.sandbox.rest.requests import Call
 from tableau_pipeline.sandbox.rest.router import Reply, Route
@@ -10,14 +10,17 @@ from tableau_pipeline.sandbox.services import Services
 from tableau_pipeline.sandbox.store import jobs
 from tableau_pipeline.sandbox.store.records import Job
 
-_FIELDS = {
-    "status": field(lambda job: job.status),
-    "jobType": field(lambda job: job.kind),
-    "progress": field(lambda job: 100 if job.completed_at else 0),
-    "createdAt": field(lambda job: job.created_at),
-    "startedAt": field(lambda job: job.started_at),
-    "completedAt": field(lambda job: job.completed_at),
-    "title": field(lambda job: job.title),
+_FIELDS: dict[str, Field[Job]] = {
+    "status": field(lambda job: job.status, operators=("eq", "in")),
+    "jobType": field(lambda job: job.kind, operators=("eq", "in")),
+    "progress": number_field(lambda job: 100 if job.completed_at else 0),
+    "createdAt": time_field(lambda job: job.created_at),
+    "startedAt": time_field(lambda job: job.started_at),
+    "completedAt": time_field(lambda job: job.completed_at),
+    "title": field(lambda job: job.title, operators=("eq", "has")),
+    "subtitle": field(lambda job: None, operators=("eq", "has")),
+    "notes": field(lambda job: job.notes, operators=("has",)),
+    "args": field(lambda job: job.payload, operators=("has",)),
 }
 
 

@@ -1,14 +1,17 @@
 """Lists as the API gives them out: filtered, sorted, page by page."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from datetime import datetime
+from typing import Any, Generic, TypeVar
 
 from tableau_pipeline.sandbox.errors import refusal
 from tableau_pipeline.sandbox.rest.elements import Element, listing
 
 _LARGEST_PAGE = 1000
+_ALL_OPERATORS = ("eq", "cieq", "gt", "gte", "lt", "lte", "has", "in")
+_COMPARISONS = ("eq", "gt", "gte", "lt", "lte")
 _T = TypeVar("_T")
 
 
@@ -19,13 +22,27 @@ class Field(Generic[_T]):
     Attributes:
         read: its values for one item: several for tags, none where an item lacks it.
         any_case: equality overlooks the case of letters.
+        parse: what values are compared as; a ValueError refuses a filter.
+        operators: those that make sense for it.
     """
 
     read: Callable[[_T], Sequence[str]]
     any_case: bool = False
+    parse: Callable[[str], Any] = str
+    operators: Collection[str] = _ALL_OPERATORS
+
+    def values(self, item: _T) -> list[Any]:
+        """Its values for one item, as they compare."""
+        return [self.parse(value) for value in self.read(item)]
 
 
-def field(read: Callable[[_T], str | int | bool | None], *, any_case: bool = False) -> Field[_T]:
+def field(
+    read: Callable[[_T], str | int | bool | None],
+    *,
+    any_case: bool = False,
+    parse: Callable[[str], Any] = str,
+    operators: Collection[str] = _ALL_OPERATORS,
+) -> Field[_T]:
     """A field with one value for each item, or None."""
 
     def values(item: _T) -> Sequence[str]:
@@ -34,7 +51,24 @@ def field(read: Callable[[_T], str | int | bool | None], *, any_case: bool = Fal
             return ()
         return (str(value).lower() if isinstance(value, bool) else str(value),)
 
-    return Field(values, any_case)
+    return Field(values, any_case, parse, operators)
+
+
+def time_field(read: Callable[[_T], str | None]) -> Field[_T]:
+    """A field with a moment for each item, or None."""
+    return field(read, parse=_moment, operators=_COMPARISONS)
+
+
+def number_field(read: Callable[[_T], int]) -> Field[_T]:
+    """A field with a whole number for each item."""
+    return field(read, parse=int, operators=_COMPARISONS)
+
+
+def _moment(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError("it has no zone")
+    return moment
 
 
 def list_page(
@@ -53,7 +87,7 @@ def list_page(
     clauses = _clauses(query, fields=fields)
     chosen = [item for item in items if all(clause(item) for clause in clauses)]
     for reading, descending in _order(query, fields=fields):
-        chosen.sort(key=lambda item, read=reading.read: list(read(item)), reverse=descending)
+        chosen.sort(key=reading.values, reverse=descending)
     number, size = _page(query)
     if number > 1 and (number - 1) * size >= len(chosen):
         raise refusal("400006", f"Page number {number} is beyond the last page.")
@@ -93,12 +127,18 @@ def _clause(text: str, *, fields: Mapping[str, Field[_T]]) -> Callable[[_T], boo
             "The filter query contains a key which is not recognized for this api version."
             f" (key: '{name}')",
         )
-    if operator not in _OPERATORS:
-        raise refusal("400065", f"The filter query contains an unknown operator: '{operator}'.")
-    chosen, test = fields[name], _OPERATORS[operator]
+    chosen = fields[name]
+    if operator not in chosen.operators:
+        raise refusal(
+            "400065", f"The filter query has an operator unknown for '{name}': '{operator}'."
+        )
+    test = _OPERATORS[operator]
     fold = str.casefold if chosen.any_case or operator == "cieq" else str
-    wanted = fold(value)
-    return lambda item: any(test(fold(found), wanted) for found in chosen.read(item))
+    try:
+        wanted = chosen.parse(fold(value))
+    except ValueError as error:
+        raise refusal("400065", f"'{value}' is no value for '{name}'.") from error
+    return lambda item: any(test(chosen.parse(fold(found)), wanted) for found in chosen.read(item))
 
 
 def _order(
@@ -118,8 +158,7 @@ def _listed(found: str, wanted: str) -> bool:
     return found in [value.strip() for value in wanted.strip("[]").split(",")]
 
 
-# Numbers and times compare as text: times all have one form, and no field is a number.
-_OPERATORS: Mapping[str, Callable[[str, str], bool]] = {
+_OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
     "eq": lambda found, wanted: found == wanted,
     "cieq": lambda found, wanted: found == wanted,
     "gt": lambda found, wanted: found > wanted,

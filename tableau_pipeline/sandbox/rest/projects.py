@@ -5,7 +5,7 @@ from starlette.responses import Response
 
 from tableau_pipeline.sandbox.errors import malformed, not_found, refusal
 from tableau_pipeline.sandbox.identity import new_luid
-from tableau_pipeline.sandbox.rest.lists import field, list_page
+from tableau_pipeline.sandbox.rest.lists import field, list_page, time_field
 from tableau_pipeline.sandbox.rest.records import project_element
 from tableau_pipeline.sandbox.rest.requests import Call, name_attribute, parse_request
 from tableau_pipeline.sandbox.rest.router import Reply, Route
@@ -29,8 +29,8 @@ def query_projects(services: Services, call: Call) -> Reply:
         "parentProjectId": field(lambda project: project.parent),
         "topLevelProject": field(lambda project: project.parent is None),
         "ownerName": field(lambda project: names[project.owner]),
-        "createdAt": field(lambda project: project.created_at),
-        "updatedAt": field(lambda project: project.updated_at),
+        "createdAt": time_field(lambda project: project.created_at),
+        "updatedAt": time_field(lambda project: project.updated_at),
     }
     found: list[Project] = projects.projects(services.database, call.site.luid)
     return Reply(

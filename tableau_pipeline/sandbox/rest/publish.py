@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from tableau_pipeline.sandbox import publishing
-from tableau_pipeline.sandbox.content.uploaded import HYPER, PACKAGE, discard, read_content
+from tableau_pipeline.sandbox.content.uploaded import HYPER, PACKAGE, PARQUET, discard, read_content
 from tableau_pipeline.sandbox.errors import malformed, refusal
 from tableau_pipeline.sandbox.jobs.publish import queue_publish
 from tableau_pipeline.sandbox.jobs.registry import KINDS
@@ -22,12 +22,12 @@ from tableau_pipeline.sandbox.rest.uploads import consume_upload
 from tableau_pipeline.sandbox.services import Services
 from tableau_pipeline.sandbox.store.seed import default_project_luid
 
-_FILE_TYPES = (HYPER, PACKAGE)
-_MODES = (publishing.CREATE_NEW, publishing.OVERWRITE, publishing.REPLACE, "append")
+_FILE_TYPES = (HYPER, PACKAGE, PARQUET)
+_MODES = (publishing.CREATE_NEW, publishing.OVERWRITE, publishing.REPLACE, publishing.APPEND)
 
 
 def publish_datasource(services: Services, call: Call) -> Reply:
-    """Publish a `.hyper` or `.tdsx`, now or as a job."""
+    """Publish a file, now or as a job."""
     publication = _publication(call)
     publishing.find_target(services, publication)
     as_job = call.flag("asJob")
@@ -36,7 +36,12 @@ def publish_datasource(services: Services, call: Call) -> Reply:
         job = queue_publish(services, publication, file=file.name)
         return Reply(202, (job_element(job, kind=KINDS[job.kind]),))
     with _discarded_at_the_end(file):
-        content = read_content(file, name=publication.name, file_type=publication.file_type)
+        content = read_content(
+            file,
+            name=publication.name,
+            file_type=publication.file_type,
+            hyper_profile=services.options.hyper_profile,
+        )
         with services.publishing, services.database.transaction():
             published = publishing.commit(services, publication, content)
     services.sweep_content()
@@ -64,10 +69,7 @@ def _mode(call: Call) -> str:
     modes = [mode for mode in _MODES if call.flag(mode)]
     if len(modes) > 1:
         raise refusal("400055", f"The modes {' and '.join(modes)} exclude each other.")
-    mode = modes[0] if modes else publishing.CREATE_NEW
-    if mode == "append":
-        raise refusal("400011", "Appending is not supported by the sandbox yet.")
-    return mode
+    return modes[0] if modes else publishing.CREATE_NEW
 
 
 def _file_type(call: Call) -> str:
@@ -79,7 +81,7 @@ def _file_type(call: Call) -> str:
     suffix = PurePosixPath(call.attachment.filename).suffix[1:] if call.attachment else ""
     file_type = call.query.get("datasourceType", suffix).lower()
     if file_type not in _FILE_TYPES:
-        known = " and ".join(_FILE_TYPES)
+        known = ", ".join(_FILE_TYPES)
         raise refusal("400010", f"The file type '{file_type}' is not one of {known}.")
     return file_type
 

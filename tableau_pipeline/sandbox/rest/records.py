@@ -3,7 +3,15 @@
 from tableau_pipeline.sandbox.jobs.kinds import JobKind
 from tableau_pipeline.sandbox.rest.elements import Element, listing
 from tableau_pipeline.sandbox.store import jobs
-from tableau_pipeline.sandbox.store.records import Datasource, Job, Project, Site, User
+from tableau_pipeline.sandbox.store.records import (
+    ConnectionSettings,
+    Datasource,
+    Job,
+    Project,
+    Revision,
+    Site,
+    User,
+)
 
 _MEGABYTE = 1 << 20
 _FINISH_CODES = {jobs.SUCCESS: 0, jobs.FAILED: 1, jobs.CANCELLED: 2}
@@ -88,7 +96,22 @@ def tags_element(labels: tuple[str, ...]) -> Element:
     return listing("tags", (Element("tag", {"label": label}) for label in labels))
 
 
-def connection_element(datasource: Datasource) -> Element:
+def revision_element(revision: Revision, *, current: int) -> Element:
+    """Something that was published, earlier or last."""
+    return Element(
+        "revision",
+        {
+            "revisionNumber": revision.number,
+            "publishedAt": revision.published_at,
+            "deleted": False,
+            "current": revision.number == current,
+            "sizeInBytes": revision.hyper_bytes,
+        },
+        (Element("publisher", {"id": revision.publisher, "name": revision.publisher_name}),),
+    )
+
+
+def connection_element(datasource: Datasource, settings: ConnectionSettings) -> Element:
     """The one connection of a data source."""
     return Element(
         "connection",
@@ -96,9 +119,10 @@ def connection_element(datasource: Datasource) -> Element:
             "id": datasource.connection,
             "type": datasource.connection_class,
             "dbName": datasource.packaged_path,
-            "serverAddress": "",
-            "serverPort": "",
-            "userName": "",
+            "serverAddress": settings.server_address,
+            "serverPort": settings.server_port,
+            "userName": settings.user_name,
+            "embedPassword": bool(settings.embed_password),
             "queryTaggingEnabled": True,
         },
         (Element("datasource", {"id": datasource.luid, "name": datasource.name}),),
@@ -107,13 +131,12 @@ def connection_element(datasource: Datasource) -> Element:
 
 def job_element(job: Job, *, kind: JobKind) -> Element:
     """A job; while it is unfinished, clients rely on the absence of an end."""
-    children = (Element("notes", text=job.notes),) if job.notes else ()
+    children: tuple[Element, ...] = (Element("notes", text=job.notes),) if job.notes else ()
     if kind.detail:
-        about = (
-            Element("datasource", job.parameters["datasource"]),
-            Element("connectionLuid", text=job.parameters["connection"]),
-        )
-        children = (Element(kind.detail, children=about + children),)
+        about = [Element("datasource", job.parameters["datasource"])]
+        if connection := job.parameters.get("connection"):
+            about.append(Element("connectionLuid", text=connection))
+        children = (Element(kind.detail, children=(*about, *children)),)
     return Element(
         "job",
         {

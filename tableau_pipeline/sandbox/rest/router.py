@@ -34,6 +34,7 @@ class Route:
         handler: what answers.
         attachment: the name of the file part, if the body is multipart.
         signed_in: whether a session is needed.
+        versioned: whether the path below `/api/` begins with a version.
     """
 
     method: str
@@ -41,6 +42,7 @@ class Route:
     handler: Handler
     attachment: str | None = None
     signed_in: bool = True
+    versioned: bool = True
 
 
 def find_route(
@@ -54,12 +56,11 @@ def find_route(
         RestError: 404003 for a path that leads nowhere, 405000 for a verb that it does not know.
     """
     path = raw_path.decode("ascii", "replace").removeprefix("/api")
-    version, *segments = [unquote(segment) for segment in path.strip("/").split("/")]
+    segments = [unquote(segment) for segment in path.strip("/").split("/")]
     found = [
         (route, variables)
         for route in routes
-        if _version_is_served(version, newest)
-        and (variables := _match(route.pattern, segments)) is not None
+        if (variables := _match(route, segments, newest=newest)) is not None
     ]
     if not found:
         raise refusal("404003", f"Unknown resource '{path}' specified in URI.")
@@ -69,8 +70,12 @@ def find_route(
     raise refusal("405000", f"The method {method} is not allowed for '{path}'.")
 
 
-def _match(pattern: str, segments: list[str]) -> dict[str, str] | None:
-    expected = pattern.split("/")
+def _match(route: Route, segments: list[str], *, newest: str) -> dict[str, str] | None:
+    if route.versioned:
+        version, *segments = segments
+        if not _version_is_served(version, newest):
+            return None
+    expected = route.pattern.split("/")
     if len(expected) != len(segments):
         return None
     variables: dict[str, str] = {}

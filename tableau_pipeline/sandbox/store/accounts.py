@@ -47,6 +47,18 @@ def user_of_access_token(database: Database, name: str, secret: str) -> User | N
     return User.of(row)
 
 
+def user_of_name(database: Database, name: str) -> User | None:
+    """The user of this name."""
+    row = database.row("SELECT * FROM user WHERE name = ?", name)
+    return User.of(row) if row else None
+
+
+def use_token_once(database: Database, identifier: str, *, expires_at: float) -> bool:
+    """Note that a signed token was used; returns whether this was the first time."""
+    sql = "INSERT OR IGNORE INTO used_token (identifier, expires_at) VALUES (?, ?)"
+    return database.change(sql, identifier, expires_at) > 0
+
+
 def open_session(
     database: Database, *, user: User, site: Site, access_token: str | None, expires_at: float
 ) -> str:
@@ -99,3 +111,4 @@ def end_sessions_of_access_token(database: Database, name: str) -> None:
 def forget_expired_sessions(database: Database, *, now: float) -> None:
     """Remove what no token can reach any more."""
     database.change("DELETE FROM session WHERE expires_at <= ?", now)
+    database.change("DELETE FROM used_token WHERE expires_at <= ?", now)

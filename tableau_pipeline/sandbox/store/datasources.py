@@ -75,8 +75,9 @@ def remove_tag(database: Database, luid: str, label: str) -> bool:
 
 
 def content_files(database: Database) -> list[str]:
-    """The names of all files that data sources consist of."""
-    return [row["hyper_file"] for row in database.rows("SELECT hyper_file FROM datasource")]
+    """The names of all files that data sources, and what is kept of earlier ones, consist of."""
+    sql = "SELECT hyper_file FROM datasource UNION SELECT hyper_file FROM revision"
+    return [row["hyper_file"] for row in database.rows(sql)]
 
 
 def _record(database: Database, row: dict[str, Any]) -> Datasource:

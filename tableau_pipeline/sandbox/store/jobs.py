@@ -89,6 +89,11 @@ def finish_job(
     return changed > 0
 
 
+def add_notes(database: Database, luid: str, notes: str) -> None:
+    """Say something of a job that has ended well."""
+    database.change("UPDATE job SET notes = ? WHERE luid = ?", notes, luid)
+
+
 def fail_unfinished_jobs(database: Database, *, completed_at: str, notes: str) -> None:
     """End the jobs that an earlier process has left behind."""
     database.change(

@@ -102,6 +102,31 @@ class Datasource(_Record):
 
 
 @dataclass(frozen=True)
+class Revision(_Record):
+    """What was published as a data source at some time."""
+
+    datasource: str
+    number: int
+    publisher: str
+    publisher_name: str
+    published_at: str
+    hyper_file: str
+    hyper_bytes: int
+    packaged_path: str
+    tds: bytes
+
+
+@dataclass(frozen=True)
+class ConnectionSettings(_Record):
+    """What was set for a connection after its data source was published."""
+
+    server_address: str = ""
+    server_port: str = ""
+    user_name: str = ""
+    embed_password: int = 0
+
+
+@dataclass(frozen=True)
 class Job(_Record):
     """A job, queued, in progress or done."""
 

@@ -21,6 +21,10 @@ CREATE TABLE IF NOT EXISTS session (
     access_token TEXT REFERENCES access_token,
     expires_at REAL NOT NULL
 );
+CREATE TABLE IF NOT EXISTS used_token (
+    identifier TEXT PRIMARY KEY,
+    expires_at REAL NOT NULL
+);
 CREATE TABLE IF NOT EXISTS project (
     luid TEXT PRIMARY KEY,
     site TEXT NOT NULL REFERENCES site,
@@ -57,6 +61,24 @@ CREATE TABLE IF NOT EXISTS datasource (
     has_extracts INTEGER NOT NULL,
     tables TEXT NOT NULL,
     UNIQUE (site, content_url)
+);
+CREATE TABLE IF NOT EXISTS revision (
+    datasource TEXT NOT NULL REFERENCES datasource ON DELETE CASCADE,
+    number INTEGER NOT NULL,
+    publisher TEXT NOT NULL REFERENCES user,
+    published_at TEXT NOT NULL,
+    hyper_file TEXT NOT NULL,
+    hyper_bytes INTEGER NOT NULL,
+    packaged_path TEXT NOT NULL,
+    tds BLOB NOT NULL,
+    PRIMARY KEY (datasource, number)
+);
+CREATE TABLE IF NOT EXISTS connection_settings (
+    datasource TEXT PRIMARY KEY REFERENCES datasource ON DELETE CASCADE,
+    server_address TEXT NOT NULL,
+    server_port TEXT NOT NULL,
+    user_name TEXT NOT NULL,
+    embed_password INTEGER NOT NULL
 );
 CREATE TABLE IF NOT EXISTS tag (
     datasource TEXT NOT NULL REFERENCES datasource ON DELETE CASCADE,

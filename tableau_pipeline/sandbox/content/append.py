@@ -1,0 +1,71 @@
+import shutil
+from pathlib import Path
+
+from tableauhyperapi import Connection, HyperException, TableName
+
+from tableau_pipeline.hyper.process import hyper_process
+from tableau_pipeline.sandbox.content.hyper_file import HyperContent, Table, read_hyper_file
+
+
+class NotAppendableError(ValueError):
+    """The rows cannot be added; the message says why."""
+
+
+def append_rows(stored: Path, uploaded: Path, *, result: Path) -> HyperContent:
+    """Put the rows of both files into a new one; columns are matched by name.
+
+    Args:
+        stored: what is published; it stays as it is.
+        uploaded: the rows to add.
+        result: the new file.
+
+    Raises:
+        NotAppendableError: one file has several tables, or the tables differ in more than the
+            order of their columns.
+    """
+    table = _only_table(read_hyper_file(stored), "The published data source")
+    added = _only_table(read_hyper_file(uploaded), "The file")
+    _check_same_columns(table, added)
+    shutil.copyfile(stored, result)
+    columns = ", ".join(_quoted(column.name) for column in table.columns)
+    target = TableName("stored", table.schema, table.name)
+    source = TableName("uploaded", added.schema, added.name)
+    try:
+        with Connection(hyper_process().endpoint) as connection:
+            connection.catalog.attach_database(result, "stored")
+            connection.catalog.attach_database(uploaded, "uploaded")
+            connection.execute_command(
+                f"INSERT INTO {target} ({columns}) SELECT {columns} FROM {source}"  # noqa: S608
+            )
+    except HyperException as error:
+        raise NotAppendableError(error.main_message) from error
+    return read_hyper_file(result)
+
+
+def _only_table(content: HyperContent, whose: str) -> Table:
+    if len(content.tables) != 1:
+        raise NotAppendableError(
+            f"{whose} has {len(content.tables)} tables; only a single one can be appended to."
+        )
+    return content.tables[0]
+
+
+def _check_same_columns(table: Table, added: Table) -> None:
+    if (table.schema, table.name) != (added.schema, added.name):
+        raise NotAppendableError(
+            f'The table "{added.schema}"."{added.name}" cannot be appended to'
+            f' "{table.schema}"."{table.name}".'
+        )
+    old = {column.name: column.type for column in table.columns}
+    new = {column.name: column.type for column in added.columns}
+    differing = [name for name in {**old, **new} if old.get(name) != new.get(name)]
+    if differing:
+        described = "; ".join(
+            f'"{name}" is {new.get(name, "missing")} instead of {old.get(name, "missing")}'
+            for name in differing
+        )
+        raise NotAppendableError(f"The columns of the file do not fit: {described}.")
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,46 @@
+"""Refreshing an extract: a job that leaves the data alone, as its database is out of reach."""
+
+from tableau_pipeline.sandbox.jobs.kinds import Commit, JobFailedError, JobKind
+from tableau_pipeline.sandbox.services import Services
+from tableau_pipeline.sandbox.store import datasources, jobs
+from tableau_pipeline.sandbox.store.records import Datasource, Job
+
+KIND = "refresh_extracts"
+_NOTES = "The sandbox cannot reach the database behind the extract; the data stay as they are."
+
+
+def queue_refresh(services: Services, datasource: Datasource, *, user: str) -> Job | None:
+    """Queue a refresh; None if one is queued or in progress already."""
+    with services.database.transaction():
+        for job in jobs.jobs(services.database, datasource.site):
+            same = job.kind == KIND and job.parameters["datasource"]["id"] == datasource.luid
+            if same and job.completed_at is None:
+                return None
+        return jobs.add_job(
+            services.database,
+            site=datasource.site,
+            user=user,
+            kind=KIND,
+            title=datasource.name,
+            parameters={"datasource": {"id": datasource.luid, "name": datasource.name}},
+            created_at=services.now(),
+        )
+
+
+def _prepare(services: Services, job: Job) -> Commit:
+    def take_effect() -> None:
+        luid = job.parameters["datasource"]["id"]
+        if datasources.datasource(services.database, job.site, luid) is None:
+            raise JobFailedError(f"The data source '{job.title}' was deleted.")
+        jobs.add_notes(services.database, job.luid, _NOTES)
+
+    return take_effect
+
+
+def _clean_up(services: Services, job: Job) -> None:
+    """It works on nothing of its own."""
+
+
+REFRESH = JobKind(
+    "RefreshExtract", prepare=_prepare, clean_up=_clean_up, detail="extractRefreshJob"
+)

@@ -1,0 +1,30 @@
+"""How pages speak of times and sizes."""
+
+from datetime import datetime
+
+_UNITS = ("bytes", "KB", "MB", "GB")
+
+
+def size(count: int) -> str:
+    """A number of bytes, for people."""
+    amount, unit = float(count), 0
+    while amount >= 1024 and unit < len(_UNITS) - 1:
+        amount, unit = amount / 1024, unit + 1
+    return f"{amount:.1f} {_UNITS[unit]}" if unit else f"{count} bytes"
+
+
+def moment(stamp: str | None) -> str:
+    """A time as the API writes it, easier to read; all are in UTC."""
+    return (stamp or "").replace("T", " ").replace("Z", "")
+
+
+def seconds_between(start: str | None, end: str | None) -> str:
+    """How long something took, in whole seconds as the API counts them."""
+    if start is None or end is None:
+        return ""
+    return f"{(datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds():,.0f} s"
+
+
+def rows(count: int) -> str:
+    """A number of rows."""
+    return f"{count:,} row" if count == 1 else f"{count:,} rows"
