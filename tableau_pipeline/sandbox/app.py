@@ -2,6 +2,8 @@ from starlette.applications import Starlette
 from starlette.routing import Mount, Route
 
 from tableau_pipeline.sandbox import pages
+from tableau_pipeline.sandbox.control.calls import FaultyApi
+from tableau_pipeline.sandbox.control.endpoint import ControlEndpoint
 from tableau_pipeline.sandbox.rest import (
     auth,
     datasources,
@@ -35,7 +37,8 @@ def build_app(services: Services) -> Starlette:
     """The sandbox as a web application: the REST API, and a few pages to look at."""
     app = Starlette(
         routes=[
-            Mount("/api", RestApi(services, _API_ROUTES)),
+            Mount("/api", FaultyApi(services, RestApi(services, _API_ROUTES))),
+            Mount("/control", ControlEndpoint(services)),
             Route("/", pages.overview),
             Route("/datasources/{luid}", pages.datasource),
         ]

@@ -11,6 +11,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from tableau_pipeline.sandbox import control
+from tableau_pipeline.sandbox.control.control import Control
+from tableau_pipeline.sandbox.control.faults import Fault, read_fault
 from tableau_pipeline.sandbox.options import (
     ADMIN_NAME,
     ADMIN_PASSWORD,
@@ -42,7 +45,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with (
             listener,
-            sandbox_server(options, on_ready=lambda: _announce(url, options)) as server,
+            sandbox_server(
+                options,
+                control=Control(faults=parsed.fault),
+                on_ready=lambda: _announce(url, options),
+            ) as server,
         ):
             _stop_on_signals(server)
             if parsed.die_with_parent:
@@ -55,7 +62,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="tableau-sandbox", description="A local Tableau Server to publish data sources to."
+        prog="tableau-sandbox",
+        description="A local Tableau Server to publish data sources to.",
+        epilog=control.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
     add("--host", default="127.0.0.1")
@@ -86,6 +96,15 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME:PASSWORD[:SITE_ROLE]",
         help="one more user (default role: Creator)",
     )
+    add("--control", action="store_true", help="take orders at /control, see below")
+    add(
+        "--fault",
+        action="append",
+        default=[],
+        type=_fault,
+        metavar="JSON",
+        help="a fault from the start, see below",
+    )
     add("--die-with-parent", action="store_true", help="stop when the parent process is gone")
     return parser
 
@@ -94,6 +113,13 @@ def _version(text: str) -> str:
     if not re.fullmatch(r"[1-9]\d?\.\d{1,2}", text):
         raise argparse.ArgumentTypeError("expected a version such as 3.27")
     return text
+
+
+def _fault(text: str) -> Fault:
+    try:
+        return read_fault(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _user(text: str) -> UserSeed:
@@ -113,6 +139,7 @@ def _options(parsed: argparse.Namespace) -> Options:
         one_session_per_token=parsed.one_session_per_token,
         job_delay=parsed.job_delay,
         replace_keeps_metadata=parsed.replace_keeps_metadata,
+        control=parsed.control,
         sites=tuple(parsed.site),
         users=tuple(parsed.user),
     )

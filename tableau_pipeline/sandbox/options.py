@@ -48,6 +48,7 @@ class Options:
         job_delay: seconds that each job stays in progress before it takes effect.
         replace_keeps_metadata: publish mode Replace swaps the data and keeps the stored `.tds`;
             otherwise it is like Overwrite, except that the data source must exist.
+        control: faults can be ordered over HTTP, from this machine.
         sites: content URLs of sites beside the default one.
         users: users beside the administrator; all belong to every site.
     """
@@ -61,5 +62,6 @@ class Options:
     upload_hours: float = 24
     job_delay: float = 0
     replace_keeps_metadata: bool = True
+    control: bool = False
     sites: tuple[str, ...] = ()
     users: tuple[UserSeed, ...] = ()

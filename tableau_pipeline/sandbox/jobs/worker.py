@@ -1,6 +1,7 @@
 import logging
 import threading
 
+from tableau_pipeline.sandbox.control.faults import FailJob
 from tableau_pipeline.sandbox.errors import RestError
 from tableau_pipeline.sandbox.jobs.kinds import JobFailedError, JobKinds
 from tableau_pipeline.sandbox.services import Services
@@ -31,15 +32,32 @@ class Worker:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            job = jobs.start_next_job(self._services.database, started_at=self._services.now())
+            job = jobs.start_next_job(
+                self._services.database,
+                started_at=self._services.now(),
+                choose=self._services.control.choose_job,
+            )
             if job is None:
                 self._stopping.wait(_PAUSE_SECONDS)
-            elif not self._stopping.wait(self._services.options.job_delay):
-                self._execute(job)
+                continue
+            slowed, failure = self._services.control.hits_on_job(job)
+            if self._wait(self._services.options.job_delay + slowed):
+                self._execute(job, failure)
 
-    def _execute(self, job: Job) -> None:
+    def _wait(self, seconds: float) -> bool:
+        """Let time pass by the sandbox's own clock; False if the worker is to stop meanwhile."""
+        end = self._services.now_seconds() + seconds
+        while self._services.now_seconds() < end:
+            if self._stopping.wait(_PAUSE_SECONDS):
+                return False
+        return not self._stopping.is_set()
+
+    def _execute(self, job: Job, failure: FailJob | None) -> None:
         try:
-            self._take_effect(job)
+            if failure is None:
+                self._take_effect(job)
+            else:
+                self._fail(job, failure.notes)
         except (JobFailedError, RestError) as error:
             self._fail(job, str(error))
         except Exception as error:
@@ -60,7 +78,7 @@ class Worker:
                 commit()
         self._services.sweep_content()
 
-    def _fail(self, job: Job, notes: str) -> None:
+    def _fail(self, job: Job, notes: str | None) -> None:
         jobs.finish_job(
             self._services.database,
             job.luid,

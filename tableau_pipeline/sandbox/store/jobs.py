@@ -1,4 +1,6 @@
 import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tableau_pipeline.sandbox.identity import new_luid
@@ -53,19 +55,22 @@ def job(database: Database, site: str, luid: str) -> Job | None:
     return Job.of(row) if row else None
 
 
-def start_next_job(database: Database, *, started_at: str) -> Job | None:
-    """Take the job that has been queued longest."""
+def start_next_job(
+    database: Database, *, started_at: str, choose: Callable[[Sequence[Job]], Job | None]
+) -> Job | None:
+    """Take the job that `choose` picks from those that are queued, oldest first."""
     with database.transaction():
-        row = database.row("SELECT * FROM job WHERE status = ? ORDER BY number LIMIT 1", PENDING)
-        if row is None:
+        rows = database.rows("SELECT * FROM job WHERE status = ? ORDER BY number", PENDING)
+        job = choose([Job.of(row) for row in rows]) if rows else None
+        if job is None:
             return None
         database.change(
             "UPDATE job SET status = ?, started_at = ? WHERE luid = ?",
             IN_PROGRESS,
             started_at,
-            row["luid"],
+            job.luid,
         )
-    return Job.of({**row, "status": IN_PROGRESS, "started_at": started_at})
+    return replace(job, status=IN_PROGRESS, started_at=started_at)
 
 
 def finish_job(
