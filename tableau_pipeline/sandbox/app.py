@@ -38,6 +38,7 @@ def build_app(services: Services) -> Starlette:
     app = Starlette(
         routes=[
             Mount("/api", FaultyApi(services, RestApi(services, _API_ROUTES))),
+            Route("/control", ControlEndpoint(services)),
             Mount("/control", ControlEndpoint(services)),
             Route("/", pages.overview),
             Route("/datasources/{luid}", pages.datasource),
