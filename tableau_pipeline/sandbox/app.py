@@ -44,5 +44,7 @@ def build_app(services: Services) -> Starlette:
             Route("/datasources/{luid}", pages.datasource),
         ]
     )
+    # Clients of the API repeat a redirected request in ways of their own, or not at all.
+    app.router.redirect_slashes = False
     app.state.services = services
     return app

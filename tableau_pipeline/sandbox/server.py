@@ -94,6 +94,8 @@ def sandbox_server(
                 log_level="warning",
                 access_log=False,
                 lifespan="off",
+                # A request to become a WebSocket is answered as if it had not asked.
+                ws="none",
                 # Peers are known by the connections that they have, whatever they say.
                 proxy_headers=False,
                 timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
