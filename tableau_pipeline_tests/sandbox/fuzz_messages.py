@@ -1,5 +1,6 @@
 """Requests as bytes on a socket: no library mends what a test has broken."""
 
+import re
 import socket
 from dataclasses import dataclass, replace
 from http.client import HTTPException, HTTPResponse
@@ -17,6 +18,7 @@ from tableau_pipeline_tests.sandbox.samples import (
 )
 
 PATIENCE = 20
+METHODS = ("GET", "PUT", "POST", "DELETE", "PATCH", "HEAD", "OPTIONS", "TRACE", "CONNECT")
 XML = "text/xml"
 
 
@@ -35,9 +37,18 @@ class Message:
     length: str | None = None
 
     @property
-    def has_an_end(self) -> bool:
-        """Whether the server can tell where it ends."""
-        return self.length is None and all(name != "Transfer-Encoding" for name, _ in self.headers)
+    def is_http(self) -> bool:
+        """Whether a server must answer: it knows the verb, and can tell where the request ends."""
+        names = [name for name, _ in self.headers]
+        values = "".join(value for _, value in self.headers)
+        return (
+            self.method in METHODS
+            and self.length is None
+            and not {"Transfer-Encoding", "Bad Name"}.intersection(names)
+            and re.search(r"[\x00-\x20\x7f-\xff]", self.target) is None
+            and re.search(r"[\x00-\x1f\x7f]", values) is None
+            and len(self.target) < 50_000
+        )
 
     def with_header(self, name: str, value: str) -> "Message":
         kept = tuple(header for header in self.headers if header[0] != name)
@@ -53,18 +64,18 @@ class Message:
 
 
 def status_of(sandbox: Sandbox, message: Message) -> int | None:
-    """The status of the answer; None if it hangs up on a request whose end it cannot tell."""
+    """The status of the answer; None if it hangs up on what is not HTTP."""
     address = urlsplit(sandbox.url)
     with socket.create_connection((address.hostname, address.port), timeout=PATIENCE) as client:
         try:
             client.sendall(message.written())
-            if not message.has_an_end:
+            if not message.is_http:
                 client.shutdown(socket.SHUT_WR)
             answer = HTTPResponse(client, method=message.method)
             answer.begin()
             answer.read()
         except (ConnectionError, HTTPException, OSError) as error:
-            if message.has_an_end or isinstance(error, TimeoutError):
+            if message.is_http or isinstance(error, TimeoutError):
                 raise
             return None
         return answer.status
