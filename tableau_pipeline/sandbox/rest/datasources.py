@@ -85,20 +85,20 @@ def delete_datasource(services: Services, call: Call) -> Response:
 
 def query_connections(services: Services, call: Call) -> Reply:
     """The connections of a data source: always one."""
-    connection = connection_element(find_datasource(services, call))
+    connection = connection_element(find_datasource(services, call, code="404011"))
     return Reply(200, (listing("connections", [connection]),))
 
 
-def find_datasource(services: Services, call: Call) -> Datasource:
+def find_datasource(services: Services, call: Call, *, code: str = "404004") -> Datasource:
     """The data source that the path names.
 
     Raises:
-        RestError: 404004, there is none.
+        RestError: with `code`, there is none.
     """
     luid = call.path["datasource"]
     found = datasources.datasource(services.database, call.site.luid, luid)
     if found is None:
-        raise not_found("Datasource", luid, code="404004")
+        raise not_found("Datasource", luid, code=code)
     return found
 
 
