@@ -5,6 +5,7 @@ import socket
 from dataclasses import dataclass, replace
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
 
 import tableauserverclient as tsc
@@ -88,6 +89,9 @@ class World:
         self._sandbox = sandbox
         self._file = file
         self.heal()
+        with TemporaryDirectory() as folder:
+            path = self.server.datasources.download(str(self.datasource), f"{folder}/package")
+            self._package = Path(path).read_bytes()
 
     def heal(self) -> None:
         """A new session, and a data source, project, upload session and job that exist."""
@@ -114,6 +118,7 @@ class World:
         source = f'<datasource name="Fuzz"><project id="{self.project}"/></datasource>'
         request = ("request_payload", "", f"<tsRequest>{source}</tsRequest>")
         file = ("tableau_datasource", "x.hyper", self._file.read_bytes())
+        package = ("tableau_datasource", "x.tdsx", self._package)
         block = multipart(("request_payload", "", ""), ("tableau_file", "file", b"block"))
         return {
             "auth": [
@@ -143,6 +148,12 @@ class World:
                 self.parts("POST", f"{site}/datasources?asJob=true", multipart(request, file)),
                 self.parts("POST", f"{site}/datasources?{session}", multipart(request)),
             ],
+            "files": [
+                self.parts("POST", f"{site}/datasources?overwrite=true", multipart(request, file)),
+                self.parts(
+                    "POST", f"{site}/datasources?overwrite=true", multipart(request, package)
+                ),
+            ],
             "uploads": [
                 self.message("POST", f"{site}/fileUploads"),
                 self.parts("PUT", upload, block),
@@ -156,6 +167,11 @@ class World:
             "tags": [
                 self.xml("PUT", f"{one}/tags", '<tags><tag label="a"/><tag label="b c"/></tags>'),
                 self.message("DELETE", f"{one}/tags/a"),
+            ],
+            "pages": [
+                replace(self.message("GET", ""), target="/"),
+                replace(self.message("GET", ""), target=f"/datasources/{self.datasource}"),
+                replace(self.message("POST", ""), target="/control/faults", body=b"{}"),
             ],
             "queries": [
                 self.message("GET", f"{site}/datasources?filter=name:eq:Fuzz,tags:in:[a,b]"),

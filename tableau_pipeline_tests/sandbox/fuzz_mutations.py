@@ -98,6 +98,13 @@ _WORDS = (
 )
 
 
+def damage(message: Message, chance: Random) -> Message:
+    """The request with other bytes in its body, or without some of them."""
+    for _ in range(chance.randint(1, 3)):
+        message = chance.choice((_damage, _damage, _cut_out))(message, chance)
+    return message
+
+
 def spoil(message: Message, chance: Random) -> Message:
     """The request with one to three things wrong."""
     for _ in range(chance.randint(1, 3)):
@@ -158,12 +165,26 @@ def _cut(message: Message, chance: Random) -> Message:
     return replace(message, body=message.body[: chance.randrange(len(message.body) + 1)])
 
 
+def _cut_out(message: Message, chance: Random) -> Message:
+    begin = chance.randrange(len(message.body) + 1)
+    rest = message.body[begin + chance.randint(1, 2_000) :]
+    return replace(message, body=message.body[:begin] + rest)
+
+
 def _insert(message: Message, chance: Random) -> Message:
     # Most of what is read, rather than stored, stands at the beginning.
     place = chance.randrange(min(len(message.body), 600) + 1)
     noise = chance.choice((*_WORDS, chance.randbytes(chance.randint(1, 300))))
     skipped = chance.choice((0, 0, 1, 30))
     return replace(message, body=message.body[:place] + noise + message.body[place + skipped :])
+
+
+def _damage(message: Message, chance: Random) -> Message:
+    """Other bytes anywhere, which is mostly within a file."""
+    body = bytearray(message.body)
+    for _ in range(chance.randint(1, 20) if body else 0):
+        body[chance.randrange(len(body))] = chance.randrange(256)
+    return replace(message, body=bytes(body))
 
 
 def _value(message: Message, chance: Random) -> Message:
@@ -192,5 +213,5 @@ def _lines(message: Message, chance: Random) -> Message:
 
 _MUTATIONS: tuple[Mutation, ...] = (
     *(_method, _path, _path, _query, _query, _header, _header, _no_headers, _length),
-    *(_body, _payload, _payload, _cut, _insert, _insert, _value, _value, _repeat, _lines),
+    *(_body, _payload, _payload, _cut, _insert, _insert, _damage, _value, _value, _repeat, _lines),
 )

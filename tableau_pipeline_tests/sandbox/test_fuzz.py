@@ -9,10 +9,21 @@ import pytest
 
 from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.sandbox.fuzz_messages import World, status_of
-from tableau_pipeline_tests.sandbox.fuzz_mutations import spoil
+from tableau_pipeline_tests.sandbox.fuzz_mutations import damage, spoil
 from tableau_pipeline_tests.sandbox.samples import publish, rows_on_server
 
-FAMILIES = ("auth", "projects", "datasources", "publish", "uploads", "jobs", "tags", "queries")
+FAMILIES = (
+    "auth",
+    "projects",
+    "datasources",
+    "publish",
+    "files",
+    "uploads",
+    "jobs",
+    "tags",
+    "queries",
+    "pages",
+)
 HEALED_EVERY = 50
 
 
@@ -35,7 +46,8 @@ def test_spoilt_requests(
     for number in range(count):
         if number and number % HEALED_EVERY == 0:
             world.heal()
-        message = spoil(chance.choice(world.families()[family]), chance)
+        spoil_one = damage if family == "files" else spoil
+        message = spoil_one(chance.choice(world.families()[family]), chance)
         try:
             status = status_of(sandbox, message)
         except (OSError, HTTPException) as error:

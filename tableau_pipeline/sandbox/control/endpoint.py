@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import ConfigDict, Field, TypeAdapter
 from pydantic.dataclasses import dataclass as checked_dataclass
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
@@ -41,6 +41,8 @@ class ControlEndpoint:
             body = await _body(request)
             self._check_may_control(request)
             answer = self._answer(request, body)
+        except ClientDisconnect:
+            return
         except RestError as error:
             version = self.services.options.rest_version
             answer = write_error(request, error, rest_version=version)
@@ -48,8 +50,7 @@ class ControlEndpoint:
 
     def _check_may_control(self, request: Request) -> None:
         if not self.services.options.control:
-            path = request.url.path
-            raise refusal("404003", f"Unknown resource '{path}' specified in URI.")
+            raise _unknown(request)
         if request.client is None or not _is_loopback(request.client.host):
             raise refusal("403004", "The sandbox is controlled from its own machine only.")
         # Pages of other sites cannot send this type unasked, so no browser can be made to.
@@ -59,7 +60,7 @@ class ControlEndpoint:
 
     def _answer(self, request: Request, body: bytes) -> Response:
         control = self.services.control
-        _, *rest = request.url.path.strip("/").split("/")
+        _, *rest = request.scope["path"].strip("/").split("/")
         match request.method, rest:
             case "GET", []:
                 return JSONResponse(_state(control))
@@ -74,7 +75,11 @@ class ControlEndpoint:
             case "POST", ["clock"]:
                 _advance(control, body)
                 return JSONResponse(_state(control))
-        raise refusal("404003", f"Unknown resource '{request.url.path}' specified in URI.")
+        raise _unknown(request)
+
+
+def _unknown(request: Request) -> RestError:
+    return refusal("404003", f"Unknown resource '{request.scope['path']}' specified in URI.")
 
 
 async def _body(request: Request) -> bytes:
