@@ -32,6 +32,8 @@ class Worker:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
+            # Whoever sees the job in progress may move the clock, and counts from then.
+            began = self._services.now_seconds()
             job = jobs.start_next_job(
                 self._services.database,
                 started_at=self._services.now(),
@@ -41,12 +43,11 @@ class Worker:
                 self._stopping.wait(_PAUSE_SECONDS)
                 continue
             slowed, failure = self._services.control.hits_on_job(job)
-            if self._wait(self._services.options.job_delay + slowed):
+            if self._wait_until(began + self._services.options.job_delay + slowed):
                 self._execute(job, failure)
 
-    def _wait(self, seconds: float) -> bool:
+    def _wait_until(self, end: float) -> bool:
         """Let time pass by the sandbox's own clock; False if the worker is to stop meanwhile."""
-        end = self._services.now_seconds() + seconds
         while self._services.now_seconds() < end:
             if self._stopping.wait(_PAUSE_SECONDS):
                 return False
