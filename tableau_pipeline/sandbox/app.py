@@ -2,6 +2,8 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.routing import Mount, Route
 
+from tableau_pipeline.sandbox.control.calls import FaultyApi
+from tableau_pipeline.sandbox.control.endpoint import ControlEndpoint
 from tableau_pipeline.sandbox.pages.datasource import datasource
 from tableau_pipeline.sandbox.pages.overview import overview
 from tableau_pipeline.sandbox.request_log import RequestLog
@@ -50,11 +52,15 @@ def build_app(services: Services) -> Starlette:
     """The sandbox as a web application: the REST API, and a few pages to look at."""
     app = Starlette(
         routes=[
-            Mount("/api", RestApi(services, _API_ROUTES)),
+            Mount("/api", FaultyApi(services, RestApi(services, _API_ROUTES))),
+            Route("/control", ControlEndpoint(services)),
+            Mount("/control", ControlEndpoint(services)),
             Route("/", overview),
             Route("/datasources/{luid}", datasource),
         ],
         middleware=[Middleware(RequestLog)],
     )
+    # Clients of the API repeat a redirected request in ways of their own, or not at all.
+    app.router.redirect_slashes = False
     app.state.services = services
     return app

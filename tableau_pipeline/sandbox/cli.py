@@ -12,8 +12,11 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
+from tableau_pipeline.sandbox import control
 from tableau_pipeline.sandbox.banner import banner
 from tableau_pipeline.sandbox.content.rules import PROFILES
+from tableau_pipeline.sandbox.control.control import Control
+from tableau_pipeline.sandbox.control.faults import Fault, read_fault
 from tableau_pipeline.sandbox.open_questions import JobOrder, RepeatedRequest, UpdatedAt
 from tableau_pipeline.sandbox.options import CONNECTED_APP, ConnectedApp, Options, UserSeed
 from tableau_pipeline.sandbox.request_log import requests_logged_to
@@ -43,7 +46,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with (
             listener,
             nullcontext() if parsed.quiet else requests_logged_to(sys.stderr),
-            sandbox_server(options, on_ready=lambda: _announce(url, options)) as server,
+            sandbox_server(
+                options,
+                control=Control(faults=parsed.fault),
+                on_ready=lambda: _announce(url, options),
+            ) as server,
         ):
             _stop_on_signals(server)
             if parsed.die_with_parent:
@@ -56,7 +63,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="tableau-sandbox", description="A local Tableau Server to publish data sources to."
+        prog="tableau-sandbox",
+        description="A local Tableau Server to publish data sources to.",
+        epilog=control.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
     add("--host", default="127.0.0.1")
@@ -110,6 +120,15 @@ def _parser() -> argparse.ArgumentParser:
         help="one more user (default role: Creator)",
     )
     add("--quiet", action="store_true", help="do not log requests")
+    add("--control", action="store_true", help="take orders at /control, see below")
+    add(
+        "--fault",
+        action="append",
+        default=[],
+        type=_fault,
+        metavar="JSON",
+        help="a fault from the start, see below",
+    )
     add("--die-with-parent", action="store_true", help="stop when the parent process is gone")
     return parser
 
@@ -142,6 +161,13 @@ def _count(text: str) -> int:
     if not re.fullmatch(r"[1-9]\d{0,5}", text):
         raise argparse.ArgumentTypeError("expected a whole number above zero")
     return int(text)
+
+
+def _fault(text: str) -> Fault:
+    try:
+        return read_fault(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _user(text: str) -> UserSeed:
@@ -180,6 +206,7 @@ def _options(parsed: argparse.Namespace) -> Options:
         job_order=parsed.job_order,
         connected_apps=tuple(parsed.connected_app or Options.connected_apps),
         tls=parsed.tls,
+        control=parsed.control,
         sites=tuple(parsed.site),
         users=tuple(parsed.user),
     )

@@ -7,7 +7,10 @@ _SUMMARIES = {
     404: "Resource Not Found",
     405: "Method Not Allowed",
     409: "Resource Conflict",
+    429: "Too Many Requests",
     500: "Internal Server Error",
+    503: "Service Unavailable",
+    504: "Gateway Timeout",
 }
 
 

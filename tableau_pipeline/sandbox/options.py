@@ -80,6 +80,7 @@ class Options:
         job_order: which of the queued jobs comes next.
         connected_apps: those whose tokens let their users sign in.
         tls: speak HTTPS, with a certificate that signs itself.
+        control: faults can be ordered over HTTP, from this machine.
         sites: content URLs of sites beside the default one.
         users: users beside the administrator; all belong to every site.
     """
@@ -102,6 +103,7 @@ class Options:
     job_order: JobOrder = JobOrder.FIFO
     connected_apps: tuple[ConnectedApp, ...] = (CONNECTED_APP,)
     tls: bool = False
+    control: bool = False
     sites: tuple[str, ...] = ()
     users: tuple[UserSeed, ...] = ()
 

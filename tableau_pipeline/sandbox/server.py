@@ -8,7 +8,7 @@ import uvicorn
 
 from tableau_pipeline.sandbox.app import build_app
 from tableau_pipeline.sandbox.certificate import ensure_certificate
-from tableau_pipeline.sandbox.clock import Clock, system_clock
+from tableau_pipeline.sandbox.control.control import Control, Peer
 from tableau_pipeline.sandbox.jobs.registry import KINDS
 from tableau_pipeline.sandbox.jobs.worker import Worker
 from tableau_pipeline.sandbox.options import Options
@@ -46,6 +46,13 @@ class SandboxServer(uvicorn.Server):
         """Leave the signals alone: its owner decides what they mean."""
         yield
 
+    def hang_up(self, peer: Peer) -> None:
+        """Break the connections to a peer, without a word."""
+        for connection in list(self.server_state.connections):
+            # Only the kinds that speak HTTP know their peer; the sandbox serves no others.
+            if getattr(connection, "client", None) == peer:
+                connection.transport.abort()
+
     def stop(self) -> None:
         """Ask it to finish; callable from any thread."""
         self.should_exit = True
@@ -81,7 +88,7 @@ def url_of(listener: socket.socket, *, tls: bool) -> str:
 def sandbox_server(
     options: Options,
     *,
-    clock: Clock = system_clock,
+    control: Control | None = None,
     on_ready: Callable[[], None] = lambda: None,
 ) -> Generator[SandboxServer]:
     """A sandbox with its worker running, ready to be `run` on a socket.
@@ -89,7 +96,8 @@ def sandbox_server(
     Raises:
         DataDirectoryInUseError: another sandbox works in the data directory.
     """
-    with open_services(options, clock=clock) as services:
+    control = control or Control()
+    with open_services(options, control) as services:
         worker = Worker(services, KINDS)
         worker.start()
         try:
@@ -99,11 +107,17 @@ def sandbox_server(
                 log_level="warning",
                 access_log=False,
                 lifespan="off",
+                # A request to become a WebSocket is answered as if it had not asked.
+                ws="none",
+                # Peers are known by the connections that they have, whatever they say.
+                proxy_headers=False,
                 timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
                 timeout_keep_alive=_KEEP_ALIVE_SECONDS,
                 ssl_certfile=certificate.path if certificate else None,
                 ssl_keyfile=certificate.key_path if certificate else None,
             )
-            yield SandboxServer(config, on_ready)
+            server = SandboxServer(config, on_ready)
+            control.hang_up = server.hang_up
+            yield server
         finally:
             worker.stop()

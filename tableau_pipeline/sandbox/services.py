@@ -2,11 +2,13 @@ import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from tableau_pipeline.sandbox.clock import Clock, stamp, system_clock
+from tableau_pipeline.sandbox.clock import stamp
+from tableau_pipeline.sandbox.control.control import Control
 from tableau_pipeline.sandbox.options import Options
 from tableau_pipeline.sandbox.store import datasources, jobs, late_stamps, uploads
 from tableau_pipeline.sandbox.store.database import Database
@@ -29,10 +31,14 @@ class Services:
     """
 
     options: Options
-    clock: Clock
+    control: Control
     database: Database
     files: Files
     publishing: threading.Lock = field(default_factory=threading.Lock)
+
+    def clock(self) -> datetime:
+        """The present."""
+        return self.control.now()
 
     def now(self) -> str:
         """The present, as the API writes it."""
@@ -59,7 +65,7 @@ class Services:
 
 
 @contextmanager
-def open_services(options: Options, *, clock: Clock = system_clock) -> Generator[Services]:
+def open_services(options: Options, control: Control) -> Generator[Services]:
     """Open what a data directory holds, and tidy up what an earlier process has left behind.
 
     Raises:
@@ -69,7 +75,7 @@ def open_services(options: Options, *, clock: Clock = system_clock) -> Generator
     with _sole_user(options.data_dir):
         database = Database(options.data_dir / DATABASE_FILE)
         try:
-            services = Services(options, clock, database, Files(options.data_dir))
+            services = Services(options, control, database, Files(options.data_dir))
             seed(database, options, created_at=services.now())
             jobs.fail_unfinished_jobs(
                 database,

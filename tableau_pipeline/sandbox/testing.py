@@ -3,7 +3,7 @@
 import socket
 import sqlite3
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import closing, contextmanager
 from pathlib import Path
 from queue import Queue
@@ -11,6 +11,8 @@ from typing import Any
 
 from tableau_pipeline.sandbox.certificate import certificate_path
 from tableau_pipeline.sandbox.clock import Clock, system_clock
+from tableau_pipeline.sandbox.control.control import Control
+from tableau_pipeline.sandbox.control.faults import Fault
 from tableau_pipeline.sandbox.options import (
     ADMIN_NAME,
     ADMIN_PASSWORD,
@@ -32,6 +34,7 @@ class Sandbox:
         url: where it is; stays the same over restarts.
         data_dir: where it keeps what it knows.
         certificate: what its clients have to trust if it speaks HTTPS.
+        control: its faults and its clock; they stay over restarts.
         user: the name of its administrator.
         password: of the same.
         token_name: of a personal access token of the same.
@@ -45,12 +48,12 @@ class Sandbox:
     token_secret = TOKEN_SECRET
     connected_app = CONNECTED_APP
 
-    def __init__(self, options: Options, clock: Clock):
+    def __init__(self, options: Options, control: Control):
         self.url = ""
         self.data_dir = options.data_dir
         self.certificate = certificate_path(options.data_dir)
+        self.control = control
         self._options = options
-        self._clock = clock
         self._port = 0
         self._running: tuple[SandboxServer, threading.Thread] | None = None
 
@@ -81,7 +84,7 @@ class Sandbox:
             with (
                 listener,
                 sandbox_server(
-                    self._options, clock=self._clock, on_ready=lambda: started.put(server)
+                    self._options, control=self.control, on_ready=lambda: started.put(server)
                 ) as server,
             ):
                 server.run(sockets=[listener])
@@ -120,16 +123,21 @@ class Sandbox:
 
 @contextmanager
 def running_sandbox(
-    data_dir: Path, *, clock: Clock = system_clock, **options: Any
+    data_dir: Path,
+    *,
+    clock: Clock = system_clock,
+    faults: Iterable[Fault] = (),
+    **options: Any,
 ) -> Generator[Sandbox]:
     """Run a sandbox while the context lasts.
 
     Args:
         data_dir: where it keeps what it knows; another sandbox finds it there again.
         clock: what it takes for the present.
+        faults: what it does wrong from the start.
         **options: further attributes of `Options`.
     """
-    sandbox = Sandbox(Options(data_dir=data_dir, **options), clock)
+    sandbox = Sandbox(Options(data_dir=data_dir, **options), Control(clock, faults))
     sandbox.start()
     try:
         yield sandbox

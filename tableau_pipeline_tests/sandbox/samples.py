@@ -14,6 +14,7 @@ from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.sandbox.testing import Sandbox
 
 TIMEOUT = 30
+ALL_ROWS = 'SELECT * FROM "Extract"."Extract"'
 
 
 def execute(path: Path, *statements: str) -> Path:
@@ -66,19 +67,19 @@ def publish(
     return server.datasources.publish(item, file, mode)
 
 
-def rows_on_server(server: tsc.Server, luid: str | None) -> list[list]:
-    """The rows of `"Extract"."Extract"` of a data source, downloaded."""
+def rows_on_server(server: tsc.Server, luid: str | None, query: str = ALL_ROWS) -> list[list]:
+    """The rows of `"Extract"."Extract"` of a data source, downloaded, or what a query says."""
     with TemporaryDirectory() as folder:
         package = server.datasources.download(luid or "", str(Path(folder, "downloaded")))
         with zipfile.ZipFile(package) as archive:
             (member,) = [name for name in archive.namelist() if name.endswith(".hyper")]
-            return rows_of(Path(archive.extract(member, folder)))
+            return rows_of(Path(archive.extract(member, folder)), query)
 
 
-def rows_of(path: Path) -> list[list]:
-    """The rows of `"Extract"."Extract"` of a file, in order."""
+def rows_of(path: Path, query: str = ALL_ROWS) -> list[list]:
+    """The rows of `"Extract"."Extract"` of a file, or what a query says, in order."""
     with Connection(hyper_process().endpoint, path) as connection:
-        rows = connection.execute_list_query('SELECT * FROM "Extract"."Extract"')
+        rows = connection.execute_list_query(query)
         return sorted(rows, key=lambda row: [(value is not None, value) for value in row])
 
 

@@ -15,12 +15,13 @@ from tableau_pipeline_tests.sandbox.samples import (
 )
 
 ADMIN = tsc.TableauAuth("admin", "admin")
+SOME_TIME = 60
 
 
 @pytest.fixture
 def slow(start_sandbox: Callable[..., Sandbox]) -> Sandbox:
-    """A sandbox whose jobs stay in progress for a second."""
-    return start_sandbox(job_delay=1)
+    """A sandbox whose jobs stay in progress until its clock is moved."""
+    return start_sandbox(job_delay=SOME_TIME)
 
 
 def publish_job(server: tsc.Server, file: Path, *, name: str = "Flights") -> tsc.JobItem:
@@ -77,6 +78,7 @@ def test_jobs_wait_their_turn_and_can_be_cancelled(
     assert server.datasources.get()[0] == []
     server.jobs.cancel(second)
     assert server.jobs.get_by_id(second.id).finish_code == 2
+    slow.control.advance(SOME_TIME)
     assert server.jobs.wait_for_job(first, timeout=20).finish_code == 0
     (item,) = server.datasources.get()[0]
     assert rows_on_server(server, item.id) == [[1, "one"]]
@@ -92,7 +94,9 @@ def test_running_job_can_be_cancelled_before_it_takes_effect(slow: Sandbox, one_
     job = publish_job(server, one_row)
     wait_until_running(server, job)
     server.jobs.cancel(job)
-    time.sleep(1.2)
+    following = publish_job(server, one_row, name="Following")
+    slow.control.advance(SOME_TIME)
+    wait_until_running(server, following)
     assert server.jobs.get_by_id(job.id).finish_code == 2
     assert server.datasources.get()[0] == []
 
@@ -103,6 +107,8 @@ def test_name_taken_while_the_job_waited(slow: Sandbox, one_row: Path):
     item = tsc.DatasourceItem(default_project(server), name="Flights")
     job = server.datasources.publish(item, one_row, "CreateNew", as_job=True)
     publish(server, one_row, name="Flights")
+    wait_until_running(server, job)
+    slow.control.advance(SOME_TIME)
     with pytest.raises(tsc.server.endpoint.exceptions.JobFailedException, match="already exists"):
         server.jobs.wait_for_job(job, timeout=20)
 

@@ -1,3 +1,5 @@
+import time
+
 import pytest
 import tableauserverclient as tsc
 
@@ -27,10 +29,26 @@ def test_paging_filters_and_order(sandbox: Sandbox, named: tsc.Server):
     assert names("pageSize=2&pageNumber=2&sort=name:desc") == ["P09", "P08"]
     assert names("filter=name:eq:p03") == ["P03"]
     assert names("filter=name:in:[P01,P02]&sort=name:asc") == ["P01", "P02"]
+    assert names("filter=name:in:[P01,P02],name:gt:P01") == ["P02"]
     assert names("filter=name%3Agte%3AP10%2Cname%3Alt%3AP11") == ["P10"]
     assert names("filter=name:has:P0,name:gt:P07") == ["P08", "P09"]
     assert names("filter=createdAt:lt:2001-01-01T00:00:00Z") == []
     assert names("filter=name:eq:Default,topLevelProject:eq:false&pageNumber=1") == []
+
+
+def test_filters_of_any_length(shared_sandbox: Sandbox, shared_server: tsc.Server):
+    # Prevents: one hostile filter keeps the sandbox busy, and all others waiting.
+    started = time.monotonic()
+    for text in (
+        "," * 15_000,
+        "[" * 15_000,
+        "]," * 8_000,
+        "[,]" * 5_000,
+        "name:in:[" + "a," * 8_000,
+    ):
+        path = f"sites/{{site}}/datasources?filter={text}"
+        assert code_of(call(shared_sandbox, "GET", path, server=shared_server)) == "400065"
+    assert time.monotonic() - started < 2
 
 
 @pytest.mark.parametrize(

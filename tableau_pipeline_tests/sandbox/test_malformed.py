@@ -132,3 +132,14 @@ def test_paths_are_only_keys(shared_sandbox: Sandbox):
     for path in ("sites/..%2F..%2Fetc/projects", "../../sandbox.sqlite", "sites/%00/projects"):
         response = call(shared_sandbox, "GET", path, headers={"X-Tableau-Auth": "x"})
         assert response.status_code in (401, 404)
+
+
+def test_upgrade_to_a_web_socket(shared_sandbox: Sandbox):
+    # Prevents: a request that asks for another protocol fails inside the sandbox.
+    headers = {
+        "Connection": "Upgrade",
+        "Upgrade": "websocket",
+        "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+        "Sec-WebSocket-Version": "13",
+    }
+    assert call(shared_sandbox, "GET", "serverInfo", headers=headers).status_code == 200

@@ -64,3 +64,16 @@ def test_extract_in_a_package(server: tsc.Server, tmp_path: Path, one_row: Path)
     published = publish(server, package)
     assert (published.datasource_type, published.has_extracts) == ("postgres", True)
     assert [item.id for item in server.datasources.filter(has_extracts=True)] == [published.id]
+
+
+def test_damaged_package(server: tsc.Server, tmp_path: Path, one_row: Path):
+    # Prevents: damage inside the compressed data ends in an error of the sandbox itself.
+    file = tmp_path / "p.tdsx"
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.tds", "<datasource/>")
+        archive.write(one_row, "Data/a.hyper")
+    whole = file.read_bytes()
+    middle = len(whole) // 2
+    file.write_bytes(whole[:middle] + bytes(200) + whole[middle + 200 :])
+    with pytest.raises(tsc.ServerResponseError, match="400011"):
+        publish(server, file)

@@ -1,15 +1,11 @@
-import random
-import threading
 from pathlib import Path
 
 import pytest
-import requests
 import tableauserverclient as tsc
 
 from tableau_pipeline.sandbox.services import DataDirectoryInUseError
 from tableau_pipeline.sandbox.testing import Sandbox, running_sandbox
-from tableau_pipeline_tests.sandbox.command import started_sandbox
-from tableau_pipeline_tests.sandbox.samples import publish, rows_of, rows_on_server, write_hyper
+from tableau_pipeline_tests.sandbox.samples import publish, rows_on_server
 
 
 def test_everything_survives_a_restart(
@@ -42,51 +38,3 @@ def test_one_sandbox_for_one_directory(sandbox: Sandbox):
     # Prevents: two sandboxes sweep away each other's files.
     with pytest.raises(DataDirectoryInUseError), running_sandbox(sandbox.data_dir):
         pass
-
-
-@pytest.fixture
-def two_versions(tmp_path: Path) -> list[Path]:
-    """Two files of some MB, so that a kill can come in the middle of anything."""
-    return [
-        write_hyper(
-            tmp_path / f"{version}.hyper",
-            f"SELECT CAST(i AS BIGINT) * 1000003 % 15485863 AS a, {version} AS version"
-            " FROM generate_series(1, 100000) AS g(i)",
-        )
-        for version in (1, 2)
-    ]
-
-
-def test_kill_leaves_the_last_committed_state(tmp_path: Path, two_versions: list[Path]):
-    # Prevents: a crash in the middle of a publish leaves half a data source, or none.
-    contents = [rows_of(file) for file in two_versions]
-    seed = random.randrange(1 << 30)
-    chance = random.Random(seed)
-    luid = ""
-    for kill in range(4):
-        with started_sandbox(tmp_path / "data", "--kept-revisions", "1") as (process, url):
-            server = tsc.Server(url, use_server_version=True)
-            server.auth.sign_in(tsc.TableauAuth("admin", "admin"))
-            if luid:
-                assert rows_on_server(server, luid) in contents, f"kill {kill}, seed {seed}"
-            luid = publish(server, two_versions[0], mode="Overwrite").id
-            publisher = threading.Thread(target=publish_until_it_dies, args=(server, two_versions))
-            publisher.start()
-            publisher.join(chance.uniform(0.05, 0.6))
-            process.kill()
-            publisher.join()
-    with running_sandbox(tmp_path / "data") as sandbox:
-        server = tsc.Server(sandbox.url, use_server_version=True)
-        server.auth.sign_in(tsc.TableauAuth("admin", "admin"))
-        assert rows_on_server(server, luid) in contents, f"seed {seed}"
-        assert len(list((tmp_path / "data" / "content").iterdir())) == 1
-        assert list((tmp_path / "data" / "incoming").iterdir()) == []
-
-
-def publish_until_it_dies(server: tsc.Server, files: list[Path]) -> None:
-    try:
-        while True:
-            for file in files:
-                publish(server, file, mode="Overwrite")
-    except requests.ConnectionError:
-        return

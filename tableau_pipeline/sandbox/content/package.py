@@ -1,8 +1,11 @@
 """`.tdsx` packages: zip files of one `.tds` and one `.hyper`."""
 
+import lzma
 import re
 import shutil
+import struct
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
@@ -13,6 +16,12 @@ _HYPER_BYTES = 16 << 30
 _BLOCK = 1 << 20
 # File systems take up to 255, the suffix included.
 _FILE_NAME_BYTES = 200
+
+# What the standard library raises, depending on where a zip file is damaged.
+_DAMAGE = (
+    *(BadZipFile, zipfile.LargeZipFile, zlib.error, lzma.LZMAError, struct.error),
+    *(EOFError, OSError, RuntimeError, ValueError),
+)
 
 
 class UnreadablePackageError(ValueError):
@@ -47,7 +56,9 @@ def unpack(package: Path, *, hyper_path: Path) -> tuple[bytes, str]:
             with archive.open(hyper) as source, hyper_path.open("wb") as target:
                 shutil.copyfileobj(source, target, _BLOCK)
             return archive.read(tds), hyper.filename
-    except (BadZipFile, zipfile.LargeZipFile, NotImplementedError, EOFError, RuntimeError) as error:
+    except UnreadablePackageError:
+        raise
+    except _DAMAGE as error:
         raise UnreadablePackageError(f"the package cannot be read: {error}") from error
 
 

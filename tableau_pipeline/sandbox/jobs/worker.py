@@ -1,6 +1,7 @@
 import logging
 import threading
 
+from tableau_pipeline.sandbox.control.faults import FailJob
 from tableau_pipeline.sandbox.errors import RestError
 from tableau_pipeline.sandbox.jobs.kinds import JobFailedError, JobKinds
 from tableau_pipeline.sandbox.services import Services
@@ -32,18 +33,33 @@ class Worker:
     def _run(self) -> None:
         while not self._stopping.is_set():
             self._services.apply_late_stamps()
+            # Whoever sees the job in progress may move the clock, and counts from then.
+            began = self._services.now_seconds()
             job = jobs.start_next_job(
                 self._services.database,
                 started_at=self._services.now(),
                 order=self._services.options.job_order,
+                choose=self._services.control.choose_job,
             )
             if job is None:
                 self._stopping.wait(_PAUSE_SECONDS)
-            elif not self._stopping.wait(self._services.options.job_delay):
-                self._execute(job)
+                continue
+            slowed, failure = self._services.control.hits_on_job(job)
+            if self._wait_until(began + self._services.options.job_delay + slowed):
+                self._execute(job, failure)
 
-    def _execute(self, job: Job) -> None:
+    def _wait_until(self, end: float) -> bool:
+        """Let time pass by the sandbox's own clock; False if the worker is to stop meanwhile."""
+        while self._services.now_seconds() < end:
+            if self._stopping.wait(_PAUSE_SECONDS):
+                return False
+        return not self._stopping.is_set()
+
+    def _execute(self, job: Job, failure: FailJob | None) -> None:
         try:
+            if failure is not None:
+                self._fail(job, failure.notes)
+                return
             # A publish that came between the two halves of an update would be undone by it.
             with self._services.publishing:
                 self._take_effect(job)
@@ -67,7 +83,7 @@ class Worker:
                 commit()
         self._services.sweep_content()
 
-    def _fail(self, job: Job, notes: str) -> None:
+    def _fail(self, job: Job, notes: str | None) -> None:
         jobs.finish_job(
             self._services.database,
             job.luid,

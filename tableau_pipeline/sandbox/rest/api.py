@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from tableau_pipeline.sandbox.errors import RestError, malformed, refusal
-from tableau_pipeline.sandbox.rest.elements import Element, as_json, as_xml
+from tableau_pipeline.sandbox.rest.answers import write_error, write_reply
 from tableau_pipeline.sandbox.rest.multipart import read_multipart
 from tableau_pipeline.sandbox.rest.requests import Attachment, Call
 from tableau_pipeline.sandbox.rest.router import Reply, Route, find_route
@@ -42,17 +42,20 @@ class RestApi:
         await answer(scope, receive, send)
 
     async def _answer(self, request: Request, stream: AsyncIterator[bytes]) -> Response:
+        version = self._services.options.rest_version
         try:
             reply = await self._handle(request, stream)
         except RestError as error:
-            reply = Reply(error.status, (_error_element(error),))
+            return write_error(request, error, rest_version=version)
         except ClientDisconnect:
             raise
         except Exception:
             _logger.exception("%s failed", request.method)
             error = refusal("500000", "The sandbox itself failed; its log says why.")
-            reply = Reply(500, (_error_element(error),))
-        return reply if isinstance(reply, Response) else self._write(request, reply)
+            return write_error(request, error, rest_version=version)
+        if isinstance(reply, Response):
+            return reply
+        return write_reply(request, reply, rest_version=version)
 
     async def _handle(self, request: Request, stream: AsyncIterator[bytes]) -> Reply | Response:
         route, path = find_route(
@@ -111,14 +114,3 @@ class RestApi:
             if len(body) > _BODY_BYTES:
                 raise malformed(f"The body of the request is larger than {_BODY_BYTES} bytes.")
         return bytes(body), None
-
-    def _write(self, request: Request, reply: Reply) -> Response:
-        if "application/json" in request.headers.get("Accept", ""):
-            return Response(as_json(reply.elements), reply.status, media_type="application/json")
-        body = as_xml(reply.elements, rest_version=self._services.options.rest_version)
-        return Response(body, reply.status, media_type="application/xml")
-
-
-def _error_element(error: RestError) -> Element:
-    children = (Element("summary", text=error.summary), Element("detail", text=error.detail))
-    return Element("error", {"code": error.code}, children)

@@ -86,7 +86,7 @@ def find_datasource(services: Services, call: Call, *, code: str = "404004") -> 
     """The data source that the path names.
 
     Raises:
-        RestError: `code`, there is none.
+        RestError: with `code`, there is none.
     """
     luid = call.path["datasource"]
     found = datasources.datasource(services.database, call.site.luid, luid)

@@ -108,6 +108,15 @@ def end_sessions_of_access_token(database: Database, name: str) -> None:
     database.change("DELETE FROM session WHERE access_token = ?", name)
 
 
+def end_sessions_of_user(database: Database, name: str | None) -> None:
+    """End every session of the user of this name; None ends everybody's."""
+    if name is None:
+        database.change("DELETE FROM session")
+    else:
+        sql = "DELETE FROM session WHERE user = (SELECT luid FROM user WHERE name = ?)"
+        database.change(sql, name)
+
+
 def forget_expired_sessions(database: Database, *, now: float) -> None:
     """Remove what no token can reach any more."""
     database.change("DELETE FROM session WHERE expires_at <= ?", now)

@@ -39,9 +39,11 @@ def datasource(database: Database, site: str, luid: str) -> Datasource | None:
 
 def namesake(database: Database, site: str, *, project: str, name: str) -> Datasource | None:
     """The data source of this name, in any case of letters, in a project."""
-    for candidate in datasources(database, site):
-        if candidate.project == project and candidate.name.casefold() == name.casefold():
-            return candidate
+    sql = "SELECT luid, name FROM datasource WHERE site = ? AND project = ?"
+    with database.lock:
+        for row in database.rows(sql, site, project):
+            if row["name"].casefold() == name.casefold():
+                return datasource(database, site, row["luid"])
     return None
 
 

@@ -1,4 +1,6 @@
 import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tableau_pipeline.sandbox.identity import new_luid
@@ -55,21 +57,26 @@ def job(database: Database, site: str, luid: str) -> Job | None:
 
 
 def start_next_job(
-    database: Database, *, started_at: str, order: JobOrder = JobOrder.FIFO
+    database: Database,
+    *,
+    started_at: str,
+    order: JobOrder = JobOrder.FIFO,
+    choose: Callable[[Sequence[Job]], Job | None],
 ) -> Job | None:
-    """Take the job that has been queued longest, or any."""
+    """Take the job that `choose` picks from the queue: oldest first, or in any order."""
     by = "number" if order is JobOrder.FIFO else "random()"
     with database.transaction():
-        row = database.row(f"SELECT * FROM job WHERE status = ? ORDER BY {by} LIMIT 1", PENDING)  # noqa: S608
-        if row is None:
+        rows = database.rows(f"SELECT * FROM job WHERE status = ? ORDER BY {by}", PENDING)  # noqa: S608
+        job = choose([Job.of(row) for row in rows]) if rows else None
+        if job is None:
             return None
         database.change(
             "UPDATE job SET status = ?, started_at = ? WHERE luid = ?",
             IN_PROGRESS,
             started_at,
-            row["luid"],
+            job.luid,
         )
-    return Job.of({**row, "status": IN_PROGRESS, "started_at": started_at})
+    return replace(job, status=IN_PROGRESS, started_at=started_at)
 
 
 def finish_job(

@@ -1,0 +1,127 @@
+"""The faults of calls, each as a layer around the application that it troubles."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from tableau_pipeline.sandbox.control.faults import (
+    Delay,
+    Drop,
+    ExpireSessions,
+    Fault,
+    Refuse,
+    Throttle,
+)
+from tableau_pipeline.sandbox.errors import refusal
+from tableau_pipeline.sandbox.rest.answers import write_error
+from tableau_pipeline.sandbox.services import Services
+from tableau_pipeline.sandbox.store import accounts
+
+_REFUSALS = {
+    401: refusal("401002", "Invalid authentication credentials were provided."),
+    429: refusal("429000", "Too many requests. Please retry later."),
+    500: refusal("500000", "The sandbox was told to fail here."),
+    503: refusal("503000", "The sandbox was told to be unavailable."),
+    504: refusal("504000", "The sandbox was told to answer as a gateway that has lost patience."),
+}
+
+
+class FaultyApi:
+    """The REST API, troubled by the faults that the control has armed."""
+
+    def __init__(self, services: Services, api: ASGIApp):
+        self._services = services
+        self._api = api
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, or fail to."""
+        control = self._services.control
+        app = self._api
+        for fault in reversed(control.hits_on_call(scope["method"], scope["raw_path"])):
+            app = _LAYERS[type(fault)](self._services, fault, app)
+        await app(scope, receive, send)
+
+
+def _refusing(services: Services, fault: Refuse, _: ASGIApp) -> ASGIApp:
+    async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
+        # A client that is still sending would take an early answer for a broken connection.
+        if await _is_read(receive):
+            answer = write_error(
+                Request(scope),
+                _REFUSALS[fault.status],
+                rest_version=services.options.rest_version,
+            )
+            if fault.retry_after is not None:
+                answer.headers["Retry-After"] = str(fault.retry_after)
+            await answer(scope, receive, send)
+
+    return refuse
+
+
+async def _is_read(receive: Receive) -> bool:
+    """Read the body to its end; whether it has one."""
+    while (message := await receive())["type"] == "http.request":
+        if not message.get("more_body"):
+            return True
+    return False
+
+
+def _dropping(services: Services, fault: Drop, app: ASGIApp) -> ASGIApp:
+    async def drop(scope: Scope, receive: Receive, send: Send) -> None:
+        async def swallow(message: Message) -> None:
+            pass
+
+        if fault.when == "after":
+            await app(scope, receive, swallow)
+        services.control.hang_up(scope["client"])
+        # The server must have seen it too, or it would miss the answer.
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    return drop
+
+
+def _delaying(services: Services, fault: Delay, app: ASGIApp) -> ASGIApp:
+    async def delay(scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_late(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                await asyncio.sleep(fault.seconds)
+            await send(message)
+
+        await app(scope, receive, send_late)
+
+    return delay
+
+
+def _throttling(services: Services, fault: Throttle, app: ASGIApp) -> ASGIApp:
+    async def throttle(scope: Scope, receive: Receive, send: Send) -> None:
+        async def receive_slowly() -> Message:
+            message = await receive()
+            await asyncio.sleep(len(message.get("body", b"")) / fault.bytes_per_second)
+            return message
+
+        await app(scope, receive_slowly, send)
+
+    return throttle
+
+
+def _expiring(services: Services, fault: ExpireSessions, app: ASGIApp) -> ASGIApp:
+    async def expire(scope: Scope, receive: Receive, send: Send) -> None:
+        await run_in_threadpool(accounts.end_sessions_of_user, services.database, fault.user)
+        await app(scope, receive, send)
+
+    return expire
+
+
+_Layer = Callable[[Services, Any, ASGIApp], ASGIApp]
+_LAYERS: Mapping[type[Fault], _Layer] = {
+    Refuse: _refusing,
+    Drop: _dropping,
+    Delay: _delaying,
+    Throttle: _throttling,
+    ExpireSessions: _expiring,
+}

@@ -1,0 +1,167 @@
+import random
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+from tableau_pipeline.sandbox.clock import Clock, system_clock
+from tableau_pipeline.sandbox.control.faults import (
+    CallFault,
+    Counted,
+    FailJob,
+    Fault,
+    HoldJobs,
+    JobFault,
+    ReorderJobs,
+    SlowJob,
+)
+from tableau_pipeline.sandbox.control.paths import path_matches
+from tableau_pipeline.sandbox.store.records import Job
+
+Peer = tuple[str, int]
+_F = TypeVar("_F")
+
+
+@dataclass
+class Armed:
+    """A fault that waits for what it is to hit.
+
+    Attributes:
+        number: by which it can be cleared.
+        fault: what it does.
+        met: how many calls or jobs it has met that it could have hit.
+        fired: how many of them it has hit.
+    """
+
+    number: int
+    fault: Fault
+    met: int = 0
+    fired: int = 0
+    _held: set[str] = field(default_factory=set)
+
+    def meet(self, counted: Counted) -> bool:
+        """Count one more call or job; whether it is hit."""
+        self.met += 1
+        last = None if counted.times is None else counted.nth + counted.times - 1
+        hit = counted.nth <= self.met and (last is None or self.met <= last)
+        self.fired += hit
+        return hit
+
+    def hold(self, job: Job) -> None:
+        """Count a job that is held, once."""
+        if job.luid not in self._held:
+            self._held.add(job.luid)
+            self.met += 1
+            self.fired += 1
+
+
+def _no_connections(peer: Peer) -> None:
+    raise RuntimeError(f"no server is running that could hang up on {peer}")
+
+
+class Control:
+    """The faults of one sandbox, and its clock; callable from any thread.
+
+    Attributes:
+        hang_up: breaks the connection to a peer; set by the server that holds the connections.
+    """
+
+    def __init__(self, clock: Clock = system_clock, faults: Iterable[Fault] = ()):
+        self.hang_up: Callable[[Peer], None] = _no_connections
+        self._clock = clock
+        self._ahead = timedelta()
+        self._lock = threading.Lock()
+        self._armed: list[Armed] = []
+        self._last_number = 0
+        for fault in faults:
+            self.add(fault)
+
+    def now(self) -> datetime:
+        """What the sandbox takes for the present."""
+        with self._lock:
+            return self._clock() + self._ahead
+
+    def advance(self, seconds: float) -> None:
+        """Move the clock ahead.
+
+        Raises:
+            ValueError: it would move back, or beyond all calendars.
+        """
+        with self._lock:
+            try:
+                ahead = self._ahead + timedelta(seconds=seconds)
+                self._clock() + ahead
+            except OverflowError as error:
+                raise ValueError(f"the clock cannot move by {seconds} seconds") from error
+            if seconds < 0:
+                raise ValueError("the clock moves ahead only")
+            self._ahead = ahead
+
+    def add(self, fault: Fault) -> Armed:
+        """Arm a fault."""
+        with self._lock:
+            self._last_number += 1
+            armed = Armed(self._last_number, fault)
+            self._armed.append(armed)
+        return armed
+
+    def faults(self) -> list[Armed]:
+        """All faults that were not cleared, oldest first; those that are used up too."""
+        with self._lock:
+            return list(self._armed)
+
+    def clear(self, number: int | None = None) -> bool:
+        """Disarm one fault, or all; False if there is none of this number."""
+        with self._lock:
+            kept = [armed for armed in self._armed if number not in (None, armed.number)]
+            found = number is None or len(kept) < len(self._armed)
+            self._armed = kept
+        return found
+
+    def hits_on_call(self, method: str, raw_path: bytes) -> list[Fault]:
+        """The faults that hit this call; it is counted."""
+        with self._lock:
+            return [
+                armed.fault
+                for armed, fault in self._of(CallFault)
+                if fault.method in ("*", method)
+                and path_matches(fault.path, raw_path)
+                and armed.meet(fault)
+            ]
+
+    def choose_job(self, queued: Sequence[Job]) -> Job | None:
+        """Which of the queued jobs, oldest first, is to be executed next; None while all wait."""
+        with self._lock:
+            ready = [job for job in queued if not self._is_held(job)]
+            if not ready:
+                return None
+            chosen = ready[0]
+            for armed, fault in self._of(ReorderJobs):
+                armed.met += 1
+                chosen = ready[-1] if fault.order == "newest" else random.choice(ready)  # noqa: S311
+                armed.fired += chosen is not ready[0]
+            return chosen
+
+    def hits_on_job(self, job: Job) -> tuple[float, FailJob | None]:
+        """How much longer a job is to take, and how it is to fail, if it is; it is counted."""
+        with self._lock:
+            hits = [
+                armed.fault
+                for armed, fault in self._of(JobFault)
+                if fault.job_kind in (None, job.kind) and armed.meet(fault)
+            ]
+        seconds = sum(hit.seconds for hit in hits if isinstance(hit, SlowJob))
+        failures = (hit for hit in hits if isinstance(hit, FailJob))
+        return seconds, next(failures, None)
+
+    def _is_held(self, job: Job) -> bool:
+        holding = [
+            armed for armed, fault in self._of(HoldJobs) if fault.job_kind in (None, job.kind)
+        ]
+        for armed in holding:
+            armed.hold(job)
+        return bool(holding)
+
+    def _of(self, kind: type[_F]) -> list[tuple[Armed, _F]]:
+        return [(armed, armed.fault) for armed in self._armed if isinstance(armed.fault, kind)]

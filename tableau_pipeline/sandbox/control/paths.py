@@ -1,0 +1,14 @@
+from urllib.parse import unquote
+
+
+def path_matches(pattern: str, raw_path: bytes) -> bool:
+    """Whether a path below `/api/{version}/` is of this pattern, as faults give it."""
+    if pattern == "**":
+        return True
+    path = raw_path.decode("ascii", "replace").removeprefix("/api").strip("/")
+    segments = [unquote(segment) for segment in path.split("/")[1:]]
+    expected = pattern.strip("/").split("/")
+    return len(expected) == len(segments) and all(
+        part == "*" or part.startswith("{") or part == segment
+        for part, segment in zip(expected, segments, strict=True)
+    )
