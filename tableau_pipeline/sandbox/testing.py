@@ -1,4 +1,8 @@
-"""A sandbox inside the running process, for tests."""
+"""A sandbox inside the running process, for tests.
+
+With `pytest_plugins = ["tableau_pipeline.sandbox.testing"]` in their root `conftest.py`, the tests
+of any project have the fixture `tableau_sandbox`. Needs pytest.
+"""
 
 import socket
 import sqlite3
@@ -8,6 +12,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from queue import Queue
 from typing import Any
+
+import pytest
 
 from tableau_pipeline.sandbox.certificate import certificate_path
 from tableau_pipeline.sandbox.clock import Clock, system_clock
@@ -143,3 +149,16 @@ def running_sandbox(
         yield sandbox
     finally:
         sandbox.stop()
+
+
+@pytest.fixture
+def tableau_sandbox(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Generator[Sandbox]:
+    """A sandbox for one test; the environment names it, so that `resources_from_env` finds it."""
+    with running_sandbox(tmp_path_factory.mktemp("sandbox")) as sandbox:
+        monkeypatch.setenv("TABLEAU_SERVER_URL", sandbox.url)
+        monkeypatch.setenv("TABLEAU_SITE", "")
+        monkeypatch.setenv("TABLEAU_TOKEN_NAME", sandbox.token_name)
+        monkeypatch.setenv("TABLEAU_TOKEN_VALUE", sandbox.token_secret)
+        yield sandbox

@@ -7,6 +7,7 @@ from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 import tableauserverclient as tsc
 
@@ -102,6 +103,8 @@ class World:
         self.project = (project[0] if project else self._new_project()).id
         item = publish(self.server, self._file, name="Fuzz", mode="Overwrite")
         self.datasource = item.id
+        self.server.datasources.populate_connections(item)
+        self.connection = item.connections[0].id
         self.server.datasources.add_tags(item, ["a"])
         job = tsc.DatasourceItem(default_project(self.server), name="By job")
         self.job = self.server.datasources.publish(job, self._file, "Overwrite", as_job=True).id
@@ -159,6 +162,21 @@ class World:
                 self.parts("PUT", upload, block),
                 self.parts("PUT", f"{upload}?sequenceID=7", block),
             ],
+            "updates": [
+                self.batch(f"{one}/data", _DELETE),
+                self.batch(f"{one}/connections/{self.connection}/data", _NESTED),
+                self.batch(f"{one}/data?uploadSessionId={self.upload}", _UPSERT),
+            ],
+            "revisions": [
+                self.message("GET", f"{one}/revisions?pageSize=2"),
+                self.message("GET", f"{one}/revisions/1/content?includeExtract=False"),
+                self.xml("POST", f"{one}/refresh", '<extractRefresh incremental="true"/>'),
+                self.xml(
+                    "PUT",
+                    f"{one}/connections/{self.connection}",
+                    '<connection serverAddress="x" serverPort="1" userName="u" password="p"/>',
+                ),
+            ],
             "jobs": [
                 self.message("GET", f"{site}/jobs?filter=status:eq:Success"),
                 self.message("GET", f"{site}/jobs/{self.job}"),
@@ -189,12 +207,32 @@ class World:
         message = self.message(method, path).with_header("Content-Type", XML)
         return replace(message, body=f"<tsRequest>{child}</tsRequest>".encode())
 
+    def batch(self, path: str, actions: str) -> Message:
+        message = self.message("PATCH", path).with_header("Content-Type", "application/json")
+        body = f'{{"actions":[{actions}]}}'.encode()
+        return replace(message.with_header("RequestID", str(uuid4())), body=body)
+
     def parts(self, method: str, path: str, body: tuple[bytes, str]) -> Message:
         content, content_type = body
         message = self.message(method, path).with_header("Content-Type", content_type)
         return replace(message, body=content)
 
 
+_DELETE = (
+    '{"action":"delete","target-table":"Extract","condition":'
+    '{"op":"lt","target-col":"id","const":{"type":"integer","v":"5"}}}'
+)
+_NESTED = (
+    '{"action":"delete","target-schema":"Extract","target-table":"Extract","condition":'
+    '{"op":"and","args":[{"op":"or","args":[{"op":"has","target-col":"name",'
+    '"const":{"type":"string","v":"o"}},{"op":"is","target-col":"id",'
+    '"const":{"type":"string","v":null}}]},{"op":"neq","target-col":"id",'
+    '"const":{"type":"double","v":1.5}}]}}'
+)
+_UPSERT = (
+    '{"action":"upsert","target-table":"Extract","source-table":"rows","condition":'
+    '{"op":"eq","target-col":"id","source-col":"id"}}'
+)
 _TOKEN = 'personalAccessTokenName="pipeline" personalAccessTokenSecret="pipeline-secret"'
 
 

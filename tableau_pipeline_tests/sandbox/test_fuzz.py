@@ -19,6 +19,8 @@ FAMILIES = (
     "publish",
     "files",
     "uploads",
+    "updates",
+    "revisions",
     "jobs",
     "tags",
     "queries",
