@@ -118,7 +118,8 @@ def _method(message: Message, chance: Random) -> Message:
 
 def _path(message: Message, chance: Random) -> Message:
     path, mark, query = message.target.partition("?")
-    parts = path.split("/")
+    # An earlier mutation may have left nothing of it.
+    parts = path.split("/") if "/" in path else ["", path]
     place = chance.randrange(1, len(parts))
     if chance.random() < 0.2:
         del parts[place]
