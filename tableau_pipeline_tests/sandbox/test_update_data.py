@@ -80,7 +80,7 @@ def test_update_by_data_source_and_by_connection(
     assert f"{about}<connectionLuid>{connection.id}</connectionLuid></updateUploaded" in raw
     assert [found.type for found in server.jobs.filter()] == ["update_uploaded_file"] * 2
     assert list((sandbox.data_dir / "incoming").iterdir()) == []
-    assert len(list((sandbox.data_dir / "content").iterdir())) == 2  # its revision, and as it is now
+    assert len(list((sandbox.data_dir / "content").iterdir())) == 2  # its revision, and itself
 
 
 def test_failed_batch_leaves_all_as_it_was(
