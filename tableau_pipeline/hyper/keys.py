@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from tableauhyperapi import HyperProcess, escape_name
+from tableauhyperapi import Connection, HyperProcess, escape_name
 
-from tableau_pipeline.hyper.build import parquet
 from tableau_pipeline.hyper.process import connect
+from tableau_pipeline.hyper.rows import names, rows
 from tableau_pipeline.hyper.tables import TableSource
 
 _SAMPLES = 3
@@ -13,26 +13,43 @@ _SAMPLES = 3
 
 def key_problem(hyper: HyperProcess, table: TableSource, key: Sequence[str]) -> str | None:
     """Why `key` does not identify the rows of `table`, with samples; None when it does."""
-    if not table.files:
-        return None
-    columns = ", ".join(escape_name(column) for column in key)
-    null = " OR ".join(f"{escape_name(column)} IS NULL" for column in key)
-    source = parquet(table.files)
     with connect(hyper) as connection:
-        nulls = connection.execute_scalar_query(
-            f"SELECT COUNT(*) FROM {source} WHERE {null}"  # noqa: S608
-        )
-        repeated = connection.execute_list_query(
-            f"SELECT {columns}, COUNT(*) FROM {source} GROUP BY {columns} "  # noqa: S608
-            f"HAVING COUNT(*) > 1 ORDER BY {columns} LIMIT {_SAMPLES}"
-        )
-    described = ", ".join(key)
-    if nulls:
-        return f'table "{table.name}": {described} is NULL in {nulls:,} row{"s" * (nulls > 1)}'
-    if repeated:
-        samples = ", ".join(
-            f"{' / '.join(str(value) for value in values)} ({count} times)"
-            for *values, count in repeated
-        )
-        return f'table "{table.name}": {described} is not unique, for instance {samples}'
+        return _nulls(connection, table, key) or _repeated(connection, table, key)
+
+
+def null_problem(hyper: HyperProcess, table: TableSource, columns: Sequence[str]) -> str | None:
+    """Which of the columns is NULL somewhere, with samples of such rows; None when none is."""
+    with connect(hyper) as connection:
+        return _nulls(connection, table, columns)
+
+
+def _nulls(connection: Connection, table: TableSource, columns: Sequence[str]) -> str | None:
+    for column in columns:
+        where = f"FROM {rows(table)} source WHERE {escape_name(column)} IS NULL"
+        count = connection.execute_scalar_query(f"SELECT COUNT(*) {where}")  # noqa: S608
+        if count:
+            (sample, *_) = connection.execute_list_query(f"SELECT * {where} LIMIT 1")  # noqa: S608
+            shown = ", ".join(
+                f"{name.name}={value}"
+                for name, value in zip(table.columns, sample, strict=True)
+                if value is not None
+            )
+            return (
+                f'table "{table.name}": {column} is NULL in {count:,} row{"s" * (count > 1)}, for '
+                f"instance where {shown:.200}"
+            )
     return None
+
+
+def _repeated(connection: Connection, table: TableSource, key: Sequence[str]) -> str | None:
+    repeated = connection.execute_list_query(
+        f"SELECT {names(key)}, COUNT(*) FROM {rows(table)} source GROUP BY {names(key)} "  # noqa: S608
+        f"HAVING COUNT(*) > 1 ORDER BY {names(key)} LIMIT {_SAMPLES}"
+    )
+    if not repeated:
+        return None
+    samples = ", ".join(
+        f"{' / '.join(str(value) for value in values)} ({count} times)"
+        for *values, count in repeated
+    )
+    return f'table "{table.name}": {", ".join(key)} is not unique, for instance {samples}'

@@ -21,11 +21,13 @@ class TableSource:
         name: the table's name in the extract, in the schema "Extract".
         columns: in the order of the extract; other columns of the files are left out.
         files: absolute paths; none means an empty table.
+        where: SQL over the columns, which leaves out the rows for which it is not true.
     """
 
     name: str
     columns: tuple[Column, ...]
     files: tuple[str, ...]
+    where: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from tableauhyperapi import TableName
+
 from tableau_pipeline.hyper.tables import EXTRACT_SCHEMA, Relationship
+from tableau_pipeline.refresh.policy import Diff, Policy, Replace, Retain
 
 # Of the tags that mark data sources as published by some pipeline.
 TAG_PREFIX = "tableau-pipeline:"
 
 SchemaPolicy = Literal["additive", "refuse", "publish"]
+OversizePolicy = Literal["publish", "split"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +37,21 @@ class Table:
     name: str
     model: str
     guard: Guard = field(default_factory=Guard)
+    policy: Policy = field(default_factory=Replace)
+    retain: Retain | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """A published data source: `key` is its asset key, `project` a path of names."""
+    """A published data source: `key` is its asset key, `project` a path of names.
+
+    Attributes:
+        rebase_after: updates until the file is published whole again: scattered deletes make it
+            grow.
+        oversize: what to do with an update above the server's limit for payloads: publish the
+            whole file, or split the update, so that readers may see a part of it for a while.
+        payload_limit: bytes of a payload; None is the server's own limit.
+    """
 
     key: str
     name: str
@@ -47,6 +61,9 @@ class Declaration:
     create_project: bool = False
     adopt: bool = False
     on_schema_change: SchemaPolicy = "additive"
+    rebase_after: int = 50
+    oversize: OversizePolicy = "publish"
+    payload_limit: int | None = None
 
     @property
     def tag(self) -> str:
@@ -58,6 +75,20 @@ class Declaration:
         """The table that no relationship points to: its rows are the grain of the data source."""
         pointed_to = {edge.one for edge in self.relationships}
         return next(table.name for table in self.tables if table.name not in pointed_to)
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The asset keys of all models that a refresh reads, feeds of changes included."""
+        feeds = [
+            table.policy.feed.model
+            for table in self.tables
+            if isinstance(table.policy, Diff) and table.policy.feed
+        ]
+        return tuple(dict.fromkeys([*(table.model for table in self.tables), *feeds]))
+
+    def target(self, table: str) -> TableName:
+        """Where the rows of a table are in the published file."""
+        return TableName(EXTRACT_SCHEMA, self.published_name(table))
 
     def published_name(self, table: str) -> str:
         """A table's name in the file: Tableau's own habit for files of a single table."""

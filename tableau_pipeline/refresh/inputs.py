@@ -1,20 +1,14 @@
-"""What the models offer, checked before anything is built."""
+"""What the models offer, checked before any file is opened."""
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 
-from tableauhyperapi import HyperProcess
-
-from tableau_pipeline.hyper.build import Extract, build_extract
-from tableau_pipeline.hyper.keys import key_problem
-from tableau_pipeline.hyper.tables import Column, Relationship, TableSource
+from tableau_pipeline.hyper.tables import Column, Relationship
 from tableau_pipeline.hyper.types import UnsupportedTypeError, comparable, hyper_type
+from tableau_pipeline.refresh.contents import Models
 from tableau_pipeline.refresh.declaration import Declaration
 from tableau_pipeline.refresh.errors import RefusedError
-from tableau_pipeline.refresh.snapshot import Snapshot, common_columns
-
-# The newest snapshots of each table's model, one for each partition, by table.
-Models = Mapping[str, Sequence[Snapshot]]
+from tableau_pipeline.refresh.policy_columns import policy_problems
+from tableau_pipeline.refresh.snapshot import common_columns
 
 
 def check_models(declaration: Declaration, models: Models) -> None:
@@ -24,13 +18,17 @@ def check_models(declaration: Declaration, models: Models) -> None:
         RefusedError: names the table, the model or column, and the remedy.
     """
     problems = [
-        f'Table "{table.name}": model "{table.model}" has no snapshot. Materialize that asset '
+        f'{_reader(declaration, model)}: model "{model}" has no snapshot. Materialize that asset '
         "first; if it exists under another name, correct `model:` (its asset key, such as "
         '"dbt/orders")'
-        for table in declaration.tables
-        if not models[table.name]
+        for model in declaration.models
+        if not models[model]
     ]
-    known = {name: common_columns(snapshots) for name, snapshots in models.items() if snapshots}
+    known = {
+        table.name: common_columns(models[table.model])
+        for table in declaration.tables
+        if models[table.model]
+    }
     problems += [
         problem
         for edge in declaration.relationships
@@ -38,48 +36,17 @@ def check_models(declaration: Declaration, models: Models) -> None:
     ]
     for name, columns in known.items():
         problems += _type_problems(name, columns)
+    if not problems:
+        problems = [
+            problem for table in declaration.tables for problem in policy_problems(table, models)
+        ]
     if problems:
         raise RefusedError("\n".join(problems))
 
 
-def check_keys(hyper: HyperProcess, declaration: Declaration, models: Models) -> None:
-    """Refuse a relationship whose one side repeats a key or lacks one: its sums would be wrong.
-
-    Raises:
-        RefusedError: names the table, the columns and samples.
-    """
-    problems = []
-    for edge in declaration.relationships:
-        source = _source(edge.one, models[edge.one])
-        if problem := key_problem(hyper, source, edge.key):
-            problems.append(
-                f"Relationship {edge}: {problem}. The one side of a relationship must be unique: "
-                "mend the model, or turn the relationship round"
-            )
-    if problems:
-        raise RefusedError("\n".join(problems))
-
-
-def build(
-    hyper: HyperProcess,
-    declaration: Declaration,
-    models: Models,
-    *,
-    path: Path,
-) -> Extract:
-    """The whole data source as one `.hyper` file at `path`."""
-    physical = declaration.published_name
-    return build_extract(
-        hyper,
-        path,
-        tables=[_source(physical(name), snapshots) for name, snapshots in models.items()],
-        relationships=declaration.relationships,
-    )
-
-
-def _source(name: str, snapshots: Sequence[Snapshot]) -> TableSource:
-    files = tuple(path for snapshot in snapshots for path in snapshot.paths)
-    return TableSource(name=name, columns=common_columns(snapshots), files=files)
+def _reader(declaration: Declaration, model: str) -> str:
+    tables = [table.name for table in declaration.tables if table.model == model]
+    return f'Table "{tables[0]}"' if tables else "Feed of changes"
 
 
 def _relationship_problems(

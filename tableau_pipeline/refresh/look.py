@@ -1,6 +1,7 @@
 """What the server holds: our records, settled, beside what the server tells."""
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tableau_pipeline.refresh.declaration import TAG_PREFIX, Declaration
@@ -8,7 +9,8 @@ from tableau_pipeline.refresh.errors import RefusedError
 from tableau_pipeline.refresh.journal import Journal
 from tableau_pipeline.refresh.plan import View
 from tableau_pipeline.refresh.server import RemoteDatasource, Server
-from tableau_pipeline.refresh.settle import Settled, settle
+from tableau_pipeline.refresh.settle import Settled, Settling, explained
+from tableau_pipeline.refresh.snapshot import MANIFEST
 from tableau_pipeline.refresh.state import State
 
 
@@ -19,9 +21,14 @@ def look(
     *,
     project_id: str | None,
     timeout: float,
+    resend: bool,
     log: logging.Logger,
 ) -> View:
     """Settle what is open, then find the data source.
+
+    Args:
+        timeout: seconds to wait for a job of an earlier refresh.
+        resend: send again what the server may not have received.
 
     Raises:
         RefreshError: a job of an earlier refresh still runs after `timeout` seconds.
@@ -29,16 +36,35 @@ def look(
     state = journal.state()
     why = journal.why_no_state() if state is None else _why_not_valid(state, declaration, server)
     known = None if why else state
-    settled = settle(declaration, journal, known, server, timeout=timeout, log=log)
+    settling = Settling(
+        declaration, journal, server, timeout=timeout, log=log, resend=resend
+    )
+    settled = settling.settle(known)
     remote = server.find_by_luid(settled.luid) if settled.luid else None
     if remote:
         _warn_if_moved(remote, declaration, project_id, log)
         view = View(bases=settled.bases, why_no_base="", remote=remote, named_by_us=True)
     else:
         view = _by_name(declaration, server, project_id, settled=settled, why=why)
-    if view.remote and view.bases:
-        return replace(view, metadata=server.metadata_digest(view.remote.luid))
-    return view
+    if not view.remote or not view.bases:
+        return view
+    return replace(
+        view,
+        bases=explained(settled, known, view.remote.updated_at),
+        metadata=server.metadata_digest(view.remote.luid),
+        trouble=settled.trouble,
+        gone=_gone(view.bases),
+    )
+
+
+def _gone(bases: Sequence[State]) -> frozenset[str]:
+    """The tables of which a published snapshot is no longer there."""
+    return frozenset(
+        name
+        for base in bases
+        for name, table in base.tables.items()
+        if not all((folder / MANIFEST).exists() for folder in table.folders)
+    )
 
 
 def _by_name(

@@ -1,6 +1,6 @@
 """What a refresh will do, decided before anything is built or sent. Nothing here has effects."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -32,11 +32,30 @@ class NoChange:
 
 
 @dataclass(frozen=True, slots=True)
+class Update:
+    """Send the tables that change; each with the reason to ship it whole, if there is one."""
+
+    tables: Mapping[str, str | None]
+    reason: str
+
+    @property
+    def decision(self) -> str:
+        """In a few words."""
+        return "update"
+
+
+@dataclass(frozen=True, slots=True)
 class Publish:
-    """Send the whole file."""
+    """Send the whole file.
+
+    Attributes:
+        small_as_update: a file below the limit for payloads may go as one update that replaces all
+            tables, which spares the metadata for certain.
+    """
 
     mode: PublishMode
     reason: str
+    small_as_update: bool = False
 
     @property
     def decision(self) -> str:
@@ -56,7 +75,7 @@ class Refuse:
         return "refuse"
 
 
-Plan = NoChange | Publish | Refuse
+Plan = NoChange | Update | Publish | Refuse
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +89,9 @@ class View:
         remote: the data source, found by the LUID of our records or by name.
         named_by_us: our records name this very data source, or we were just creating it.
         metadata: the digest of its metadata now; None when it was not asked for.
+        gone: tables of which a snapshot that may be published is gone, so that none can be
+            compared with it.
+        trouble: why no update may build on what is published, although it is ours.
     """
 
     bases: Sequence[State]
@@ -77,6 +99,8 @@ class View:
     remote: RemoteDatasource | None
     named_by_us: bool
     metadata: str | None = None
+    gone: frozenset[str] = frozenset()
+    trouble: str | None = None
 
     @property
     def edited(self) -> bool:
@@ -119,9 +143,16 @@ def plan(declaration: Declaration, desired: State, view: View, options: Options)
     if _needs_new_metadata(desired, view):
         changes = [*_all_changes(desired, view), "the declaration changed"]
         return Publish(PublishMode.OVERWRITE, f"in full: {changes[0]}")
-    if reason := _why_in_full(desired, view, remote, options):
-        return Publish(PublishMode.REPLACE, f"in full: {reason}")
-    return NoChange("every table's fingerprint equals that of the last refresh")
+    if reason := _why_not_known(view, remote, options):
+        return reason
+    changed = [
+        name
+        for name, table in desired.tables.items()
+        if not all(table.same_content(base.tables[name]) for base in view.bases)
+    ]
+    if not changed:
+        return NoChange("every table's fingerprint equals that of the last refresh")
+    return _ship(declaration, changed, view)
 
 
 def _refusal(declaration: Declaration, desired: State, view: View, options: Options) -> str | None:
@@ -188,20 +219,40 @@ def _without_base(
     )
 
 
-def _why_in_full(
-    desired: State, view: View, remote: RemoteDatasource, options: Options
-) -> str | None:
-    base = view.bases[-1]
+def _why_not_known(view: View, remote: RemoteDatasource, options: Options) -> Publish | None:
+    """In full, because it is asked for, or because what is published is not known for certain."""
     if options.full:
-        return "asked for (full: true)"
-    if len(view.bases) > 1 or base.updated_at is None:
-        return "an earlier refresh was interrupted, and what it left is not known for certain"
-    if remote.updated_at != base.updated_at:
-        return (
-            f"the data source changed hands: the server says that it was updated at "
-            f"{remote.updated_at:%Y-%m-%d %H:%M:%S} UTC, and that was not this pipeline"
+        return _in_full("asked for (full: true)")
+    if view.trouble:
+        return Publish(PublishMode.REPLACE, f"in full: {view.trouble}")
+    stamps = {base.updated_at for base in view.bases if base.updated_at}
+    if not stamps:
+        return _in_full(
+            "an earlier refresh was interrupted, and what it left is not known for certain"
         )
-    changed = [
-        name for name, table in desired.tables.items() if not table.same_content(base.tables[name])
-    ]
-    return f"new content in {', '.join(changed)}" if changed else None
+    if remote.updated_at not in stamps:
+        return _in_full(
+            "the data source changed hands: the server says that it was updated at "
+            f"{remote.updated_at:%Y-%m-%d %H:%M:%S} UTC, and that was not this pipeline, as far "
+            "as its records tell"
+        )
+    return None
+
+
+def _in_full(reason: str) -> Publish:
+    return Publish(PublishMode.REPLACE, f"in full: {reason}", small_as_update=True)
+
+
+def _ship(declaration: Declaration, changed: Sequence[str], view: View) -> Plan:
+    increments = max(base.increments for base in view.bases)
+    if increments >= declaration.rebase_after:
+        return Publish(
+            PublishMode.REPLACE,
+            f"in full: {increments} updates since the file was last published whole "
+            f"(rebase_after: {declaration.rebase_after})",
+        )
+    gone = "the snapshot that is published is gone from the disk"
+    return Update(
+        tables={name: gone if name in view.gone else None for name in changed},
+        reason=f"new content in {', '.join(changed)}",
+    )

@@ -1,18 +1,23 @@
-"""Sending a whole file, so that the next refresh can tell what became of it, whatever happens."""
+"""Sending, so that the next refresh can tell what became of it, whatever happens."""
 
 import logging
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from tableau_pipeline.refresh.errors import RefreshError, RefusedError
 from tableau_pipeline.refresh.journal import Journal
 from tableau_pipeline.refresh.server import RemoteDatasource, Server
-from tableau_pipeline.refresh.settle import wait_for_job
 from tableau_pipeline.refresh.state import Intent, Outcome, PublishMode, State
+from tableau_pipeline.refresh.waiting import wait_for_job
+
+_STAMP_PAUSE = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Sending:
+class WholeFile:
     """A file and where it goes.
 
     Attributes:
@@ -27,103 +32,189 @@ class Sending:
     to: RemoteDatasource | None
     project_id: str
     tag: str
-    run_id: str
     edited: bool
 
 
-def send(
-    sending: Sending, server: Server, journal: Journal, *, timeout: float, log: logging.Logger
-) -> tuple[State, RemoteDatasource]:
-    """Publish a file; the state that it left, and the data source.
+@dataclass(frozen=True, slots=True)
+class DataUpdate:
+    """Actions and their payload, and the data source that they change.
 
-    Raises:
-        RefusedError: the server said no; it holds what it held before.
-        RefreshError: the server failed, or did not answer: the intent stays open.
+    Attributes:
+        target: what is reached with it, or, if it is not `final`, with the last one of its kind;
+            None if that cannot be told.
     """
-    to = _still_there(sending.to, server)
-    luid = to.luid if to else None
-    intent = Intent(
-        run_id=sending.run_id,
-        mode=sending.mode,
-        target=sending.target.model_copy(update={"luid": luid}),
-        payload=sending.file,
-    )
-    journal.record(intent)
-    try:
-        answer = server.publish(
-            sending.file,
-            name=to.name if to else sending.target.name,
-            project_id=to.project_id if to else sending.project_id,
+
+    batch: str
+    payload: Path | None
+    target: State | None
+    to: RemoteDatasource
+    final: bool = True
+    connection: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """What every sending needs.
+
+    Attributes:
+        job_timeout: seconds to wait for a job of the server.
+        stamp_timeout: seconds to wait until an update shows in the time stamp of the data source.
+    """
+
+    server: Server
+    journal: Journal
+    run_id: str
+    job_timeout: float
+    stamp_timeout: float
+    log: logging.Logger
+
+    def publish(self, sending: WholeFile) -> tuple[State, RemoteDatasource, Intent]:
+        """Publish a file: the state that it left, the data source, and how it was sent.
+
+        Raises:
+            RefusedError: the server said no; it holds what it held before.
+            RefreshError: the server failed, or did not answer: the intent stays open.
+        """
+        to = self._still_there(sending.to) if sending.to else None
+        name = to.name if to else sending.target.name
+        project_id = to.project_id if to else sending.project_id
+        intent = Intent(
+            run_id=self.run_id,
             mode=sending.mode,
+            target=sending.target.model_copy(update={"luid": to.luid if to else None}),
+            payload=sending.file,
         )
-    except RefusedError as error:
-        journal.record(intent.model_copy(update={"outcome": Outcome.FAILED, "note": str(error)}))
-        raise
-    if isinstance(answer, str):
-        intent = intent.model_copy(update={"job_id": answer})
-        journal.record(intent)
-        remote = _await(intent, answer, sending, server, journal, timeout=timeout, log=log)
-    else:
-        remote = answer
-    landed = intent.target.model_copy(update={"luid": remote.luid})
-    journal.record(intent.model_copy(update={"outcome": Outcome.DONE, "target": landed}))
-    state, remote = _finish(landed, remote, server, sending)
-    # The next refresh may begin before the state is kept, and need not send all of this again.
-    journal.record(intent.model_copy(update={"outcome": Outcome.DONE, "target": state}))
-    return state, remote
-
-
-def _still_there(to: RemoteDatasource | None, server: Server) -> RemoteDatasource | None:
-    """Publishing goes by name: look whether that still means what was planned for.
-
-    Raises:
-        RefreshError: somebody changed the data source while the file was built.
-    """
-    if to and server.find_by_luid(to.luid) != to:
-        raise RefreshError(
-            f'"{to.name}" was changed on the server while its new content was prepared. Nothing '
-            "was sent: the next run decides anew."
+        intent, remote = self._send(
+            intent,
+            lambda: self.server.publish(
+                sending.file, name=name, project_id=project_id, mode=sending.mode
+            ),
+            found=lambda: self.server.find_by_name(name, project_id=project_id),
+            doing=f'Publishing "{name}"',
         )
-    return to
+        landed = sending.target.model_copy(update={"luid": remote.luid})
+        intent = self._record(intent, outcome=Outcome.DONE, target=landed)
+        state, remote = self._marked(landed, remote, sending)
+        # The next refresh may begin before the state is kept, and need not send all of it again.
+        return state, remote, self._record(intent, target=state)
 
+    def update(self, sending: DataUpdate) -> tuple[State | None, RemoteDatasource, Intent]:
+        """Change the published data: the state that this left, the data source, and how.
 
-def _await(
-    intent: Intent,
-    job_id: str,
-    sending: Sending,
-    server: Server,
-    journal: Journal,
-    *,
-    timeout: float,
-    log: logging.Logger,
-) -> RemoteDatasource:
-    log.info("The server goes on with job %s", job_id)
-    status = wait_for_job(server, job_id, timeout=timeout, log=log)
-    if status and status.outcome is Outcome.FAILED:
-        journal.record(intent.model_copy(update={"outcome": Outcome.FAILED, "note": status.notes}))
-        raise RefreshError(
-            f'Publishing "{sending.target.name}" failed on the server, job {job_id}: '
-            f"{status.notes or 'it gave no reason'}. The data source holds what it held before."
+        Raises:
+            RefusedError: the server said no; it holds what it held before.
+            RefreshError: the server failed, or did not answer, or the job failed.
+        """
+        to = self._still_there(sending.to)
+        target = sending.target.model_copy(update={"luid": to.luid}) if sending.target else None
+        intent = Intent(
+            run_id=self.run_id,
+            mode=None,
+            target=target,
+            luid=to.luid,
+            connection=sending.connection,
+            batch=sending.batch,
+            payload=sending.payload,
+            final=sending.final,
         )
-    remote = server.find_by_name(
-        sending.to.name if sending.to else sending.target.name,
-        project_id=sending.to.project_id if sending.to else sending.project_id,
-    )
-    if status is None or remote is None:
-        raise RefreshError(
-            f'What became of job {job_id}, which publishes "{sending.target.name}", is not known: '
-            "the next run finds out, and publishes again if need be."
+        intent, remote = self._send(
+            intent,
+            lambda: self.server.update(
+                to.luid,
+                batch=sending.batch,
+                payload=sending.payload,
+                request_id=intent.request_id,
+                connection=sending.connection,
+            ),
+            found=lambda: self.server.find_by_luid(to.luid),
+            doing=f'Updating the data of "{to.name}"',
         )
-    return remote
+        intent = self._record(intent, outcome=Outcome.DONE)
+        remote = self._stamped(remote, before=to.updated_at)
+        if target is None:
+            return None, remote, intent
+        state = target.model_copy(update={"updated_at": remote.updated_at})
+        return state, remote, self._record(intent, target=state)
 
+    def _still_there(self, to: RemoteDatasource) -> RemoteDatasource:
+        """Look whether what was planned for is still what is there.
 
-def _finish(
-    landed: State, remote: RemoteDatasource, server: Server, sending: Sending
-) -> tuple[State, RemoteDatasource]:
-    """Tag the data source as ours, then read what its next change would change."""
-    if sending.tag not in remote.tags:
-        server.tag(remote.luid, sending.tag)
-    remote = server.find_by_luid(remote.luid) or remote
-    metadata = landed.metadata if sending.edited else server.metadata_digest(remote.luid)
-    update = {"updated_at": remote.updated_at, "metadata": metadata}
-    return landed.model_copy(update=update), remote
+        Raises:
+            RefreshError: somebody changed the data source meanwhile.
+        """
+        if self.server.find_by_luid(to.luid) != to:
+            raise RefreshError(
+                f'"{to.name}" was changed on the server while its new content was prepared. '
+                "Nothing was sent: the next run decides anew."
+            )
+        return to
+
+    def _send(
+        self,
+        intent: Intent,
+        call: Callable[[], RemoteDatasource | str | None],
+        *,
+        found: Callable[[], RemoteDatasource | None],
+        doing: str,
+    ) -> tuple[Intent, RemoteDatasource]:
+        """Record, send, await: the data source after it."""
+        self.journal.record(intent)
+        try:
+            answer = call()
+        except RefusedError as error:
+            self._record(intent, outcome=Outcome.FAILED, note=str(error))
+            raise
+        if isinstance(answer, RemoteDatasource):
+            return intent, answer
+        if answer:
+            intent = self._record(intent, job_id=answer)
+            self._await(intent, answer, doing)
+        remote = found() if answer else None
+        if remote is None:
+            raise RefreshError(
+                f"{doing}: what became of it is not known. The next run finds out, and sends it "
+                "again if need be."
+            )
+        return intent, remote
+
+    def _await(self, intent: Intent, job_id: str, doing: str) -> None:
+        self.log.info("%s goes on as job %s of the server", doing, job_id)
+        status = wait_for_job(self.server, job_id, timeout=self.job_timeout, log=self.log)
+        if status is None:
+            raise RefreshError(
+                f"{doing}: the server no longer knows job {job_id}. The next run finds out what "
+                "became of it, and sends it again if need be."
+            )
+        if status.outcome is Outcome.FAILED:
+            self._record(intent, outcome=Outcome.FAILED, note=status.notes)
+            raise RefreshError(
+                f"{doing} failed on the server, job {job_id}: "
+                f"{status.notes or 'it gave no reason; its log (vizqlserver, backgrounder) may'}. "
+                "The data source holds what it held before; the next run publishes it whole."
+            )
+
+    def _marked(
+        self, landed: State, remote: RemoteDatasource, sending: WholeFile
+    ) -> tuple[State, RemoteDatasource]:
+        """Tag the data source as ours, then read what its next change would change."""
+        if sending.tag not in remote.tags:
+            self.server.tag(remote.luid, sending.tag)
+        remote = self.server.find_by_luid(remote.luid) or remote
+        metadata = (
+            landed.metadata if sending.edited else self.server.metadata_digest(remote.luid)
+        )
+        update = {"updated_at": remote.updated_at, "metadata": metadata}
+        return landed.model_copy(update=update), remote
+
+    def _stamped(self, remote: RemoteDatasource, *, before: datetime) -> RemoteDatasource:
+        """The data source once its time stamp shows an update; some servers move it late or never."""
+        until = time.monotonic() + self.stamp_timeout
+        while remote.updated_at == before and time.monotonic() < until:
+            time.sleep(_STAMP_PAUSE)
+            remote = self.server.find_by_luid(remote.luid) or remote
+        return remote
+
+    def _record(self, intent: Intent, **changes: object) -> Intent:
+        changed = intent.model_copy(update=changes)
+        self.journal.record(changed)
+        return changed

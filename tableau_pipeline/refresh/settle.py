@@ -1,16 +1,19 @@
 """Settling: what became of the sendings that earlier refreshes began."""
 
 import logging
-import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
 from tableau_pipeline.refresh.declaration import Declaration
-from tableau_pipeline.refresh.errors import RefreshError
+from tableau_pipeline.refresh.errors import RefreshError, RefusedError
 from tableau_pipeline.refresh.journal import Journal
 from tableau_pipeline.refresh.server import JobStatus, Server
 from tableau_pipeline.refresh.state import Intent, Outcome, State
+from tableau_pipeline.refresh.waiting import wait_for_job
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 60.0
+# Between our clock and the server's.
+_SKEW = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,91 +25,181 @@ class Settled:
         luid: of the data source that is ours for certain: an intent to take another one over makes
             it ours only once it is done.
         creating: an open intent was creating the data source, so that it may be ours untagged.
+        trouble: why no update may build on this.
+        moved: when the server carried out the last sending that was settled just now: what moved
+            the data source's time stamp then was this.
     """
 
-    bases: tuple[State, ...]
-    luid: str | None
-    creating: bool
+    bases: tuple[State, ...] = ()
+    luid: str | None = None
+    creating: bool = False
+    trouble: str | None = None
+    moved: tuple[datetime, datetime] | None = None
+
+    def after(self, intent: Intent, status: JobStatus | None) -> "Settled":
+        """The same, with one more intent taken into account."""
+        if intent.outcome is Outcome.FAILED:
+            failed = f"the last update failed on the server ({intent.note or 'without a note'})"
+            return self if intent.mode else replace(self, trouble=failed)
+        if intent.target is None:
+            return replace(self, trouble="an update that was written by hand changed it")
+        creating = self.creating or intent.target.luid is None
+        if intent.outcome is None or not intent.final:
+            return replace(self, bases=(*self.bases, intent.target), creating=creating)
+        return Settled(
+            bases=(intent.target,),
+            luid=intent.target.luid or self.luid,
+            creating=creating,
+            moved=_span(status),
+        )
 
 
-def settle(
-    declaration: Declaration,
-    journal: Journal,
-    state: State | None,
-    server: Server,
-    *,
-    timeout: float,
-    log: logging.Logger,
-) -> Settled:
-    """Ask the server what became of each intent since `state`, and record the answer.
+@dataclass(frozen=True, slots=True)
+class Settling:
+    """Asks the server what became of each intent since the last state, and records the answer.
 
-    An intent whose job is unknown stays open: its target joins the possible bases.
-
-    Args:
+    Attributes:
         timeout: seconds to wait for a job that still runs.
-
-    Raises:
-        RefreshError: a job still runs after that; nothing may be sent beside it.
+        resend: send again what the server may not have received. Without that, nothing changes.
     """
-    bases = [state] if state else []
-    luid = state.luid if state else None
-    creating = False
-    for recorded in journal.intents():
-        if not _is_about(declaration, recorded.target, server):
-            continue
-        intent = recorded
-        if intent.outcome is None and intent.job_id:
-            intent = _ask(intent, intent.job_id, server, timeout=timeout, log=log)
-            if intent.outcome:
-                journal.record(intent)
-        if intent.outcome is Outcome.DONE:
-            bases, luid = [intent.target], intent.target.luid or luid
-        elif intent.outcome is None:
-            bases.append(intent.target)
-        creating |= intent.outcome is not Outcome.FAILED and intent.target.luid is None
-    return Settled(bases=tuple(bases), luid=luid, creating=creating)
 
+    declaration: Declaration
+    journal: Journal
+    server: Server
+    timeout: float
+    log: logging.Logger
+    resend: bool = True
 
-def wait_for_job(
-    server: Server, job_id: str, *, timeout: float, log: logging.Logger
-) -> JobStatus | None:
-    """The finished job, or None when the server forgot it.
+    def settle(self, state: State | None) -> Settled:
+        """What is published, as far as our records and the server tell.
 
-    Raises:
-        RefreshError: it is not finished after `timeout` seconds.
-    """
-    started, pause = time.monotonic(), _FIRST_PAUSE
-    while True:
-        status = server.job(job_id)
-        if status is None or status.outcome:
-            return status
-        waited = time.monotonic() - started
-        if waited + pause > timeout:
-            raise RefreshError(
-                f"Job {job_id} on {server.url} is not finished after {waited:.0f} s. It may still "
-                "take effect, so nothing else is sent: the next run asks for it again. If it "
-                "hangs, cancel it on the server's Jobs page."
+        An intent whose job is unknown stays open: its target joins the possible bases.
+
+        Raises:
+            RefreshError: something still runs after `timeout`; nothing may be sent beside it.
+        """
+        settled = Settled(
+            bases=(state,) if state else (), luid=state.luid if state else None
+        )
+        for intent in self.journal.intents():
+            if not self._is_about(intent, settled.luid):
+                continue
+            if intent.outcome is None:
+                closed, status = self._close(intent)
+                settled = settled.after(closed, status)
+            else:
+                settled = settled.after(intent, None)
+        return settled
+
+    def _close(self, intent: Intent) -> tuple[Intent, JobStatus | None]:
+        """The intent, with its outcome where that can be learnt."""
+        received = False
+        if intent.job_id is None and intent.batch and self.resend:
+            job_id, received = self._send_again(intent, intent.batch)
+            if job_id:
+                intent = intent.model_copy(update={"job_id": job_id})
+                self.journal.record(intent)
+        if intent.job_id:
+            status = self._wait(intent.job_id)
+        else:
+            status = self._find(intent, received=received)
+        if status and status.outcome:
+            self.log.info(
+                "An interrupted refresh had sent %s: %s %s",
+                intent.action,
+                status.outcome,
+                status.notes,
             )
-        log.info("Waiting for job %s on the server (%.0f s so far)", job_id, waited)
-        time.sleep(pause)
-        pause = min(pause * 1.5, _LONGEST_PAUSE)
+            intent = intent.model_copy(
+                update={"outcome": status.outcome, "note": status.notes or None}
+            )
+            if self.resend:
+                self.journal.record(intent)
+        return intent, status
+
+    def _send_again(self, intent: Intent, batch: str) -> tuple[str | None, bool]:
+        """The job of an update, and whether the server has received it for certain."""
+        if intent.payload and not intent.payload.exists():
+            self.log.warning("The payload of an interrupted update is lost: %s", intent.payload)
+            return None, False
+        try:
+            job_id = self.server.update(
+                str(intent.luid),
+                batch=batch,
+                payload=intent.payload,
+                request_id=intent.request_id,
+                connection=intent.connection,
+            )
+        except RefusedError as error:
+            self.log.warning("An interrupted update cannot be sent again: %s", error)
+            return None, False
+        return job_id, True
+
+    def _wait(self, job_id: str) -> JobStatus | None:
+        if not self.resend:
+            return self.server.job(job_id)
+        status = wait_for_job(self.server, job_id, timeout=self.timeout, log=self.log)
+        if status is None:
+            self.log.warning("The server no longer knows job %s of an interrupted refresh", job_id)
+        return status
+
+    def _find(self, intent: Intent, *, received: bool) -> JobStatus | None:
+        """Wait for every job that may be that of the intent; its status if it must be the one."""
+        since = intent.recorded_at - _SKEW
+        jobs = self.server.jobs(name=self._name(intent), since=since)
+        if jobs is None:
+            self._wait_blindly(intent, received=received)
+            return None
+        finished = [self._wait(job.id) for job in jobs]
+        kinds = ["publish" if intent.mode else "update"]
+        ours = [status for job, status in zip(jobs, finished, strict=True) if job.kind in kinds]
+        # The server says that it has it, and lists no other.
+        return ours[0] if received and len(ours) == 1 else None
+
+    def _wait_blindly(self, intent: Intent, *, received: bool) -> None:
+        """An update that was received runs within the time that jobs may take, or never.
+
+        Raises:
+            RefreshError: that time is not over.
+        """
+        until = intent.recorded_at + timedelta(seconds=self.timeout)
+        if received and datetime.now(until.tzinfo) < until:
+            raise RefreshError(
+                "An interrupted refresh sent an update that the server has received, and it does "
+                "not tell which job that became, nor may this user list jobs. Nothing is sent "
+                f"beside it before {until:%Y-%m-%d %H:%M} UTC: run again then, or let the user "
+                "list jobs (site administrator)."
+            )
+
+    def _name(self, intent: Intent) -> str:
+        return intent.target.name if intent.target else self.declaration.name
+
+    def _is_about(self, intent: Intent, luid: str | None) -> bool:
+        target = intent.target
+        if target is None:
+            return intent.luid == luid
+        return (target.server, target.site, target.project, target.name) == (
+            self.server.url,
+            self.server.site,
+            self.declaration.project,
+            self.declaration.name,
+        )
 
 
-def _ask(
-    intent: Intent, job_id: str, server: Server, *, timeout: float, log: logging.Logger
-) -> Intent:
-    status = wait_for_job(server, job_id, timeout=timeout, log=log)
-    if status is None:
-        log.warning("The server no longer knows job %s of an interrupted refresh", job_id)
-        return intent
-    log.info("Job %s of an interrupted refresh: %s %s", job_id, status.outcome, status.notes)
-    return intent.model_copy(update={"outcome": status.outcome, "note": status.notes or None})
+def explained(settled: Settled, state: State | None, updated_at: datetime) -> Sequence[State]:
+    """The bases; a last one whose time stamp was never read gets it, if it is our own doing."""
+    *others, last = settled.bases
+    if others or last.updated_at or settled.moved is None:
+        return settled.bases
+    start, end = settled.moved
+    before = state.updated_at if state else None
+    # Some servers leave the time stamp alone, and some move it late.
+    if updated_at == before or start <= updated_at <= end + timedelta(seconds=5):
+        return (last.model_copy(update={"updated_at": updated_at}),)
+    return settled.bases
 
 
-def _is_about(declaration: Declaration, target: State, server: Server) -> bool:
-    return (target.server, target.site, target.project, target.name) == (
-        server.url,
-        server.site,
-        declaration.project,
-        declaration.name,
-    )
+def _span(status: JobStatus | None) -> tuple[datetime, datetime] | None:
+    if status and status.created_at and status.completed_at:
+        return status.created_at, status.completed_at
+    return None

@@ -25,37 +25,51 @@ class PublishMode(StrEnum):
     OVERWRITE = "overwrite"
 
 
+class Cutoff(Frozen):
+    """Where `retain` cuts: rows with `column` below `value` are not published.
+
+    Attributes:
+        days: as declared, and so `as_of`: of equal models, equal rules give equal cutoffs.
+        value: a date or timestamp (UTC) as text.
+    """
+
+    column: str
+    days: int
+    as_of: str
+    value: str
+
+
 class TableState(Frozen):
     """One published table.
 
     Attributes:
-        folders: of the snapshots whose rows it holds, one for each partition of the model.
-        content: the fingerprint of the published rows.
-        cutoff: of `retain`, as text; None when every row of the model is published.
+        folders: of the model's snapshots, one for each of its partitions.
+        model: the fingerprint of all rows of the model.
+        content: the fingerprint of the published rows: those that `cutoff` leaves.
+        cutoff: None when every row of the model is published.
     """
 
     columns: tuple[Column, ...]
     folders: tuple[Path, ...]
+    model: Fingerprint
     content: Fingerprint
-    cutoff: str | None = None
+    cutoff: Cutoff | None = None
 
     @classmethod
     def of(cls, snapshots: Sequence[Snapshot]) -> "TableState":
         """A table that holds exactly the rows of these snapshots of a model."""
         first, *rest = (snapshot.fingerprint for snapshot in snapshots)
+        fingerprint = sum(rest, start=first)
         return cls(
             columns=common_columns(snapshots),
             folders=tuple(snapshot.folder for snapshot in snapshots),
-            content=sum(rest, start=first),
+            model=fingerprint,
+            content=fingerprint,
         )
 
     def same_content(self, other: "TableState") -> bool:
         """Whether both hold the same rows in the same columns."""
-        return (self.columns, self.content, self.cutoff) == (
-            other.columns,
-            other.content,
-            other.cutoff,
-        )
+        return (self.columns, self.content) == (other.columns, other.content)
 
 
 class State(Frozen):
@@ -67,6 +81,7 @@ class State(Frozen):
         declaration: the digest of what the tables and relationships were declared to be.
         metadata: a digest of the `.tds` after our last publish: analysts' edits change it.
         increments: updates since the file was last published whole.
+        size: bytes of that file.
     """
 
     format: Literal[1] = 1
@@ -80,6 +95,7 @@ class State(Frozen):
     tables: dict[str, TableState]
     metadata: str | None = None
     increments: int = 0
+    size: int | None = None
 
     def same_content(self, other: "State") -> bool:
         """Whether both stand for the same published tables."""
@@ -102,8 +118,14 @@ class Intent(Frozen):
 
     Attributes:
         request_id: names the sending; a later record of the same one replaces the earlier.
-        target: the state once the sending has taken effect.
+        mode: of a whole file; None for an update of the published data.
+        target: the state once the sending has taken effect; None when that cannot be told, as of
+            an update that somebody wrote by hand.
+        luid: of the data source that is updated; None for a whole file.
+        connection: of that data source, if it has several.
+        batch: the actions of an update, as the JSON text that is sent.
         payload: the file that is sent, kept until the intent is settled.
+        final: whether `target` is reached with it; False for all parts of an update but the last.
         job_id: of the server's job, when there is one and its id is known.
         outcome: None while it is open: the sending may or may not have taken effect.
     """
@@ -111,9 +133,18 @@ class Intent(Frozen):
     request_id: str = Field(default_factory=lambda: str(uuid4()))
     recorded_at: datetime = Field(default_factory=lambda: datetime.now(UTC))
     run_id: str
-    mode: PublishMode
-    target: State
-    payload: Path
+    mode: PublishMode | None
+    target: State | None
+    luid: str | None = None
+    connection: str | None = None
+    batch: str | None = None
+    payload: Path | None
+    final: bool = True
     job_id: str | None = None
     outcome: Outcome | None = None
     note: str | None = None
+
+    @property
+    def action(self) -> str:
+        """What is sent, in a word or two."""
+        return f"publish ({self.mode})" if self.mode else "update"

@@ -1,52 +1,43 @@
 """One refresh of one data source, from start to finish: settle, plan, build, send, record."""
 
 import logging
-import time
-from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from filelock import FileLock, Timeout
 from tableauhyperapi import HyperProcess
 
-from tableau_pipeline.hyper.build import Extract
+from tableau_pipeline.refresh.alone import alone
+from tableau_pipeline.refresh.contents import Models, desired_tables
 from tableau_pipeline.refresh.declaration import Declaration
-from tableau_pipeline.refresh.errors import RefreshError, RefusedError
-from tableau_pipeline.refresh.inputs import Models, build, check_keys, check_models
+from tableau_pipeline.refresh.delivery import Delivery
+from tableau_pipeline.refresh.errors import RefusedError
+from tableau_pipeline.refresh.files import Files
+from tableau_pipeline.refresh.inputs import check_models
 from tableau_pipeline.refresh.journal import Journal
 from tableau_pipeline.refresh.look import look
-from tableau_pipeline.refresh.plan import NoChange, Options, Plan, Refuse, plan
-from tableau_pipeline.refresh.send import Sending, send
-from tableau_pipeline.refresh.server import RemoteDatasource, Server
-from tableau_pipeline.refresh.state import PublishMode, State, TableState
+from tableau_pipeline.refresh.plan import NoChange, Options, Refuse, View, plan
+from tableau_pipeline.refresh.report import Clock, Report
+from tableau_pipeline.refresh.send import Sender
+from tableau_pipeline.refresh.server import Server
+from tableau_pipeline.refresh.state import State
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long a refresh waits, in seconds: for another one of the same data source, for a job."""
+    """How long a refresh waits, in seconds.
+
+    Attributes:
+        lock: for another refresh of the same data source.
+        job: for a job of the server.
+        stamp: until an update shows in the time stamp of the data source.
+    """
 
     lock: float = 3600
     job: float = 7200
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What a refresh did.
-
-    Attributes:
-        plan: None when only the file was asked for.
-        extract: None when nothing was built.
-        state: None when the data source was not refreshed.
-        seconds: by phase.
-    """
-
-    plan: Plan | None
-    extract: Extract | None = None
-    state: State | None = None
-    remote: RemoteDatasource | None = None
-    seconds: dict[str, float] = field(default_factory=dict)
+    stamp: float = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +45,12 @@ class Refresh:
     """Everything that a refresh works with.
 
     Attributes:
-        models: finds the newest snapshots of each table's model, by table; none where there are
+        models: finds the newest snapshots of each model, by its asset key; none where there are
             none. Asked for when no other refresh runs: an older one must not come last.
         server: opens a session when it is first needed.
         folder: for the locks and files of refreshes; the same for every run of a data source.
         run_id: says in the records whose sending it was.
+        now: the day of the refresh, from which rolling windows count.
     """
 
     declaration: Declaration
@@ -70,6 +62,7 @@ class Refresh:
     run_id: str
     log: logging.Logger
     limits: Limits = field(default_factory=Limits)
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     def run(self, options: Options) -> Report:
         """Make the published data source equal to its models, or say why not.
@@ -87,125 +80,107 @@ class Refresh:
                 return self._refresh(server, models, options)
 
     def _only_build(self, models: Models) -> Report:
-        clock = _Clock()
+        clock, files = Clock(), self._files(models)
         with clock.phase("build"):
-            extract = self._build(models)
+            tables = desired_tables(self.hyper, self.declaration, models, bases=(), now=self.now())
+            self._tidy(files)
+            extract = files.whole(tables)
         return Report(plan=None, extract=extract, seconds=clock.seconds)
 
     def _refresh(self, server: Server, models: Models, options: Options) -> Report:
-        clock, declaration = _Clock(), self.declaration
-        desired = State(
+        clock = Clock()
+        with clock.phase("settle"):
+            project_id = self._project(server)
+            view = self._look(server, project_id, options)
+        with clock.phase("plan"):
+            desired = self._desired(server, models, view)
+            decision = plan(self.declaration, desired, view, options)
+        self.log.info("Decision: %s. Reason: %s", decision.decision, decision.reason)
+        report = Report(plan=decision, remote=view.remote, seconds=clock.seconds)
+        if isinstance(decision, Refuse) and not options.dry_run:
+            raise RefusedError(decision.reason)
+        if isinstance(decision, NoChange | Refuse):
+            return report if options.dry_run else replace(report, state=_renewed(view, desired))
+        delivery = Delivery(
+            declaration=self.declaration,
+            desired=desired,
+            view=view,
+            files=self._files(models),
+            project=lambda: project_id or server.project(self.declaration.project, create=True),
+            sender=self._sender(server),
+            clock=clock,
+        )
+        if options.dry_run:
+            return delivery.rehearse(decision, report)
+        self._tidy(delivery.files)
+        return delivery.carry_out(decision, report)
+
+    def _project(self, server: Server) -> str | None:
+        declaration = self.declaration
+        if declaration.create_project:
+            return server.find_project(declaration.project)
+        return server.project(declaration.project, create=False)
+
+    def _look(self, server: Server, project_id: str | None, options: Options) -> View:
+        return look(
+            self.declaration,
+            self.journal,
+            server,
+            project_id=project_id,
+            timeout=self.limits.job,
+            resend=not options.dry_run,
+            log=self.log,
+        )
+
+    def _desired(self, server: Server, models: Models, view: View) -> State:
+        declaration = self.declaration
+        return State(
             server=server.url,
             site=server.site,
             project=declaration.project,
             name=declaration.name,
             declaration=declaration.digest(),
-            tables={name: TableState.of(found) for name, found in models.items()},
+            tables=desired_tables(
+                self.hyper, declaration, models, bases=view.bases, now=self.now()
+            ),
         )
-        with clock.phase("settle"):
-            project_id = (
-                server.find_project(declaration.project)
-                if declaration.create_project
-                else server.project(declaration.project, create=False)
-            )
-            known = look(
-                declaration,
-                self.journal,
-                server,
-                project_id=project_id,
-                timeout=self.limits.job,
-                log=self.log,
-            )
-        with clock.phase("plan"):
-            decision = plan(declaration, desired, known, options)
-        self.log.info("Decision: %s. Reason: %s", decision.decision, decision.reason)
-        report = Report(plan=decision, remote=known.remote, seconds=clock.seconds)
-        if options.dry_run:
-            return report
-        if isinstance(decision, Refuse):
-            raise RefusedError(decision.reason)
-        if isinstance(decision, NoChange):
-            # The newest snapshots take the place of equal ones, which may then be collected.
-            state = known.bases[-1].model_copy(update={"tables": desired.tables})
-            return replace(report, state=state)
-        with clock.phase("build"):
-            extract = self._build(models)
-        with clock.phase("send"):
-            keeps_metadata = decision.mode is PublishMode.REPLACE
-            metadata = known.our_metadata if keeps_metadata else None
-            sending = Sending(
-                file=extract.path,
-                target=desired.model_copy(update={"metadata": metadata}),
-                mode=decision.mode,
-                to=known.remote,
-                project_id=project_id or server.project(declaration.project, create=True),
-                tag=declaration.tag,
-                run_id=self.run_id,
-                edited=keeps_metadata and known.edited,
-            )
-            state, remote = send(
-                sending, server, self.journal, timeout=self.limits.job, log=self.log
-            )
-        return replace(report, extract=extract, state=state, remote=remote)
 
-    def _build(self, models: Models) -> Extract:
-        hyper = self.hyper()
-        check_keys(hyper, self.declaration, models)
-        self._tidy()
-        name = f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}.hyper"
-        extract = build(hyper, self.declaration, models, path=self._extracts / name)
-        rows = ", ".join(f"{table} {count:,}" for table, count in extract.rows.items())
-        self.log.info("Built %s (%.1f MB): rows %s", extract.path, extract.size / 1e6, rows)
-        return extract
+    def _sender(self, server: Server) -> Sender:
+        return Sender(
+            server=server,
+            journal=self.journal,
+            run_id=self.run_id,
+            job_timeout=self.limits.job,
+            stamp_timeout=self.limits.stamp,
+            log=self.log,
+        )
 
-    @property
-    def _extracts(self) -> Path:
-        return self.folder / "extracts" / self._file_name
+    def _files(self, models: Models) -> Files:
+        return Files(
+            declaration=self.declaration,
+            models=models,
+            hyper=self.hyper,
+            folder=self.folder / "extracts" / self._file_name,
+            log=self.log,
+        )
+
+    def _tidy(self, files: Files) -> None:
+        files.tidy({each.payload for each in self.journal.intents() if each.outcome is None})
+
+    def _alone(self) -> AbstractContextManager[None]:
+        return alone(
+            self.folder / "locks" / f"{self._file_name}.lock",
+            what=self.declaration.key,
+            timeout=self.limits.lock,
+            log=self.log,
+        )
 
     @property
     def _file_name(self) -> str:
         # The folder of "sales" must not hold that of "sales/eu".
         return self.declaration.key.replace("/", ".")
 
-    def _tidy(self) -> None:
-        """Remove the files of earlier refreshes but for those that may have to be sent again."""
-        needed = {intent.payload for intent in self.journal.intents() if intent.outcome is None}
-        for file in self._extracts.glob("*"):
-            if file not in needed:
-                file.unlink()
 
-    @contextmanager
-    def _alone(self) -> Generator[None]:
-        path = self.folder / "locks" / f"{self._file_name}.lock"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(path)
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            self.log.info("Another refresh of %s is running: waiting for it", self.declaration.key)
-            try:
-                lock.acquire(timeout=self.limits.lock)
-            except Timeout:
-                raise RefreshError(
-                    f"Another refresh of {self.declaration.key} has held {path} for more than "
-                    f"{self.limits.lock:.0f} s. Look for a hanging run in Dagster, and end it."
-                ) from None
-        try:
-            yield
-        finally:
-            lock.release()
-
-
-class _Clock:
-    """Seconds by phase."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-
-    @contextmanager
-    def phase(self, name: str) -> Generator[None]:
-        started = time.monotonic()
-        try:
-            yield
-        finally:
-            self.seconds[name] = round(time.monotonic() - started, 3)
+def _renewed(view: View, desired: State) -> State:
+    """The newest snapshots take the place of equal ones, which may then be collected."""
+    return view.bases[-1].model_copy(update={"tables": desired.tables})

@@ -1,0 +1,56 @@
+"""A new `.hyper` file, which appears under its name only when it is complete."""
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from tableauhyperapi import Connection, HyperProcess, TableName, escape_name
+
+from tableau_pipeline.hyper.process import connect
+from tableau_pipeline.hyper.tables import Column
+from tableau_pipeline.hyper.types import hyper_type
+
+# What the new file is called within the connection that writes it.
+NEW = "new_file"
+
+
+@contextmanager
+def new_file(hyper: HyperProcess, path: Path, *, version: int) -> Generator[Connection]:
+    """A connection in which the database `NEW` becomes the file at `path`, unless it fails.
+
+    Args:
+        version: of the file format.
+    """
+    # hyperd opens files by their ending, and the name is ours alone: one lock guards a data source.
+    unfinished = path.absolute().with_name(f".{path.name}.unfinished.hyper")
+    unfinished.unlink(missing_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with connect(hyper) as connection:
+            database = escape_name(str(unfinished))
+            connection.execute_command(f"CREATE DATABASE {database} WITH VERSION {version}")
+            connection.execute_command(f"ATTACH DATABASE {database} AS {NEW}")
+            yield connection
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def create_table(
+    connection: Connection, table: TableName, columns: Sequence[Column], *, key: Sequence[str] = ()
+) -> None:
+    """Create a table in the new file; `key` becomes its assumed primary key, if there is one.
+
+    Raises:
+        UnsupportedTypeError: names the table, the column, its type and what to do.
+    """
+    definitions = []
+    for column in columns:
+        type_ = hyper_type(column, table=table.name.unescaped)
+        required = " NOT NULL" if column.name in key else ""
+        definitions.append(f"{escape_name(column.name)} {type_}{required}")
+    if key:
+        quoted = ", ".join(escape_name(column) for column in key)
+        definitions.append(f"ASSUMED PRIMARY KEY ({quoted})")
+    connection.catalog.create_schema_if_not_exists(table.schema_name)
+    connection.execute_command(f"CREATE TABLE {table} ({', '.join(definitions)})")

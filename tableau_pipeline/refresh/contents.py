@@ -1,0 +1,150 @@
+"""What tables hold, or shall hold: the rows of snapshots that `retain` leaves."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from tableauhyperapi import Connection, HyperProcess, escape_name, escape_string_literal
+
+from tableau_pipeline.hyper.process import connect
+from tableau_pipeline.hyper.rows import rows
+from tableau_pipeline.hyper.tables import Column, TableSource
+from tableau_pipeline.hyper.types import hyper_type
+from tableau_pipeline.refresh.declaration import Declaration, Table
+from tableau_pipeline.refresh.policy import Retain
+from tableau_pipeline.refresh.snapshot import ROW_HASH, Fingerprint, Snapshot, common_columns
+from tableau_pipeline.refresh.state import Cutoff, State, TableState
+
+# The newest snapshots of each model, one for each partition, by its asset key.
+Models = Mapping[str, Sequence[Snapshot]]
+
+HASH = Column(ROW_HASH, "bigint")
+
+
+def source(
+    name: str,
+    snapshots: Sequence[Snapshot],
+    cutoff: Cutoff | None = None,
+    *,
+    hashed: bool = False,
+    only: Collection[str] | None = None,
+) -> TableSource:
+    """The rows of these snapshots that `cutoff` leaves.
+
+    Args:
+        hashed: with the hash of each row.
+        only: the columns that matter; None for all.
+    """
+    columns = common_columns(snapshots)
+    if only is not None:
+        columns = tuple(column for column in columns if column.name in only)
+    return TableSource(
+        name=name,
+        columns=(*columns, HASH) if hashed else columns,
+        files=tuple(path for snapshot in snapshots for path in snapshot.paths),
+        where=kept(columns, cutoff) if cutoff else None,
+    )
+
+
+def kept(columns: Sequence[Column], cutoff: Cutoff) -> str:
+    """SQL that is true for the rows that a cutoff leaves."""
+    column = escape_name(cutoff.column)
+    return f"({column} >= {cutoff_value(columns, cutoff)} OR {column} IS NULL)"
+
+
+def cutoff_value(columns: Sequence[Column], cutoff: Cutoff) -> str:
+    """The cutoff in SQL, in the type of its column."""
+    return literal(cutoff.value, _type(columns, cutoff.column))
+
+
+def desired_tables(
+    hyper: Callable[[], HyperProcess],
+    declaration: Declaration,
+    models: Models,
+    *,
+    bases: Sequence[State],
+    now: datetime,
+) -> dict[str, TableState]:
+    """What each table shall hold; no file is opened where a base tells the answer."""
+    return {
+        table.name: _desired(
+            hyper,
+            table,
+            models[table.model],
+            known=[base.tables[table.name] for base in bases if table.name in base.tables],
+            now=now,
+        )
+        for table in declaration.tables
+    }
+
+
+def fingerprint(connection: Connection, relation: str) -> Fingerprint:
+    """Of the rows of a relation in SQL, named `source`, that has a column of row hashes."""
+    # A sum of bigints overflows.
+    hashes = f"SUM(CAST({escape_name(ROW_HASH)} AS NUMERIC(38,0)))"
+    (found,) = connection.execute_list_query(f"SELECT COUNT(*), {hashes} FROM {relation}")  # noqa: S608
+    return Fingerprint(rows=int(found[0]), hash_sum=int(found[1] or Decimal(0)))
+
+
+def literal(value: str, type_: str) -> str:
+    """A value in SQL."""
+    return f"CAST({escape_string_literal(value)} AS {type_})"
+
+
+def _desired(
+    hyper: Callable[[], HyperProcess],
+    table: Table,
+    snapshots: Sequence[Snapshot],
+    *,
+    known: Iterable[TableState],
+    now: datetime,
+) -> TableState:
+    whole = TableState.of(snapshots)
+    if table.retain is None:
+        return whole
+    equal = [base for base in known if (base.columns, base.model) == (whole.columns, whole.model)]
+    cutoff = _cutoff(hyper, table, snapshots, equal=equal, now=now)
+    if cutoff is None:
+        return whole
+    same = next((base.content for base in equal if base.cutoff == cutoff), None)
+    if same is None:
+        kept = rows(source(table.name, snapshots, cutoff, hashed=True))
+        with connect(hyper()) as connection:
+            same = fingerprint(connection, f"{kept} source")
+    return whole.model_copy(update={"cutoff": cutoff, "content": same})
+
+
+def _cutoff(
+    hyper: Callable[[], HyperProcess],
+    table: Table,
+    snapshots: Sequence[Snapshot],
+    *,
+    equal: Sequence[TableState],
+    now: datetime,
+) -> Cutoff | None:
+    """None where there is no latest value to count from."""
+    retain = table.retain or Retain(column="", days=0)
+    if retain.as_of == "run":
+        value = str(now.date() - timedelta(days=retain.days))
+        return Cutoff(column=retain.column, days=retain.days, as_of=retain.as_of, value=value)
+    for base in equal:
+        if base.cutoff and _rule(base.cutoff) == (retain.column, retain.days, retain.as_of):
+            return base.cutoff
+    type_ = _type(common_columns(snapshots), retain.column)
+    with connect(hyper()) as connection:
+        latest = connection.execute_scalar_query(
+            f"SELECT CAST(CAST(MAX({escape_name(retain.column)}) - INTERVAL '{retain.days} days' "  # noqa: S608
+            f"AS {type_}) AS TEXT) FROM {rows(source(table.name, snapshots))} source"
+        )
+    if latest is None:
+        return None
+    return Cutoff(column=retain.column, days=retain.days, as_of=retain.as_of, value=str(latest))
+
+
+def _rule(cutoff: Cutoff) -> tuple[str, int, str]:
+    return cutoff.column, cutoff.days, cutoff.as_of
+
+
+def _type(columns: Sequence[Column], name: str) -> str:
+    column = next(column for column in columns if column.name == name)
+    return hyper_type(column, table="")

@@ -1,0 +1,136 @@
+"""Carrying out a plan: build what it needs, see whether that fits, and send it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from tableau_pipeline.hyper.build import Extract
+from tableau_pipeline.refresh.batch import Batch, Replace
+from tableau_pipeline.refresh.declaration import Declaration
+from tableau_pipeline.refresh.files import Files
+from tableau_pipeline.refresh.fit import confirm
+from tableau_pipeline.refresh.increment import Increment, Shipped
+from tableau_pipeline.refresh.plan import Publish, Update, View
+from tableau_pipeline.refresh.report import Clock, Report
+from tableau_pipeline.refresh.send import DataUpdate, Sender, WholeFile
+from tableau_pipeline.refresh.state import PublishMode, State
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """What it takes to carry out a plan.
+
+    Attributes:
+        project: the id of the data source's project, which is created if need be.
+    """
+
+    declaration: Declaration
+    desired: State
+    view: View
+    files: Files
+    project: Callable[[], str]
+    sender: Sender
+    clock: Clock
+
+    def rehearse(self, decision: Update | Publish, report: Report) -> Report:
+        """What would be done: an update is built, and removed again."""
+        if isinstance(decision, Publish):
+            return report
+        increment, decision = self._built(decision)
+        increment.path.unlink()
+        return replace(report, plan=decision, tables=increment.tables)
+
+    def carry_out(self, decision: Update | Publish, report: Report) -> Report:
+        """Build and send.
+
+        Raises:
+            RefusedError: it would be wrong or unsafe; nothing was sent or overwritten.
+            RefreshError: it could not be carried out; the next run settles what is open.
+        """
+        if isinstance(decision, Update):
+            increment, decision = self._built(decision)
+            if isinstance(decision, Update):
+                return self._update(increment, replace(report, plan=decision))
+            self.sender.log.info("Decision: %s. Reason: %s", decision.decision, decision.reason)
+        with self.clock.phase("build"):
+            extract = self.files.whole(self.desired.tables)
+        report = replace(report, plan=decision, extract=extract)
+        if decision.small_as_update and extract.size <= self._limit:
+            return self._replace_all(decision, extract, report)
+        return self._publish(decision, extract, report)
+
+    @property
+    def _limit(self) -> int:
+        return self.declaration.payload_limit or self.sender.server.payload_limit
+
+    def _built(self, update: Update) -> tuple[Increment, Update | Publish]:
+        with self.clock.phase("build"):
+            increment = self.files.increment(update, self.desired.tables, self.view)
+        sizes = [base.size for base in self.view.bases if base.size]
+        return increment, confirm(
+            update, increment, published=min(sizes, default=None), limit=self._limit
+        )
+
+    def _update(self, increment: Increment, report: Report) -> Report:
+        extract = Extract(
+            path=increment.path,
+            rows={name: each.inserted for name, each in increment.tables.items()},
+            size=increment.size,
+            version=increment.version,
+        )
+        return self._send(
+            increment.batch,
+            replace(report, extract=extract, tables=increment.tables),
+            size=self.view.bases[-1].size,
+        )
+
+    def _replace_all(self, decision: Publish, extract: Extract, report: Report) -> Report:
+        """The whole file as one update, which leaves the metadata alone."""
+        names = [table.name for table in self.declaration.tables]
+        targets = [self.declaration.target(name) for name in names]
+        shipped = {
+            name: Shipped(
+                deleted=max(base.tables[name].content.rows for base in self.view.bases),
+                inserted=self.desired.tables[name].content.rows,
+                whole="in full",
+            )
+            for name in names
+        }
+        update = Update(tables=dict.fromkeys(names, "in full"), reason=decision.reason)
+        return self._send(
+            Batch(actions=tuple(Replace(target=name, source=name) for name in targets)),
+            replace(report, plan=update, tables=shipped),
+            size=extract.size,
+        )
+
+    def _send(self, batch: Batch, report: Report, *, size: int | None) -> Report:
+        remote, extract = self.view.remote, report.extract
+        if remote is None or extract is None:
+            raise ValueError("an update needs a data source and a payload")
+        target = self.desired.model_copy(
+            update={
+                "metadata": self.view.our_metadata,
+                "increments": 1 + max(base.increments for base in self.view.bases),
+                "size": size,
+            }
+        )
+        with self.clock.phase("send"):
+            state, remote, intent = self.sender.update(
+                DataUpdate(batch=batch.json(), payload=extract.path, target=target, to=remote)
+            )
+        return replace(report, state=state, remote=remote, job_id=intent.job_id)
+
+    def _publish(self, decision: Publish, extract: Extract, report: Report) -> Report:
+        keeps_metadata = decision.mode is PublishMode.REPLACE
+        metadata = self.view.our_metadata if keeps_metadata else None
+        sending = WholeFile(
+            file=extract.path,
+            target=self.desired.model_copy(update={"metadata": metadata, "size": extract.size}),
+            mode=decision.mode,
+            to=self.view.remote,
+            project_id=self.project(),
+            tag=self.declaration.tag,
+            edited=keeps_metadata and self.view.edited,
+        )
+        with self.clock.phase("send"):
+            state, remote, intent = self.sender.publish(sending)
+        return replace(report, state=state, remote=remote, job_id=intent.job_id)

@@ -1,0 +1,102 @@
+"""The files that a refresh builds: whole data sources, and payloads of updates."""
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tableauhyperapi import HyperProcess
+
+from tableau_pipeline.hyper.build import Extract, build_extract
+from tableau_pipeline.refresh.change import Change, Side
+from tableau_pipeline.refresh.contents import Models, source
+from tableau_pipeline.refresh.declaration import Declaration
+from tableau_pipeline.refresh.increment import Increment, build_increment
+from tableau_pipeline.refresh.plan import Update, View
+from tableau_pipeline.refresh.rows_check import check_rows
+from tableau_pipeline.refresh.snapshot import Snapshot
+from tableau_pipeline.refresh.state import TableState
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Builds files in one folder, which it keeps tidy."""
+
+    declaration: Declaration
+    models: Models
+    hyper: Callable[[], HyperProcess]
+    folder: Path
+    log: logging.Logger
+
+    def whole(self, tables: Mapping[str, TableState]) -> Extract:
+        """The whole data source as it shall be.
+
+        Raises:
+            RefusedError: the rows of a model are not fit to be published.
+        """
+        declaration, hyper = self.declaration, self.hyper()
+        check_rows(hyper, declaration, self.models, tables, tables=tables)
+        extract = build_extract(
+            hyper,
+            self._new(),
+            tables=[
+                source(
+                    declaration.published_name(table.name),
+                    self.models[table.model],
+                    tables[table.name].cutoff,
+                )
+                for table in declaration.tables
+            ],
+            relationships=declaration.relationships,
+        )
+        rows = ", ".join(f"{table} {count:,}" for table, count in extract.rows.items())
+        self.log.info("Built %s (%.1f MB): rows %s", extract.path, extract.size / 1e6, rows)
+        return extract
+
+    def increment(self, update: Update, tables: Mapping[str, TableState], view: View) -> Increment:
+        """The payload and the actions of an update.
+
+        Raises:
+            RefusedError: the rows of a model are not fit to be published.
+        """
+        hyper = self.hyper()
+        check_rows(hyper, self.declaration, self.models, tables, tables=update.tables)
+        increment = build_increment(
+            hyper,
+            self._new(),
+            changes=[
+                (self._change(name, tables, view, alone=reason is not None), reason)
+                for name, reason in update.tables.items()
+            ],
+            targets={name: self.declaration.target(name) for name in update.tables},
+            models=self.models,
+        )
+        self.log.info("Built the payload %s (%.1f MB)", increment.path, increment.size / 1e6)
+        return increment
+
+    def tidy(self, needed: Collection[Path | None]) -> None:
+        """Remove the files of earlier refreshes but for those that may have to be sent again."""
+        for file in self.folder.glob("*"):
+            if file not in needed:
+                file.unlink()
+
+    def _new(self) -> Path:
+        return self.folder / f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}.hyper"
+
+    def _change(
+        self, name: str, tables: Mapping[str, TableState], view: View, *, alone: bool
+    ) -> Change:
+        table = next(table for table in self.declaration.tables if table.name == name)
+        state = tables[name]
+        return Change(
+            table=table,
+            columns=state.columns,
+            new=Side.of(state, self.models[table.model]),
+            olds=[_published(base.tables[name], read=not alone) for base in view.bases],
+        )
+
+
+def _published(state: TableState, *, read: bool) -> Side:
+    """What a base says of a table; with its snapshots, if they are to be compared with."""
+    return Side.of(state, [Snapshot.read(folder) for folder in state.folders] if read else [])

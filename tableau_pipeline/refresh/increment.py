@@ -1,0 +1,165 @@
+"""An update of the published tables: its payload and its actions, proved to be enough."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tableauhyperapi import Connection, HyperProcess, TableName
+
+from tableau_pipeline.hyper.new_file import create_table, new_file
+from tableau_pipeline.hyper.rows import names, rows
+from tableau_pipeline.hyper.types import file_version
+from tableau_pipeline.refresh.batch import Action, Batch, Insert, Replace
+from tableau_pipeline.refresh.change import Change, NotProvedError
+from tableau_pipeline.refresh.contents import Models, fingerprint
+from tableau_pipeline.refresh.deltas import find_parts
+from tableau_pipeline.refresh.policy import Diff, Feed, Policy
+from tableau_pipeline.refresh.snapshot import Fingerprint
+from tableau_pipeline.refresh.touched import Part, in_payload, touched
+
+
+@dataclass(frozen=True, slots=True)
+class Shipped:
+    """What an update does to a table, in rows; `whole` says why the table is shipped whole."""
+
+    deleted: int
+    inserted: int
+    whole: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Increment:
+    """An update that can be sent; `size` of its payload in bytes."""
+
+    path: Path
+    batch: Batch
+    tables: Mapping[str, Shipped]
+    size: int
+    version: int
+
+
+def build_increment(
+    hyper: HyperProcess,
+    path: Path,
+    *,
+    changes: Sequence[tuple[Change, str | None]],
+    targets: Mapping[str, TableName],
+    models: Models,
+) -> Increment:
+    """Write the payload of an update that leads from every base to the new content.
+
+    Of each table, the touched rows are deleted and inserted as they are now. That this is enough
+    is proved by fingerprints, which add up: what is not touched must be the same on both sides.
+    A table for which that fails, or which comes with a reason, is shipped whole.
+
+    Args:
+        changes: the tables that change, each with the reason to ship it whole, if there is one.
+        targets: the published tables by the names of the declared ones.
+    """
+    version = file_version(column for change, _ in changes for column in change.columns)
+    actions: list[Action] = []
+    shipped = {}
+    with new_file(hyper, path, version=version) as connection:
+        for change, reason in changes:
+            name = change.table.name
+            payload = _Payload(connection, change, targets[name], models)
+            done = payload.whole(reason) if reason else payload.touched()
+            shipped[name], more = done
+            actions += more
+    return Increment(
+        path=path,
+        batch=Batch(actions=tuple(actions)),
+        tables=shipped,
+        size=path.stat().st_size,
+        version=version,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Payload:
+    """One table's share of the payload."""
+
+    connection: Connection
+    change: Change
+    target: TableName
+    models: Models
+
+    def touched(self) -> tuple[Shipped, list[Action]]:
+        """By the table's policy; whole, if nothing less is proved to be enough."""
+        reasons = []
+        for policy in _policies(self.change.table.policy):
+            parts: list[Part] = []
+            try:
+                parts = find_parts(self.connection, self.change, policy, self.models)
+                shipped = _prove(self.connection, self.change, parts)
+            except NotProvedError as error:
+                reasons.append(str(error))
+                self._drop()
+            else:
+                return shipped, self._delete_and_insert(parts, shipped)
+        return self.whole("; ".join(reasons))
+
+    def whole(self, reason: str) -> tuple[Shipped, list[Action]]:
+        """All rows of the table, in the place of all that are published."""
+        inserted = self._insert(where="TRUE")
+        deleted = max((old.content.rows for old in self.change.olds), default=0)
+        replace = Replace(target=self.target, source=self._rows)
+        return Shipped(deleted=deleted, inserted=inserted, whole=reason), [replace]
+
+    def _delete_and_insert(self, parts: Sequence[Part], shipped: Shipped) -> list[Action]:
+        deletes = [part.delete(self.target) for part in parts]
+        if not shipped.inserted:
+            return [*deletes]
+        self._insert(where=touched(parts, "source"))
+        return [*deletes, Insert(target=self.target, source=self._rows)]
+
+    @property
+    def _rows(self) -> TableName:
+        return TableName("rows", self.change.table.name)
+
+    def _insert(self, *, where: str) -> int:
+        table = in_payload(self._rows)
+        create_table(self.connection, table, self.change.columns)
+        columns = names([column.name for column in self.change.columns])
+        return self.connection.execute_command(
+            f"INSERT INTO {table} SELECT {columns} FROM {self.change.new.rows()} source "  # noqa: S608
+            f"WHERE {where}"
+        )
+
+    def _drop(self) -> None:
+        """What an attempt left that was not proved must not travel."""
+        for schema in ("touched", "expired", "values"):
+            table = in_payload(TableName(schema, self.change.table.name))
+            self.connection.execute_command(f"DROP TABLE IF EXISTS {table}")
+
+
+def _policies(policy: Policy) -> list[Policy]:
+    """A feed may forget to name a key: comparing the rows does not."""
+    match policy:
+        case Diff(key, Feed()):
+            return [policy, Diff(key)]
+        case _:
+            return [policy]
+
+
+def _prove(connection: Connection, change: Change, parts: Sequence[Part]) -> Shipped:
+    """What is not touched is the same in every base and in the new content.
+
+    Raises:
+        NotProvedError: it is not.
+    """
+    here = touched(parts, "source")
+
+    def of_touched(relation: str) -> Fingerprint:
+        return fingerprint(connection, f"{relation} source WHERE {here}")
+
+    inserted = of_touched(change.new.rows())
+    untouched = change.new.content - inserted
+    deleted = [of_touched(old.rows()) for old in change.olds]
+    for old, out in zip(change.olds, deleted, strict=True):
+        if old.content - out != untouched:
+            raise NotProvedError(
+                f"rows changed beyond those that its refresh policy touches: {untouched.rows:,} "
+                f"rows are left alone where {(old.content - out).rows:,} are published"
+            )
+    return Shipped(deleted=max(each.rows for each in deleted), inserted=inserted.rows)

@@ -1,0 +1,89 @@
+"""The columns that a table's policy names: do they exist, and can they do what they shall?"""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from tableau_pipeline.hyper.tables import Column
+from tableau_pipeline.refresh.contents import Models
+from tableau_pipeline.refresh.declaration import Table
+from tableau_pipeline.refresh.policy import Append, Diff, Feed, Partitions, Replace
+from tableau_pipeline.refresh.snapshot import common_columns
+
+_MOMENTS = ("date", "timestamp", "timestamp_ntz")
+_NUMBERS = re.compile(r"(tiny|small|big)?int|float|double|decimal\(\d+,\d+\)")
+_SPAN = re.compile(r"\d+ (second|minute|hour|day|week|month|year)s?")
+
+
+def policy_problems(table: Table, models: Models) -> list[str]:
+    """A sentence for each thing that the declaration of a table asks and its model cannot give."""
+    snapshots = models[table.model]
+    types = _types(common_columns(snapshots))
+    unpartitioned = any(snapshot.partition is None for snapshot in snapshots)
+    problems = [*_of_retain(table, types)]
+    match table.policy:
+        case Diff(key, feed):
+            problems += _missing("refresh: diff: key", key, types)
+            problems += _of_feed(feed, key, models) if feed else []
+        case Append(cursor, lookback):
+            problems += _missing("refresh: append: cursor", [cursor], types)
+            problems += _of_lookback(cursor, lookback, types)
+        case Partitions(column):
+            problems += _missing("refresh: partitions: column", [column], types)
+            if unpartitioned:
+                problems.append(
+                    f'refresh: partitions: the model "{table.model}" is not partitioned: give its '
+                    "asset a partitions_def, or choose another refresh policy"
+                )
+        case Replace():
+            pass
+    return [f'Table "{table.name}": {problem}' for problem in problems]
+
+
+def _missing(what: str, wanted: Sequence[str], types: dict[str, str]) -> Iterator[str]:
+    for name in wanted:
+        if name not in types:
+            yield f'{what} names "{name}", but the model has the columns {", ".join(types)}'
+
+
+def _of_retain(table: Table, types: dict[str, str]) -> Iterator[str]:
+    if table.retain is None:
+        return
+    column = table.retain.column
+    yield from _missing("retain: column", [column], types)
+    if types.get(column, "date") not in _MOMENTS:
+        yield (
+            f'retain: column "{column}" is {types[column]}; a rolling window needs a date or a '
+            "timestamp"
+        )
+
+
+def _of_lookback(cursor: str, lookback: int | str | None, types: dict[str, str]) -> Iterator[str]:
+    type_ = types.get(cursor)
+    if lookback is None or type_ is None:
+        return
+    text = str(lookback)
+    if type_ in _MOMENTS and not _SPAN.fullmatch(text):
+        yield f'refresh: append: lookback "{text}" is not a span such as "3 days" or "12 hours"'
+    elif type_ not in _MOMENTS and not (_NUMBERS.fullmatch(type_) and text.isdigit()):
+        yield (
+            f'refresh: append: lookback "{text}" does not go with the cursor "{cursor}" of type '
+            f"{type_}: a number goes with a number, a span with a date or a timestamp"
+        )
+
+
+def _of_feed(feed: Feed, key: Sequence[str], models: Models) -> Iterator[str]:
+    types = _types(common_columns(models[feed.model]))
+    yield from _missing(
+        f'refresh: diff: changes: columns (feed "{feed.model}")',
+        [of_feed for _, of_feed in feed.columns],
+        types,
+    )
+    if unnamed := set(key) - {of_table for of_table, _ in feed.columns}:
+        yield (
+            f'refresh: diff: changes: the feed "{feed.model}" has no column for the key '
+            f"{', '.join(sorted(unnamed))}"
+        )
+
+
+def _types(columns: Sequence[Column]) -> dict[str, str]:
+    return {column.name: column.type for column in columns}

@@ -1,0 +1,52 @@
+"""What a refresh did, and how long it took."""
+
+import time
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from tableau_pipeline.hyper.build import Extract
+from tableau_pipeline.refresh.increment import Shipped
+from tableau_pipeline.refresh.plan import Plan
+from tableau_pipeline.refresh.server import RemoteDatasource
+from tableau_pipeline.refresh.state import State
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a refresh did.
+
+    Attributes:
+        plan: None when only the file was asked for.
+        extract: the file that was built, of the whole data source or the payload of an update;
+            None when there was nothing to build.
+        tables: what an update did to each table that it changed.
+        state: None when the data source was not refreshed.
+        job_id: of the server's job that carried it out, if one did.
+        seconds: by phase.
+    """
+
+    plan: Plan | None
+    extract: Extract | None = None
+    tables: Mapping[str, Shipped] = field(default_factory=dict)
+    state: State | None = None
+    remote: RemoteDatasource | None = None
+    job_id: str | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+class Clock:
+    """Seconds by phase."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def phase(self, name: str) -> Generator[None]:
+        """Add the time that the block takes."""
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            spent = self.seconds.get(name, 0) + time.monotonic() - started
+            self.seconds[name] = round(spent, 3)

@@ -1,0 +1,78 @@
+"""What the rows of the models must satisfy, asked of hyperd before anything is sent."""
+
+from collections.abc import Collection, Iterator, Mapping
+
+from tableauhyperapi import HyperProcess
+
+from tableau_pipeline.hyper.keys import key_problem, null_problem
+from tableau_pipeline.hyper.tables import TableSource
+from tableau_pipeline.refresh.contents import Models, source
+from tableau_pipeline.refresh.declaration import Declaration
+from tableau_pipeline.refresh.errors import RefusedError
+from tableau_pipeline.refresh.policy import Append, Diff
+from tableau_pipeline.refresh.state import TableState
+
+
+def check_rows(
+    hyper: HyperProcess,
+    declaration: Declaration,
+    models: Models,
+    desired: Mapping[str, TableState],
+    *,
+    tables: Collection[str],
+) -> None:
+    """Refuse keys that are NULL or repeated, and cursors that are NULL, of these tables.
+
+    A repeated key on the one side of a relationship makes sums wrong; one of a `diff`, or a NULL
+    in either, leaves open which published row is meant.
+
+    Raises:
+        RefusedError: names the tables, the columns and samples.
+    """
+    sources = {
+        table.name: source(table.name, models[table.model], desired[table.name].cutoff)
+        for table in declaration.tables
+        if table.name in tables
+    }
+    problems = [
+        *_relationship_problems(hyper, declaration, sources),
+        *_policy_problems(hyper, declaration, sources),
+    ]
+    if problems:
+        raise RefusedError("\n".join(problems))
+
+
+def _relationship_problems(
+    hyper: HyperProcess, declaration: Declaration, sources: Mapping[str, TableSource]
+) -> Iterator[str]:
+    for edge in declaration.relationships:
+        if edge.one not in sources:
+            continue
+        if problem := key_problem(hyper, sources[edge.one], edge.key):
+            yield (
+                f"Relationship {edge}: {problem}. The one side of a relationship must be unique: "
+                "mend the model, or turn the relationship round"
+            )
+
+
+def _policy_problems(
+    hyper: HyperProcess, declaration: Declaration, sources: Mapping[str, TableSource]
+) -> Iterator[str]:
+    for table in declaration.tables:
+        if table.name not in sources:
+            continue
+        match table.policy:
+            case Diff(key):
+                if problem := key_problem(hyper, sources[table.name], key):
+                    yield (
+                        f"refresh: diff: {problem}. The key must identify every row: mend the "
+                        "model, or name more columns in the key"
+                    )
+            case Append(cursor):
+                if problem := null_problem(hyper, sources[table.name], [cursor]):
+                    yield (
+                        f"refresh: append: {problem}. Every row needs a cursor: mend the model, or "
+                        "choose another refresh policy"
+                    )
+            case _:
+                pass

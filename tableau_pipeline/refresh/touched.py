@@ -1,0 +1,86 @@
+"""The touched set of a table: the rows that an update deletes, and inserts as they are now.
+
+Each part of it is a small table of the payload, and comparisons of its columns with those of the
+published table: a row is touched if it matches any row of any part. Keys, windows and cutoffs
+travel as tables, never as constants, which know no decimal, no date, and milliseconds only.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_
+from typing import Literal
+
+from tableauhyperapi import Connection, TableName, escape_name
+
+from tableau_pipeline.hyper.new_file import NEW, create_table
+from tableau_pipeline.hyper.rows import names
+from tableau_pipeline.hyper.tables import Column
+from tableau_pipeline.refresh.batch import Delete, source, target
+from tableau_pipeline.refresh.conditions import Condition
+
+_SQL = {"eq": "=", "lt": "<", "gte": ">="}
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A row's `column` compared with the column `by` of a part."""
+
+    column: str
+    operator: Literal["eq", "lt", "gte"]
+    by: str
+
+    def sql(self, row: str, part: str) -> str:
+        """The comparison in SQL, of two relations by their aliases."""
+        left, right = escape_name(self.column), escape_name(self.by)
+        return f"{row}.{left} {_SQL[self.operator]} {part}.{right}"
+
+    @property
+    def condition(self) -> Condition:
+        """The comparison as the server is asked for it."""
+        left, right = target(self.column), source(self.by)
+        if self.operator == "eq":
+            return left == right
+        return left < right if self.operator == "lt" else left >= right
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A table of the payload, and how rows match it."""
+
+    table: TableName
+    matches: tuple[Match, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Of the part; the server wants no others."""
+        return tuple(dict.fromkeys(match.by for match in self.matches))
+
+    def touches(self, row: str) -> str:
+        """SQL that is true for the rows, by their alias, that match."""
+        comparisons = " AND ".join(match.sql(row, "part") for match in self.matches)
+        return f"EXISTS (SELECT 1 FROM {in_payload(self.table)} part WHERE {comparisons})"  # noqa: S608
+
+    def delete(self, published: TableName) -> Delete:
+        """The action that deletes what matches."""
+        conditions = [match.condition for match in self.matches]
+        return Delete(target=published, source=self.table, where=reduce(and_, conditions))
+
+
+def fill(connection: Connection, part: Part, columns: Sequence[Column], select: str) -> int:
+    """Create a part's table in the payload with the rows of a query; how many they are."""
+    table = in_payload(part.table)
+    create_table(connection, table, columns)
+    return connection.execute_command(
+        f"INSERT INTO {table} ({names([column.name for column in columns])}) {select}"  # noqa: S608
+    )
+
+
+def in_payload(table: TableName) -> TableName:
+    """The table by the name it has while the payload is written."""
+    return TableName(NEW, str(table.schema_name.name.unescaped), table.name.unescaped)
+
+
+def touched(parts: Sequence[Part], row: str) -> str:
+    """SQL that is true for the touched rows, by their alias."""
+    return f"({' OR '.join(part.touches(row) for part in parts) or 'FALSE'})"

@@ -1,0 +1,83 @@
+"""Partitions that changed, as windows or values of a column of the published table."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+from tableauhyperapi import Connection
+
+from tableau_pipeline.refresh.change import Change, NotProvedError, part_of
+from tableau_pipeline.refresh.contents import literal
+from tableau_pipeline.refresh.snapshot import Snapshot, Span
+from tableau_pipeline.refresh.touched import Match, Part, fill
+
+
+def changed_partitions(connection: Connection, change: Change, column: str) -> list[Part]:
+    """The windows or values of the partitions that changed or vanished, or are new.
+
+    Raises:
+        NotProvedError: what is published was not partitioned.
+    """
+    changed: dict[str | None, Snapshot] = {}
+    new = _by_partition(change.new.snapshots)
+    for old in change.olds:
+        before = _by_partition(old.snapshots)
+        if None in before:
+            raise NotProvedError("its model was not partitioned at the last refresh")
+        for key in before.keys() | new.keys():
+            if key not in before or key not in new:
+                changed[key] = new.get(key) or before[key]
+            elif before[key].fingerprint != new[key].fingerprint:
+                changed[key] = new[key]
+    spans = [each.span for each in changed.values() if each.span]
+    values = [str(each.partition) for each in changed.values() if not each.span]
+    return [
+        *([_by_window(connection, change, column, spans=spans)] if spans else []),
+        *([_by_value(connection, change, column, keys=sorted(values))] if values else []),
+    ]
+
+
+def _by_partition(snapshots: Sequence[Snapshot]) -> Mapping[str | None, Snapshot]:
+    return {snapshot.partition: snapshot for snapshot in snapshots}
+
+
+def _by_value(
+    connection: Connection, change: Change, column: str, *, keys: Sequence[str]
+) -> Part:
+    part = part_of(change, "values", Match(column, "eq", "value"))
+    values = ", ".join(f"({literal(key, change.type(column))})" for key in keys)
+    columns = [change.column(column, called="value")]
+    fill(connection, part, columns, f"VALUES {values}")
+    return part
+
+
+def _by_window(
+    connection: Connection, change: Change, column: str, *, spans: Sequence[Span]
+) -> Part:
+    part = part_of(change, "touched", Match(column, "gte", "start"), Match(column, "lt", "end"))
+    spark_type, type_ = change.column(column).type, change.type(column)
+    values = ", ".join(
+        f"({literal(_edge(start, zone, spark_type), type_)}, "
+        f"{literal(_edge(end, zone, spark_type), type_)})"
+        for start, end, zone in _merged(spans)
+    )
+    columns = [change.column(column, called=name) for name in ("start", "end")]
+    fill(connection, part, columns, f"VALUES {values}")
+    return part
+
+
+def _merged(spans: Sequence[Span]) -> list[tuple[datetime, datetime, str]]:
+    """Windows that touch become one: fewer comparisons for the server."""
+    merged: list[tuple[datetime, datetime, str]] = []
+    for span in sorted(spans, key=lambda span: span.start):
+        if merged and merged[-1][1] == span.start:
+            merged[-1] = (merged[-1][0], span.end, span.zone)
+        else:
+            merged.append((span.start, span.end, span.zone))
+    return merged
+
+
+def _edge(moment: datetime, zone: str, spark_type: str) -> str:
+    """Instants in UTC, everything else by the clock of the partitions' zone."""
+    local = moment.astimezone(ZoneInfo("UTC" if spark_type == "timestamp" else zone))
+    return local.strftime("%Y-%m-%d" if spark_type == "date" else "%Y-%m-%d %H:%M:%S")
