@@ -7,3 +7,7 @@ class RefreshError(Exception):
 
 class RefusedError(RefreshError):
     """The refresh would be wrong or unsafe; it needs a decision, not another try."""
+
+
+class BatchError(RefusedError, ValueError):
+    """An action batch, or a condition in one, that no server would take."""

@@ -1,0 +1,200 @@
+"""Action batches: changes to published data that take effect together, or not at all.
+
+Batch([
+    Delete(target="sales", source="touched", where=target("id") == source("id")),
+    Insert(target="sales", source="fresh"),
+]).json()
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from tableauhyperapi import TableName
+
+from tableau_pipeline.refresh.batch_names import schema_and_table
+from tableau_pipeline.refresh.columns import source, target
+from tableau_pipeline.refresh.conditions import (
+    Condition,
+    Side,
+    all_of,
+    always,
+    any_of,
+    columns_of,
+)
+from tableau_pipeline.refresh.errors import BatchError
+from tableau_pipeline.refresh.upsert_condition import upsert_problem
+
+__all__ = [
+    "Action",
+    "Batch",
+    "BatchError",
+    "Delete",
+    "Insert",
+    "Replace",
+    "Update",
+    "Upsert",
+    "all_of",
+    "always",
+    "any_of",
+    "source",
+    "target",
+]
+
+# A name without its schema is enough where only one schema holds tables.
+Table = TableName | str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Insert:
+    """Append the rows of `source`, which has all columns of `target` and no others."""
+
+    target: Table
+    source: Table
+    verb: ClassVar = "insert"
+    where: ClassVar[None] = None
+
+    def __post_init__(self) -> None:
+        _check_tables(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replace:
+    """Let `target` hold the rows of `source` and no others; their columns are the same."""
+
+    target: Table
+    source: Table
+    verb: ClassVar = "replace"
+    where: ClassVar[None] = None
+
+    def __post_init__(self) -> None:
+        _check_tables(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Update:
+    """Give each row of `target` the values of the row of `source` that matches it by `where`.
+
+    Columns that `source` lacks stay; source columns that only `where` names are not copied.
+    """
+
+    target: Table
+    source: Table
+    where: Condition | None = None
+    verb: ClassVar = "update"
+
+    def __post_init__(self) -> None:
+        _check_condition(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Upsert:
+    """Update the rows of `target` that match a row of `source`, and insert the other ones.
+
+    `where` compares key columns of the same name in both tables, combined by `&`.
+    """
+
+    target: Table
+    source: Table
+    where: Condition | None = None
+    verb: ClassVar = "upsert"
+
+    def __post_init__(self) -> None:
+        _check_condition(self)
+        if problem := upsert_problem(self.where):
+            raise BatchError(f"{_title(self)}: {problem}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Delete:
+    """Delete the rows of `target` for which `where` holds: with any row of `source`, if named.
+
+    All columns of `source` take part in `where`.
+    """
+
+    target: Table
+    source: Table | None = None
+    where: Condition | None = None
+    verb: ClassVar = "delete"
+
+    def __post_init__(self) -> None:
+        _check_condition(self)
+        if self.source is None and (names := columns_of(self.where, Side.SOURCE)):
+            raise BatchError(
+                f'{_title(self)}: where names source("{names[0]}"), but the action has no source: '
+                "add source=..., or compare with a constant"
+            )
+
+
+Action = Insert | Update | Upsert | Delete | Replace
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Actions in the order in which they take effect, all or none."""
+
+    actions: Sequence[Action]
+
+    def __post_init__(self) -> None:
+        """Check that there is something to do.
+
+        Raises:
+            BatchError: there are no actions, or other things among them.
+        """
+        object.__setattr__(self, "actions", tuple(self.actions))
+        if not self.actions:
+            raise BatchError("a batch needs an action; without any there is nothing to send")
+        for action in self.actions:
+            if not isinstance(action, Action):
+                raise BatchError(
+                    f"{action!r:.100} is no action: use Insert, Update, Upsert, Delete or Replace"
+                )
+
+    @property
+    def needs_payload(self) -> bool:
+        """Whether an action reads from an uploaded file."""
+        return any(action.source is not None for action in self.actions)
+
+    def wire_actions(self) -> list[dict[str, Any]]:
+        """The actions as `update_hyper_data` of the Tableau Server Client takes them."""
+        return [_wire(action) for action in self.actions]
+
+    def json(self) -> str:
+        """The body of the request."""
+        return json.dumps({"actions": self.wire_actions()}, ensure_ascii=False)
+
+
+def _check_tables(action: Action) -> None:
+    schema_and_table(action.target, what="the target table")
+    if action.source is not None:
+        schema_and_table(action.source, what="the source table")
+    elif not isinstance(action, Delete):
+        raise BatchError(f"{_title(action)}: it needs a source table to take rows from")
+
+
+def _check_condition(action: Update | Upsert | Delete) -> None:
+    _check_tables(action)
+    if not isinstance(action.where, Condition):
+        given = "" if action.where is None else f", not {action.where!r:.100}"
+        raise BatchError(
+            f"{_title(action)}: it needs a condition{given}: "
+            'where=target("a") == source("a"), or where=always for every row'
+        )
+
+
+def _title(action: Action) -> str:
+    _, table = schema_and_table(action.target, what="the target table")
+    return f'{action.verb} of "{table}"'
+
+
+def _wire(action: Action) -> dict[str, Any]:
+    fields: dict[str, Any] = {"action": action.verb}
+    for side, table in ((Side.TARGET, action.target), (Side.SOURCE, action.source)):
+        if table is not None:
+            schema, name = schema_and_table(table, what=f"the {side} table")
+            fields |= {f"{side}-schema": schema} if schema is not None else {}
+            fields[f"{side}-table"] = name
+    if action.where is not None:
+        fields["condition"] = action.where.json()
+    return fields

@@ -1,0 +1,217 @@
+"""Conditions of action batches, as plain values. `columns` has the words to write them with."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, NoReturn
+
+from tableau_pipeline.refresh.constants import Constant
+from tableau_pipeline.refresh.errors import BatchError
+
+# Longer ones are known to bring servers down.
+_MOST_TERMS = 5_000
+_DEEPEST = 100
+_REMEDY = "put the values into a small table of the payload and compare with its columns"
+
+
+class Side(StrEnum):
+    """Where a column is: in the published table, or in the uploaded one."""
+
+    TARGET = "target"
+    SOURCE = "source"
+
+
+class Op(StrEnum):
+    """How two values are compared; IS takes NULL for a value like any other."""
+
+    EQ = "eq"
+    NEQ = "neq"
+    GT = "gt"
+    LT = "lt"
+    GTE = "gte"
+    LTE = "lte"
+    IS = "is"
+    HAS = "has"
+
+    @property
+    def symbol(self) -> str:
+        """What Python code and people write."""
+        return _SYMBOLS.get(self, self.value)
+
+
+_SYMBOLS = {Op.EQ: "==", Op.NEQ: "!=", Op.GT: ">", Op.LT: "<", Op.GTE: ">=", Op.LTE: "<="}
+
+
+class Joint(StrEnum):
+    """How conditions are combined."""
+
+    AND = "and"
+    OR = "or"
+
+
+_SIGNS = {Joint.AND: "&", Joint.OR: "|"}
+
+
+class Condition:
+    """Chooses rows. Conditions combine by `&` and `|`, each in parentheses of its own."""
+
+    @property
+    def depth(self) -> int:
+        """How many junctions are nested in it."""
+        return 0
+
+    @property
+    def terms(self) -> int:
+        """How many comparisons it consists of."""
+        return 1
+
+    def __and__(self, other: "Condition") -> "Condition":
+        return _joined(Joint.AND, (self, other))
+
+    def __or__(self, other: "Condition") -> "Condition":
+        return _joined(Joint.OR, (self, other))
+
+    def __bool__(self) -> NoReturn:
+        # `a and b` would be b alone, and choose more rows than both.
+        raise BatchError(
+            f"{self} is neither true nor false: combine conditions by & and |, each in "
+            "parentheses, not by 'and', 'or', 'not' or chained comparisons"
+        )
+
+    def json(self) -> Any:
+        """The condition as it is sent."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Always(Condition):
+    """Every row."""
+
+    def json(self) -> Any:
+        """The condition as it is sent."""
+        return True
+
+    def __str__(self) -> str:
+        return "always"
+
+
+@dataclass(frozen=True)
+class Predicate(Condition):
+    """A comparison of a column of each table, or of one column with a constant."""
+
+    op: Op
+    target: str | None = None
+    source: str | None = None
+    constant: Constant | None = None
+
+    @property
+    def columns(self) -> list[tuple[Side, str]]:
+        """The columns compared."""
+        sides = ((Side.TARGET, self.target), (Side.SOURCE, self.source))
+        return [(side, name) for side, name in sides if name is not None]
+
+    def json(self) -> Any:
+        """The condition as it is sent."""
+        fields: dict[str, Any] = {"op": self.op.value}
+        fields |= {f"{side}-col": name for side, name in self.columns}
+        if self.constant is not None:
+            fields["const"] = {"type": self.constant.type.value, "v": self.constant.text}
+        return fields
+
+    def __str__(self) -> str:
+        operands = [f'{side}("{name}")' for side, name in self.columns]
+        if self.constant is not None:
+            operands.append(str(self.constant))
+        return f" {self.op.symbol} ".join(operands)
+
+
+@dataclass(frozen=True)
+class Junction(Condition):
+    """Conditions of which all must hold, or any."""
+
+    joint: Joint
+    args: tuple[Condition, ...]
+
+    def __post_init__(self) -> None:
+        """Keep within what servers bear.
+
+        Raises:
+            BatchError: the condition is too long, or nested too deep.
+        """
+        if self.terms > _MOST_TERMS:
+            raise BatchError(
+                f"a condition of {self.terms:,} terms is longer than {_MOST_TERMS:,}, and too much "
+                f"for a server: {_REMEDY}"
+            )
+        if self.depth > _DEEPEST:
+            raise BatchError(
+                f"a condition nested more than {_DEEPEST} deep is too much for a server: {_REMEDY}"
+            )
+
+    @cached_property
+    def depth(self) -> int:
+        """How many junctions are nested in it."""
+        return 1 + max(arg.depth for arg in self.args)
+
+    @cached_property
+    def terms(self) -> int:
+        """How many comparisons it consists of."""
+        return sum(arg.terms for arg in self.args)
+
+    def json(self) -> Any:
+        """The condition as it is sent."""
+        return {"op": self.joint.value, "args": [arg.json() for arg in self.args]}
+
+    def __str__(self) -> str:
+        return f" {_SIGNS[self.joint]} ".join(f"({arg})" for arg in self.args)
+
+
+always = Always()
+
+
+def all_of(conditions: Iterable[Condition]) -> Condition:
+    """Holds where all of them hold: for keys of several columns.
+
+    Raises:
+        BatchError: there are none.
+    """
+    return _joined(Joint.AND, tuple(conditions))
+
+
+def any_of(conditions: Iterable[Condition]) -> Condition:
+    """Holds where one of them holds.
+
+    Raises:
+        BatchError: there are none.
+    """
+    return _joined(Joint.OR, tuple(conditions))
+
+
+def predicates(condition: Condition | None) -> Iterator[Predicate]:
+    """The comparisons that a condition consists of, in the order in which they are written."""
+    if isinstance(condition, Junction):
+        for arg in condition.args:
+            yield from predicates(arg)
+    elif isinstance(condition, Predicate):
+        yield condition
+
+
+def columns_of(condition: Condition | None, side: Side) -> list[str]:
+    """The columns of one side that a condition refers to, each once."""
+    names = (name for each in predicates(condition) for at, name in each.columns if at is side)
+    return list(dict.fromkeys(names))
+
+
+def _joined(joint: Joint, conditions: tuple[Condition, ...]) -> Condition:
+    args: list[Condition] = []
+    for condition in conditions:
+        if not isinstance(condition, Predicate | Junction):
+            raise BatchError(
+                f"'{joint}' combines comparisons, not {condition!r:.100}; `always` stands alone"
+            )
+        same = isinstance(condition, Junction) and condition.joint is joint
+        args += condition.args if same else (condition,)
+    if not args:
+        raise BatchError(f"'{joint}' needs a condition; `always` is the one that always holds")
+    return args[0] if len(args) == 1 else Junction(joint, tuple(args))

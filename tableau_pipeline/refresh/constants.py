@@ -1,0 +1,105 @@
+"""Constants in conditions: written exactly, or not at all."""
+
+import math
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from enum import StrEnum
+
+from tableau_pipeline.refresh.batch_names import checked_text
+from tableau_pipeline.refresh.errors import BatchError
+
+Value = bool | int | float | str | datetime
+
+_BEYOND = 1 << 63
+_REMEDY = "put the values into a small table of the payload, and compare with its column"
+
+
+class ConstantType(StrEnum):
+    """The types that a constant can have."""
+
+    BOOLEAN = "boolean"
+    INTEGER = "integer"
+    DOUBLE = "double"
+    STRING = "string"
+    DATETIME = "datetime"
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A constant as it is sent; `text` is None for NULL, which has any type."""
+
+    type: ConstantType
+    text: str | None
+
+    def __str__(self) -> str:
+        return repr(self.text) if self.type is ConstantType.STRING else f"{self.text}"
+
+
+NULL = Constant(ConstantType.STRING, None)
+
+
+def constant(value: object, *, column: str) -> Constant:
+    """A Python value as a constant, to compare a column with.
+
+    Raises:
+        BatchError: the server would not get exactly this value; the message says what to do.
+    """
+    try:
+        return _constant(value)
+    except BatchError as error:
+        raise BatchError(f"{column}: {error}") from None
+
+
+def _constant(value: object) -> Constant:
+    # In this order: True is an int, and every datetime a date.
+    if isinstance(value, bool):
+        return Constant(ConstantType.BOOLEAN, str(value).lower())
+    if isinstance(value, int):
+        return Constant(ConstantType.INTEGER, _integer(value))
+    if isinstance(value, float):
+        return Constant(ConstantType.DOUBLE, _double(value))
+    if isinstance(value, str):
+        return Constant(ConstantType.STRING, checked_text(value, what="the constant"))
+    if isinstance(value, datetime):
+        return Constant(ConstantType.DATETIME, _datetime(value))
+    if value is None:
+        raise BatchError("nothing equals or exceeds NULL; ask for it with .is_null()")
+    if isinstance(value, date | Decimal):
+        raise BatchError(f"no constant holds the {type(value).__name__.lower()} {value}: {_REMEDY}")
+    raise BatchError(
+        f"{value!r:.100} is no constant: use bool, int, float, str or a datetime with a time "
+        f"zone; for other types, {_REMEDY}"
+    )
+
+
+def _integer(value: int) -> str:
+    if not -_BEYOND <= value < _BEYOND:
+        raise BatchError(
+            f"the constant {value:,} has more than 64 bits: no integer column holds it"
+        )
+    # The text of the number, whatever a subclass prints.
+    return int.__repr__(value)
+
+
+def _double(value: float) -> str:
+    if not math.isfinite(value):
+        raise BatchError(f"no constant holds {value}: {_REMEDY}")
+    return float.__repr__(value)
+
+
+def _datetime(value: datetime) -> str:
+    if value.utcoffset() is None:
+        raise BatchError(
+            f"the datetime {value} has no time zone: say which, such as .replace(tzinfo=UTC)"
+        )
+    try:
+        text = value.astimezone(UTC).isoformat(timespec="milliseconds")
+    except OverflowError:
+        raise BatchError(f"the datetime {value} is beyond the years 1 to 9999 in UTC") from None
+    if datetime.fromisoformat(text) != value:
+        raise BatchError(
+            f"the datetime {value} is finer than the milliseconds of constants: round it, or "
+            f"{_REMEDY}"
+        )
+    return text.replace("+00:00", "Z")
