@@ -5,18 +5,31 @@ import threading
 from importlib.metadata import version
 from pathlib import Path
 
-from tableauhyperapi import Connection, CreateMode, HyperProcess, Telemetry
+from tableauhyperapi import Connection, CreateMode, HyperException, HyperProcess, Telemetry
 
 USER_AGENT = f"tableau_pipeline/{version('tableau_pipeline')}"
 
+
+class _Hyperd(HyperProcess):
+    """Closed by the last one that holds it: what a thread still uses must not be freed by another.
+
+    That frees a dead one without the warning that it ought to have been closed.
+    """
+
+    def __del__(self) -> None:
+        self.close()
+
+
 _lock = threading.Lock()
-_running: dict[tuple[str, bool], HyperProcess] = {}
+_running: dict[tuple[str, bool], _Hyperd] = {}
 
 
 def hyper_process(*, memory_limit: str = "50%", telemetry: bool = False) -> HyperProcess:
     """The running hyperd of this Python process; started when first asked for, ended with it.
 
     Starting one takes about 0.1 s, and each may use its whole `memory_limit`: sharing saves both.
+    A damaged file can be the death of it, so ask anew before each piece of work: whoever asks
+    after its end gets another one. Asking takes about 1 ms.
 
     Args:
         memory_limit: what hyperd may take, as "4g" or as a share of the machine's memory, "50%".
@@ -24,10 +37,14 @@ def hyper_process(*, memory_limit: str = "50%", telemetry: bool = False) -> Hype
         telemetry: send usage data to Tableau.
     """
     key = (memory_limit, telemetry)
+    # Without the lock: one that is busy takes longer to answer.
+    process = _running.get(key)
+    if process is not None and _answers(process):
+        return process
     with _lock:
-        process = _running.get(key)
-        if process is None or not process.is_open:
-            process = HyperProcess(
+        # Otherwise another thread has come first.
+        if _running.get(key) is process:
+            _running[key] = _Hyperd(
                 Telemetry.SEND_USAGE_DATA_TO_TABLEAU
                 if telemetry
                 else Telemetry.DO_NOT_SEND_USAGE_DATA_TO_TABLEAU,
@@ -35,8 +52,18 @@ def hyper_process(*, memory_limit: str = "50%", telemetry: bool = False) -> Hype
                 # Without log_config, hyperd writes hyperd.log into the working directory.
                 parameters={"log_config": "", "memory_limit": memory_limit},
             )
-            _running[key] = process
-        return process
+        return _running[key]
+
+
+def _answers(process: HyperProcess) -> bool:
+    """Whether it lives; its own `is_open` tells only whether we have closed it."""
+    if not process.is_open:
+        return False
+    try:
+        Connection(process.endpoint).close()
+    except HyperException:
+        return False
+    return True
 
 
 def connect(

@@ -1,24 +1,28 @@
+import os
 import subprocess
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tableauhyperapi import Connection, HyperProcess
 
 from tableau_pipeline.hyper.process import hyper_process
+from tableau_pipeline_tests.hyper.killing import kill
+
+KILLED = "import os; os.kill(int(process.endpoint.connection_descriptor.rpartition('.')[2]), 9)"
+
+
+def asked_at_once(**settings: Any) -> list[HyperProcess]:
+    """What eight threads get."""
+    with ThreadPoolExecutor(8) as executor:
+        return list(executor.map(lambda _: hyper_process(**settings), range(8)))
 
 
 def test_one_process_is_shared(hyper: HyperProcess) -> None:
     """Prevents a hyperd for each refresh, every one of which may take half of the memory."""
-    found = []
-    threads = [threading.Thread(target=lambda: found.append(hyper_process())) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(found) == 8
-    assert all(process is hyper for process in found)
+    assert all(process is hyper for process in asked_at_once())
 
 
 def test_other_settings_are_another_process(hyper: HyperProcess) -> None:
@@ -43,7 +47,24 @@ def test_a_closed_process_is_replaced() -> None:
         second.close()
 
 
-@pytest.mark.parametrize("ending", ["", "raise SystemExit(3)", "import os; os._exit(4)"])
+def test_a_dead_process_is_replaced() -> None:
+    """Prevents a Python process that never recovers from a hyperd that died."""
+    first = hyper_process(memory_limit="650m")
+    killed = kill(first)
+    second, *others = asked_at_once(memory_limit="650m")
+    try:
+        assert second is not first
+        assert all(process is second for process in others)
+        with Connection(second.endpoint) as connection:
+            assert connection.execute_scalar_query("SELECT 1") == 1
+        del first
+        with pytest.raises(ProcessLookupError):
+            os.kill(killed, 0)
+    finally:
+        second.close()
+
+
+@pytest.mark.parametrize("ending", ["", "raise SystemExit(3)", KILLED, "import os; os._exit(4)"])
 def test_nothing_is_left_behind(ending: str, tmp_path: Path) -> None:
     """Prevents hyperd.log in the user's folder, and a hyperd that outlives its Python."""
     script = (
