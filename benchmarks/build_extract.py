@@ -1,5 +1,6 @@
 """Building the flights extract, against the bare SQL that any solution would have to run."""
 
+import logging
 import statistics
 import time
 from collections.abc import Callable
@@ -11,11 +12,12 @@ from tableauhyperapi import Connection, CreateMode, HyperProcess, TableName
 
 from tableau_pipeline.defs.flights import sources, transformations
 from tableau_pipeline.demo.story import datasource
-from tableau_pipeline.hyper.build import parquet
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.read import read_table
-from tableau_pipeline.refresh.inputs import build
+from tableau_pipeline.hyper.rows import parquet
+from tableau_pipeline.refresh.files import Files
 from tableau_pipeline.refresh.snapshot import Snapshot
+from tableau_pipeline.refresh.state import TableState
 from tableau_pipeline.snapshots.session import spark_session
 from tableau_pipeline.snapshots.store import new_folder
 from tableau_pipeline.snapshots.write import write_snapshot
@@ -29,16 +31,23 @@ def compare_with_bare_sql() -> None:
         folder = Path(name)
         snapshots = _snapshots(folder)
         hyper = hyper_process()
-        declaration = datasource().declaration
-        models = {name: [snapshot] for name, snapshot in snapshots.items()}
-        ours, bare = folder / "ours.hyper", folder / "bare.hyper"
+        files = Files(
+            declaration=datasource().declaration,
+            models={name: [snapshot] for name, snapshot in snapshots.items()},
+            hyper=hyper_process,
+            folder=folder / "extracts",
+            log=logging.getLogger(__name__),
+        )
+        tables = {name: TableState.of([snapshot]) for name, snapshot in snapshots.items()}
+        bare = folder / "bare.hyper"
         ratios = []
         for run in range(RUNS + 1):
-            took = _seconds(lambda: build(hyper, declaration, models, path=ours))
+            took = _seconds(lambda: files.whole(tables))
             floor = _seconds(lambda: _bare(hyper, bare, snapshots))
             if run:  # the first one warms the page cache
                 ratios.append(took / floor)
                 print(f"ours {took:.3f} s   bare CTAS {floor:.3f} s   ratio {ratios[-1]:.2f}")
+        ours = files.whole(tables).path
         for table in snapshots:
             _assert_equal(hyper, ours, bare, table)
         print(

@@ -68,7 +68,7 @@ def refresh_assets(declaration: Declaration, trigger: Trigger | None) -> dg.Asse
     """`<key>_extract` and `<key>`; a trigger becomes the first one's automation condition."""
     published = dg.AssetKey.from_user_string(declaration.key)
     extract = extract_key(declaration)
-    models = [dg.AssetKey.from_user_string(table.model) for table in declaration.tables]
+    models = [dg.AssetKey.from_user_string(model) for model in declaration.models]
     tables = ", ".join(table.name for table in declaration.tables)
 
     @dg.multi_asset(
@@ -106,9 +106,7 @@ def refresh_assets(declaration: Declaration, trigger: Trigger | None) -> dg.Asse
     ) -> Iterator[dg.MaterializeResult]:
         refresh = Refresh(
             declaration=declaration,
-            models=lambda: {
-                table.name: snapshots.snapshots(table.model) for table in declaration.tables
-            },
+            models=lambda: {model: snapshots.snapshots(model) for model in declaration.models},
             journal=DagsterJournal(context, published),
             server=lambda: tableau.session(context.log),
             hyper=lambda: hyper.process,

@@ -62,7 +62,7 @@ class DagsterJournal:
         self._context.log_event(
             dg.AssetObservation(
                 self._asset_key,
-                description=f"{intent.mode} {intent.outcome or 'is about to be sent'}",
+                description=f"{intent.action}: {intent.outcome or 'about to be sent'}",
                 metadata={INTENT: dg.MetadataValue.json(intent.model_dump(mode="json"))},
             )
         )

@@ -9,7 +9,7 @@ from tableau_pipeline.components.journal import STATE
 from tableau_pipeline.refresh.declaration import Declaration
 from tableau_pipeline.refresh.plan import Plan
 from tableau_pipeline.refresh.state import State
-from tableau_pipeline.refresh.step import Report
+from tableau_pipeline.refresh.report import Report
 
 
 def extract_result(

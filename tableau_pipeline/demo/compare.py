@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from tableauhyperapi import HyperProcess, TableName
+from tableauhyperapi import HyperProcess
 
 from tableau_pipeline.hyper.read import read_table
-from tableau_pipeline.hyper.tables import EXTRACT_SCHEMA
 from tableau_pipeline.refresh.declaration import Declaration
-from tableau_pipeline.refresh.inputs import Models
+from tableau_pipeline.refresh.contents import Models
 from tableau_pipeline.refresh.snapshot import Snapshot, common_columns
 
 
@@ -30,10 +29,10 @@ def differences(
         (member,) = (name for name in package.namelist() if name.endswith(".hyper"))
         file = Path(package.extract(member, tdsx.parent))
     found = []
-    for name, snapshots in models.items():
-        table = TableName(EXTRACT_SCHEMA, declaration.published_name(name))
-        if problem := _difference(_model(snapshots), read_table(hyper, file, table)):
-            found.append(f"{name}: {problem}")
+    for table in declaration.tables:
+        published = read_table(hyper, file, declaration.target(table.name))
+        if problem := _difference(_model(models[table.model]), published):
+            found.append(f"{table.name}: {problem}")
     return found
 
 

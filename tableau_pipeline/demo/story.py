@@ -107,7 +107,7 @@ def _differences(luid: str) -> list[str]:
         hyper: HyperResource = resources.hyper
         with tableau.session() as site:
             tdsx = site.download(luid, Path(folder))
-        newest = {table.name: snapshots.snapshots(table.model) for table in declaration.tables}
+        newest = {model: snapshots.snapshots(model) for model in declaration.models}
         return differences(hyper.process, tdsx, declaration, newest)
 
 

@@ -47,9 +47,10 @@ def build_extract(
         for table in tables:
             target = _target(table.name)
             create_table(connection, target, table.columns, key=keys.get(table.name, ()))
-            written[table.name] = connection.execute_command(
+            inserted = connection.execute_command(
                 f"INSERT INTO {target} SELECT * FROM {selects[table.name]} source"  # noqa: S608
             )
+            written[table.name] = inserted or 0
         for relationship in relationships:
             connection.execute_command(_foreign_key(relationship))
     return Extract(path=path, rows=written, size=path.stat().st_size, version=version)

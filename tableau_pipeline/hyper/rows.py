@@ -32,4 +32,4 @@ def rows(table: TableSource) -> str:
         values.append(f"CAST({value} AS {hyper_type(column, table=table.name)}) AS {name}")
     source = f"FROM {parquet(table.files)}" if table.files else "WHERE FALSE"
     typed = f"(SELECT {', '.join(values)} {source})"
-    return f"(SELECT * FROM {typed} typed WHERE {table.where})" if table.where else typed
+    return f"(SELECT * FROM {typed} typed WHERE {table.where})" if table.where else typed  # noqa: S608

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tableauhyperapi import TableName
-
 from tableau_pipeline.hyper.rows import rows
 from tableau_pipeline.hyper.tables import Column
 from tableau_pipeline.hyper.types import hyper_type
@@ -12,7 +10,7 @@ from tableau_pipeline.refresh.contents import kept, source
 from tableau_pipeline.refresh.declaration import Table
 from tableau_pipeline.refresh.snapshot import Fingerprint, Snapshot
 from tableau_pipeline.refresh.state import Cutoff, TableState
-from tableau_pipeline.refresh.touched import Match, Part
+from tableau_pipeline.refresh.touched import Match, Part, PartKind
 
 
 class NotProvedError(Exception):
@@ -62,6 +60,6 @@ class Change:
         return f"(SELECT * FROM {old.rows()} old WHERE {kept(self.columns, self.new.cutoff)})"  # noqa: S608
 
 
-def part_of(change: Change, schema: str, *matches: Match) -> Part:
+def part_of(change: Change, kind: PartKind, *matches: Match) -> Part:
     """A part of a table's touched set."""
-    return Part(table=TableName(schema, change.table.name), matches=matches)
+    return Part(kind=kind, name=change.table.name, matches=matches)

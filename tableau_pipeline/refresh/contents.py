@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from decimal import Decimal
 
 from tableauhyperapi import Connection, HyperProcess, escape_name, escape_string_literal
 
@@ -83,7 +82,9 @@ def fingerprint(connection: Connection, relation: str) -> Fingerprint:
     # A sum of bigints overflows.
     hashes = f"SUM(CAST({escape_name(ROW_HASH)} AS NUMERIC(38,0)))"
     (found,) = connection.execute_list_query(f"SELECT COUNT(*), {hashes} FROM {relation}")  # noqa: S608
-    return Fingerprint(rows=int(found[0]), hash_sum=int(found[1] or Decimal(0)))
+    row_count, hash_sum = found
+    # hyperd sums nothing to NULL.
+    return Fingerprint.model_validate({"rows": row_count, "hash_sum": hash_sum or 0})
 
 
 def literal(value: str, type_: str) -> str:

@@ -3,11 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
 from tableauhyperapi import Connection, HyperProcess, TableName
 
 from tableau_pipeline.hyper.new_file import create_table, new_file
-from tableau_pipeline.hyper.rows import names, rows
+from tableau_pipeline.hyper.rows import names
 from tableau_pipeline.hyper.types import file_version
 from tableau_pipeline.refresh.batch import Action, Batch, Insert, Replace
 from tableau_pipeline.refresh.change import Change, NotProvedError
@@ -15,7 +16,10 @@ from tableau_pipeline.refresh.contents import Models, fingerprint
 from tableau_pipeline.refresh.deltas import find_parts
 from tableau_pipeline.refresh.policy import Diff, Feed, Policy
 from tableau_pipeline.refresh.snapshot import Fingerprint
-from tableau_pipeline.refresh.touched import Part, in_payload, touched
+from tableau_pipeline.refresh.touched import Part, PartKind, in_payload, touched
+
+# The schema of the payload with the rows to insert.
+_ROWS = "rows"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,21 +119,22 @@ class _Payload:
 
     @property
     def _rows(self) -> TableName:
-        return TableName("rows", self.change.table.name)
+        return TableName(_ROWS, self.change.table.name)
 
     def _insert(self, *, where: str) -> int:
-        table = in_payload(self._rows)
+        table = in_payload(_ROWS, self.change.table.name)
         create_table(self.connection, table, self.change.columns)
         columns = names([column.name for column in self.change.columns])
-        return self.connection.execute_command(
+        inserted = self.connection.execute_command(
             f"INSERT INTO {table} SELECT {columns} FROM {self.change.new.rows()} source "  # noqa: S608
             f"WHERE {where}"
         )
+        return inserted or 0
 
     def _drop(self) -> None:
         """What an attempt left that was not proved must not travel."""
-        for schema in ("touched", "expired", "values"):
-            table = in_payload(TableName(schema, self.change.table.name))
+        for kind in get_args(PartKind):
+            table = in_payload(kind, self.change.table.name)
             self.connection.execute_command(f"DROP TABLE IF EXISTS {table}")
 
 

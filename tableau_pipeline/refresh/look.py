@@ -36,9 +36,7 @@ def look(
     state = journal.state()
     why = journal.why_no_state() if state is None else _why_not_valid(state, declaration, server)
     known = None if why else state
-    settling = Settling(
-        declaration, journal, server, timeout=timeout, log=log, resend=resend
-    )
+    settling = Settling(declaration, journal, server, timeout=timeout, log=log, resend=resend)
     settled = settling.settle(known)
     remote = server.find_by_luid(settled.luid) if settled.luid else None
     if remote:

@@ -47,7 +47,7 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class Partitions:
-    """Ship the model's partitions that were materialized again; `column` tells a row's partition."""
+    """Ship the partitions that were materialized again; `column` tells that of a row."""
 
     column: str
 

@@ -200,14 +200,12 @@ class Sender:
         if sending.tag not in remote.tags:
             self.server.tag(remote.luid, sending.tag)
         remote = self.server.find_by_luid(remote.luid) or remote
-        metadata = (
-            landed.metadata if sending.edited else self.server.metadata_digest(remote.luid)
-        )
+        metadata = landed.metadata if sending.edited else self.server.metadata_digest(remote.luid)
         update = {"updated_at": remote.updated_at, "metadata": metadata}
         return landed.model_copy(update=update), remote
 
     def _stamped(self, remote: RemoteDatasource, *, before: datetime) -> RemoteDatasource:
-        """The data source once its time stamp shows an update; some servers move it late or never."""
+        """The data source once its time stamp shows an update: late on some servers, or never."""
         until = time.monotonic() + self.stamp_timeout
         while remote.updated_at == before and time.monotonic() < until:
             time.sleep(_STAMP_PAUSE)

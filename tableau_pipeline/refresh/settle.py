@@ -78,9 +78,7 @@ class Settling:
         Raises:
             RefreshError: something still runs after `timeout`; nothing may be sent beside it.
         """
-        settled = Settled(
-            bases=(state,) if state else (), luid=state.luid if state else None
-        )
+        settled = Settled(bases=(state,) if state else (), luid=state.luid if state else None)
         for intent in self.journal.intents():
             if not self._is_about(intent, settled.luid):
                 continue

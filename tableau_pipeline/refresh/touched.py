@@ -7,8 +7,6 @@ travel as tables, never as constants, which know no decimal, no date, and millis
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import and_
 from typing import Literal
 
 from tableauhyperapi import Connection, TableName, escape_name
@@ -16,8 +14,10 @@ from tableauhyperapi import Connection, TableName, escape_name
 from tableau_pipeline.hyper.new_file import NEW, create_table
 from tableau_pipeline.hyper.rows import names
 from tableau_pipeline.hyper.tables import Column
-from tableau_pipeline.refresh.batch import Delete, source, target
+from tableau_pipeline.refresh.batch import Delete, all_of, source, target
 from tableau_pipeline.refresh.conditions import Condition
+
+PartKind = Literal["touched", "expired", "values"]
 
 _SQL = {"eq": "=", "lt": "<", "gte": ">="}
 
@@ -46,10 +46,16 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A table of the payload, and how rows match it."""
+    """A table of the payload, in the schema `kind`, and how rows match it."""
 
-    table: TableName
+    kind: PartKind
+    name: str
     matches: tuple[Match, ...]
+
+    @property
+    def table(self) -> TableName:
+        """By its name in the finished payload."""
+        return TableName(self.kind, self.name)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -59,26 +65,26 @@ class Part:
     def touches(self, row: str) -> str:
         """SQL that is true for the rows, by their alias, that match."""
         comparisons = " AND ".join(match.sql(row, "part") for match in self.matches)
-        return f"EXISTS (SELECT 1 FROM {in_payload(self.table)} part WHERE {comparisons})"  # noqa: S608
+        return f"EXISTS (SELECT 1 FROM {in_payload(self.kind, self.name)} part WHERE {comparisons})"  # noqa: S608
 
     def delete(self, published: TableName) -> Delete:
         """The action that deletes what matches."""
-        conditions = [match.condition for match in self.matches]
-        return Delete(target=published, source=self.table, where=reduce(and_, conditions))
+        where = all_of(match.condition for match in self.matches)
+        return Delete(target=published, source=self.table, where=where)
 
 
-def fill(connection: Connection, part: Part, columns: Sequence[Column], select: str) -> int:
-    """Create a part's table in the payload with the rows of a query; how many they are."""
-    table = in_payload(part.table)
+def fill(connection: Connection, part: Part, columns: Sequence[Column], select: str) -> None:
+    """Create a part's table in the payload with the rows of a query."""
+    table = in_payload(part.kind, part.name)
     create_table(connection, table, columns)
-    return connection.execute_command(
-        f"INSERT INTO {table} ({names([column.name for column in columns])}) {select}"  # noqa: S608
+    connection.execute_command(
+        f"INSERT INTO {table} ({names([column.name for column in columns])}) {select}"
     )
 
 
-def in_payload(table: TableName) -> TableName:
-    """The table by the name it has while the payload is written."""
-    return TableName(NEW, str(table.schema_name.name.unescaped), table.name.unescaped)
+def in_payload(schema: str, table: str) -> TableName:
+    """A table by the name it has while the payload is written."""
+    return TableName(NEW, schema, table)
 
 
 def touched(parts: Sequence[Part], row: str) -> str:

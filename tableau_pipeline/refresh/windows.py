@@ -41,9 +41,7 @@ def _by_partition(snapshots: Sequence[Snapshot]) -> Mapping[str | None, Snapshot
     return {snapshot.partition: snapshot for snapshot in snapshots}
 
 
-def _by_value(
-    connection: Connection, change: Change, column: str, *, keys: Sequence[str]
-) -> Part:
+def _by_value(connection: Connection, change: Change, column: str, *, keys: Sequence[str]) -> Part:
     part = part_of(change, "values", Match(column, "eq", "value"))
     values = ", ".join(f"({literal(key, change.type(column))})" for key in keys)
     columns = [change.column(column, called="value")]
