@@ -2,7 +2,7 @@
 
 import tableauserverclient as TSC
 
-from tableau_pipeline.publishing.query import named
+from tableau_pipeline.publishing.query import named, same_name
 from tableau_pipeline.refresh.errors import RefusedError
 
 
@@ -45,10 +45,6 @@ def _names(path: str) -> list[str]:
 
 def _child(server: TSC.Server, name: str, parent: str | None) -> TSC.ProjectItem | None:
     for project in named(server.projects, name):
-        # Project names differ by more than case.
-        if (
-            str(project.name).casefold() == name.casefold()
-            and (project.parent_id or None) == parent
-        ):
+        if same_name(project.name, name) and (project.parent_id or None) == parent:
             return project
     return None

@@ -3,12 +3,35 @@
 from collections.abc import Iterator
 from typing import Any
 
+import tableauserverclient as TSC
+
+_NOT_IN_FILTERS = frozenset(",&:[]")
+
+
+def every(endpoint: Any, options: TSC.RequestOptions | None = None) -> Iterator[Any]:
+    """The items of a TSC endpoint, page by page.
+
+    TSC's own `filter()` and `all()` take most errors for the end of the list: to them, a server
+    that is too busy to answer has no data source of that name.
+    """
+    yield from TSC.Pager(endpoint, options)
+
 
 def named(endpoint: Any, name: str) -> Iterator[Any]:
     """The items of a TSC endpoint that may have this name; callers compare for themselves.
 
-    Filters of Tableau's REST API have no way to write a comma or an ampersand in a value: such
-    a name is looked for among all items.
+    First those that the server finds by it, then all: names that differ in case only are the same
+    to Tableau, but not to its filters, and some names cannot be written in a filter.
     """
-    query = endpoint.all() if set(name) & set(",&") else endpoint.filter(name=name)
-    yield from query
+    if not _NOT_IN_FILTERS & set(name):
+        options = TSC.RequestOptions()
+        options.filter.add(
+            TSC.Filter(TSC.RequestOptions.Field.Name, TSC.RequestOptions.Operator.Equals, name)
+        )
+        yield from every(endpoint, options)
+    yield from every(endpoint)
+
+
+def same_name(one: str | None, other: str | None) -> bool:
+    """Whether Tableau takes two names for the same."""
+    return (one or "").casefold() == (other or "").casefold()

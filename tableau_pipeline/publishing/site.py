@@ -2,8 +2,9 @@
 
 import hashlib
 import logging
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from io import BytesIO
 from pathlib import Path
 
@@ -14,12 +15,14 @@ from tableauserverclient.server.endpoint.exceptions import NonXMLResponseError, 
 
 from tableau_pipeline.publishing.credentials import Credentials
 from tableau_pipeline.publishing.errors import explained
+from tableau_pipeline.publishing.jobs import cancel_job, find_job, jobs_on
 from tableau_pipeline.publishing.projects import find_project, project_id
-from tableau_pipeline.publishing.query import named
+from tableau_pipeline.publishing.query import named, same_name
+from tableau_pipeline.publishing.updates import payload_limit, send_update
 from tableau_pipeline.publishing.uploads import ReportedUploads
 from tableau_pipeline.refresh.errors import RefreshError
-from tableau_pipeline.refresh.server import JobStatus, RemoteDatasource
-from tableau_pipeline.refresh.state import Outcome, PublishMode
+from tableau_pipeline.refresh.server import JobEntry, JobStatus, RemoteDatasource
+from tableau_pipeline.refresh.state import PublishMode
 
 _MODES = {
     PublishMode.CREATE: TSC.Server.PublishMode.CreateNew,
@@ -27,8 +30,6 @@ _MODES = {
     PublishMode.OVERWRITE: TSC.Server.PublishMode.Overwrite,
 }
 _NOT_FOUND = {"404000", "404004", "404011"}
-_JOB_NOT_FOUND = {"400031", "404018"}
-_SUCCEEDED = {TSC.JobItem.FinishCode.Success, TSC.JobItem.FinishCode.Completed}
 
 
 class TableauSite:
@@ -43,6 +44,11 @@ class TableauSite:
     def user_id(self) -> str:
         """The LUID of the user signed in."""
         return str(self.tsc.user_id)
+
+    @property
+    def payload_limit(self) -> int:
+        """How many bytes the payload of an update may have; 0 where there are no updates."""
+        return payload_limit(self.tsc)
 
     def find_project(self, path: str) -> str | None:
         """The id of the project at a path of names, or None."""
@@ -65,10 +71,10 @@ class TableauSite:
                 raise
 
     def find_by_name(self, name: str, *, project_id: str) -> RemoteDatasource | None:
-        """The data source of this name in a project, or None."""
+        """The data source of this name in a project, in any case of letters, or None."""
         with explained(f'Looking for data source "{name}"', url=self.url):
             for item in named(self.tsc.datasources, name):
-                if item.name == name and item.project_id == project_id:
+                if same_name(item.name, name) and item.project_id == project_id:
                     return _remote(item)
         return None
 
@@ -83,20 +89,40 @@ class TableauSite:
             )
         return str(answer.id) if isinstance(answer, TSC.JobItem) else _remote(answer)
 
+    def update(
+        self,
+        luid: str,
+        *,
+        batch: str,
+        payload: Path | None,
+        request_id: str,
+        connection: str | None = None,
+    ) -> str | None:
+        """Send a batch of actions; the id of its job, or None where the server does not name it."""
+        with explained(f"Updating data source {luid}", url=self.url):
+            return send_update(
+                self.tsc,
+                luid,
+                batch=batch,
+                payload=payload,
+                request_id=request_id,
+                connection=connection,
+            )
+
     def job(self, job_id: str) -> JobStatus | None:
         """How a job fares; None if the server no longer knows it, as servers forget old ones."""
         with explained(f"Asking for job {job_id}", url=self.url):
-            try:
-                job = self.tsc.jobs.get_by_id(job_id)
-            except TSC.ServerResponseError as error:
-                if error.code in _JOB_NOT_FOUND:
-                    return None
-                raise
-        notes = " ".join(note for note in job.notes if note)
-        if job.completed_at is None:
-            return JobStatus(outcome=None, notes=notes)
-        succeeded = job.finish_code in _SUCCEEDED
-        return JobStatus(outcome=Outcome.DONE if succeeded else Outcome.FAILED, notes=notes)
+            return find_job(self.tsc, job_id)
+
+    def jobs(self, *, name: str, since: datetime) -> Sequence[JobEntry] | None:
+        """The jobs on data sources of this name; None if this user may not see them."""
+        with explained(f'Asking for the jobs of "{name}"', url=self.url):
+            return jobs_on(self.tsc, name=name, since=since)
+
+    def cancel(self, job_id: str) -> bool:
+        """End a job; whether it is certain never to take effect."""
+        with explained(f"Cancelling job {job_id}", url=self.url):
+            return cancel_job(self.tsc, job_id)
 
     def tag(self, luid: str, tag: str) -> None:
         """Add a tag to a data source."""

@@ -1,6 +1,6 @@
 import logging
 from collections.abc import Generator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Protocol
 from uuid import uuid4
@@ -13,6 +13,10 @@ from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.tables import TableSource
 from tableau_pipeline.publishing.credentials import Credentials, Password
 from tableau_pipeline.publishing.site import TableauSite, signed_in
+from tableau_pipeline.refresh.server import RemoteDatasource
+from tableau_pipeline.refresh.state import PublishMode
+from tableau_pipeline.sandbox.control.control import Armed
+from tableau_pipeline.sandbox.control.faults import Fault
 from tableau_pipeline.sandbox.options import UserSeed
 from tableau_pipeline.sandbox.testing import Sandbox, running_sandbox
 from tableau_pipeline_tests.refresh.models import snapshot
@@ -93,3 +97,21 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file with the numbers 0 to 8."""
     return hyper_file(tmp_path_factory.mktemp("other"), pa.table({"number": range(9)}))
+
+
+@pytest.fixture
+def sales(tableau: TableauSite, default: str, name: str, small: Path) -> RemoteDatasource:
+    """A data source with the numbers 0 to 4."""
+    made = tableau.publish(small, name=name, project_id=default, mode=PublishMode.CREATE)
+    assert isinstance(made, RemoteDatasource)
+    return made
+
+
+@contextmanager
+def armed(sandbox: Sandbox, fault: Fault) -> Generator[Armed]:
+    """A fault, while the block lasts."""
+    fault_armed = sandbox.control.add(fault)
+    try:
+        yield fault_armed
+    finally:
+        sandbox.control.clear(fault_armed.number)

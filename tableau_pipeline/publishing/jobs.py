@@ -1,0 +1,81 @@
+"""The jobs of a server: how one fares, which there are, and putting an end to one."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import Literal
+
+import tableauserverclient as TSC
+
+from tableau_pipeline.publishing.query import every, same_name
+from tableau_pipeline.refresh.server import JobEntry, JobStatus
+from tableau_pipeline.refresh.state import Outcome
+
+_NOT_FOUND = {"400031", "404018"}
+_SUCCEEDED = {TSC.JobItem.FinishCode.Success, TSC.JobItem.FinishCode.Completed}
+_OUTCOMES = {
+    TSC.BackgroundJobItem.Status.Success: Outcome.DONE,
+    TSC.BackgroundJobItem.Status.Failed: Outcome.FAILED,
+    TSC.BackgroundJobItem.Status.Cancelled: Outcome.FAILED,
+}
+# Tableau writes one kind as UpdateUploadedFile or as update_uploaded_file, depending on the call.
+_KINDS: dict[str, Literal["update", "publish"]] = {
+    "updateuploadedfile": "update",
+    "publishdatasource": "publish",
+}
+
+
+def find_job(server: TSC.Server, job_id: str) -> JobStatus | None:
+    """How a job fares; None if the server no longer knows it, as servers forget old ones."""
+    try:
+        job = server.jobs.get_by_id(job_id)
+    except TSC.ServerResponseError as error:
+        if error.code in _NOT_FOUND:
+            return None
+        raise
+    return JobStatus(
+        outcome=_outcome(job),
+        notes=" ".join(note for note in job.notes if note),
+        created_at=job.created_at,
+        completed_at=job.completed_at,
+    )
+
+
+def jobs_on(server: TSC.Server, *, name: str, since: datetime) -> Sequence[JobEntry] | None:
+    """Publishes and data updates of data sources of this name; None if the user may not see."""
+    options = TSC.RequestOptions()
+    options.filter.add(
+        TSC.Filter(
+            TSC.RequestOptions.Field.CreatedAt,
+            TSC.RequestOptions.Operator.GreaterThanOrEqual,
+            since,
+        )
+    )
+    try:
+        found = list(every(server.jobs, options))
+    except TSC.ServerResponseError as error:
+        if error.code.startswith("403"):
+            return None
+        raise
+    return [
+        JobEntry(str(job.id), kind, _OUTCOMES.get(job.status), job.created_at)
+        for job in found
+        if (kind := _KINDS.get((job.type or "").replace("_", "").casefold()))
+        # A filter has no way to write every name.
+        and same_name(job.title, name)
+    ]
+
+
+def cancel_job(server: TSC.Server, job_id: str) -> bool:
+    """Whether the job is certain never to take effect: the server has ended it without."""
+    # Has it ended, or is it not ours to cancel? What counts is how it fares.
+    with suppress(TSC.ServerResponseError):
+        server.jobs.cancel(job_id)
+    status = find_job(server, job_id)
+    return status is not None and status.outcome is Outcome.FAILED
+
+
+def _outcome(job: TSC.JobItem) -> Outcome | None:
+    if job.completed_at is None:
+        return None
+    return Outcome.DONE if job.finish_code in _SUCCEEDED else Outcome.FAILED

@@ -1,0 +1,127 @@
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from tableau_pipeline.publishing.credentials import Password
+from tableau_pipeline.publishing.site import TableauSite
+from tableau_pipeline.refresh.server import RemoteDatasource
+from tableau_pipeline.refresh.state import Outcome, PublishMode
+from tableau_pipeline.sandbox.control.faults import HoldJobs
+from tableau_pipeline.sandbox.testing import Sandbox
+from tableau_pipeline_tests.publishing.conftest import VIEWER, SignIn, armed
+from tableau_pipeline_tests.publishing.test_publish import finished, rows
+from tableau_pipeline_tests.publishing.test_updates import CLEAR, fresh
+
+LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
+NOWHERE = "00000000-0000-0000-0000-000000000000"
+
+
+def clear(tableau: TableauSite, luid: str) -> str:
+    job = tableau.update(luid, batch=CLEAR, payload=None, request_id=fresh())
+    assert job
+    return job
+
+
+def test_job_tells_when(tableau: TableauSite, sales: RemoteDatasource):
+    # Prevents: nobody can tell whether a job ended before or after a change on the server.
+    before = datetime.now(UTC) - timedelta(seconds=1)
+    job = clear(tableau, sales.luid)
+    finished(tableau, job)
+    status = tableau.job(job)
+    assert status
+    assert status.created_at
+    assert status.completed_at
+    assert before <= status.created_at <= status.completed_at <= datetime.now(UTC)
+
+
+def test_unfinished_job_has_no_end(tableau: TableauSite, sandbox: Sandbox, sales: RemoteDatasource):
+    # Prevents: a job that waits passes for one that is done.
+    with armed(sandbox, HoldJobs()):
+        status = tableau.job(clear(tableau, sales.luid))
+    assert status
+    assert status.created_at
+    assert (status.outcome, status.completed_at) == (None, None)
+
+
+def test_jobs_of_a_name(
+    tableau: TableauSite,
+    sandbox: Sandbox,
+    default: str,
+    name: str,
+    small: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    # Prevents: a job that may still change the data source is overlooked, or another one counted.
+    awkward = f"R&D, {name}"
+    monkeypatch.setenv("TSC_FILESIZE_LIMIT_MB", "0")
+    broken = tmp_path / "broken.hyper"
+    broken.write_bytes(b"no database")
+    failed = tableau.publish(broken, name=awkward, project_id=default, mode=PublishMode.CREATE)
+    done = tableau.publish(small, name=awkward, project_id=default, mode=PublishMode.CREATE)
+    elsewhere = tableau.publish(small, name=name, project_id=default, mode=PublishMode.CREATE)
+    for job in (failed, done, elsewhere):
+        finished(tableau, str(job))
+    found = tableau.find_by_name(awkward, project_id=default)
+    assert found
+    with armed(sandbox, HoldJobs()):
+        waiting = clear(tableau, found.luid)
+        jobs = tableau.jobs(name=awkward.upper(), since=LONG_AGO)
+        assert jobs is not None
+        assert {(job.id, job.kind, job.outcome) for job in jobs} == {
+            (failed, "publish", Outcome.FAILED),
+            (done, "publish", Outcome.DONE),
+            (waiting, "update", None),
+        }
+        assert all(job.created_at.tzinfo for job in jobs)
+    later = datetime.now(UTC) + timedelta(minutes=1)
+    assert tableau.jobs(name=awkward, since=later) == []
+
+
+def test_more_jobs_than_a_page_holds(
+    tableau: TableauSite,
+    sandbox: Sandbox,
+    sales: RemoteDatasource,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    # Prevents: on a busy site only the newest jobs are seen.
+    monkeypatch.setenv("TSC_PAGE_SIZE", "2")
+    with armed(sandbox, HoldJobs()):
+        sent = {clear(tableau, sales.luid) for _ in range(5)}
+        jobs = tableau.jobs(name=sales.name, since=LONG_AGO)
+        assert jobs is not None
+        assert {job.id for job in jobs} == sent
+
+
+def test_waiting_job_is_cancelled(tableau: TableauSite, sandbox: Sandbox, sales: RemoteDatasource):
+    # Prevents: a job that was given up takes effect after all.
+    with armed(sandbox, HoldJobs()):
+        job = clear(tableau, sales.luid)
+        assert tableau.cancel(job)
+    assert finished(tableau, job)[0] is Outcome.FAILED
+    assert finished(tableau, clear(tableau, sales.luid))[0] is Outcome.DONE
+    assert rows(sandbox, sales.luid) == 0
+
+
+def test_finished_job_is_not_cancelled(tableau: TableauSite, sales: RemoteDatasource):
+    # Prevents: a job that took effect passes for one that never will.
+    job = clear(tableau, sales.luid)
+    finished(tableau, job)
+    assert not tableau.cancel(job)
+
+
+def test_unknown_job_is_not_cancelled(tableau: TableauSite):
+    # Prevents: a job that the server forgot, whatever it did, passes for one without effect.
+    assert not tableau.cancel(NOWHERE)
+
+
+def test_job_of_somebody_else_is_not_cancelled(
+    tableau: TableauSite, sandbox: Sandbox, sign_in: SignIn, sales: RemoteDatasource
+):
+    # Prevents: a job passes for cancelled that waits for its turn.
+    viewer = Password(VIEWER.name, VIEWER.password)
+    with armed(sandbox, HoldJobs()), sign_in(viewer) as other:
+        job = clear(tableau, sales.luid)
+        assert not other.cancel(job)
+    assert finished(tableau, job)[0] is Outcome.DONE

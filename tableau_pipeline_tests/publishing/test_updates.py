@@ -1,0 +1,170 @@
+import json
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+import requests
+
+from tableau_pipeline.publishing.credentials import Password
+from tableau_pipeline.publishing.site import TableauSite, signed_in
+from tableau_pipeline.refresh.errors import RefreshError, RefusedError
+from tableau_pipeline.refresh.server import RemoteDatasource
+from tableau_pipeline.refresh.state import Outcome, PublishMode
+from tableau_pipeline.sandbox.control.faults import Drop, Refuse
+from tableau_pipeline.sandbox.open_questions import RepeatedRequest
+from tableau_pipeline.sandbox.testing import Sandbox, running_sandbox
+from tableau_pipeline_tests.publishing.conftest import LOG, VIEWER, SignIn
+from tableau_pipeline_tests.publishing.test_publish import finished, published, rows
+
+TABLE = {"target-schema": "Extract", "target-table": "Extract"}
+SOURCE = {"source-schema": "Extract", "source-table": "Extract"}
+CLEAR = json.dumps([{"action": "delete", **TABLE, "condition": True}])
+INSERT = json.dumps([{"action": "insert", **TABLE, **SOURCE}])
+DATA = "sites/*/datasources/*/data"
+
+
+def fresh() -> str:
+    return str(uuid4())
+
+
+@contextmanager
+def site_on(folder: Path, **options) -> Generator[TableauSite]:
+    """A session on a server with settings of its own."""
+    with (
+        running_sandbox(folder / "server", **options) as sandbox,
+        signed_in(
+            sandbox.url,
+            site="",
+            credentials=Password(sandbox.user, sandbox.password),
+            ca_bundle=None,
+            log=LOG,
+        ) as site,
+    ):
+        yield site
+
+
+def test_rows_are_inserted_and_deleted(
+    tableau: TableauSite, sandbox: Sandbox, sales: RemoteDatasource, other: Path
+):
+    # Prevents: a batch does not arrive, or arrives without its payload.
+    job = tableau.update(sales.luid, batch=INSERT, payload=other, request_id=fresh())
+    assert job
+    assert finished(tableau, job) == (Outcome.DONE, "")
+    assert rows(sandbox, sales.luid) == 5 + 9
+    job = tableau.update(sales.luid, batch=CLEAR, payload=None, request_id=fresh())
+    assert job
+    assert finished(tableau, job)[0] is Outcome.DONE
+    assert rows(sandbox, sales.luid) == 0
+
+
+def test_one_request_takes_effect_once(
+    tableau: TableauSite, sandbox: Sandbox, sales: RemoteDatasource, small: Path
+):
+    # Prevents: a batch that is sent again because its answer was lost inserts its rows twice.
+    request = fresh()
+    dropped = sandbox.control.add(Drop(method="PATCH", path=DATA, when="after"))
+    with pytest.raises(RefreshError, match="no connection") as caught:
+        tableau.update(sales.luid, batch=INSERT, payload=small, request_id=request)
+    assert dropped.fired == 1
+    assert not isinstance(caught.value, RefusedError), "it may have been received, and was"
+    job = tableau.update(sales.luid, batch=INSERT, payload=small, request_id=request)
+    assert job
+    assert finished(tableau, job)[0] is Outcome.DONE
+    assert rows(sandbox, sales.luid) == 5 + 5
+
+
+@pytest.mark.parametrize("answer", [RepeatedRequest.EMPTY_JOB, RepeatedRequest.CONFLICT])
+def test_job_of_a_repeated_request_may_stay_unknown(
+    tmp_path: Path, small: Path, answer: RepeatedRequest
+):
+    # Prevents: a refresh fails for ever on a server that does not name the first job.
+    with site_on(tmp_path, repeated_request=answer) as site:
+        project, mode = site.project("Default", create=False), PublishMode.CREATE
+        sales = published(site.publish(small, name="Sales", project_id=project, mode=mode))
+        assert site.update(sales.luid, batch=CLEAR, payload=None, request_id="same")
+        assert site.update(sales.luid, batch=CLEAR, payload=None, request_id="same") is None
+
+
+def test_answer_without_any_job(tableau: TableauSite, sales: RemoteDatasource):
+    # Prevents: an answer that names no job shows as an IndexError of the client library.
+    def without_job(response: requests.Response, **_: object) -> None:
+        if response.request.method == "PATCH":
+            response._content = b'<tsResponse xmlns="http://tableau.com/api"/>'
+
+    hooks = tableau.tsc.session.hooks["response"]
+    hooks.append(without_job)
+    try:
+        job = tableau.update(sales.luid, batch=CLEAR, payload=None, request_id=fresh())
+    finally:
+        hooks.remove(without_job)
+    assert job is None
+
+
+def test_update_through_a_connection(
+    tableau: TableauSite, sandbox: Sandbox, sales: RemoteDatasource
+):
+    # Prevents: data sources with several connections cannot be updated, or the wrong one is.
+    item = tableau.tsc.datasources.get_by_id(sales.luid)
+    tableau.tsc.datasources.populate_connections(item)
+    connection = str(item.connections[0].id)
+    by_data_source = sandbox.control.add(Refuse(method="PATCH", path=DATA, status=500))
+    job = tableau.update(
+        sales.luid, batch=CLEAR, payload=None, request_id=fresh(), connection=connection
+    )
+    sandbox.control.clear(by_data_source.number)
+    assert job
+    assert finished(tableau, job)[0] is Outcome.DONE
+    assert (rows(sandbox, sales.luid), by_data_source.fired) == (0, 0)
+
+
+def test_unknown_connection(tableau: TableauSite, sales: RemoteDatasource):
+    # Prevents: a misspelt connection shows as a number only, after the payload was uploaded.
+    with pytest.raises(
+        RefusedError, match=f'"{sales.name}" has no connection nix. It has: [0-9a-f]'
+    ):
+        tableau.update(sales.luid, batch=CLEAR, payload=None, request_id=fresh(), connection="nix")
+
+
+@pytest.mark.parametrize(
+    ("version", "product", "limit"),
+    [
+        ("3.27", "2025.3.0", 95_000_000),
+        ("3.15", "2022.1.0", 95_000_000),
+        ("3.14", "2021.4.0", 9_500_000),
+        ("3.13", "2021.3.0", 9_500_000),
+        ("3.11", "2021.1.0", 0),
+    ],
+)
+def test_payload_limit(tmp_path: Path, version: str, product: str, limit: int):
+    # Prevents: an old server is sent more than it takes, or a new one a whole file for a few rows.
+    with site_on(tmp_path, rest_version=version, product_version=product) as site:
+        assert site.payload_limit == limit
+
+
+def test_failed_job_tells_why(tableau: TableauSite, sandbox: Sandbox, sales: RemoteDatasource):
+    # Prevents: the server's reason for a failed update is lost, or it passes for done.
+    batch = CLEAR.replace('"Extract"}', '"Nope"}').replace(
+        '"target-table": "Extract"', '"target-table": "Nope"'
+    )
+    job = tableau.update(sales.luid, batch=batch, payload=None, request_id=fresh())
+    assert job
+    outcome, notes = finished(tableau, job)
+    assert outcome is Outcome.FAILED
+    assert "Nope" in notes
+    assert rows(sandbox, sales.luid) == 5
+
+
+def test_viewer_may_not_update(sign_in: SignIn, sales: RemoteDatasource):
+    # Prevents: a missing permission shows as a number only.
+    expected = pytest.raises(RefusedError, match=r"403004.*Overwrite")
+    with sign_in(Password(VIEWER.name, VIEWER.password)) as viewer, expected:
+        viewer.update(sales.luid, batch=CLEAR, payload=None, request_id=fresh())
+
+
+def test_deleted_data_source(tableau: TableauSite, sales: RemoteDatasource):
+    # Prevents: a data source that somebody deleted shows as a failure of the server.
+    tableau.tsc.datasources.delete(sales.luid)
+    with pytest.raises(RefusedError, match=f"Updating data source {sales.luid} failed: 404004"):
+        tableau.update(sales.luid, batch=CLEAR, payload=None, request_id=fresh())
