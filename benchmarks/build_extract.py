@@ -36,6 +36,7 @@ def compare_with_bare_sql() -> None:
             models={name: [snapshot] for name, snapshot in snapshots.items()},
             hyper=hyper_process,
             folder=folder / "extracts",
+            needed=set,
             log=logging.getLogger(__name__),
         )
         tables = {name: TableState.of([snapshot]) for name, snapshot in snapshots.items()}

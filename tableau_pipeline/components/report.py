@@ -8,8 +8,8 @@ import dagster as dg
 from tableau_pipeline.components.journal import STATE
 from tableau_pipeline.refresh.declaration import Declaration
 from tableau_pipeline.refresh.plan import Plan
-from tableau_pipeline.refresh.state import State
 from tableau_pipeline.refresh.report import Report
+from tableau_pipeline.refresh.state import State
 
 
 def extract_result(

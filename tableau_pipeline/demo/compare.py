@@ -1,17 +1,20 @@
 """Is a downloaded data source equal to its models, row for row?"""
 
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from tableauhyperapi import HyperProcess
 
 from tableau_pipeline.hyper.read import read_table
-from tableau_pipeline.refresh.declaration import Declaration
 from tableau_pipeline.refresh.contents import Models
+from tableau_pipeline.refresh.declaration import Declaration
 from tableau_pipeline.refresh.snapshot import Snapshot, common_columns
+from tableau_pipeline.refresh.state import Cutoff
 
 
 def differences(
@@ -19,11 +22,16 @@ def differences(
     tdsx: Path,
     declaration: Declaration,
     models: Models,
+    *,
+    cutoffs: Mapping[str, Cutoff] = MappingProxyType({}),
 ) -> list[str]:
     """A phrase for each table that differs; empty when all are equal.
 
     Both sides are read by means that the pipeline does not use: the snapshots by Arrow, the data
     source from the file that Tableau hands out. All columns and all rows count, but their order.
+
+    Args:
+        cutoffs: of the tables with a rolling window: what lies before it must not be published.
     """
     with zipfile.ZipFile(tdsx) as package:
         (member,) = (name for name in package.namelist() if name.endswith(".hyper"))
@@ -31,7 +39,9 @@ def differences(
     found = []
     for table in declaration.tables:
         published = read_table(hyper, file, declaration.target(table.name))
-        if problem := _difference(_model(models[table.model]), published):
+        if problem := _difference(
+            _kept(_model(models[table.model]), cutoffs.get(table.name)), published
+        ):
             found.append(f"{table.name}: {problem}")
     return found
 
@@ -41,6 +51,14 @@ def _model(snapshots: Sequence[Snapshot]) -> pa.Table:
     files = [snapshot.folder / file.name for snapshot in snapshots for file in snapshot.files]
     tables = [pq.read_table(file, columns=columns, partitioning=None) for file in files]
     return _comparable(pa.concat_tables(tables))
+
+
+def _kept(rows: pa.Table, cutoff: Cutoff | None) -> pa.Table:
+    if cutoff is None:
+        return rows
+    column = rows[cutoff.column]
+    expired = pc.less(column, pa.scalar(cutoff.value).cast(column.type))
+    return rows.filter(pc.invert(pc.fill_null(expired, False)))
 
 
 def _comparable(table: pa.Table) -> pa.Table:

@@ -12,11 +12,15 @@ from tableau_pipeline.refresh.server import JobEntry, JobStatus
 from tableau_pipeline.refresh.state import Outcome
 
 _NOT_FOUND = {"400031", "404018"}
-_SUCCEEDED = {TSC.JobItem.FinishCode.Success, TSC.JobItem.FinishCode.Completed}
+_FINISHED = {
+    TSC.JobItem.FinishCode.Success: Outcome.DONE,
+    TSC.JobItem.FinishCode.Completed: Outcome.DONE,
+    TSC.JobItem.FinishCode.Cancelled: Outcome.CANCELLED,
+}
 _OUTCOMES = {
     TSC.BackgroundJobItem.Status.Success: Outcome.DONE,
     TSC.BackgroundJobItem.Status.Failed: Outcome.FAILED,
-    TSC.BackgroundJobItem.Status.Cancelled: Outcome.FAILED,
+    TSC.BackgroundJobItem.Status.Cancelled: Outcome.CANCELLED,
 }
 # Tableau writes one kind as UpdateUploadedFile or as update_uploaded_file, depending on the call.
 _KINDS: dict[str, Literal["update", "publish"]] = {
@@ -72,10 +76,10 @@ def cancel_job(server: TSC.Server, job_id: str) -> bool:
     with suppress(TSC.ServerResponseError):
         server.jobs.cancel(job_id)
     status = find_job(server, job_id)
-    return status is not None and status.outcome is Outcome.FAILED
+    return status is not None and status.outcome in (Outcome.FAILED, Outcome.CANCELLED)
 
 
 def _outcome(job: TSC.JobItem) -> Outcome | None:
     if job.completed_at is None:
         return None
-    return Outcome.DONE if job.finish_code in _SUCCEEDED else Outcome.FAILED
+    return _FINISHED.get(job.finish_code, Outcome.FAILED)

@@ -36,7 +36,7 @@ def send_update(
     to = _connection(server, luid, connection) if connection else luid
     try:
         job = server.datasources.update_hyper_data(
-            to, request_id=request_id, actions=json.loads(batch), payload=payload
+            to, request_id=request_id, actions=json.loads(batch)["actions"], payload=payload
         )
     except TSC.ServerResponseError as error:
         if error.code == _RECEIVED_BEFORE:

@@ -60,7 +60,8 @@ class Delivery:
 
     @property
     def _limit(self) -> int:
-        return self.declaration.payload_limit or self.sender.server.payload_limit
+        possible = self.sender.server.payload_limit
+        return possible and (self.declaration.payload_limit or possible)
 
     def _built(self, update: Update) -> tuple[Increment, Update | Publish]:
         with self.clock.phase("build"):
@@ -113,10 +114,15 @@ class Delivery:
                 "size": size,
             }
         )
+        sending = DataUpdate(
+            batch=batch.json(),
+            payload=extract.path,
+            target=target,
+            to=remote,
+            tag=self.declaration.tag,
+        )
         with self.clock.phase("send"):
-            state, remote, intent = self.sender.update(
-                DataUpdate(batch=batch.json(), payload=extract.path, target=target, to=remote)
-            )
+            state, remote, intent = self.sender.update(sending)
         return replace(report, state=state, remote=remote, job_id=intent.job_id)
 
     def _publish(self, decision: Publish, extract: Extract, report: Report) -> Report:

@@ -33,7 +33,7 @@ def find_parts(
         case Partitions(column):
             parts = changed_partitions(connection, change, column)
         case Replace():
-            raise NotProvedError("it is shipped whole (refresh: replace)")
+            raise NotProvedError("its refresh is replace")
     return _expired(connection, change) + parts
 
 

@@ -21,12 +21,17 @@ from tableau_pipeline.refresh.state import TableState
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Builds files in one folder, which it keeps tidy."""
+    """Builds files in one folder, which it keeps tidy.
+
+    Attributes:
+        needed: files of earlier refreshes that have to stay.
+    """
 
     declaration: Declaration
     models: Models
     hyper: Callable[[], HyperProcess]
     folder: Path
+    needed: Callable[[], Collection[Path | None]]
     log: logging.Logger
 
     def whole(self, tables: Mapping[str, TableState]) -> Extract:
@@ -75,13 +80,12 @@ class Files:
         self.log.info("Built the payload %s (%.1f MB)", increment.path, increment.size / 1e6)
         return increment
 
-    def tidy(self, needed: Collection[Path | None]) -> None:
-        """Remove the files of earlier refreshes but for those that may have to be sent again."""
+    def _new(self) -> Path:
+        """The name of a file; those of earlier refreshes go."""
+        needed = self.needed()
         for file in self.folder.glob("*"):
             if file not in needed:
                 file.unlink()
-
-    def _new(self) -> Path:
         return self.folder / f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}.hyper"
 
     def _change(

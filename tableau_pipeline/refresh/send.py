@@ -14,6 +14,10 @@ from tableau_pipeline.refresh.state import Intent, Outcome, PublishMode, State
 from tableau_pipeline.refresh.waiting import wait_for_job
 
 _STAMP_PAUSE = 0.25
+_NEXT = {
+    Outcome.FAILED: "If this was an update, the next run publishes the whole file instead.",
+    Outcome.CANCELLED: "The next run sends it again.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,7 @@ class DataUpdate:
     """Actions and their payload, and the data source that they change.
 
     Attributes:
+        tag: marks the data source as ours.
         target: what is reached with it, or, if it is not `final`, with the last one of its kind;
             None if that cannot be told.
     """
@@ -48,6 +53,7 @@ class DataUpdate:
     payload: Path | None
     target: State | None
     to: RemoteDatasource
+    tag: str
     final: bool = True
     connection: str | None = None
 
@@ -130,7 +136,7 @@ class Sender:
             doing=f'Updating the data of "{to.name}"',
         )
         intent = self._record(intent, outcome=Outcome.DONE)
-        remote = self._stamped(remote, before=to.updated_at)
+        remote = self._tagged(self._stamped(remote, before=to.updated_at), sending.tag)
         if target is None:
             return None, remote, intent
         state = target.model_copy(update={"updated_at": remote.updated_at})
@@ -185,24 +191,28 @@ class Sender:
                 f"{doing}: the server no longer knows job {job_id}. The next run finds out what "
                 "became of it, and sends it again if need be."
             )
-        if status.outcome is Outcome.FAILED:
-            self._record(intent, outcome=Outcome.FAILED, note=status.notes)
+        if status.outcome and status.outcome is not Outcome.DONE:
+            self._record(intent, outcome=status.outcome, note=status.notes)
             raise RefreshError(
-                f"{doing} failed on the server, job {job_id}: "
-                f"{status.notes or 'it gave no reason; its log (vizqlserver, backgrounder) may'}. "
-                "The data source holds what it held before; the next run publishes it whole."
+                f"{doing}: job {job_id} of the server {status.outcome}. "
+                f"{status.notes or 'It gave no reason; the logs of its backgrounder may.'} "
+                f"The data source holds what it held before. {_NEXT[status.outcome]}"
             )
 
     def _marked(
         self, landed: State, remote: RemoteDatasource, sending: WholeFile
     ) -> tuple[State, RemoteDatasource]:
         """Tag the data source as ours, then read what its next change would change."""
-        if sending.tag not in remote.tags:
-            self.server.tag(remote.luid, sending.tag)
-        remote = self.server.find_by_luid(remote.luid) or remote
+        remote = self._tagged(self.server.find_by_luid(remote.luid) or remote, sending.tag)
         metadata = landed.metadata if sending.edited else self.server.metadata_digest(remote.luid)
         update = {"updated_at": remote.updated_at, "metadata": metadata}
         return landed.model_copy(update=update), remote
+
+    def _tagged(self, remote: RemoteDatasource, tag: str) -> RemoteDatasource:
+        if tag in remote.tags:
+            return remote
+        self.server.tag(remote.luid, tag)
+        return self.server.find_by_luid(remote.luid) or remote
 
     def _stamped(self, remote: RemoteDatasource, *, before: datetime) -> RemoteDatasource:
         """The data source once its time stamp shows an update: late on some servers, or never."""

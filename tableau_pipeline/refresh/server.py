@@ -99,7 +99,7 @@ class Server(Protocol):
         """Send a batch of actions, which the server applies as a whole or not at all, and once.
 
         Args:
-            batch: the actions, a JSON list.
+            batch: the body of the request, a JSON object with the list "actions".
             payload: the `.hyper` file with the tables that the actions name.
             request_id: whatever else comes with one that the server has seen does nothing.
             connection: the id of one, for data sources with several.

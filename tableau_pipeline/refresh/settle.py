@@ -38,6 +38,8 @@ class Settled:
 
     def after(self, intent: Intent, status: JobStatus | None) -> "Settled":
         """The same, with one more intent taken into account."""
+        if intent.outcome is Outcome.CANCELLED:
+            return self
         if intent.outcome is Outcome.FAILED:
             failed = f"the last update failed on the server ({intent.note or 'without a note'})"
             return self if intent.mode else replace(self, trouble=failed)

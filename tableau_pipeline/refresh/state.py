@@ -107,10 +107,11 @@ class State(Frozen):
 
 
 class Outcome(StrEnum):
-    """How a sending ended."""
+    """How a sending ended. Only what is done has any effect."""
 
     DONE = "done"
     FAILED = "failed"
+    CANCELLED = "cancelled"
 
 
 class Intent(Frozen):

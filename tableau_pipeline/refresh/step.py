@@ -83,7 +83,6 @@ class Refresh:
         clock, files = Clock(), self._files(models)
         with clock.phase("build"):
             tables = desired_tables(self.hyper, self.declaration, models, bases=(), now=self.now())
-            self._tidy(files)
             extract = files.whole(tables)
         return Report(plan=None, extract=extract, seconds=clock.seconds)
 
@@ -112,7 +111,6 @@ class Refresh:
         )
         if options.dry_run:
             return delivery.rehearse(decision, report)
-        self._tidy(delivery.files)
         return delivery.carry_out(decision, report)
 
     def _project(self, server: Server) -> str | None:
@@ -161,11 +159,13 @@ class Refresh:
             models=models,
             hyper=self.hyper,
             folder=self.folder / "extracts" / self._file_name,
+            needed=self._needed,
             log=self.log,
         )
 
-    def _tidy(self, files: Files) -> None:
-        files.tidy({each.payload for each in self.journal.intents() if each.outcome is None})
+    def _needed(self) -> set[Path | None]:
+        """The files that may have to be sent again."""
+        return {each.payload for each in self.journal.intents() if each.outcome is None}
 
     def _alone(self) -> AbstractContextManager[None]:
         return alone(
@@ -183,4 +183,5 @@ class Refresh:
 
 def _renewed(view: View, desired: State) -> State:
     """The newest snapshots take the place of equal ones, which may then be collected."""
-    return view.bases[-1].model_copy(update={"tables": desired.tables})
+    updated_at = view.remote.updated_at if view.remote else None
+    return view.bases[-1].model_copy(update={"tables": desired.tables, "updated_at": updated_at})

@@ -25,7 +25,7 @@ def wait_for_job(
     """The finished job, or None when the server forgot it. A job that takes too long is cancelled.
 
     Args:
-        timeout: seconds after which it is cancelled; it then counts as failed if that is certain.
+        timeout: seconds after which it is cancelled; that counts if it is certain.
         first_pause: seconds between two looks, growing up to `longest_pause`. As long as no more
             than that has passed in all, looks are closer: small jobs take no time at all.
 
@@ -60,7 +60,7 @@ def _pauses(first: float, longest: float) -> Generator[float]:
 def _give_up(server: Server, job_id: str, last: JobStatus, *, waited: float) -> JobStatus | None:
     if server.cancel(job_id):
         note = f"It was cancelled because it was not finished after {waited:.0f} s."
-        return replace(last, outcome=Outcome.FAILED, notes=f"{last.notes} {note}".strip())
+        return replace(last, outcome=Outcome.CANCELLED, notes=f"{last.notes} {note}".strip())
     # It may have finished just before it could be cancelled.
     status = server.job(job_id)
     if status is None or status.outcome:

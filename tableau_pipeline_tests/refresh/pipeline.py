@@ -136,7 +136,12 @@ class Pipeline:
         """The same, of the data source with this LUID."""
         with TemporaryDirectory() as folder:
             tdsx = self.eyes.download(luid, Path(folder))
-            return differences(hyper_process(), tdsx, self.declaration, self.models)
+            state = self.journal.state()
+            tables = state.tables if state else {}
+            cutoffs = {name: table.cutoff for name, table in tables.items() if table.cutoff}
+            return differences(
+                hyper_process(), tdsx, self.declaration, self.models, cutoffs=cutoffs
+            )
 
     def tds(self) -> str:
         """The published metadata."""

@@ -30,10 +30,12 @@ def declaration(*tables: str, guard: Guard = GUARD, **more: Any) -> Declaration:
 
 
 def table(rows: int = 100, *, hash_sum: int = 7, columns: tuple[Column, ...] = COLUMNS) -> Any:
+    content = Fingerprint(rows=rows, hash_sum=hash_sum)
     return TableState(
         columns=columns,
         folders=(Path("snapshots/orders/v-1"),),
-        content=Fingerprint(rows=rows, hash_sum=hash_sum),
+        model=content,
+        content=content,
     )
 
 

@@ -7,7 +7,6 @@ from uuid import uuid4
 
 import pytest
 
-from tableau_pipeline.refresh import settle
 from tableau_pipeline.refresh.errors import RefreshError
 from tableau_pipeline.refresh.state import Outcome
 from tableau_pipeline.refresh.step import Limits
@@ -22,10 +21,9 @@ SLOW = 0.4
 
 @pytest.fixture(autouse=True)
 def every_file_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without gigabytes, and without half a second of sleep before the second look at a job."""
+    """Without gigabytes."""
     monkeypatch.setenv("TSC_FILESIZE_LIMIT_MB", "0")
     monkeypatch.setenv("TSC_CHUNK_SIZE_MB", "1")
-    monkeypatch.setattr(settle, "_FIRST_PAUSE", 0.05)
 
 
 @pytest.fixture(scope="module")
