@@ -5,88 +5,9 @@ from typing import Annotated, Any, Literal, Self
 import dagster as dg
 from pydantic import ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
 
-NOT_YET = "is not supported yet; until then every refresh ships the table whole: refresh: replace"
-
-
-class Attributes(dg.Model):
-    """Nested keys: an unknown one is an error."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Diff(Attributes):
-    """Ship the rows that changed, found by comparing the old and the new snapshot."""
-
-    key: list[str] = Field(min_length=1, description="Columns that identify a row.")
-    changes: dict[str, Any] | None = Field(
-        default=None, description="A change-data-capture feed that names the touched keys."
-    )
-
-
-class DiffRefresh(Attributes):
-    """refresh: {diff: {key: [...]}}"""  # noqa: D415
-
-    diff: Diff
-
-
-class Append(Attributes):
-    """Ship from the last cutoff on, inclusive."""
-
-    cursor: str = Field(description="Column that only grows.")
-    lookback: str | int | None = Field(default=None, description="How far late rows reach back.")
-
-
-class AppendRefresh(Attributes):
-    """refresh: {append: {cursor: ...}}"""  # noqa: D415
-
-    append: Append
-
-
-class Partitions(Attributes):
-    """Ship the Dagster partitions that were materialized again."""
-
-    column: str
-
-
-class PartitionsRefresh(Attributes):
-    """refresh: {partitions: {column: ...}}"""  # noqa: D415
-
-    partitions: Partitions
-
-
-_POLICIES = ("diff", "append", "partitions")
-
-
-def _policy(value: Any) -> str | None:
-    """Which of the policies a `refresh` means; None if none, or several."""
-    if value == "replace":
-        return "replace"
-    names = _keys(value)
-    return names[0] if len(names) == 1 and names[0] in _POLICIES else None
-
-
-def _keys(value: Any) -> list[str]:
-    """Of a mapping, or of what one became."""
-    if isinstance(value, dict):
-        return list(value)
-    return list(type(value).model_fields) if isinstance(value, Attributes) else []
-
-
-Refresh = Annotated[
-    Annotated[Literal["replace"], Tag("replace")]
-    | Annotated[DiffRefresh, Tag("diff")]
-    | Annotated[AppendRefresh, Tag("append")]
-    | Annotated[PartitionsRefresh, Tag("partitions")],
-    Discriminator(_policy),
-]
-
-
-class Retain(Attributes):
-    """A rolling window: rows older than `days` are not published."""
-
-    column: str
-    days: int = Field(gt=0)
-    as_of: Literal["run", "max"] = "run"
+from tableau_pipeline.components.base import Attributes, keys
+from tableau_pipeline.components.policies import Refresh, RetainAttributes, known_policy, policy
+from tableau_pipeline.refresh.declaration import Guard, Table
 
 
 class GuardAttributes(Attributes):
@@ -106,32 +27,25 @@ class TableAttributes(Attributes):
         description='Asset key of the model, "a/b" for two parts; default: the table\'s name.',
     )
     refresh: Refresh = Field(default="replace", description="How changes are shipped.")
-    retain: Retain | None = Field(default=None, description="A rolling window over a date column.")
+    retain: RetainAttributes | None = Field(
+        default=None, description="A rolling window over a date column."
+    )
     guard: GuardAttributes = Field(default_factory=GuardAttributes)
 
     @field_validator("refresh", mode="before")
     @classmethod
     def _known_policy(cls, refresh: Any) -> Any:
-        if _policy(refresh) is None:
-            raise ValueError(
-                "refresh is one of: replace; {diff: {key: [...]}}; {append: {cursor: ...}}; "
-                f"{{partitions: {{column: ...}}}}; not {refresh!r}"
-            )
-        return refresh
+        return known_policy(refresh)
 
-    @field_validator("refresh")
-    @classmethod
-    def _implemented(cls, refresh: Any) -> Any:
-        if refresh != "replace":
-            raise ValueError(f"refresh: {_policy(refresh)} {NOT_YET}")
-        return refresh
-
-    @field_validator("retain")
-    @classmethod
-    def _retain_implemented(cls, retain: Retain | None) -> Retain | None:
-        if retain is not None:
-            raise ValueError("retain is not supported yet: filter the rows in the model")
-        return retain
+    def declared(self, name: str) -> Table:
+        """The same, as a refresh wants it."""
+        return Table(
+            name=name,
+            model=self.model or name,
+            guard=Guard(self.guard.min_rows, self.guard.max_shrink),
+            policy=policy(self.refresh),
+            retain=self.retain.declared() if self.retain else None,
+        )
 
 
 def _allow_bare_on(schema: dict[str, Any]) -> None:
@@ -184,7 +98,7 @@ class CronTrigger(Attributes):
 
 
 def _trigger(value: Any) -> str | None:
-    return next((name for name in ("after", "cron") if name in _keys(value)), None)
+    return next((name for name in ("after", "cron") if name in keys(value)), None)
 
 
 def known_trigger(value: Any) -> Any:

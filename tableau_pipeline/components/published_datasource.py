@@ -15,7 +15,7 @@ from tableau_pipeline.components.attributes import (
     known_trigger,
 )
 from tableau_pipeline.hyper.tables import Relationship
-from tableau_pipeline.refresh.declaration import Declaration, Guard, Table, tree_problem
+from tableau_pipeline.refresh.declaration import Declaration, tree_problem
 
 
 class PublishedDatasource(dg.Component, dg.Resolvable, Attributes):
@@ -44,6 +44,17 @@ class PublishedDatasource(dg.Component, dg.Resolvable, Attributes):
     )
     rebase_after: int = Field(
         default=50, ge=1, description="Increments until the file is rebuilt as a whole."
+    )
+    oversize: Literal["publish", "split"] = Field(
+        default="publish",
+        description="An update above the payload limit: publish the whole file, or split it into "
+        "several, so that for a while dashboards see a part of it.",
+    )
+    payload_limit_mb: float | None = Field(
+        default=None,
+        gt=0,
+        description="Megabytes (10^6 bytes) of an update's payload; default: the server's limit, "
+        "100 less 5 %, 10 before 2022.1.",
     )
     trigger: Trigger | None = Field(default=None, description="Absent: refreshed by hand.")
 
@@ -79,7 +90,7 @@ class PublishedDatasource(dg.Component, dg.Resolvable, Attributes):
             raise ValueError(
                 f'name "{self.name}" gives the asset key "{asset_key}": set `key` to a telling one'
             )
-        models = {table.model or name for name, table in self.tables.items()}
+        models = set(self.declaration.models)
         if clash := {asset_key, f"{asset_key}_extract"} & models:
             raise ValueError(
                 f'the asset key "{clash.pop()}", made from name "{self.name}", is that of a '
@@ -108,14 +119,7 @@ class PublishedDatasource(dg.Component, dg.Resolvable, Attributes):
             key=self.asset_key,
             name=self.name,
             project=self.project,
-            tables=tuple(
-                Table(
-                    name=name,
-                    model=table.model or name,
-                    guard=Guard(table.guard.min_rows, table.guard.max_shrink),
-                )
-                for name, table in self.tables.items()
-            ),
+            tables=tuple(table.declared(name) for name, table in self.tables.items()),
             relationships=tuple(
                 Relationship(edge.many, edge.one, tuple(edge.on.items()))
                 for edge in self.relationships
@@ -123,6 +127,9 @@ class PublishedDatasource(dg.Component, dg.Resolvable, Attributes):
             create_project=self.create_project,
             adopt=self.adopt,
             on_schema_change=self.on_schema_change,
+            rebase_after=self.rebase_after,
+            oversize=self.oversize,
+            payload_limit=int(self.payload_limit_mb * 1e6) if self.payload_limit_mb else None,
         )
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:

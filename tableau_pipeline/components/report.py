@@ -15,18 +15,19 @@ from tableau_pipeline.refresh.state import State
 def extract_result(
     key: dg.AssetKey, declaration: Declaration, report: Report
 ) -> dg.MaterializeResult:
-    """The built file."""
+    """The built file: the whole data source, or the payload of an update."""
     extract = report.extract
     if extract is None:
         raise ValueError("no extract was built")
-    rows = {
-        table.name: extract.rows[declaration.published_name(table.name)]
-        for table in declaration.tables
-    }
+    names = {declaration.published_name(table.name): table.name for table in declaration.tables}
+    rows = dict.fromkeys(names.values(), 0)
+    for name, count in extract.rows.items():
+        rows[names.get(name, name)] = count
     return dg.MaterializeResult(
         asset_key=key,
         metadata={
             **_rows(declaration, rows),
+            "content": "payload of an update" if report.tables else "whole data source",
             "dagster/uri": extract.path.as_uri(),
             "bytes": extract.size,
             "file version": extract.version,
@@ -48,6 +49,10 @@ def published_result(
         **({"data source": dg.MetadataValue.url(remote.link)} if remote.link else {}),
         **_rows(declaration, rows),
         "bytes sent": report.extract.size if report.extract else 0,
+        **({"bytes in full": state.size} if state.size else {}),
+        **_shipped(report),
+        **({"job": report.job_id} if report.job_id else {}),
+        "updates since published whole": state.increments,
         "luid": remote.luid,
         "updated at": dg.MetadataValue.timestamp(remote.updated_at),
         STATE: dg.MetadataValue.json(state.model_dump(mode="json")),
@@ -60,13 +65,23 @@ def published_result(
 
 def dry_run_observation(key: dg.AssetKey, report: Report) -> dg.AssetObservation:
     """What a refresh would have done."""
-    return dg.AssetObservation(key, description="Dry run", metadata=_decision(report.plan))
+    sizes = {"bytes to send": report.extract.size} if report.extract else {}
+    metadata = {**_decision(report.plan), **_shipped(report), **sizes}
+    return dg.AssetObservation(key, description="Dry run", metadata=metadata)
 
 
 def _decision(plan: Plan | None) -> dict[str, Any]:
     if plan is None:
         return {}
     return {"decision": plan.decision, "reason": plan.reason}
+
+
+def _shipped(report: Report) -> dict[str, int]:
+    """Rows by table that an update deleted and inserted."""
+    return {
+        **{f"rows deleted/{name}": each.deleted for name, each in report.tables.items()},
+        **{f"rows inserted/{name}": each.inserted for name, each in report.tables.items()},
+    }
 
 
 def _rows(declaration: Declaration, rows: dict[str, int]) -> dict[str, int]:

@@ -57,8 +57,8 @@ def _kept(rows: pa.Table, cutoff: Cutoff | None) -> pa.Table:
     if cutoff is None:
         return rows
     column = rows[cutoff.column]
-    expired = pc.less(column, pa.scalar(cutoff.value).cast(column.type))
-    return rows.filter(pc.invert(pc.fill_null(expired, False)))
+    expired = pc.call_function("less", [column, pa.scalar(cutoff.value).cast(column.type)])
+    return rows.filter(pc.call_function("invert", [expired.fill_null(False)]))
 
 
 def _comparable(table: pa.Table) -> pa.Table:

@@ -36,8 +36,10 @@ class Delivery:
         if isinstance(decision, Publish):
             return report
         increment, decision = self._built(decision)
-        increment.path.unlink()
-        return replace(report, plan=decision, tables=increment.tables)
+        increment.extract.path.unlink()
+        if isinstance(decision, Publish):
+            return replace(report, plan=decision)
+        return replace(report, plan=decision, extract=increment.extract, tables=increment.tables)
 
     def carry_out(self, decision: Update | Publish, report: Report) -> Report:
         """Build and send.
@@ -72,15 +74,9 @@ class Delivery:
         )
 
     def _update(self, increment: Increment, report: Report) -> Report:
-        extract = Extract(
-            path=increment.path,
-            rows={name: each.inserted for name, each in increment.tables.items()},
-            size=increment.size,
-            version=increment.version,
-        )
         return self._send(
             increment.batch,
-            replace(report, extract=extract, tables=increment.tables),
+            replace(report, extract=increment.extract, tables=increment.tables),
             size=self.view.bases[-1].size,
         )
 

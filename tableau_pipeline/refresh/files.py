@@ -77,7 +77,9 @@ class Files:
             targets={name: self.declaration.target(name) for name in update.tables},
             models=self.models,
         )
-        self.log.info("Built the payload %s (%.1f MB)", increment.path, increment.size / 1e6)
+        self.log.info(
+            "Built the payload %s (%.1f MB)", increment.extract.path, increment.extract.size / 1e6
+        )
         return increment
 
     def _new(self) -> Path:

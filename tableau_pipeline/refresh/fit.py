@@ -16,11 +16,11 @@ def confirm(
         published: bytes of the file that was last published whole, if that is known.
         limit: bytes that a payload may have.
     """
-    size = _mb(increment.size)
-    if increment.size > limit:
+    size = _mb(increment.extract.size)
+    if increment.extract.size > limit:
         problem = f"the update of {size} exceeds the limit of {_mb(limit)} for payloads"
         return _in_full(update, problem)
-    if published is not None and increment.size > published:
+    if published is not None and increment.extract.size > published:
         problem = f"the update of {size} is larger than the whole file of {_mb(published)}"
         return _in_full(update, problem)
     whole = {name: each.whole for name, each in increment.tables.items()}

@@ -7,6 +7,7 @@ from typing import get_args
 
 from tableauhyperapi import Connection, HyperProcess, TableName
 
+from tableau_pipeline.hyper.build import Extract
 from tableau_pipeline.hyper.new_file import create_table, new_file
 from tableau_pipeline.hyper.rows import names
 from tableau_pipeline.hyper.types import file_version
@@ -33,13 +34,11 @@ class Shipped:
 
 @dataclass(frozen=True, slots=True)
 class Increment:
-    """An update that can be sent; `size` of its payload in bytes."""
+    """An update that can be sent; its payload counts the rows that it inserts."""
 
-    path: Path
+    extract: Extract
     batch: Batch
     tables: Mapping[str, Shipped]
-    size: int
-    version: int
 
 
 def build_increment(
@@ -70,13 +69,13 @@ def build_increment(
             done = payload.whole(reason) if reason else payload.touched()
             shipped[name], more = done
             actions += more
-    return Increment(
+    extract = Extract(
         path=path,
-        batch=Batch(actions=tuple(actions)),
-        tables=shipped,
+        rows={name: each.inserted for name, each in shipped.items()},
         size=path.stat().st_size,
         version=version,
     )
+    return Increment(extract=extract, batch=Batch(actions), tables=shipped)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,17 +31,18 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
         },
         ["attributes.tables.orders.refresh", "is one of: replace"],
     ),
-    "policy to come": (
-        {"tables": {"orders": {"refresh": {"diff": {"key": ["id"]}}}, "customers": {}}},
-        ["attributes.tables.orders.refresh", "refresh: diff is not supported yet"],
-    ),
     "mistake in a policy": (
         {"tables": {"orders": {"refresh": {"diff": {"keys": ["id"]}}}, "customers": {}}},
         ["attributes.tables.orders.refresh.diff.diff.key", "Field required"],
     ),
-    "window to come": (
-        {"tables": {"orders": {"retain": {"column": "day", "days": 90}}, "customers": {}}},
-        ["attributes.tables.orders.retain", "retain is not supported yet"],
+    "unknown start of a window": (
+        {
+            "tables": {
+                "orders": {"retain": {"column": "day", "days": 90, "as_of": "now"}},
+                "customers": {},
+            }
+        },
+        ["attributes.tables.orders.retain.as_of", "'run' or 'max'"],
     ),
     "unknown schema policy": (
         {"on_schema_change": "ignore"},

@@ -1,0 +1,146 @@
+"""How the changes of a table are shipped, as YAML says it."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Field, Tag
+
+from tableau_pipeline.components.base import Attributes, keys
+from tableau_pipeline.refresh.policy import (
+    Append,
+    Diff,
+    Feed,
+    Partitions,
+    Policy,
+    Replace,
+    Retain,
+)
+
+
+class ChangesAttributes(Attributes):
+    """A change-data-capture feed: it names the touched keys, the rows come from the model."""
+
+    feed: str = Field(description="Asset key of the model that holds the feed.")
+    columns: dict[str, str] = Field(
+        default_factory=dict,
+        description="Key column of the table: column of the feed, where their names differ.",
+    )
+
+    def declared(self, key: list[str]) -> Feed:
+        """The same, as a refresh wants it."""
+        return Feed(self.feed, tuple((name, self.columns.get(name, name)) for name in key))
+
+
+class DiffAttributes(Attributes):
+    """Ship the rows that changed, found by comparing the old and the new snapshot."""
+
+    key: list[str] = Field(min_length=1, description="Columns that identify a row.")
+    changes: ChangesAttributes | None = Field(
+        default=None, description="A change-data-capture feed that names the touched keys."
+    )
+
+    def declared(self) -> Diff:
+        """The same, as a refresh wants it."""
+        return Diff(tuple(self.key), self.changes.declared(self.key) if self.changes else None)
+
+
+class AppendAttributes(Attributes):
+    """Ship the rows from the last published maximum on, inclusive."""
+
+    cursor: str = Field(description="Column that only grows, never NULL.")
+    lookback: str | int | None = Field(
+        default=None,
+        description='How far late rows reach back: 1000 for a number, "3 days" for a moment.',
+    )
+
+    def declared(self) -> Append:
+        """The same, as a refresh wants it."""
+        return Append(self.cursor, self.lookback)
+
+
+class PartitionsAttributes(Attributes):
+    """Ship the Dagster partitions that were materialized again."""
+
+    column: str = Field(description="Column that tells the partition of a row, never NULL.")
+
+    def declared(self) -> Partitions:
+        """The same, as a refresh wants it."""
+        return Partitions(self.column)
+
+
+class DiffRefresh(Attributes):
+    """refresh: {diff: {key: [...]}}"""  # noqa: D415
+
+    diff: DiffAttributes
+
+
+class AppendRefresh(Attributes):
+    """refresh: {append: {cursor: ...}}"""  # noqa: D415
+
+    append: AppendAttributes
+
+
+class PartitionsRefresh(Attributes):
+    """refresh: {partitions: {column: ...}}"""  # noqa: D415
+
+    partitions: PartitionsAttributes
+
+
+_POLICIES = ("diff", "append", "partitions")
+
+
+def known_policy(refresh: Any) -> Any:
+    """Refuse what is none of the policies.
+
+    Raises:
+        ValueError: names them.
+    """
+    if _policy(refresh) is None:
+        raise ValueError(
+            "refresh is one of: replace; {diff: {key: [...]}}; {append: {cursor: ...}}; "
+            f"{{partitions: {{column: ...}}}}; not {refresh!r}"
+        )
+    return refresh
+
+
+def _policy(value: Any) -> str | None:
+    """Which of the policies a `refresh` means; None if none, or several."""
+    if value == "replace":
+        return "replace"
+    names = keys(value)
+    return names[0] if len(names) == 1 and names[0] in _POLICIES else None
+
+
+Refresh = Annotated[
+    Annotated[Literal["replace"], Tag("replace")]
+    | Annotated[DiffRefresh, Tag("diff")]
+    | Annotated[AppendRefresh, Tag("append")]
+    | Annotated[PartitionsRefresh, Tag("partitions")],
+    Discriminator(_policy),
+]
+
+
+def policy(refresh: Refresh) -> Policy:
+    """The same, as a refresh wants it."""
+    match refresh:
+        case DiffRefresh(diff=diff):
+            return diff.declared()
+        case AppendRefresh(append=append):
+            return append.declared()
+        case PartitionsRefresh(partitions=partitions):
+            return partitions.declared()
+        case _:
+            return Replace()
+
+
+class RetainAttributes(Attributes):
+    """A rolling window: rows older than `days` are not published."""
+
+    column: str = Field(description="A date or a timestamp; rows without one are kept.")
+    days: int = Field(gt=0)
+    as_of: Literal["run", "max"] = Field(
+        default="run", description="Counted from today (UTC), or from the model's latest value."
+    )
+
+    def declared(self) -> Retain:
+        """The same, as a refresh wants it."""
+        return Retain(self.column, self.days, self.as_of)
