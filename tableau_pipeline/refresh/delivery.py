@@ -1,17 +1,18 @@
 """Carrying out a plan: build what it needs, see whether that fits, and send it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from tableau_pipeline.hyper.build import Extract
 from tableau_pipeline.refresh.batch import Batch, Replace
 from tableau_pipeline.refresh.declaration import Declaration
 from tableau_pipeline.refresh.files import Files
-from tableau_pipeline.refresh.fit import confirm
+from tableau_pipeline.refresh.fit import confirm, in_full
 from tableau_pipeline.refresh.increment import Increment, Shipped
 from tableau_pipeline.refresh.plan import Publish, Update, View
 from tableau_pipeline.refresh.report import Clock, Report
 from tableau_pipeline.refresh.send import DataUpdate, Sender, WholeFile
+from tableau_pipeline.refresh.slices import Slice
 from tableau_pipeline.refresh.state import PublishMode, State
 
 
@@ -49,9 +50,9 @@ class Delivery:
             RefreshError: it could not be carried out; the next run settles what is open.
         """
         if isinstance(decision, Update):
-            increment, decision = self._built(decision)
+            increments, decision = self._pieces(decision)
             if isinstance(decision, Update):
-                return self._update(increment, replace(report, plan=decision))
+                return self._update(increments, replace(report, plan=decision))
             self.sender.log.info("Decision: %s. Reason: %s", decision.decision, decision.reason)
         with self.clock.phase("build"):
             extract = self.files.whole(self.desired.tables)
@@ -70,15 +71,47 @@ class Delivery:
             increment = self.files.increment(update, self.desired.tables, self.view)
         sizes = [base.size for base in self.view.bases if base.size]
         return increment, confirm(
-            update, increment, published=min(sizes, default=None), limit=self._limit
+            update,
+            increment,
+            published=min(sizes, default=None),
+            limit=self._limit,
+            oversize=self.declaration.oversize,
         )
 
-    def _update(self, increment: Increment, report: Report) -> Report:
-        return self._send(
-            increment.batch,
-            replace(report, extract=increment.extract, tables=increment.tables),
-            size=self.view.bases[-1].size,
-        )
+    def _pieces(self, update: Update) -> tuple[list[Increment], Update | Publish]:
+        """The update, in as many pieces as the limit for payloads makes necessary."""
+        increment, decision = self._built(update)
+        if isinstance(decision, Publish) or decision.pieces == 1:
+            return [increment], decision
+        with self.clock.phase("build"):
+            for pieces in (decision.pieces, 2 * decision.pieces, 4 * decision.pieces):
+                increments = [
+                    self.files.slice(
+                        decision, self.desired.tables, self.view, piece=Slice(number, pieces)
+                    )
+                    for number in range(pieces)
+                ]
+                if all(each.extract.size <= self._limit for each in increments):
+                    return increments, replace(decision, pieces=pieces)
+        return [], in_full(update, "its touched rows cannot be split below the limit for payloads")
+
+    def _update(self, increments: Sequence[Increment], report: Report) -> Report:
+        """One update, or several, of which the report tells the sum."""
+        tables = {
+            name: replace(
+                shipped,
+                inserted=sum(each.tables[name].inserted for each in increments),
+            )
+            for name, shipped in increments[0].tables.items()
+        }
+        for number, increment in enumerate(increments, start=1):
+            report = self._send(
+                increment.batch,
+                replace(report, extract=increment.extract, tables=tables),
+                size=self.view.bases[-1].size,
+                final=number == len(increments),
+            )
+        return report
 
     def _replace_all(self, decision: Publish, extract: Extract, report: Report) -> Report:
         """The whole file as one update, which leaves the metadata alone."""
@@ -99,8 +132,10 @@ class Delivery:
             size=extract.size,
         )
 
-    def _send(self, batch: Batch, report: Report, *, size: int | None) -> Report:
-        remote, extract = self.view.remote, report.extract
+    def _send(
+        self, batch: Batch, report: Report, *, size: int | None, final: bool = True
+    ) -> Report:
+        remote, extract = report.remote, report.extract
         if remote is None or extract is None:
             raise ValueError("an update needs a data source and a payload")
         target = self.desired.model_copy(
@@ -116,6 +151,7 @@ class Delivery:
             target=target,
             to=remote,
             tag=self.declaration.tag,
+            final=final,
         )
         with self.clock.phase("send"):
             state, remote, intent = self.sender.update(sending)

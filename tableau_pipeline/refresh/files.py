@@ -15,6 +15,7 @@ from tableau_pipeline.refresh.declaration import Declaration
 from tableau_pipeline.refresh.increment import Increment, build_increment
 from tableau_pipeline.refresh.plan import Update, View
 from tableau_pipeline.refresh.rows_check import check_rows
+from tableau_pipeline.refresh.slices import Slice
 from tableau_pipeline.refresh.snapshot import Snapshot
 from tableau_pipeline.refresh.state import TableState
 
@@ -42,6 +43,7 @@ class Files:
         """
         declaration, hyper = self.declaration, self.hyper()
         check_rows(hyper, declaration, self.models, tables, tables=tables)
+        self._tidy()
         extract = build_extract(
             hyper,
             self._new(),
@@ -65,10 +67,16 @@ class Files:
         Raises:
             RefusedError: the rows of a model are not fit to be published.
         """
-        hyper = self.hyper()
-        check_rows(hyper, self.declaration, self.models, tables, tables=update.tables)
+        check_rows(self.hyper(), self.declaration, self.models, tables, tables=update.tables)
+        self._tidy()
+        return self.slice(update, tables, view, piece=Slice(0, 1))
+
+    def slice(
+        self, update: Update, tables: Mapping[str, TableState], view: View, *, piece: Slice
+    ) -> Increment:
+        """A slice of an update whose rows were checked."""
         increment = build_increment(
-            hyper,
+            self.hyper(),
             self._new(),
             changes=[
                 (self._change(name, tables, view, alone=reason is not None), reason)
@@ -76,18 +84,20 @@ class Files:
             ],
             targets={name: self.declaration.target(name) for name in update.tables},
             models=self.models,
+            piece=piece,
         )
-        self.log.info(
-            "Built the payload %s (%.1f MB)", increment.extract.path, increment.extract.size / 1e6
-        )
+        payload = increment.extract
+        self.log.info("Built the payload %s (%.1f MB)", payload.path, payload.size / 1e6)
         return increment
 
-    def _new(self) -> Path:
-        """The name of a file; those of earlier refreshes go."""
+    def _tidy(self) -> None:
+        """Remove the files of earlier refreshes."""
         needed = self.needed()
         for file in self.folder.glob("*"):
             if file not in needed:
                 file.unlink()
+
+    def _new(self) -> Path:
         return self.folder / f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}.hyper"
 
     def _change(

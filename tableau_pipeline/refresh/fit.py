@@ -1,14 +1,24 @@
 """Whether a built update fits. Nothing here has effects."""
 
 from dataclasses import replace
+from math import ceil
 
+from tableau_pipeline.refresh.declaration import OversizePolicy
 from tableau_pipeline.refresh.increment import Increment
 from tableau_pipeline.refresh.plan import Publish, Update
 from tableau_pipeline.refresh.state import PublishMode
 
+# A payload of n slices is larger than one: every file has its own overhead.
+_ROOM = 1.3
+
 
 def confirm(
-    update: Update, increment: Increment, *, published: int | None, limit: int
+    update: Update,
+    increment: Increment,
+    *,
+    published: int | None,
+    limit: int,
+    oversize: OversizePolicy,
 ) -> Update | Publish:
     """The update, or the whole file where that is smaller, or the only way.
 
@@ -16,18 +26,27 @@ def confirm(
         published: bytes of the file that was last published whole, if that is known.
         limit: bytes that a payload may have.
     """
-    size = _mb(increment.extract.size)
-    if increment.extract.size > limit:
-        problem = f"the update of {size} exceeds the limit of {_mb(limit)} for payloads"
-        return _in_full(update, problem)
-    if published is not None and increment.extract.size > published:
-        problem = f"the update of {size} is larger than the whole file of {_mb(published)}"
-        return _in_full(update, problem)
+    size = increment.extract.size
+    if published is not None and size > published:
+        return in_full(
+            update, f"the update of {_mb(size)} is larger than the whole file of {_mb(published)}"
+        )
     whole = {name: each.whole for name, each in increment.tables.items()}
-    return replace(update, tables=whole, reason=_in_words(update, increment))
+    confirmed = replace(update, tables=whole, reason=_in_words(update, increment))
+    if size <= limit:
+        return confirmed
+    too_large = f"the update of {_mb(size)} exceeds the limit of {_mb(limit)} for payloads"
+    if oversize == "publish" or not limit or all(whole.values()):
+        return in_full(update, too_large)
+    return replace(
+        confirmed,
+        pieces=ceil(size / limit * _ROOM),
+        reason=f"{confirmed.reason}; split, because {too_large}",
+    )
 
 
-def _in_full(update: Update, problem: str) -> Publish:
+def in_full(update: Update, problem: str) -> Publish:
+    """The whole file instead of an update."""
     return Publish(PublishMode.REPLACE, f"in full: {update.reason}; {problem}")
 
 

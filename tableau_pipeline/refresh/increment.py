@@ -1,7 +1,7 @@
 """An update of the published tables: its payload and its actions, proved to be enough."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import get_args
 
@@ -16,6 +16,7 @@ from tableau_pipeline.refresh.change import Change, NotProvedError
 from tableau_pipeline.refresh.contents import Models, fingerprint
 from tableau_pipeline.refresh.deltas import find_parts
 from tableau_pipeline.refresh.policy import Diff, Feed, Policy
+from tableau_pipeline.refresh.slices import Slice, slice_of
 from tableau_pipeline.refresh.snapshot import Fingerprint
 from tableau_pipeline.refresh.touched import Part, PartKind, in_payload, touched
 
@@ -48,6 +49,7 @@ def build_increment(
     changes: Sequence[tuple[Change, str | None]],
     targets: Mapping[str, TableName],
     models: Models,
+    piece: Slice = Slice(0, 1),  # noqa: B008 - frozen
 ) -> Increment:
     """Write the payload of an update that leads from every base to the new content.
 
@@ -58,6 +60,7 @@ def build_increment(
     Args:
         changes: the tables that change, each with the reason to ship it whole, if there is one.
         targets: the published tables by the names of the declared ones.
+        piece: which slice of the update is built. The first has the tables that are shipped whole.
     """
     version = file_version(column for change, _ in changes for column in change.columns)
     actions: list[Action] = []
@@ -65,7 +68,7 @@ def build_increment(
     with new_file(hyper, path, version=version) as connection:
         for change, reason in changes:
             name = change.table.name
-            payload = _Payload(connection, change, targets[name], models)
+            payload = _Payload(connection, change, targets[name], models, piece)
             done = payload.whole(reason) if reason else payload.touched()
             shipped[name], more = done
             actions += more
@@ -86,6 +89,7 @@ class _Payload:
     change: Change
     target: TableName
     models: Models
+    piece: Slice
 
     def touched(self) -> tuple[Shipped, list[Action]]:
         """By the table's policy; whole, if nothing less is proved to be enough."""
@@ -99,22 +103,29 @@ class _Payload:
                 reasons.append(str(error))
                 self._drop()
             else:
-                return shipped, self._delete_and_insert(parts, shipped)
+                return self._delete_and_insert(parts, shipped)
         return self.whole("; ".join(reasons))
 
     def whole(self, reason: str) -> tuple[Shipped, list[Action]]:
         """All rows of the table, in the place of all that are published."""
+        if self.piece.number:
+            return Shipped(deleted=0, inserted=0, whole=reason), []
         inserted = self._insert(where="TRUE")
         deleted = max((old.content.rows for old in self.change.olds), default=0)
-        replace = Replace(target=self.target, source=self._rows)
-        return Shipped(deleted=deleted, inserted=inserted, whole=reason), [replace]
+        action = Replace(target=self.target, source=self._rows)
+        return Shipped(deleted=deleted, inserted=inserted, whole=reason), [action]
 
-    def _delete_and_insert(self, parts: Sequence[Part], shipped: Shipped) -> list[Action]:
+    def _delete_and_insert(
+        self, parts: Sequence[Part], shipped: Shipped
+    ) -> tuple[Shipped, list[Action]]:
+        if self.piece.of > 1:
+            parts = slice_of(self.connection, self.change, parts, self.piece)
         deletes = [part.delete(self.target) for part in parts]
         if not shipped.inserted:
-            return [*deletes]
-        self._insert(where=touched(parts, "source"))
-        return [*deletes, Insert(target=self.target, source=self._rows)]
+            return shipped, [*deletes]
+        inserted = self._insert(where=touched(parts, "source"))
+        insert = Insert(target=self.target, source=self._rows)
+        return replace(shipped, inserted=inserted), [*deletes, insert]
 
     @property
     def _rows(self) -> TableName:

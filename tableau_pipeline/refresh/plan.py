@@ -33,10 +33,15 @@ class NoChange:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """Send the tables that change; each with the reason to ship it whole, if there is one."""
+    """Send the tables that change; each with the reason to ship it whole, if there is one.
+
+    Attributes:
+        pieces: in how many consecutive updates.
+    """
 
     tables: Mapping[str, str | None]
     reason: str
+    pieces: int = 1
 
     @property
     def decision(self) -> str:
