@@ -3,9 +3,9 @@
 import shutil
 from pathlib import Path
 
-from tableauhyperapi import Connection, HyperException
+from tableauhyperapi import Connection, HyperException, HyperProcess
 
-from tableau_pipeline.hyper.process import connect, hyper_process
+from tableau_pipeline.hyper.process import connect
 from tableau_pipeline.sandbox.batch.actions import EXECUTE
 from tableau_pipeline.sandbox.batch.conditions import Side
 from tableau_pipeline.sandbox.batch.errors import BatchError, Code
@@ -13,6 +13,7 @@ from tableau_pipeline.sandbox.batch.grammar import Action, Batch
 from tableau_pipeline.sandbox.batch.step import Step
 from tableau_pipeline.sandbox.batch.tables import find_table
 from tableau_pipeline.sandbox.batch.type_rules import check_condition
+from tableau_pipeline.sandbox.hyperd import UnreadableFileError, with_hyperd
 
 
 def apply_batch(
@@ -30,9 +31,23 @@ def apply_batch(
     Raises:
         BatchError: an action cannot be carried out, or a file cannot be opened.
     """
+    try:
+        with_hyperd(lambda hyper: _apply_all(hyper, target, payload, batch, output, lenient))
+    except UnreadableFileError as error:
+        raise BatchError(Code.ENGINE, str(error)) from error
+
+
+def _apply_all(
+    hyper: HyperProcess,
+    target: Path,
+    payload: Path | None,
+    batch: Batch,
+    output: Path,
+    lenient: bool,
+) -> None:
     shutil.copyfile(target, output)
     try:
-        with connect(hyper_process()) as connection:
+        with connect(hyper) as connection:
             _attach(connection, Side.TARGET, output)
             if payload is not None:
                 _attach(connection, Side.SOURCE, payload)

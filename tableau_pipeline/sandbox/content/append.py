@@ -1,10 +1,11 @@
 import shutil
 from pathlib import Path
 
-from tableauhyperapi import Connection, HyperException, TableName
+from tableauhyperapi import HyperProcess, TableName
 
-from tableau_pipeline.hyper.process import hyper_process
+from tableau_pipeline.hyper.process import connect
 from tableau_pipeline.sandbox.content.hyper_file import HyperContent, Table, read_hyper_file
+from tableau_pipeline.sandbox.hyperd import UnreadableFileError, with_hyperd
 
 
 class NotAppendableError(ValueError):
@@ -21,25 +22,31 @@ def append_rows(stored: Path, uploaded: Path, *, result: Path) -> HyperContent:
 
     Raises:
         NotAppendableError: one file has several tables, or the tables differ in more than the
-            order of their columns.
+            order of their columns, or hyperd cannot read them.
     """
-    table = _only_table(read_hyper_file(stored), "The published data source")
-    added = _only_table(read_hyper_file(uploaded), "The file")
-    _check_same_columns(table, added)
+    try:
+        table = _only_table(read_hyper_file(stored), "The published data source")
+        added = _only_table(read_hyper_file(uploaded), "The file")
+        _check_same_columns(table, added)
+        with_hyperd(lambda hyper: _append(hyper, table, stored, uploaded, result=result))
+        return read_hyper_file(result)
+    except UnreadableFileError as error:
+        raise NotAppendableError(str(error)) from error
+
+
+def _append(
+    hyper: HyperProcess, table: Table, stored: Path, uploaded: Path, *, result: Path
+) -> None:
     shutil.copyfile(stored, result)
     columns = ", ".join(_quoted(column.name) for column in table.columns)
     target = TableName("stored", table.schema, table.name)
-    source = TableName("uploaded", added.schema, added.name)
-    try:
-        with Connection(hyper_process().endpoint) as connection:
-            connection.catalog.attach_database(result, "stored")
-            connection.catalog.attach_database(uploaded, "uploaded")
-            connection.execute_command(
-                f"INSERT INTO {target} ({columns}) SELECT {columns} FROM {source}"  # noqa: S608
-            )
-    except HyperException as error:
-        raise NotAppendableError(error.main_message) from error
-    return read_hyper_file(result)
+    source = TableName("uploaded", table.schema, table.name)
+    with connect(hyper) as connection:
+        connection.catalog.attach_database(result, "stored")
+        connection.catalog.attach_database(uploaded, "uploaded")
+        connection.execute_command(
+            f"INSERT INTO {target} ({columns}) SELECT {columns} FROM {source}"  # noqa: S608
+        )
 
 
 def _only_table(content: HyperContent, whose: str) -> Table:

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from tableauhyperapi import Connection, HyperException, Nullability, TableName
+from tableauhyperapi import Connection, HyperProcess, Nullability, TableName
 
-from tableau_pipeline.hyper.process import connect, hyper_process
+from tableau_pipeline.hyper.process import connect
+from tableau_pipeline.sandbox.hyperd import with_hyperd
 
 _SAMPLE_ROWS = 10
 _SAMPLE_CHARACTERS = 200
@@ -20,10 +21,6 @@ _FOREIGN_KEYS = """
     JOIN pg_catalog.pg_namespace AS parent_schema ON parent_schema.oid = parent.relnamespace
     WHERE pg_constraint.contype = 'f'
 """
-
-
-class UnreadableFileError(ValueError):
-    """hyperd cannot open the file; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -72,17 +69,18 @@ def read_hyper_file(path: Path) -> HyperContent:
     Raises:
         UnreadableFileError: it is not one, or not one that hyperd can open.
     """
-    try:
-        with connect(hyper_process(), path) as connection:
-            names = [
-                name
-                for schema in connection.catalog.get_schema_names()
-                for name in connection.catalog.get_table_names(schema)
-            ]
-            tables = tuple(_table(connection, name) for name in sorted(names, key=str))
-            return HyperContent(tables, _foreign_keys(connection, tables))
-    except HyperException as error:
-        raise UnreadableFileError(error.main_message) from error
+    return with_hyperd(lambda hyper: _content(hyper, path))
+
+
+def _content(hyper: HyperProcess, path: Path) -> HyperContent:
+    with connect(hyper, path) as connection:
+        names = [
+            name
+            for schema in connection.catalog.get_schema_names()
+            for name in connection.catalog.get_table_names(schema)
+        ]
+        tables = tuple(_table(connection, name) for name in sorted(names, key=str))
+        return HyperContent(tables, _foreign_keys(connection, tables))
 
 
 def _table(connection: Connection, name: TableName) -> Table:

@@ -1,9 +1,9 @@
 from pathlib import Path
 
-from tableauhyperapi import Connection, CreateMode, HyperException, escape_string_literal
+from tableauhyperapi import CreateMode, HyperProcess, escape_string_literal
 
-from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline.sandbox.content.hyper_file import UnreadableFileError
+from tableau_pipeline.hyper.process import connect
+from tableau_pipeline.sandbox.hyperd import UnreadableFileError, with_hyperd
 
 
 def convert_parquet(parquet: Path, *, hyper_path: Path) -> None:
@@ -12,15 +12,17 @@ def convert_parquet(parquet: Path, *, hyper_path: Path) -> None:
     Raises:
         UnreadableFileError: it is not one, or has columns for which Hyper has no type.
     """
-    source = f"external({escape_string_literal(str(parquet))}, FORMAT => 'parquet')"
     try:
-        with Connection(
-            hyper_process().endpoint, hyper_path, CreateMode.CREATE_AND_REPLACE
-        ) as connection:
-            connection.execute_command('CREATE SCHEMA "Extract"')
-            connection.execute_command(
-                f'CREATE TABLE "Extract"."Extract" AS (SELECT * FROM {source})'  # noqa: S608
-            )
-    except HyperException as error:
-        reason = str(error.main_message).replace(str(parquet), "that was uploaded")
+        with_hyperd(lambda hyper: _convert(hyper, parquet, hyper_path))
+    except UnreadableFileError as error:
+        reason = str(error).replace(str(parquet), "that was uploaded")
         raise UnreadableFileError(reason) from error
+
+
+def _convert(hyper: HyperProcess, parquet: Path, hyper_path: Path) -> None:
+    source = f"external({escape_string_literal(str(parquet))}, FORMAT => 'parquet')"
+    with connect(hyper, hyper_path, CreateMode.CREATE_AND_REPLACE) as connection:
+        connection.execute_command('CREATE SCHEMA "Extract"')
+        connection.execute_command(
+            f'CREATE TABLE "Extract"."Extract" AS (SELECT * FROM {source})'  # noqa: S608
+        )

@@ -3,11 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from tableau_pipeline.sandbox.content.hyper_file import (
-    HyperContent,
-    UnreadableFileError,
-    read_hyper_file,
-)
+from tableau_pipeline.sandbox.content.hyper_file import HyperContent, read_hyper_file
 from tableau_pipeline.sandbox.content.package import UnreadablePackageError, packaged_path, unpack
 from tableau_pipeline.sandbox.content.parquet import convert_parquet
 from tableau_pipeline.sandbox.content.rules import NotPublishableError, check_publishable
@@ -18,6 +14,7 @@ from tableau_pipeline.sandbox.content.tds import (
     write_tds,
 )
 from tableau_pipeline.sandbox.errors import refusal
+from tableau_pipeline.sandbox.hyperd import UnreadableFileError
 
 HYPER = "hyper"
 PACKAGE = "tdsx"

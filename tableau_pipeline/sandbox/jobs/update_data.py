@@ -10,6 +10,7 @@ from tableau_pipeline.sandbox.batch.errors import BatchError
 from tableau_pipeline.sandbox.batch.grammar import parse_batch
 from tableau_pipeline.sandbox.clock import stamp_after
 from tableau_pipeline.sandbox.content.hyper_file import read_hyper_file
+from tableau_pipeline.sandbox.hyperd import UnreadableFileError
 from tableau_pipeline.sandbox.jobs.kinds import Commit, JobFailedError, JobKind
 from tableau_pipeline.sandbox.open_questions import UpdatedAt
 from tableau_pipeline.sandbox.services import Services
@@ -56,11 +57,13 @@ def _prepare(services: Services, job: Job) -> Commit:
             updated,
             lenient=services.options.lenient_missing_columns,
         )
+        tables = json.dumps(asdict(read_hyper_file(updated))["tables"])
     except BatchError as error:
         raise JobFailedError(error.note) from error
+    except UnreadableFileError as error:
+        raise JobFailedError(str(error)) from error
     except FileNotFoundError as error:
         raise _deleted() from error
-    tables = json.dumps(asdict(read_hyper_file(updated))["tables"])
 
     def take_effect() -> None:
         _commit(services, _datasource(services, job), file=updated, tables=tables)
