@@ -94,6 +94,12 @@ def test_more_jobs_than_a_page_holds(
         assert {job.id for job in jobs} == sent
 
 
+def test_user_who_may_not_list_jobs(sign_in: SignIn):
+    # Prevents: not to be allowed to look passes for "there are none", or fails the refresh.
+    with sign_in(Password(VIEWER.name, VIEWER.password)) as viewer:
+        assert viewer.jobs(name="Sales", since=LONG_AGO) is None
+
+
 def test_waiting_job_is_cancelled(tableau: TableauSite, sandbox: Sandbox, sales: RemoteDatasource):
     # Prevents: a job that was given up takes effect after all.
     with armed(sandbox, HoldJobs()):
