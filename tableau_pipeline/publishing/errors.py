@@ -46,7 +46,11 @@ _NO_TABLEAU = (
     "without a path or site, and no proxy in between?"
 )
 SESSION_GONE = frozenset({"401000", "401002"})
-_ANOTHER_TRY_HELPS = SESSION_GONE | {"404015", "429000"}
+_ANOTHER_TRY_HELPS = {"404015", "429000"}
+
+
+class NotLetInError(RefreshError):
+    """No session allows the call, also a fresh one: it was not carried out."""
 
 
 @contextmanager
@@ -58,6 +62,7 @@ def explained(doing: str, *, url: str) -> Generator[None]:
 
     Raises:
         RefusedError: the server said no: nothing happened.
+        NotLetInError: the server does not know who asks: nothing happened either.
         RefreshError: the server failed or did not answer: what happened is not known.
     """
     try:
@@ -105,4 +110,6 @@ def _answered(
     message = f"{doing} failed: {error.code} {error.summary}: {error.detail}"
     if remedy := _REMEDIES.get(error.code):
         message = f"{message} {remedy}."
+    if error.code in SESSION_GONE:
+        return NotLetInError(message)
     return RefreshError(message) if error.code in _ANOTHER_TRY_HELPS else RefusedError(message)

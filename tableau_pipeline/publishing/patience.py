@@ -24,7 +24,7 @@ class TooLargeError(requests.RequestException):
 
 
 class PatientRetry(Retry):
-    """What the server put off is asked for again, whatever it is; what failed, if it only reads."""
+    """Tries again what never reached the server or was put off by it; else only what reads."""
 
     def __init__(self, *args: Any, log: logging.Logger, **settings: Any) -> None:
         super().__init__(*args, **settings)
@@ -81,6 +81,7 @@ class PatientAdapter(HTTPAdapter):
         response = super().send(request, *args, **settings)
         # Proxies say this in words of their own, of which TSC keeps no status.
         if response.status_code == _TOO_LARGE:
+            response.close()
             raise TooLargeError(request=request, response=response)
         return response
 

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
@@ -13,11 +13,12 @@ from tableauserverclient.server.endpoint.exceptions import NonXMLResponseError, 
 
 from tableau_pipeline.publishing import datasources, jobs, projects, updates
 from tableau_pipeline.publishing.credentials import Credentials
-from tableau_pipeline.publishing.errors import SESSION_GONE, explained
+from tableau_pipeline.publishing.errors import SESSION_GONE, NotLetInError, explained
 from tableau_pipeline.publishing.patience import patient_sessions
 from tableau_pipeline.publishing.uploads import ReportedUploads
+from tableau_pipeline.refresh.errors import RefusedError
 from tableau_pipeline.refresh.server import JobEntry, JobStatus, RemoteDatasource
-from tableau_pipeline.refresh.state import PublishMode
+from tableau_pipeline.refresh.state import Outcome, PublishMode
 
 _T = TypeVar("_T")
 
@@ -111,14 +112,21 @@ class TableauSite:
 
     def jobs(self, *, name: str, since: datetime) -> Sequence[JobEntry] | None:
         """The jobs on data sources of this name; None if this user may not see them."""
-        return self._ask(
-            f'Asking for the jobs of "{name}"',
-            lambda: jobs.jobs_on(self.tsc, name=name, since=since),
-        )
+        # To connected apps, servers of before 2025.3 do not give lists of jobs in any session.
+        with suppress(NotLetInError):
+            return self._ask(
+                f'Asking for the jobs of "{name}"',
+                lambda: jobs.jobs_on(self.tsc, name=name, since=since),
+            )
+        return None
 
     def cancel(self, job_id: str) -> bool:
         """End a job; whether it is certain never to take effect."""
-        return self._ask(f"Cancelling job {job_id}", lambda: jobs.cancel_job(self.tsc, job_id))
+        # Has it ended, or is it not ours to cancel? What counts is how it fares.
+        with suppress(RefusedError, NotLetInError):
+            self._ask(f"Cancelling job {job_id}", lambda: self.tsc.jobs.cancel(job_id))
+        status = self.job(job_id)
+        return status is not None and status.outcome is Outcome.FAILED
 
     def tag(self, luid: str, tag: str) -> None:
         """Add a tag to a data source."""
