@@ -3,18 +3,28 @@
 import re
 from collections.abc import Generator
 from contextlib import contextmanager
+from xml.etree.ElementTree import ParseError
 
 import requests
 import tableauserverclient as TSC
 from tableauserverclient.server.endpoint.exceptions import (
     InternalServerError,
     NonXMLResponseError,
+    TableauError,
+)
+from tableauserverclient.server.exceptions import (
+    EndpointUnavailableError,
+    ServerInfoEndpointNotFoundError,
 )
 
+from tableau_pipeline.publishing.patience import TooLargeError
 from tableau_pipeline.refresh.errors import RefreshError, RefusedError
 
 _REMEDIES = {
+    "400000": "If its message is about a size: refresh with full: true, or have "
+    "api.server.update_uploaded_file.max_size_in_mb raised on the server",
     "400011": "The server could not use the file: see its message",
+    "400016": "Set TSC_CHUNK_SIZE_MB to less than 50",
     "401000": "The session is gone: run again",
     "401001": "Check TABLEAU_SITE and the credentials; tokens expire after 15 days without use",
     "401002": "The session ended, perhaps because the same token signed in elsewhere: run again, "
@@ -23,14 +33,24 @@ _REMEDIES = {
     "403007": "The name is taken, or this user may not publish there: it needs a Creator or "
     "Explorer (can publish) site role and the Publish capability on the project",
     "403008": "The site's storage is full: free some, or ask for more",
+    "403032": "Give this user the capabilities View and Overwrite on the data source",
+    "403062": "It has several connections: name the one to update",
+    "404004": "It was deleted, or this user may no longer see it",
     "404005": "The project does not exist, or this user may not see it",
+    "404015": "The server lost the upload: run again",
+    "404020": "It has no such connection, or no longer",
+    "429000": "The server is too busy for more: run again later, or more rarely",
 }
 _NO_TABLEAU = (
     "{doing} failed: {url} does not answer like a Tableau Server. Is TABLEAU_SERVER_URL right, "
     "without a path or site, and no proxy in between?"
 )
-# The next run has a session of its own.
-_SESSION_GONE = {"401000", "401002"}
+SESSION_GONE = frozenset({"401000", "401002"})
+_ANOTHER_TRY_HELPS = {"404015", "429000"}
+
+
+class NotLetInError(RefreshError):
+    """No session allows the call, also a fresh one: it was not carried out."""
 
 
 @contextmanager
@@ -42,6 +62,7 @@ def explained(doing: str, *, url: str) -> Generator[None]:
 
     Raises:
         RefusedError: the server said no: nothing happened.
+        NotLetInError: the server does not know who asks: nothing happened either.
         RefreshError: the server failed or did not answer: what happened is not known.
     """
     try:
@@ -53,8 +74,18 @@ def explained(doing: str, *, url: str) -> Generator[None]:
             f"{doing} failed: {url} answered {error.code}, an error of its own. "
             "The next run finds out what it still did."
         ) from error
-    except NonXMLResponseError as error:
+    except (NonXMLResponseError, ParseError) as error:
         raise RefreshError(_NO_TABLEAU.format(doing=doing, url=url)) from error
+    except (EndpointUnavailableError, ServerInfoEndpointNotFoundError) as error:
+        raise RefusedError(f"{doing} failed: {url} is too old for that: {error}.") from error
+    except TableauError as error:
+        raise RefreshError(f"{doing} failed: {error}") from error
+    except TooLargeError as error:
+        raise RefusedError(
+            f"{doing} failed: {url}, or a proxy in front of it, lets no requests of this size "
+            "through. Raise its limit, or set TSC_CHUNK_SIZE_MB and TSC_FILESIZE_LIMIT_MB to less "
+            "than it lets through."
+        ) from error
     except requests.exceptions.SSLError as error:
         raise RefreshError(
             f"{doing} failed: the certificate of {url} is not trusted. Point TABLEAU_CA_BUNDLE at "
@@ -79,4 +110,6 @@ def _answered(
     message = f"{doing} failed: {error.code} {error.summary}: {error.detail}"
     if remedy := _REMEDIES.get(error.code):
         message = f"{message} {remedy}."
-    return RefreshError(message) if error.code in _SESSION_GONE else RefusedError(message)
+    if error.code in SESSION_GONE:
+        return NotLetInError(message)
+    return RefreshError(message) if error.code in _ANOTHER_TRY_HELPS else RefusedError(message)

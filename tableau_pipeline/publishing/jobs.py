@@ -1,7 +1,6 @@
 """The jobs of a server: how one fares, which there are, and putting an end to one."""
 
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import datetime
 from typing import Literal
 
@@ -68,15 +67,6 @@ def jobs_on(server: TSC.Server, *, name: str, since: datetime) -> Sequence[JobEn
         # A filter has no way to write every name.
         and same_name(job.title, name)
     ]
-
-
-def cancel_job(server: TSC.Server, job_id: str) -> bool:
-    """Whether the job is certain never to take effect: the server has ended it without."""
-    # Has it ended, or is it not ours to cancel? What counts is how it fares.
-    with suppress(TSC.ServerResponseError):
-        server.jobs.cancel(job_id)
-    status = find_job(server, job_id)
-    return status is not None and status.outcome in (Outcome.FAILED, Outcome.CANCELLED)
 
 
 def _outcome(job: TSC.JobItem) -> Outcome | None:

@@ -1,44 +1,41 @@
 """A site of a Tableau Server, as a refresh sees it."""
 
-import hashlib
 import logging
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime
-from io import BytesIO
 from pathlib import Path
+from typing import TypeVar
 
 import requests
 import tableauserverclient as TSC
-from tableauserverclient.config import config
 from tableauserverclient.server.endpoint.exceptions import NonXMLResponseError, TableauError
 
+from tableau_pipeline.publishing import datasources, jobs, projects, updates
 from tableau_pipeline.publishing.credentials import Credentials
-from tableau_pipeline.publishing.errors import explained
-from tableau_pipeline.publishing.jobs import cancel_job, find_job, jobs_on
-from tableau_pipeline.publishing.projects import find_project, project_id
-from tableau_pipeline.publishing.query import named, same_name
-from tableau_pipeline.publishing.updates import payload_limit, send_update
+from tableau_pipeline.publishing.errors import SESSION_GONE, NotLetInError, explained
+from tableau_pipeline.publishing.patience import patient_sessions
 from tableau_pipeline.publishing.uploads import ReportedUploads
-from tableau_pipeline.refresh.errors import RefreshError
+from tableau_pipeline.refresh.errors import RefusedError
 from tableau_pipeline.refresh.server import JobEntry, JobStatus, RemoteDatasource
-from tableau_pipeline.refresh.state import PublishMode
+from tableau_pipeline.refresh.state import Outcome, PublishMode
 
-_MODES = {
-    PublishMode.CREATE: TSC.Server.PublishMode.CreateNew,
-    PublishMode.REPLACE: TSC.Server.PublishMode.Replace,
-    PublishMode.OVERWRITE: TSC.Server.PublishMode.Overwrite,
-}
-_NOT_FOUND = {"404000", "404004", "404011"}
+_T = TypeVar("_T")
 
 
 class TableauSite:
-    """Implements `refresh.server.Server` on the Tableau Server Client library (TSC)."""
+    """Implements `refresh.server.Server` on the Tableau Server Client library (TSC).
 
-    def __init__(self, tsc: TSC.Server, *, url: str, site: str) -> None:
+    A session may end before its time: it is renewed once in each call. `.tsc` is the TSC client.
+    """
+
+    def __init__(
+        self, tsc: TSC.Server, *, url: str, site: str, sign_in: Callable[[], object]
+    ) -> None:
         self.tsc = tsc
         self.url = url
         self.site = site
+        self._sign_in = sign_in
 
     @property
     def user_id(self) -> str:
@@ -48,46 +45,44 @@ class TableauSite:
     @property
     def payload_limit(self) -> int:
         """How many bytes the payload of an update may have; 0 where there are no updates."""
-        return payload_limit(self.tsc)
+        return updates.payload_limit(self.tsc)
 
     def find_project(self, path: str) -> str | None:
         """The id of the project at a path of names, or None."""
-        with explained(f'Looking for project "{path}"', url=self.url):
-            return find_project(self.tsc, path)
+        return self._ask(
+            f'Looking for project "{path}"', lambda: projects.find_project(self.tsc, path)
+        )
 
     def project(self, path: str, *, create: bool) -> str:
         """The id of the project at a path of names."""
-        with explained(f'Looking for project "{path}"', url=self.url):
-            return project_id(self.tsc, path, create=create)
+        return self._ask(
+            f'Looking for project "{path}"',
+            lambda: projects.project_id(self.tsc, path, create=create),
+        )
 
     def find_by_luid(self, luid: str) -> RemoteDatasource | None:
         """The data source, or None if there is none; not to be allowed to read it is an error."""
-        with explained(f"Looking for data source {luid}", url=self.url):
-            try:
-                return _remote(self.tsc.datasources.get_by_id(luid))
-            except TSC.ServerResponseError as error:
-                if error.code in _NOT_FOUND:
-                    return None
-                raise
+        return self._ask(
+            f"Looking for data source {luid}", lambda: datasources.find_by_luid(self.tsc, luid)
+        )
 
     def find_by_name(self, name: str, *, project_id: str) -> RemoteDatasource | None:
-        """The data source of this name in a project, in any case of letters, or None."""
-        with explained(f'Looking for data source "{name}"', url=self.url):
-            for item in named(self.tsc.datasources, name):
-                if same_name(item.name, name) and item.project_id == project_id:
-                    return _remote(item)
-        return None
+        """The data source that has this name in a project, in any case of letters, or None."""
+        return self._ask(
+            f'Looking for data source "{name}"',
+            lambda: datasources.find_by_name(self.tsc, name, project_id=project_id),
+        )
 
     def publish(
         self, file: Path, *, name: str, project_id: str, mode: PublishMode
     ) -> RemoteDatasource | str:
         """Send a whole file; files too large for one request go in blocks, and on as a job."""
-        large = file.stat().st_size >= config.FILESIZE_LIMIT_MB * 2**20
-        with explained(f'Publishing "{name}"', url=self.url):
-            answer = self.tsc.datasources.publish(
-                TSC.DatasourceItem(project_id, name=name), file, _MODES[mode], as_job=large
-            )
-        return str(answer.id) if isinstance(answer, TSC.JobItem) else _remote(answer)
+        return self._ask(
+            f'Publishing "{name}"',
+            lambda: datasources.publish(
+                self.tsc, file, name=name, project_id=project_id, mode=mode
+            ),
+        )
 
     def update(
         self,
@@ -99,47 +94,68 @@ class TableauSite:
         connection: str | None = None,
     ) -> str | None:
         """Send a batch of actions; the id of its job, or None where the server does not name it."""
-        with explained(f"Updating data source {luid}", url=self.url):
-            return send_update(
+        return self._ask(
+            f"Updating data source {luid}",
+            lambda: updates.send_update(
                 self.tsc,
                 luid,
                 batch=batch,
                 payload=payload,
                 request_id=request_id,
                 connection=connection,
-            )
+            ),
+        )
 
     def job(self, job_id: str) -> JobStatus | None:
         """How a job fares; None if the server no longer knows it, as servers forget old ones."""
-        with explained(f"Asking for job {job_id}", url=self.url):
-            return find_job(self.tsc, job_id)
+        return self._ask(f"Asking for job {job_id}", lambda: jobs.find_job(self.tsc, job_id))
 
     def jobs(self, *, name: str, since: datetime) -> Sequence[JobEntry] | None:
         """The jobs on data sources of this name; None if this user may not see them."""
-        with explained(f'Asking for the jobs of "{name}"', url=self.url):
-            return jobs_on(self.tsc, name=name, since=since)
+        # To connected apps, servers of before 2025.3 do not give lists of jobs in any session.
+        with suppress(NotLetInError):
+            return self._ask(
+                f'Asking for the jobs of "{name}"',
+                lambda: jobs.jobs_on(self.tsc, name=name, since=since),
+            )
+        return None
 
     def cancel(self, job_id: str) -> bool:
         """End a job; whether it is certain never to take effect."""
-        with explained(f"Cancelling job {job_id}", url=self.url):
-            return cancel_job(self.tsc, job_id)
+        # Has it ended, or is it not ours to cancel? What counts is how it fares.
+        with suppress(RefusedError, NotLetInError):
+            self._ask(f"Cancelling job {job_id}", lambda: self.tsc.jobs.cancel(job_id))
+        status = self.job(job_id)
+        return status is not None and status.outcome is Outcome.FAILED
 
     def tag(self, luid: str, tag: str) -> None:
         """Add a tag to a data source."""
-        with explained(f"Tagging data source {luid}", url=self.url):
-            self.tsc.datasources.add_tags(luid, tag)
+        self._ask(f"Tagging data source {luid}", lambda: self.tsc.datasources.add_tags(luid, tag))
 
     def metadata_digest(self, luid: str) -> str:
         """A digest of the data source's `.tds`, which holds what analysts edit."""
-        tds = BytesIO()
-        with explained(f"Reading the metadata of data source {luid}", url=self.url):
-            self.tsc.datasources.download(luid, tds, include_extract=False)
-        return hashlib.sha256(tds.getvalue()).hexdigest()[:16]
+        return self._ask(
+            f"Reading the metadata of data source {luid}",
+            lambda: datasources.metadata_digest(self.tsc, luid),
+        )
 
     def download(self, luid: str, folder: Path) -> Path:
         """Save the data source as a `.tdsx` file in `folder`."""
-        with explained(f"Downloading data source {luid}", url=self.url):
-            return Path(self.tsc.datasources.download(luid, folder))
+        return self._ask(
+            f"Downloading data source {luid}",
+            lambda: Path(self.tsc.datasources.download(luid, folder)),
+        )
+
+    def _ask(self, doing: str, call: Callable[[], _T]) -> _T:
+        with explained(doing, url=self.url):
+            try:
+                return call()
+            except TSC.FailedSignInError as error:
+                if error.code not in SESSION_GONE:
+                    raise
+                # Whoever is not signed in gets nothing done: none of it happens twice.
+                self._sign_in()
+                return call()
 
 
 @contextmanager
@@ -156,23 +172,42 @@ def signed_in(
     Args:
         site: its content URL; "" is the default site.
         ca_bundle: certificates to trust instead of the system's.
+        log: is told of uploads, and of calls that have to be made again.
 
     Raises:
         RefusedError: the server does not accept the credentials.
         RefreshError: no Tableau Server answers at `url`.
     """
     url = url.rstrip("/")
+
+    def sign_in() -> None:
+        # A signed token lets its user in once.
+        tsc.auth.sign_in(credentials.for_site(site))
+
+    def sign_in_again() -> None:
+        log.warning(
+            'The session on site "%s" has ended: signing in again. If this comes often, the same '
+            "token may be in use elsewhere: give each deployment a token of its own",
+            site,
+        )
+        sign_in()
+
     with explained(f'Signing in to site "{site}"', url=url):
-        tsc = TSC.Server(url, http_options={"verify": str(ca_bundle) if ca_bundle else True})
+        tsc = TSC.Server(
+            url,
+            http_options={"verify": str(ca_bundle) if ca_bundle else True},
+            session_factory=patient_sessions(log),
+        )
         try:
-            tsc.use_server_version()
-            tsc.auth.sign_in(credentials.for_site(site))
+            # TSC's own use_server_version() takes every failure for a server of ten years ago.
+            tsc.version = _version(tsc)
+            sign_in()
         except (AttributeError, SyntaxError, ValueError) as error:
             # So TSC stumbles over answers that lack what Tableau's have.
             raise NonXMLResponseError(f"no answer of a Tableau Server: {error}") from error
     tsc.fileuploads = ReportedUploads(tsc, log)
     try:
-        yield TableauSite(tsc, url=url, site=site)
+        yield TableauSite(tsc, url=url, site=site, sign_in=sign_in_again)
     finally:
         try:
             tsc.auth.sign_out()
@@ -181,15 +216,8 @@ def signed_in(
             log.debug("Signing out failed: %s", error)
 
 
-def _remote(item: TSC.DatasourceItem) -> RemoteDatasource:
-    if item.updated_at is None:
-        raise RefreshError(f"The server tells no valid updatedAt of data source {item.id}.")
-    return RemoteDatasource(
-        luid=str(item.id),
-        name=str(item.name),
-        project_id=str(item.project_id),
-        owner_id=str(item.owner_id),
-        updated_at=item.updated_at,
-        tags=frozenset(item.tags or ()),
-        link=item.webpage_url,
-    )
+def _version(tsc: TSC.Server) -> str:
+    info = tsc.server_info.get()
+    if info is None:
+        raise NonXMLResponseError("an answer that tells no version")
+    return info.rest_api_version

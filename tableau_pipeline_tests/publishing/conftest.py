@@ -11,6 +11,7 @@ import pytest
 from tableau_pipeline.hyper.build import build_extract
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.tables import TableSource
+from tableau_pipeline.publishing import patience
 from tableau_pipeline.publishing.credentials import Credentials, Password
 from tableau_pipeline.publishing.site import TableauSite, signed_in
 from tableau_pipeline.refresh.server import RemoteDatasource
@@ -23,6 +24,14 @@ from tableau_pipeline_tests.refresh.models import snapshot
 
 LOG = logging.getLogger("tableau_pipeline_tests.publishing")
 VIEWER = UserSeed(name="vera", password="vera-secret", site_role="Viewer")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_pauses() -> Generator[None]:
+    """What is tried again is tried again at once, unless the server asks for more patience."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(patience, "_BACKOFF", 0)
+        yield
 
 
 class SignIn(Protocol):

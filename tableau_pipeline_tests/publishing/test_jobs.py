@@ -7,7 +7,7 @@ from tableau_pipeline.publishing.credentials import Password
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.server import RemoteDatasource
 from tableau_pipeline.refresh.state import Outcome, PublishMode
-from tableau_pipeline.sandbox.control.faults import HoldJobs
+from tableau_pipeline.sandbox.control.faults import HoldJobs, Refuse
 from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.publishing.conftest import VIEWER, SignIn, armed
 from tableau_pipeline_tests.publishing.test_publish import finished, rows
@@ -92,6 +92,23 @@ def test_more_jobs_than_a_page_holds(
         jobs = tableau.jobs(name=sales.name, since=LONG_AGO)
         assert jobs is not None
         assert {job.id for job in jobs} == sent
+
+
+def test_user_who_may_not_list_jobs(sign_in: SignIn):
+    # Prevents: not to be allowed to look passes for "there are none", or fails the refresh.
+    with sign_in(Password(VIEWER.name, VIEWER.password)) as viewer:
+        assert viewer.jobs(name="Sales", since=LONG_AGO) is None
+
+
+def test_credentials_that_do_not_allow_it(
+    tableau: TableauSite, sandbox: Sandbox, sales: RemoteDatasource
+):
+    # Prevents: a connected app that may not list or cancel jobs can refresh nothing at all.
+    with armed(sandbox, Refuse(method="GET", path="sites/*/jobs", status=401, times=None)):
+        assert tableau.jobs(name=sales.name, since=LONG_AGO) is None
+    cancelling = Refuse(method="PUT", path="sites/*/jobs/*", status=401, times=None)
+    with armed(sandbox, HoldJobs()), armed(sandbox, cancelling):
+        assert not tableau.cancel(clear(tableau, sales.luid))
 
 
 def test_waiting_job_is_cancelled(tableau: TableauSite, sandbox: Sandbox, sales: RemoteDatasource):

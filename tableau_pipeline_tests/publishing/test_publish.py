@@ -1,4 +1,5 @@
 import logging
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import sleep
@@ -16,8 +17,9 @@ from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.errors import RefreshError, RefusedError
 from tableau_pipeline.refresh.server import RemoteDatasource
 from tableau_pipeline.refresh.state import Outcome, PublishMode
+from tableau_pipeline.sandbox.control.faults import Refuse
 from tableau_pipeline.sandbox.testing import Sandbox
-from tableau_pipeline_tests.publishing.conftest import VIEWER, SignIn, hyper_file
+from tableau_pipeline_tests.publishing.conftest import VIEWER, SignIn, armed, hyper_file
 from tableau_pipeline_tests.publishing.test_projects import AWKWARD
 
 CREATE, REPLACE, OVERWRITE = PublishMode.CREATE, PublishMode.REPLACE, PublishMode.OVERWRITE
@@ -173,6 +175,33 @@ def test_found_in_its_own_project_only(tableau: TableauSite, default: str, name:
     assert tableau.find_by_name(name, project_id=default) is None
     assert tableau.find_by_name(name, project_id=elsewhere) == created
     assert tableau.find_by_name(name[:-1], project_id=elsewhere) is None
+
+
+@pytest.mark.parametrize("published_name", ["{} été", "{} ÉTÉ, R&D"])
+def test_found_in_any_case(
+    tableau: TableauSite, default: str, name: str, small: Path, published_name: str
+):
+    # Prevents: a name that Tableau takes for the same passes for free, and the publish fails.
+    theirs = published_name.format(name)
+    created = published(tableau.publish(small, name=theirs, project_id=default, mode=CREATE))
+    assert tableau.find_by_name(theirs.swapcase(), project_id=default) == created
+    with pytest.raises(RefusedError, match="name is taken"):
+        tableau.publish(small, name=theirs.swapcase(), project_id=default, mode=CREATE)
+
+
+@pytest.mark.parametrize("kind", ["datasources", "projects", "jobs"])
+def test_server_too_busy_to_tell(tableau: TableauSite, sandbox: Sandbox, default: str, kind: str):
+    # Prevents: an error on the way passes for the end of the list, and so for a free name.
+    calls = {
+        "datasources": lambda: tableau.find_by_name("Sales", project_id=default),
+        "projects": lambda: tableau.find_project("Default"),
+        "jobs": lambda: tableau.jobs(name="Sales", since=datetime.now(UTC)),
+    }
+    busy = Refuse(method="GET", path=f"sites/*/{kind}", status=429, times=None)
+    with armed(sandbox, busy), pytest.raises(RefreshError, match="429000") as caught:
+        calls[kind]()
+    assert not isinstance(caught.value, RefusedError), "another try helps"
+    assert "run again later" in str(caught.value)
 
 
 def test_unknown_luid(tableau: TableauSite):

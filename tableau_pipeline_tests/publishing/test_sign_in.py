@@ -1,6 +1,7 @@
 import logging
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -10,10 +11,12 @@ from tableau_pipeline.publishing.credentials import (
     Password,
     PersonalAccessToken,
 )
+from tableau_pipeline.publishing.site import signed_in
 from tableau_pipeline.refresh.errors import RefreshError, RefusedError
+from tableau_pipeline.sandbox.control.faults import Refuse
 from tableau_pipeline.sandbox.services import DATABASE_FILE
-from tableau_pipeline.sandbox.testing import Sandbox
-from tableau_pipeline_tests.publishing.conftest import SignIn
+from tableau_pipeline.sandbox.testing import Sandbox, running_sandbox
+from tableau_pipeline_tests.publishing.conftest import LOG, SignIn, armed
 
 SECRET = "hush-hush-5c21"
 WRONG: list[Credentials] = [
@@ -101,16 +104,32 @@ def test_session_that_is_gone_already_is_no_error(sign_in: SignIn):
         tableau.tsc._set_auth("site", "user", token, "")
 
 
-def test_second_sign_in_with_a_token_ends_the_first(sandbox: Sandbox, sign_in: SignIn):
-    """Prevents: two deployments with one token throw each other out, and nobody is told why."""
-    token = PersonalAccessToken(sandbox.token_name, sandbox.token_secret)
-    with sign_in(token) as first, sign_in(token) as second:
-        assert second.project("Default", create=False)
-        with pytest.raises(RefreshError) as caught:
-            first.project("Default", create=False)
-    for part in ("401002", "same token", "run again", "a token of its own"):
-        assert part in str(caught.value)
-    assert not isinstance(caught.value, RefusedError), "another try helps"
+def test_server_that_does_not_tell_its_version(sandbox: Sandbox, sign_in: SignIn):
+    # Prevents: a server that is busy for a moment passes for one of ten years ago.
+    failing = Refuse(method="GET", path="serverInfo", status=500)
+    with armed(sandbox, failing), pytest.raises(RefreshError, match="500") as caught, sign_in():
+        pass
+    assert not isinstance(caught.value, RefusedError)
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+def test_certificate(tmp_path: Path, trusted: bool, caplog: pytest.LogCaptureFixture):
+    # Prevents: the settings of the HTTP session lose those of TLS, or a stranger is asked again.
+    with running_sandbox(tmp_path, tls=True) as sandbox:
+        session = signed_in(
+            sandbox.url,
+            site="",
+            credentials=Password(sandbox.user, sandbox.password),
+            ca_bundle=sandbox.certificate if trusted else None,
+            log=LOG,
+        )
+        if trusted:
+            with session as tableau:
+                assert tableau.project("Default", create=False)
+        else:
+            with pytest.raises(RefreshError, match="TABLEAU_CA_BUNDLE"), session:
+                pass
+    assert "trying again" not in caplog.text
 
 
 def test_credentials_hide_their_secrets():

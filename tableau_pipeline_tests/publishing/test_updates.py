@@ -1,5 +1,5 @@
 import json
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
@@ -43,6 +43,17 @@ def site_on(folder: Path, **options) -> Generator[TableauSite]:
         ) as site,
     ):
         yield site
+
+
+@contextmanager
+def hooked(site: TableauSite, hook: Callable[..., None]) -> Generator[None]:
+    """Sees answers before the client does, and may change them."""
+    hooks = site.tsc.session.hooks["response"]
+    hooks.append(hook)
+    try:
+        yield
+    finally:
+        hooks.remove(hook)
 
 
 def test_rows_are_inserted_and_deleted(
@@ -93,12 +104,8 @@ def test_answer_without_any_job(tableau: TableauSite, sales: RemoteDatasource):
         if response.request.method == "PATCH":
             response._content = b'<tsResponse xmlns="http://tableau.com/api"/>'
 
-    hooks = tableau.tsc.session.hooks["response"]
-    hooks.append(without_job)
-    try:
+    with hooked(tableau, without_job):
         job = tableau.update(sales.luid, batch=CLEAR, payload=None, request_id=fresh())
-    finally:
-        hooks.remove(without_job)
     assert job is None
 
 
@@ -141,6 +148,46 @@ def test_payload_limit(tmp_path: Path, version: str, product: str, limit: int):
     # Prevents: an old server is sent more than it takes, or a new one a whole file for a few rows.
     with site_on(tmp_path, rest_version=version, product_version=product) as site:
         assert site.payload_limit == limit
+
+
+def test_payload_above_the_limit(tmp_path: Path, small: Path):
+    # Prevents: nobody knows which setting of the server to raise, or that there is a way around.
+    with site_on(tmp_path, update_limit_mb=0.001) as site:
+        project, mode = site.project("Default", create=False), PublishMode.CREATE
+        sales = published(site.publish(small, name="Sales", project_id=project, mode=mode))
+        with pytest.raises(RefusedError, match=r"400000.*max_size_in_mb.*full: true"):
+            site.update(sales.luid, batch=INSERT, payload=small, request_id=fresh())
+
+
+def test_upload_that_the_server_lost(
+    tableau: TableauSite, sandbox: Sandbox, sales: RemoteDatasource, small: Path
+):
+    # Prevents: what another try would mend passes for something that somebody has to decide.
+    upload = tableau.tsc.fileuploads.initiate
+    uploads = [f"{upload()}-gone"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tableau.tsc.fileuploads, "initiate", uploads.pop)
+        with pytest.raises(RefreshError, match=r"404015.*run again") as caught:
+            tableau.update(sales.luid, batch=INSERT, payload=small, request_id=fresh())
+    assert not isinstance(caught.value, RefusedError)
+
+
+def test_server_without_updates(tmp_path: Path, small: Path):
+    # Prevents: an old server shows as an error of the client library.
+    with site_on(tmp_path, rest_version="3.11", product_version="2021.1.0") as site:
+        project, mode = site.project("Default", create=False), PublishMode.CREATE
+        sales = published(site.publish(small, name="Sales", project_id=project, mode=mode))
+        with pytest.raises(RefusedError, match=r"too old.*Requires 3\.13"):
+            site.update(sales.luid, batch=CLEAR, payload=None, request_id=fresh())
+
+
+def test_page_in_place_of_an_answer(tableau: TableauSite, sales: RemoteDatasource):
+    # Prevents: the sign-in page of a proxy shows as an error of an XML parser.
+    def page(response: requests.Response, **_: object) -> None:
+        response._content = b"<html><br>Please sign in</html>"
+
+    with hooked(tableau, page), pytest.raises(RefreshError, match="TABLEAU_SERVER_URL"):
+        tableau.update(sales.luid, batch=CLEAR, payload=None, request_id=fresh())
 
 
 def test_failed_job_tells_why(tableau: TableauSite, sandbox: Sandbox, sales: RemoteDatasource):

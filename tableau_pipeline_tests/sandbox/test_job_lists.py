@@ -6,6 +6,7 @@ import pytest
 import tableauserverclient as tsc
 
 from tableau_pipeline.sandbox.testing import Sandbox
+from tableau_pipeline_tests.sandbox.conftest import ALICE
 from tableau_pipeline_tests.sandbox.samples import call, code_of, default_project, signed_in
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -90,3 +91,10 @@ def test_senseless_filters(shared_sandbox: Sandbox, shared_server: tsc.Server, q
     # Prevents: a filter that real servers do not know is passed over in silence.
     response = call(shared_sandbox, "GET", f"sites/{{site}}/jobs?{query}", server=shared_server)
     assert code_of(response) == "400065"
+
+
+def test_list_is_for_administrators(sandbox: Sandbox):
+    # Prevents: a pipeline that relies on the list of jobs works here, and nowhere else.
+    server = signed_in(sandbox, tsc.TableauAuth(ALICE.name, ALICE.password))
+    with pytest.raises(tsc.ServerResponseError, match="403004"):
+        server.jobs.get()

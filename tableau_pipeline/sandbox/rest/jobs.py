@@ -25,7 +25,9 @@ _FIELDS: dict[str, Field[Job]] = {
 
 
 def query_jobs(services: Services, call: Call) -> Reply:
-    """The jobs of a site, newest first."""
+    """The jobs of a site, newest first, for its administrators."""
+    if not call.user.is_admin:
+        raise refusal("403004", "Only administrators may list the jobs of a site.")
     found: list[Job] = jobs.jobs(services.database, call.site.luid)
     return Reply(
         200,
