@@ -33,7 +33,7 @@ class Constant:
     text: str | None
 
     def __str__(self) -> str:
-        return repr(self.text) if self.type is ConstantType.STRING else f"{self.text}"
+        return f"{self.text!r:.100}" if self.type is ConstantType.STRING else f"{self.text}"
 
 
 NULL = Constant(ConstantType.STRING, None)
@@ -94,10 +94,12 @@ def _datetime(value: datetime) -> str:
             f"the datetime {value} has no time zone: say which, such as .replace(tzinfo=UTC)"
         )
     try:
-        text = value.astimezone(UTC).isoformat(timespec="milliseconds")
+        instant = value.astimezone(UTC)
     except OverflowError:
         raise BatchError(f"the datetime {value} is beyond the years 1 to 9999 in UTC") from None
-    if datetime.fromisoformat(text) != value:
+    text = instant.isoformat(timespec="milliseconds")
+    # Not compared with `value`: an hour that clocks repeat equals none in another zone.
+    if datetime.fromisoformat(text) != instant:
         raise BatchError(
             f"the datetime {value} is finer than the milliseconds of constants: round it, or "
             f"{_REMEDY}"

@@ -1,0 +1,66 @@
+"""Which columns an action reads and writes: by exact name, and of the same type only."""
+
+from collections.abc import Iterator
+
+from tableau_pipeline.refresh.batch_tables import KnownTable, listed
+from tableau_pipeline.refresh.conditions import Condition, Side, columns_of
+
+
+def inserting_problems(
+    target: KnownTable, source: KnownTable, where: Condition | None
+) -> Iterator[str]:
+    """Why rows of the source are no rows of the target."""
+    missing = [name for name in target.types if name not in source.types]
+    if missing:
+        yield (
+            f"{source} lacks {_described(target, missing)} of {target}: add it to the payload, "
+            "NULL where there is no value"
+        )
+    yield from _common_problems(target, source, where)
+
+
+def updating_problems(
+    target: KnownTable, source: KnownTable, where: Condition | None
+) -> Iterator[str]:
+    """Why rows of the source have no values for rows of the target."""
+    if not set(source.types) & set(target.types):
+        yield (
+            f"{source} has no column of {target}, so there is nothing to set: name its columns "
+            "as there"
+        )
+    yield from _common_problems(target, source, where)
+
+
+def deleting_problems(
+    target: KnownTable, source: KnownTable, where: Condition | None
+) -> Iterator[str]:
+    """Why the source does not only say which rows of the target to delete."""
+    used = columns_of(where, Side.SOURCE)
+    unused = [name for name in source.types if name not in used]
+    if unused:
+        yield (
+            f"{source} has {_described(source, unused)}, to which the condition does not refer: "
+            f"leave it out of the payload, or compare it with a column of {target}"
+        )
+
+
+def _common_problems(
+    target: KnownTable, source: KnownTable, where: Condition | None
+) -> Iterator[str]:
+    used = columns_of(where, Side.SOURCE)
+    extra = [name for name in source.types if name not in target.types and name not in used]
+    if extra:
+        yield (
+            f"{source} has {_described(source, extra)}, which {target} lacks: leave it out of the "
+            "payload, or publish a file that has it"
+        )
+    for name, type_ in target.types.items():
+        if name in source.types and source.types[name] != type_:
+            yield (
+                f'column "{name}" is {type_} in {target} and {source.types[name]} in {source}: '
+                f"cast it to {type_} in the payload"
+            )
+
+
+def _described(table: KnownTable, columns: list[str]) -> str:
+    return listed(f'"{name}" ({table.types[name]})' for name in columns)
