@@ -3,11 +3,11 @@
 import hashlib
 import json
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, PlainSerializer
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, PlainSerializer
 
 from tableau_pipeline.hyper.tables import Column
 from tableau_pipeline.refresh.errors import RefusedError
@@ -19,6 +19,8 @@ ROW_HASH_ALGORITHM = "xxhash64-nulls-1"
 
 # Sums of 64-bit hashes pass 2^53, where JSON's readers in browsers lose digits.
 BigInt = Annotated[int, PlainSerializer(str, return_type=str, when_used="json")]
+# In a zone, the hour that comes twice is not even equal to itself once it was read from JSON.
+Instant = Annotated[AwareDatetime, AfterValidator(lambda moment: moment.astimezone(UTC))]
 
 
 class Frozen(BaseModel):
@@ -49,6 +51,18 @@ class DataFile(Frozen):
     size: int
 
 
+class Span(Frozen):
+    """The time that a partition covers: `start` included, `end` not.
+
+    Attributes:
+        zone: the partitions' time zone, whose clock cuts them; the instants themselves are in UTC.
+    """
+
+    start: Instant
+    end: Instant
+    zone: str
+
+
 class Snapshot(Frozen):
     """One immutable write of a model, or of one partition of it.
 
@@ -56,11 +70,14 @@ class Snapshot(Frozen):
         folder: where the files and the manifest lie; not part of the manifest, so that a data
             directory may move.
         asset_key: of the model, "a/b" for a key of two parts.
+        partition: its key; of a fixed list, that is also the value that its rows have in common.
+        span: of a partition by time; None for any other snapshot.
     """
 
     folder: Path
     asset_key: str
     partition: str | None = None
+    span: Span | None = None
     created_at: datetime
     run_id: str
     columns: tuple[Column, ...]

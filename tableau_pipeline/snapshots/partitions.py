@@ -18,6 +18,11 @@ class Window:
     start: datetime
     end: datetime
 
+    @property
+    def zone(self) -> str:
+        """The name of the zone."""
+        return str(self.start.tzinfo)
+
 
 class PartitionError(Exception):
     """Rows and partitions do not fit."""
@@ -42,7 +47,7 @@ def with_partition(
         return frame.withColumn(PARTITION, F.when(text.isin(list(partitions)), text))
     type_ = frame.select(value).schema.fields[0].dataType
     whole_days = all(_is_midnight(edge) for w in partitions.values() for edge in (w.start, w.end))
-    zone = str(next(iter(partitions.values())).start.tzinfo)
+    zone = next(iter(partitions.values())).zone
     moment = _day(value, type_, zone) if whole_days else _minute(value, type_, zone)
     if moment is None:
         wanted = "a date or a timestamp" if whole_days else "a timestamp, not a date"

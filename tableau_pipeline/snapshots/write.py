@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from tableau_pipeline.hyper.tables import Column
-from tableau_pipeline.refresh.snapshot import ROW_HASH, DataFile, Fingerprint, Snapshot
+from tableau_pipeline.refresh.snapshot import ROW_HASH, DataFile, Fingerprint, Snapshot, Span
 from tableau_pipeline.snapshots.partitions import (
     PARTITION,
     PartitionError,
@@ -90,6 +90,7 @@ def write_partitions(
                     folder=part,
                     asset_key=asset_key,
                     partition=key,
+                    span=_span(partitions[key]) if isinstance(partitions, Mapping) else None,
                     created_at=datetime.now(UTC),
                     run_id=run_id,
                     columns=_columns(frame),
@@ -101,6 +102,10 @@ def write_partitions(
         for snapshot in snapshots:
             commit(snapshot)
     return snapshots
+
+
+def _span(window: Window) -> Span:
+    return Span(start=window.start, end=window.end, zone=window.zone)
 
 
 @contextmanager
