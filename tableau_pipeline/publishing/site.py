@@ -126,7 +126,7 @@ class TableauSite:
         with suppress(RefusedError, NotLetInError):
             self._ask(f"Cancelling job {job_id}", lambda: self.tsc.jobs.cancel(job_id))
         status = self.job(job_id)
-        return status is not None and status.outcome is Outcome.FAILED
+        return status is not None and status.outcome in (Outcome.FAILED, Outcome.CANCELLED)
 
     def tag(self, luid: str, tag: str) -> None:
         """Add a tag to a data source."""
