@@ -25,21 +25,21 @@ def null_problem(hyper: HyperProcess, table: TableSource, columns: Sequence[str]
 
 
 def _nulls(connection: Connection, table: TableSource, columns: Sequence[str]) -> str | None:
-    for column in columns:
-        where = f"FROM {rows(table)} source WHERE {escape_name(column)} IS NULL"
-        count: Any = connection.execute_scalar_query(f"SELECT COUNT(*) {where}")
-        if count:
-            (sample, *_) = connection.execute_list_query(f"SELECT * {where} LIMIT 1")
-            shown = ", ".join(
-                f"{name.name}={value}"
-                for name, value in zip(table.columns, sample, strict=True)
-                if value is not None
-            )
-            return (
-                f'table "{table.name}": {column} is NULL in {count:,} row{"s" * (count > 1)}, for '
-                f"instance where {shown:.200}"
-            )
-    return None
+    missing = " OR ".join(f"{escape_name(column)} IS NULL" for column in columns)
+    where = f"FROM {rows(table)} source WHERE {missing}"
+    count: Any = connection.execute_scalar_query(f"SELECT COUNT(*) {where}")  # noqa: S608
+    if not count:
+        return None
+    (sample,) = connection.execute_list_query(f"SELECT * {where} LIMIT 1")  # noqa: S608
+    shown = ", ".join(
+        f"{column.name} = {value}"
+        for column, value in zip(table.columns, sample, strict=True)
+        if value is not None
+    )
+    return (
+        f'table "{table.name}": {", ".join(columns)} is NULL in {count:,} row{"s" * (count > 1)}, '
+        f"for instance in the one with {shown or 'nothing else'!s:.200}"
+    )
 
 
 def _repeated(connection: Connection, table: TableSource, key: Sequence[str]) -> str | None:

@@ -64,7 +64,8 @@ def test_null_in_any_part_of_a_key_is_counted(
     """Prevents keys that match no row of the server, not even their own."""
     table = source(tmp_path, "trips", {"id": ids, "part": parts})
     problem = key_problem(hyper, table, ["id", "part"])
-    assert problem == f'table "trips": id, part is NULL in {count}'
+    assert problem is not None
+    assert problem.startswith(f'table "trips": id, part is NULL in {count}, for instance in ')
 
 
 def test_a_table_without_rows_has_no_key_problem(hyper: HyperProcess, tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ def test_waiting_job_is_cancelled(tableau: TableauSite, sandbox: Sandbox, sales:
     with armed(sandbox, HoldJobs()):
         job = clear(tableau, sales.luid)
         assert tableau.cancel(job)
-    assert finished(tableau, job)[0] is Outcome.FAILED
+    assert finished(tableau, job)[0] is Outcome.CANCELLED
     assert finished(tableau, clear(tableau, sales.luid))[0] is Outcome.DONE
     assert rows(sandbox, sales.luid) == 0
 

@@ -20,8 +20,8 @@ from tableau_pipeline_tests.publishing.test_publish import finished, published, 
 
 TABLE = {"target-schema": "Extract", "target-table": "Extract"}
 SOURCE = {"source-schema": "Extract", "source-table": "Extract"}
-CLEAR = json.dumps([{"action": "delete", **TABLE, "condition": True}])
-INSERT = json.dumps([{"action": "insert", **TABLE, **SOURCE}])
+CLEAR = json.dumps({"actions": [{"action": "delete", **TABLE, "condition": True}]})
+INSERT = json.dumps({"actions": [{"action": "insert", **TABLE, **SOURCE}]})
 DATA = "sites/*/datasources/*/data"
 
 

@@ -22,7 +22,7 @@ from tableau_pipeline_tests.refresh.pipeline import session
 
 LOG = logging.getLogger("tableau_pipeline_tests.refresh")
 TABLE = {"target-schema": "Extract", "target-table": "Extract"}
-CLEAR = json.dumps([{"action": "delete", **TABLE, "condition": True}])
+CLEAR = json.dumps({"actions": [{"action": "delete", **TABLE, "condition": True}]})
 
 
 @pytest.fixture
@@ -129,12 +129,12 @@ def test_job_that_takes_too_long_is_cancelled(
         job = send()
         status = wait_for_job(eyes, job, timeout=100, log=LOG)
     assert status
-    assert status.outcome is Outcome.FAILED
+    assert status.outcome is Outcome.CANCELLED
     assert status.notes == "It was cancelled because it was not finished after 100 s."
     assert clock.now == 100
     found = eyes.job(job)
     assert found
-    assert found.outcome is Outcome.FAILED, "it never takes effect"
+    assert found.outcome is Outcome.CANCELLED, "it never takes effect"
 
 
 def test_job_that_cannot_be_cancelled(
