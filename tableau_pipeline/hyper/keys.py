@@ -27,10 +27,10 @@ def null_problem(hyper: HyperProcess, table: TableSource, columns: Sequence[str]
 def _nulls(connection: Connection, table: TableSource, columns: Sequence[str]) -> str | None:
     missing = " OR ".join(f"{escape_name(column)} IS NULL" for column in columns)
     where = f"FROM {rows(table)} source WHERE {missing}"
-    count: Any = connection.execute_scalar_query(f"SELECT COUNT(*) {where}")  # noqa: S608
+    count: Any = connection.execute_scalar_query(f"SELECT COUNT(*) {where}")
     if not count:
         return None
-    (sample,) = connection.execute_list_query(f"SELECT * {where} LIMIT 1")  # noqa: S608
+    (sample,) = connection.execute_list_query(f"SELECT * {where} LIMIT 1")
     shown = ", ".join(
         f"{column.name} = {value}"
         for column, value in zip(table.columns, sample, strict=True)
