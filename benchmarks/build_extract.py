@@ -11,7 +11,7 @@ import pyarrow as pa
 from tableauhyperapi import Connection, CreateMode, HyperProcess, TableName
 
 from tableau_pipeline.defs.flights import sources, transformations
-from tableau_pipeline.demo.story import datasource
+from tableau_pipeline.demo.story import datasources
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.read import read_table
 from tableau_pipeline.hyper.rows import parquet
@@ -32,7 +32,7 @@ def compare_with_bare_sql() -> None:
         snapshots = _snapshots(folder)
         hyper = hyper_process()
         files = Files(
-            declaration=datasource().declaration,
+            declaration=datasources()[0].declaration,
             models={name: [snapshot] for name, snapshot in snapshots.items()},
             hyper=hyper_process,
             folder=folder / "extracts",

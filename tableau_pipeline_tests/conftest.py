@@ -67,5 +67,5 @@ def story(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
         from tableau_pipeline.definitions import defs
 
         definitions = defs()
-        lines = [tell(chapter, definitions, instance) for chapter in CHAPTERS]
+        lines = [line for chapter in CHAPTERS for line in tell(chapter, definitions, instance)]
         yield Story(lines=lines, data_dir=data_dir, sandbox=sandbox, instance=instance)

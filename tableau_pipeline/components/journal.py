@@ -5,8 +5,10 @@ after it, which Dagster stores at once, so that they outlive a crash of the step
 """
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 import dagster as dg
+from pydantic import ValidationError
 
 from tableau_pipeline.refresh.state import Intent, State
 
@@ -31,7 +33,9 @@ class DagsterJournal:
 
     def why_no_state(self) -> str:
         """Why `state` is None."""
-        if self._materializations(limit=1):
+        for materialization in self._materializations(limit=1):
+            if _metadata(materialization):
+                return "the recorded state is that of another version of this pipeline"
             return "the newest materialization carries no state (was it reported by hand?)"
         return "Dagster has no record of an earlier refresh"
 
@@ -52,8 +56,7 @@ class DagsterJournal:
         newest: dict[str, Intent] = {}
         for record in reversed(observations):
             value = record.asset_observation.metadata.get(INTENT)
-            if isinstance(value, dg.JsonMetadataValue):
-                intent = Intent.model_validate(value.data)
+            if isinstance(value, dg.JsonMetadataValue) and (intent := _read(Intent, value)):
                 newest[intent.request_id] = intent
         return list(newest.values())
 
@@ -71,7 +74,23 @@ class DagsterJournal:
         return self._context.instance.fetch_materializations(self._asset_key, limit=limit).records
 
 
-def _state(record: dg.EventLogRecord) -> State | None:
+def _metadata(record: dg.EventLogRecord) -> dg.JsonMetadataValue | None:
     materialization = record.asset_materialization
     value = materialization.metadata.get(STATE) if materialization else None
-    return State.model_validate(value.data) if isinstance(value, dg.JsonMetadataValue) else None
+    return value if isinstance(value, dg.JsonMetadataValue) else None
+
+
+def _state(record: dg.EventLogRecord) -> State | None:
+    value = _metadata(record)
+    return _read(State, value) if value else None
+
+
+Record = TypeVar("Record", State, Intent)
+
+
+def _read(kind: type[Record], value: dg.JsonMetadataValue) -> Record | None:
+    """None for a record that another version of this pipeline wrote."""
+    try:
+        return kind.model_validate(value.data)
+    except ValidationError:
+        return None

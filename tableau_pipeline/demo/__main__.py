@@ -11,8 +11,11 @@ import dagster as dg
 from tableau_pipeline.demo.sandbox_process import sandbox_process
 from tableau_pipeline.demo.story import CHAPTERS, Line, tell
 
-_WIDTHS = (12, 20, 9, 10, 7, 7)
-_HEADINGS = ("data as of", "decision", "flights", "MB sent", "seconds", "result")
+_WIDTHS = (17, 15, 17, 8, 8, 9, 9, 8, 7)
+_HEADINGS = (
+    *("data", "data source", "decision", "rows", "deleted", "inserted", "MB sent", "seconds"),
+    "result",
+)
 
 
 def main() -> int:
@@ -27,7 +30,7 @@ def main() -> int:
     _say(_table(lines))
     for line in lines:
         for difference in line.differences:
-            _say(f"DIFFERS as of {line.chapter.title}: {difference}")
+            _say(f"DIFFERS: {line.datasource}, {line.chapter.title}: {difference}")
     _say("\nThe web UI, with these runs and a sandbox to publish to: make dev")
     return 1 if any(line.differences for line in lines) else 0
 
@@ -38,10 +41,10 @@ def _tell_all() -> list[Line]:
 
     _say("Starting Spark, which takes some seconds\n")
     definitions, instance = defs(), _instance()
-    lines = []
+    lines: list[Line] = []
     for chapter in CHAPTERS:
         _say(f"As of {chapter.as_of} ({chapter.title})")
-        lines.append(tell(chapter, definitions, instance))
+        lines += tell(chapter, definitions, instance)
     return lines
 
 
@@ -55,9 +58,12 @@ def _table(lines: Sequence[Line]) -> str:
     rows = [
         (
             line.chapter.title,
+            line.datasource,
             line.decision,
             f"{line.rows:,}",
-            f"{line.bytes_sent / 1e6:.1f}",
+            f"{line.deleted:,}",
+            f"{line.inserted:,}",
+            f"{line.bytes_sent / 1e6:.2f}",
             f"{line.seconds:.1f}",
             "DIFFERS" if line.differences else "equal",
         )

@@ -1,6 +1,5 @@
-"""The demo: a year of flights, from Spark to a published data source, in three refreshes."""
+"""The demo: a year of flights, from Spark to a published data source, in four refreshes."""
 
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -9,8 +8,11 @@ from typing import Any
 import dagster as dg
 
 from tableau_pipeline.components import PublishedDatasource
+from tableau_pipeline.components.journal import STATE
 from tableau_pipeline.demo.compare import differences
 from tableau_pipeline.demo.progress import progress_logger
+from tableau_pipeline.refresh.declaration import Declaration
+from tableau_pipeline.refresh.state import State
 from tableau_pipeline.resources import (
     HyperResource,
     SnapshotIOManager,
@@ -18,38 +20,51 @@ from tableau_pipeline.resources import (
     resources_from_env,
 )
 
-DATASOURCE = "nyc_flights"
-
 
 @dataclass(frozen=True, slots=True)
 class Chapter:
-    """One refresh, and the data as they stood on a day."""
+    """One refresh of everything, and the data as they stood then.
+
+    Attributes:
+        corrected: the day whose records were corrected meanwhile.
+    """
 
     title: str
     as_of: str
+    corrected: str | None = None
 
 
 CHAPTERS = (
     Chapter("30 November", "2013-11-30"),
     Chapter("31 December", "2013-12-31"),
-    Chapter("nothing new", "2013-12-31"),
+    Chapter("late corrections", "2013-12-31", corrected="2013-12-30"),
+    Chapter("nothing new", "2013-12-31", corrected="2013-12-30"),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What a chapter came to; `differences` is empty when the data source equals its models."""
+    """What a chapter came to for one data source.
+
+    Attributes:
+        deleted: rows of all its tables.
+        inserted: the same.
+        differences: between the data source and its models; empty when they are equal.
+    """
 
     chapter: Chapter
+    datasource: str
     decision: str
     reason: str
     rows: int
+    deleted: int
+    inserted: int
     bytes_sent: int
     seconds: float
     differences: list[str]
 
 
-def tell(chapter: Chapter, definitions: dg.Definitions, instance: dg.DagsterInstance) -> Line:
+def tell(chapter: Chapter, definitions: dg.Definitions, instance: dg.DagsterInstance) -> list[Line]:
     """Materialize everything through Dagster, then compare what Tableau holds with the models.
 
     Raises:
@@ -58,35 +73,45 @@ def tell(chapter: Chapter, definitions: dg.Definitions, instance: dg.DagsterInst
     with_progress = dg.Definitions.merge(
         definitions, dg.Definitions(loggers={"progress": progress_logger})
     )
-    started = time.monotonic()
+    config = {"as_of": chapter.as_of, "corrected": chapter.corrected}
     result = with_progress.resolve_implicit_global_asset_job_def().execute_in_process(
         instance=instance,
         raise_on_error=False,
         run_config={
-            "ops": {"raw_flights": {"config": {"as_of": chapter.as_of}}},
+            "ops": {"raw_flights": {"config": config}},
             "loggers": {"progress": {"config": {}}},
         },
     )
-    seconds = time.monotonic() - started
     if not result.success:
         raise RuntimeError(_failure(result))
-    metadata = _published_metadata(result)
+    return [_line(chapter, each, _published_metadata(result, each)) for each in datasources()]
+
+
+def _line(chapter: Chapter, datasource: PublishedDatasource, metadata: dict[str, Any]) -> Line:
+    def total(prefix: str) -> Any:
+        return sum(value for name, value in metadata.items() if name.startswith(prefix))
+
     return Line(
         chapter=chapter,
+        datasource=datasource.name,
         decision=metadata["decision"],
         reason=metadata["reason"],
         rows=metadata["dagster/row_count"],
+        deleted=total("rows deleted/"),
+        inserted=total("rows inserted/"),
         bytes_sent=metadata["bytes sent"],
-        seconds=seconds,
-        differences=_differences(metadata["luid"]),
+        seconds=total("seconds/"),
+        differences=_differences(datasource.declaration, metadata),
     )
 
 
-def _published_metadata(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
+def _published_metadata(
+    result: dg.ExecuteInProcessResult, datasource: PublishedDatasource
+) -> dict[str, Any]:
     (materialization,) = (
         event.materialization
         for event in result.get_asset_materialization_events()
-        if event.asset_key == dg.AssetKey(DATASOURCE)
+        if event.asset_key == dg.AssetKey(datasource.asset_key)
     )
     return {name: value.value for name, value in materialization.metadata.items()}
 
@@ -99,23 +124,21 @@ def _failure(result: dg.ExecuteInProcessResult) -> str:
     return "\n".join(causes) or f"Run {result.run_id} failed: see Dagster's log"
 
 
-def _differences(luid: str) -> list[str]:
-    declaration = datasource().declaration
+def _differences(declaration: Declaration, metadata: dict[str, Any]) -> list[str]:
+    tables = State.model_validate(metadata[STATE]).tables
+    cutoffs = {name: table.cutoff for name, table in tables.items() if table.cutoff}
     with dg.build_resources(resources_from_env()) as resources, TemporaryDirectory() as folder:
         tableau: TableauServerResource = resources.tableau
         snapshots: SnapshotIOManager = resources.snapshots
         hyper: HyperResource = resources.hyper
         with tableau.session() as site:
-            tdsx = site.download(luid, Path(folder))
+            tdsx = site.download(metadata["luid"], Path(folder))
         newest = {model: snapshots.snapshots(model) for model in declaration.models}
-        return differences(hyper.process, tdsx, declaration, newest)
+        return differences(hyper.process, tdsx, declaration, newest, cutoffs=cutoffs)
 
 
-def datasource() -> PublishedDatasource:
-    """The declaration in `defs/flights/defs.yaml`."""
+def datasources() -> list[PublishedDatasource]:
+    """The declarations in `defs/flights/defs.yaml`, in the order of their names."""
     tree = dg.ComponentTree.for_project(Path(__file__))
-    return next(
-        found
-        for found in tree.get_all_components(of_type=PublishedDatasource)
-        if found.asset_key == DATASOURCE
-    )
+    found = tree.get_all_components(of_type=PublishedDatasource)
+    return sorted(found, key=lambda each: each.name, reverse=True)

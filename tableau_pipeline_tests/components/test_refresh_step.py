@@ -57,12 +57,17 @@ def test_full_publishes_and_records_its_intent_before_and_after(story: Story):
     found = metadata(result)
     assert found.keys() == {PUBLISHED, EXTRACT}
     assert found[PUBLISHED]["reason"] == "in full: asked for (full: true)"
-    assert found[EXTRACT]["rows/flights"] == found[PUBLISHED]["rows/flights"] == 336_776
+    assert found[EXTRACT]["rows/flights"] == found[PUBLISHED]["rows/flights"] == 336_762
     intents = [
         Intent.model_validate(event.asset_observation_data.asset_observation.metadata[INTENT].data)
         for event in result.get_asset_observation_events()
     ]
-    assert [intent.outcome for intent in intents] == [None, Outcome.DONE, Outcome.DONE]
+    assert [(bool(intent.job_id), intent.outcome) for intent in intents] == [
+        (False, None),
+        (True, None),
+        (True, Outcome.DONE),
+        (True, Outcome.DONE),
+    ]
     assert {intent.run_id for intent in intents} == {result.run_id}
 
 
@@ -93,7 +98,7 @@ def test_publish_false_builds_the_file_alone(story: Story):
     """Prevents: a file that somebody only wanted to look at ending up on the server."""
     found = metadata(refresh(story, publish=False))
     assert found.keys() == {EXTRACT}
-    assert found[EXTRACT]["dagster/row_count"] == 336_776
+    assert found[EXTRACT]["dagster/row_count"] == 336_762
 
 
 def test_a_report_by_hand_hides_the_state(story: Story):
@@ -138,3 +143,12 @@ def test_unknown_acceptance_is_refused(story: Story):
     result = refresh(story, accept=["shrnk"])
     (event,) = result.get_step_failure_events()
     assert "'shrnk' is not one of shrink, schema, overwrite" in str(event.step_failure_data.error)
+
+
+def test_state_of_another_version_is_no_state(story: Story):
+    """Prevents: an upgrade after which no refresh runs, or one that trusts what it cannot read."""
+    old = {STATE: dg.MetadataValue.json({"format": 0})}
+    story.instance.report_runless_asset_event(dg.AssetMaterialization(PUBLISHED, metadata=old))
+    found = metadata(refresh(story))
+    assert found[PUBLISHED]["decision"] == "publish (replace)"
+    assert "another version of this pipeline" in found[PUBLISHED]["reason"]

@@ -8,12 +8,12 @@ from pyspark.sql import DataFrame, SparkSession
 from tableauhyperapi import Connection, TableName
 
 from tableau_pipeline.demo.compare import differences
-from tableau_pipeline.demo.story import datasource
+from tableau_pipeline.demo.story import datasources
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.read import read_table
 from tableau_pipeline.publishing.credentials import Password
 from tableau_pipeline.publishing.site import signed_in
-from tableau_pipeline.refresh.inputs import Models
+from tableau_pipeline.refresh.contents import Models
 from tableau_pipeline.refresh.snapshot import ROW_HASH
 from tableau_pipeline.snapshots.store import newest, spark_path
 from tableau_pipeline_tests.conftest import Story
@@ -49,14 +49,27 @@ def models(story: Story) -> Models:
 
 def test_each_chapter_decides_and_ends_equal(story: Story):
     """Prevents: the main job shipping wrong rows, or nothing, or everything again."""
-    assert [line.decision for line in story.lines] == [
-        "publish (create)",
-        "publish (replace)",
-        "no change",
+    flights = [line for line in story.lines if line.datasource == "NYC Flights"]
+    assert [(line.decision, line.rows, line.deleted, line.inserted) for line in flights] == [
+        ("publish (create)", 308_641, 0, 0),
+        ("update", 336_776, 0, 28_135),
+        ("update", 336_762, 433, 419),
+        ("no change", 336_762, 0, 0),
     ]
-    assert [line.rows for line in story.lines] == [308_641, 336_776, 336_776]
-    assert [line.differences for line in story.lines] == [[], [], []]
-    assert [line.bytes_sent > 0 for line in story.lines] == [True, True, False]
+    assert all(line.differences == [] for line in story.lines)
+    first, december, late, nothing = (line.bytes_sent for line in flights)
+    assert first > 5 * december > 10 * late > nothing == 0
+
+
+def test_window_rolls(story: Story):
+    """Prevents: days that left the window staying, or every refresh sending all of it."""
+    departures = [line for line in story.lines if line.datasource == "NYC Departures"]
+    assert [(line.decision, line.rows, line.deleted, line.inserted) for line in departures] == [
+        ("publish (create)", 273, 0, 0),
+        ("update", 273, 93, 93),
+        ("update", 273, 3, 3),
+        ("no change", 273, 0, 0),
+    ]
 
 
 def test_published_flights_equal_the_spark_model(
@@ -73,10 +86,10 @@ def test_published_flights_equal_the_spark_model(
     assert found.columns == model.columns
     # Tableau's datetime has no zone: the model's instants were written as the wall clock of UTC.
     found = found.select([found[f.name].cast(f.dataType) for f in model.schema.fields])
-    assert found.count() == 336_776
+    assert found.count() == 336_762
     assert found.exceptAll(model).isEmpty()
     assert model.exceptAll(found).isEmpty()
-    assert found.where("departure IS NULL").count() == 8_255
+    assert found.where("departure IS NULL").count() == 8_241
 
 
 def test_file_holds_the_tables_and_the_keys_between_them(published: Path):
@@ -126,5 +139,5 @@ def test_comparison_sees_every_difference(
     package = tmp_path / "changed.tdsx"
     with zipfile.ZipFile(package, "w") as archive:
         archive.write(changed, "Data/Extracts/changed.hyper")
-    (found,) = differences(hyper_process(), package, datasource().declaration, models(story))
+    (found,) = differences(hyper_process(), package, datasources()[0].declaration, models(story))
     assert found.startswith(difference)

@@ -18,8 +18,13 @@ class AsOf(dg.Config):
         description="The data as it stood on the evening of this day, such as 2013-06-30: later "
         "flights are left out. By default, all of 2013.",
     )
+    corrected: str | None = Field(
+        default=None,
+        description="A day such as 2013-12-30 whose records the airlines have corrected "
+        "since: made up, to show what a late correction does.",
+    )
 
-    @field_validator("as_of")
+    @field_validator("as_of", "corrected")
     @classmethod
     def _is_a_day_with_flights(cls, value: str | None) -> str | None:
         if value is not None and _day(value) < _FIRST_DAY:
@@ -34,9 +39,11 @@ def raw_flights(config: AsOf, spark: SparkResource) -> DataFrame:
     Materialize with `as_of` in the run config to see the data as it stood on an earlier day.
     """
     flights = sources.read(spark.spark_session, "flights", data_dir=data_dir())
-    if config.as_of is None:
-        return flights
-    return transformations.until(flights, _day(config.as_of))
+    if config.corrected:
+        flights = transformations.corrected(flights, _day(config.corrected))
+    if config.as_of:
+        flights = transformations.until(flights, _day(config.as_of))
+    return flights
 
 
 @dg.asset(group_name="nyc_flights", kinds={"pyspark", "csv"})

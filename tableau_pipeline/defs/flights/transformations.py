@@ -14,6 +14,18 @@ def until(raw: DataFrame, day: date) -> DataFrame:
     return raw.where(sf.make_date("year", "month", "day") <= sf.lit(day))
 
 
+def corrected(raw: DataFrame, day: date) -> DataFrame:
+    """The raw flights after a made-up correction of one day's records.
+
+    Of that day, the flights that were cancelled turn out never to have been scheduled, and the
+    departures that were late turn out to have been a minute later.
+    """
+    of_the_day = sf.make_date("year", "month", "day") == sf.lit(day)
+    late = of_the_day & (sf.col("dep_delay") > 0)
+    kept = raw.where(~of_the_day | sf.col("dep_time").isNotNull())
+    return kept.withColumn("dep_delay", sf.col("dep_delay") + late.cast("int"))
+
+
 def flights(raw: DataFrame) -> DataFrame:
     """One row per scheduled flight, cancelled ones included.
 
