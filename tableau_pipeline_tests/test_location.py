@@ -21,6 +21,8 @@ ASSETS = {
     "daily_departures",
     "nyc_flights_extract",
     "nyc_flights",
+    "nyc_departures_extract",
+    "nyc_departures",
 }
 
 

@@ -1,3 +1,4 @@
+from tableau_pipeline.components.by_hand import send_batch
 from tableau_pipeline.components.published_datasource import PublishedDatasource
 
-__all__ = ["PublishedDatasource"]
+__all__ = ["PublishedDatasource", "send_batch"]

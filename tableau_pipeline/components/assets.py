@@ -1,12 +1,12 @@
 """The two assets of a declared data source, made by one step that is never split."""
 
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 
 import dagster as dg
 from pydantic import Field, field_validator
 
 from tableau_pipeline.components.attributes import Trigger
+from tableau_pipeline.components.failures import as_failure
 from tableau_pipeline.components.journal import DagsterJournal
 from tableau_pipeline.components.report import (
     dry_run_observation,
@@ -15,7 +15,6 @@ from tableau_pipeline.components.report import (
 )
 from tableau_pipeline.components.trigger import automation_condition, follows_extract
 from tableau_pipeline.refresh.declaration import Declaration
-from tableau_pipeline.refresh.errors import RefreshError, RefusedError
 from tableau_pipeline.refresh.plan import Accept, Options
 from tableau_pipeline.refresh.step import Refresh
 from tableau_pipeline.resources import (
@@ -125,14 +124,3 @@ def refresh_assets(declaration: Declaration, trigger: Trigger | None) -> dg.Asse
             yield published_result(published, declaration, report)
 
     return refresh_step
-
-
-@contextmanager
-def as_failure() -> Generator[None]:
-    """Show what is wrong as the step's own message; a refusal is not tried again."""
-    try:
-        yield
-    except RefusedError as error:
-        raise dg.Failure(str(error), allow_retries=False) from error
-    except RefreshError as error:
-        raise dg.Failure(str(error)) from error

@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 from tableauhyperapi import TableName
@@ -68,7 +69,7 @@ class Declaration:
     @property
     def tag(self) -> str:
         """What marks the data source on the server as ours."""
-        return f"{TAG_PREFIX}{self.key}"
+        return tag_of(self.key)
 
     @property
     def fact_table(self) -> str:
@@ -101,6 +102,21 @@ class Declaration:
             sorted([edge.many, edge.one, *sorted(edge.on)] for edge in self.relationships),
         ]
         return hashlib.sha256(json.dumps(shape).encode()).hexdigest()[:16]
+
+
+def tag_of(key: str) -> str:
+    """The tag of the data source with this asset key."""
+    return f"{TAG_PREFIX}{key}"
+
+
+def file_name(key: str) -> str:
+    """An asset key as the name of a file or folder: that of "sales" must not hold "sales/eu"."""
+    return key.replace("/", ".")
+
+
+def lock_file(folder: Path, key: str) -> Path:
+    """What a refresh of the data source with this asset key locks."""
+    return folder / "locks" / f"{file_name(key)}.lock"
 
 
 def tree_problem(tables: Sequence[str], relationships: Sequence[Relationship]) -> str | None:

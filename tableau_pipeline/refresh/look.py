@@ -36,7 +36,15 @@ def look(
     state = journal.state()
     why = journal.why_no_state() if state is None else _why_not_valid(state, declaration, server)
     known = None if why else state
-    settling = Settling(declaration, journal, server, timeout=timeout, log=log, resend=resend)
+    settling = Settling(
+        name=declaration.name,
+        project=declaration.project,
+        journal=journal,
+        server=server,
+        timeout=timeout,
+        log=log,
+        resend=resend,
+    )
     settled = settling.settle(known)
     remote = server.find_by_luid(settled.luid) if settled.luid else None
     if remote:

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from tableau_pipeline.refresh.declaration import Declaration
 from tableau_pipeline.refresh.errors import RefreshError, RefusedError
 from tableau_pipeline.refresh.journal import Journal
 from tableau_pipeline.refresh.server import JobStatus, Server
@@ -61,11 +60,13 @@ class Settling:
     """Asks the server what became of each intent since the last state, and records the answer.
 
     Attributes:
+        name: of the data source, as declared, as is `project`.
         timeout: seconds to wait for a job that still runs.
         resend: send again what the server may not have received. Without that, nothing changes.
     """
 
-    declaration: Declaration
+    name: str
+    project: str
     journal: Journal
     server: Server
     timeout: float
@@ -146,7 +147,7 @@ class Settling:
     def _find(self, intent: Intent, *, received: bool) -> JobStatus | None:
         """Wait for every job that may be that of the intent; its status if it must be the one."""
         since = intent.recorded_at - _SKEW
-        jobs = self.server.jobs(name=self._name(intent), since=since)
+        jobs = self.server.jobs(name=self.name, since=since)
         if jobs is None:
             self._wait_blindly(intent, received=received)
             return None
@@ -171,9 +172,6 @@ class Settling:
                 "list jobs (site administrator)."
             )
 
-    def _name(self, intent: Intent) -> str:
-        return intent.target.name if intent.target else self.declaration.name
-
     def _is_about(self, intent: Intent, luid: str | None) -> bool:
         target = intent.target
         if target is None:
@@ -181,8 +179,8 @@ class Settling:
         return (target.server, target.site, target.project, target.name) == (
             self.server.url,
             self.server.site,
-            self.declaration.project,
-            self.declaration.name,
+            self.project,
+            self.name,
         )
 
 

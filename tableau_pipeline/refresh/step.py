@@ -11,33 +11,19 @@ from tableauhyperapi import HyperProcess
 
 from tableau_pipeline.refresh.alone import alone
 from tableau_pipeline.refresh.contents import Models, desired_tables
-from tableau_pipeline.refresh.declaration import Declaration
+from tableau_pipeline.refresh.declaration import Declaration, file_name, lock_file
 from tableau_pipeline.refresh.delivery import Delivery
 from tableau_pipeline.refresh.errors import RefusedError
 from tableau_pipeline.refresh.files import Files
 from tableau_pipeline.refresh.inputs import check_models
 from tableau_pipeline.refresh.journal import Journal
+from tableau_pipeline.refresh.limits import Limits
 from tableau_pipeline.refresh.look import look
 from tableau_pipeline.refresh.plan import NoChange, Options, Refuse, View, plan
 from tableau_pipeline.refresh.report import Clock, Report
 from tableau_pipeline.refresh.send import Sender
 from tableau_pipeline.refresh.server import Server
 from tableau_pipeline.refresh.state import State
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How long a refresh waits, in seconds.
-
-    Attributes:
-        lock: for another refresh of the same data source.
-        job: for a job of the server.
-        stamp: until an update shows in the time stamp of the data source.
-    """
-
-    lock: float = 3600
-    job: float = 7200
-    stamp: float = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +144,7 @@ class Refresh:
             declaration=self.declaration,
             models=models,
             hyper=self.hyper,
-            folder=self.folder / "extracts" / self._file_name,
+            folder=self.folder / "extracts" / file_name(self.declaration.key),
             needed=self._needed,
             log=self.log,
         )
@@ -169,16 +155,11 @@ class Refresh:
 
     def _alone(self) -> AbstractContextManager[None]:
         return alone(
-            self.folder / "locks" / f"{self._file_name}.lock",
+            lock_file(self.folder, self.declaration.key),
             what=self.declaration.key,
             timeout=self.limits.lock,
             log=self.log,
         )
-
-    @property
-    def _file_name(self) -> str:
-        # The folder of "sales" must not hold that of "sales/eu".
-        return self.declaration.key.replace("/", ".")
 
 
 def _renewed(view: View, desired: State) -> State:

@@ -18,10 +18,11 @@ from tableau_pipeline.publishing.credentials import Password
 from tableau_pipeline.publishing.site import TableauSite, signed_in
 from tableau_pipeline.refresh.declaration import Declaration, Table
 from tableau_pipeline.refresh.journal import Journal
+from tableau_pipeline.refresh.limits import Limits
 from tableau_pipeline.refresh.plan import Accept, Options
 from tableau_pipeline.refresh.server import Server
 from tableau_pipeline.refresh.snapshot import Snapshot
-from tableau_pipeline.refresh.step import Limits, Refresh, Report
+from tableau_pipeline.refresh.step import Refresh, Report
 from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.refresh.journals import RememberingJournal
 from tableau_pipeline_tests.refresh.models import snapshot

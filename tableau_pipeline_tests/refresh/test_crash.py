@@ -3,8 +3,8 @@ from collections.abc import Callable
 
 import pytest
 
+from tableau_pipeline.refresh.limits import Limits
 from tableau_pipeline.refresh.plan import Accept, NoChange
-from tableau_pipeline.refresh.step import Limits
 from tableau_pipeline_tests.refresh import analyst
 from tableau_pipeline_tests.refresh.crashes import Fuse, killed_after, killed_for_real
 from tableau_pipeline_tests.refresh.models import flights
