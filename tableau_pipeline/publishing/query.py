@@ -5,6 +5,8 @@ from typing import Any
 
 import tableauserverclient as TSC
 
+# The most that Tableau gives at a time.
+_PAGE_SIZE = 1000
 _NOT_IN_FILTERS = frozenset(",&:[]")
 
 
@@ -14,6 +16,8 @@ def every(endpoint: Any, options: TSC.RequestOptions | None = None) -> Iterator[
     TSC's own `filter()` and `all()` take most errors for the end of the list: to them, a server
     that is too busy to answer has no data source of that name.
     """
+    options = options or TSC.RequestOptions()
+    options.pagesize = _PAGE_SIZE
     yield from TSC.Pager(endpoint, options)
 
 

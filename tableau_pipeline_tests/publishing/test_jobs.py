@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from tableau_pipeline.publishing import query
 from tableau_pipeline.publishing.credentials import Password
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.server import RemoteDatasource
@@ -86,7 +87,7 @@ def test_more_jobs_than_a_page_holds(
     monkeypatch: pytest.MonkeyPatch,
 ):
     # Prevents: on a busy site only the newest jobs are seen.
-    monkeypatch.setenv("TSC_PAGE_SIZE", "2")
+    monkeypatch.setattr(query, "_PAGE_SIZE", 2)
     with armed(sandbox, HoldJobs()):
         sent = {clear(tableau, sales.luid) for _ in range(5)}
         jobs = tableau.jobs(name=sales.name, since=LONG_AGO)

@@ -9,6 +9,7 @@ import pytest
 import tableauserverclient as tsc
 
 from tableau_pipeline.publishing import credentials, site
+from tableau_pipeline.refresh.errors import RefusedError
 from tableau_pipeline.sandbox.cli import main
 from tableau_pipeline.sandbox.options import ConnectedApp
 from tableau_pipeline.sandbox.testing import Sandbox
@@ -44,7 +45,7 @@ def test_pipeline_signs_in(start_sandbox: Callable[..., Sandbox]):
         assert (user.name, opened.tsc.is_signed_in()) == ("admin", True)
     theirs = replace(mine, secret_value="t" * 40)
     with (
-        pytest.raises(site.RefreshError),
+        pytest.raises(RefusedError),
         site.signed_in(sandbox.url, credentials=theirs, **arguments),
     ):
         pass
