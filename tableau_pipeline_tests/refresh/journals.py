@@ -1,56 +1,27 @@
-"""A journal as a script would keep it: a JSON file of states and intents."""
+"""The journal of scripts, with a memory."""
 
-import json
-from collections.abc import Sequence
 from pathlib import Path
 
-from tableau_pipeline.refresh.state import Intent, State
+from tableau_pipeline.refresh.file_journal import FileJournal
+from tableau_pipeline.refresh.state import Intent
 
 
-class FileJournal:
-    """Implements `refresh.journal.Journal` on one file, which outlives the process."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def state(self) -> State | None:
-        """The last state kept."""
-        states = [entry["state"] for entry in self._entries() if "state" in entry]
-        return State.model_validate(states[-1]) if states else None
-
-    def why_no_state(self) -> str:
-        """There is one reason only."""
-        return "the journal is empty"
-
-    def intents(self) -> Sequence[Intent]:
-        """The newest record of each intent since the last state."""
-        newest: dict[str, Intent] = {}
-        for entry in self._entries():
-            if "state" in entry:
-                newest.clear()
-            else:
-                intent = Intent.model_validate(entry["intent"])
-                newest[intent.request_id] = intent
-        return list(newest.values())
+class RememberingJournal(FileJournal):
+    """Knows every record of an intent that was ever made, whatever came after it."""
 
     def record(self, intent: Intent) -> None:
-        """Append an intent."""
-        self._append({"intent": intent.model_dump(mode="json")})
-
-    def keep(self, state: State) -> None:
-        """Append the state that a refresh left: what Dagster does with its materialization."""
-        self._append({"state": state.model_dump(mode="json")})
+        """Keep and remember it."""
+        super().record(intent)
+        with self._memory.open("a", encoding="utf-8") as file:
+            file.write(intent.model_dump_json() + "\n")
 
     def all_intents(self) -> list[Intent]:
-        """Every record of an intent, whatever came after it."""
-        entries = [entry["intent"] for entry in self._entries() if "intent" in entry]
-        return [Intent.model_validate(entry) for entry in entries]
-
-    def _entries(self) -> list[dict]:
-        if not self._path.exists():
+        """Every record."""
+        if not self._memory.exists():
             return []
-        return [json.loads(line) for line in self._path.read_text("utf-8").splitlines()]
+        with self._memory.open(encoding="utf-8") as file:
+            return [Intent.model_validate_json(line) for line in file]
 
-    def _append(self, entry: dict) -> None:
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(entry) + "\n")
+    @property
+    def _memory(self) -> Path:
+        return self.path.with_suffix(".memory")

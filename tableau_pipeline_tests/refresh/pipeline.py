@@ -23,7 +23,7 @@ from tableau_pipeline.refresh.server import Server
 from tableau_pipeline.refresh.snapshot import Snapshot
 from tableau_pipeline.refresh.step import Limits, Refresh, Report
 from tableau_pipeline.sandbox.testing import Sandbox
-from tableau_pipeline_tests.refresh.journals import FileJournal
+from tableau_pipeline_tests.refresh.journals import RememberingJournal
 from tableau_pipeline_tests.refresh.models import snapshot
 
 LOG = logging.getLogger("tableau_pipeline_tests.refresh")
@@ -57,8 +57,8 @@ class Pipeline:
     sessions: int = 0
 
     @property
-    def journal(self) -> FileJournal:
-        return FileJournal(self.folder / f"{self.declaration.key.replace('/', '.')}.jsonl")
+    def journal(self) -> RememberingJournal:
+        return RememberingJournal(self.folder / f"{self.declaration.key.replace('/', '.')}.json")
 
     def model(self, table: str, rows: pa.Table) -> Snapshot:
         """Give a table's model new content."""

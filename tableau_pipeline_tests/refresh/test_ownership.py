@@ -7,7 +7,6 @@ from tableau_pipeline.refresh.plan import NoChange, Publish
 from tableau_pipeline.refresh.state import PublishMode
 from tableau_pipeline_tests.refresh import analyst
 from tableau_pipeline_tests.refresh.crashes import killed_after
-from tableau_pipeline_tests.refresh.journals import FileJournal
 from tableau_pipeline_tests.refresh.models import flights
 from tableau_pipeline_tests.refresh.pipeline import Pipeline, session
 
@@ -113,5 +112,4 @@ def test_two_pipelines_with_one_name(new_pipeline: Callable[..., Pipeline]):
 
 def forget(pipeline: Pipeline) -> None:
     """Lose all records."""
-    assert isinstance(pipeline.journal, FileJournal)
-    (pipeline.folder / f"{pipeline.declaration.key}.jsonl").unlink()
+    pipeline.journal.path.unlink()

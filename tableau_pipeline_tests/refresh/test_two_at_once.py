@@ -10,15 +10,15 @@ from tableau_pipeline.refresh.errors import RefreshError
 from tableau_pipeline.refresh.plan import NoChange, Options, Publish
 from tableau_pipeline.refresh.state import Intent
 from tableau_pipeline.refresh.step import Limits, Report
-from tableau_pipeline_tests.refresh.journals import FileJournal
+from tableau_pipeline_tests.refresh.journals import RememberingJournal
 from tableau_pipeline_tests.refresh.pipeline import Pipeline
 
 
-class SlowJournal(FileJournal):
+class SlowJournal(RememberingJournal):
     """Waits at its first intent until it is told to go on: then its refresh is in full swing."""
 
-    def __init__(self, behind: FileJournal) -> None:
-        super().__init__(behind._path)
+    def __init__(self, behind: RememberingJournal) -> None:
+        super().__init__(behind.path)
         self.reached, self.go_on = threading.Event(), threading.Event()
 
     def record(self, intent: Intent) -> None:
@@ -32,7 +32,7 @@ class SlowJournal(FileJournal):
             assert not refresh.done(), refresh.result()
 
 
-def run(pipeline: Pipeline, journal: FileJournal) -> Report:
+def run(pipeline: Pipeline, journal: RememberingJournal) -> Report:
     """A refresh whose state nobody keeps yet."""
     return pipeline.refresh(around_journal=lambda _: journal).run(Options())
 
