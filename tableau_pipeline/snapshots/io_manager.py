@@ -31,7 +31,7 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
 
     def snapshots(self, asset_key: str) -> tuple[Snapshot, ...]:
         """The newest snapshots of a model, one for each partition; "a/b" is a key of two parts."""
-        return newest(Path(self.root).resolve(), asset_key)
+        return newest(Path(self.root), asset_key)
 
     def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
         """Write what a model returned; its fingerprint becomes the asset's data version."""
@@ -44,7 +44,7 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
                 "or give the asset another io_manager_key."
             )
         started = time.monotonic()
-        folder = new_folder(Path(self.root).resolve(), asset_key)
+        folder = new_folder(Path(self.root), asset_key)
         if context.has_asset_partitions:
             snapshots = write_partitions(
                 obj,

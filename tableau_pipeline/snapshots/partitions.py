@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DateType, TimestampNTZType, TimestampType
 
-PARTITION = "_partition"
+from tableau_pipeline.snapshots.store import PARTITION
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from pyspark.sql.types import (
 )
 
 from tableau_pipeline.refresh.snapshot import ROW_HASH
-from tableau_pipeline.snapshots.partitions import PARTITION
+from tableau_pipeline.snapshots.store import PARTITION
 
 _UNHASHABLE = (ArrayType, BinaryType, StructType)
 _RESERVED = {ROW_HASH, PARTITION}

@@ -10,8 +10,9 @@ from urllib.parse import quote
 from uuid import uuid4
 
 from tableau_pipeline.refresh.snapshot import MANIFEST, Snapshot
-from tableau_pipeline.snapshots.partitions import PARTITION
 
+# The column by which Spark divides a write into folders.
+PARTITION = "_partition"
 # Spark's ExternalCatalogUtils.escapePathName
 _ESCAPED = set("\"#%'*/:=?\\\x7f{[]^")
 
@@ -64,4 +65,5 @@ def spark_path(path: Path) -> str:
 
 
 def _model(root: Path, asset_key: str) -> Path:
-    return root.joinpath(*(quote(part, safe="") for part in asset_key.split("/")))
+    # Spark takes the first folder of a relative path for the name of a host.
+    return root.resolve().joinpath(*(quote(part, safe="") for part in asset_key.split("/")))

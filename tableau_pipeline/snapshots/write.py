@@ -14,15 +14,11 @@ from pyspark.sql import functions as F
 
 from tableau_pipeline.hyper.tables import Column
 from tableau_pipeline.refresh.snapshot import ROW_HASH, DataFile, Fingerprint, Snapshot, Span
-from tableau_pipeline.snapshots.partitions import (
-    PARTITION,
-    PartitionError,
-    Window,
-    with_partition,
-)
+from tableau_pipeline.snapshots.partitions import PartitionError, Window, with_partition
 from tableau_pipeline.snapshots.row_hash import row_hash
 from tableau_pipeline.snapshots.storable import check_storable
 from tableau_pipeline.snapshots.store import (
+    PARTITION,
     commit,
     is_committed,
     partition_folder,
