@@ -26,6 +26,7 @@ _MODES = {
     PublishMode.REPLACE: TSC.Server.PublishMode.Replace,
     PublishMode.OVERWRITE: TSC.Server.PublishMode.Overwrite,
 }
+_LOG = logging.getLogger(__name__)
 _NOT_FOUND = {"404000", "404004", "404011"}
 _JOB_NOT_FOUND = {"400031", "404018"}
 _SUCCEEDED = {TSC.JobItem.FinishCode.Success, TSC.JobItem.FinishCode.Completed}
@@ -120,10 +121,10 @@ class TableauSite:
 def signed_in(
     url: str,
     *,
-    site: str,
     credentials: Credentials,
-    ca_bundle: Path | None,
-    log: logging.Logger,
+    site: str = "",
+    ca_bundle: Path | None = None,
+    log: logging.Logger = _LOG,
 ) -> Generator[TableauSite]:
     """A session, which ends with the block.
 
