@@ -21,6 +21,7 @@ from tableau_pipeline.refresh.server import JobEntry, JobStatus, RemoteDatasourc
 from tableau_pipeline.refresh.state import Outcome, PublishMode
 
 _T = TypeVar("_T")
+_LOG = logging.getLogger(__name__)
 
 
 class TableauSite:
@@ -162,10 +163,10 @@ class TableauSite:
 def signed_in(
     url: str,
     *,
-    site: str,
     credentials: Credentials,
-    ca_bundle: Path | None,
-    log: logging.Logger,
+    site: str = "",
+    ca_bundle: Path | None = None,
+    log: logging.Logger = _LOG,
 ) -> Generator[TableauSite]:
     """A session, which ends with the block.
 

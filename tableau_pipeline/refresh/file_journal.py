@@ -29,7 +29,7 @@ class FileJournal:
     crash leaves either the old content or the new one. A lock beside the file keeps processes
     from overwriting each other's records.
 
-    Every method may raise RefusedError: the file is damaged, or not a journal.
+    Whatever reads it may raise RefusedError: the file is damaged, or not a journal.
     """
 
     def __init__(self, path: Path) -> None:

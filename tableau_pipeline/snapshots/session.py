@@ -1,7 +1,9 @@
 """The Spark session that the pipeline needs: UTC, quiet, bound to this machine when local."""
 
 import logging
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from pyspark.errors import PySparkRuntimeError
 from pyspark.logger import PySparkLogger
@@ -23,6 +25,8 @@ _LOCAL = {
     "spark.driver.bindAddress": "127.0.0.1",
 }
 
+_NOTHING_ELSE: Mapping[str, str] = MappingProxyType({})
+
 JAVA_REMEDY = (
     "Spark could not start its Java process: install Java 17 or newer (Debian, Ubuntu: apt-get "
     "install openjdk-17-jre-headless; macOS: brew install openjdk@17), or point JAVA_HOME at one."
@@ -30,7 +34,11 @@ JAVA_REMEDY = (
 
 
 def spark_session(
-    *, master: str, remote: str | None, driver_memory: str, config: dict[str, str]
+    *,
+    master: str = "local[*]",
+    remote: str | None = None,
+    driver_memory: str = "2g",
+    config: Mapping[str, str] = _NOTHING_ELSE,
 ) -> SparkSession:
     """The session of this process, started if there is none.
 
@@ -60,7 +68,7 @@ def spark_session(
         if master.startswith("local"):
             settings |= _LOCAL
     builder = SparkSession.builder
-    for key, value in (settings | config).items():
+    for key, value in {**settings, **config}.items():
         builder = builder.config(key, value)
     try:
         return builder.getOrCreate()

@@ -1,0 +1,54 @@
+"""Keeps a published data source equal to a CSV file; without Dagster, from cron for instance.
+
+Run it whenever the file may be new: TABLEAU_SERVER_URL, TABLEAU_TOKEN_NAME and TABLEAU_TOKEN_VALUE
+say where to, and
+
+    python examples/refresh_from_a_script.py orders.csv data/
+
+publishes it the first time, and then whatever changed. What it needs to remember is in `data/`.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+from tableau_pipeline.publishing.credentials import PersonalAccessToken
+from tableau_pipeline.publishing.site import signed_in
+from tableau_pipeline.refresh.declaration import Declaration, Table
+from tableau_pipeline.refresh.errors import RefreshError
+from tableau_pipeline.refresh.step import Report
+from tableau_pipeline.scripting import refresh
+from tableau_pipeline.snapshots.session import spark_session
+from tableau_pipeline.snapshots.store import new_folder
+from tableau_pipeline.snapshots.write import write_snapshot
+
+ORDERS = Declaration(
+    key="shop_orders",
+    name="Shop Orders",
+    project="Default",
+    tables=(Table("orders", model="orders"),),
+)
+
+
+def main(csv: Path, data: Path) -> Report:
+    """Store the file as a snapshot, then refresh."""
+    token = PersonalAccessToken(os.environ["TABLEAU_TOKEN_NAME"], os.environ["TABLEAU_TOKEN_VALUE"])
+
+    orders = spark_session().read.csv(str(csv), header=True, schema="id INT, amount DECIMAL(9,2)")
+    folder = new_folder(data / "snapshots", "orders")
+    write_snapshot(orders, folder, asset_key="orders", run_id="script")
+
+    return refresh(
+        ORDERS,
+        server=lambda: signed_in(os.environ["TABLEAU_SERVER_URL"], credentials=token),
+        snapshots=data / "snapshots",
+        journal=data / "shop_orders.json",
+        folder=data,
+    )
+
+
+if __name__ == "__main__":
+    try:
+        print(main(Path(sys.argv[1]), Path(sys.argv[2])).plan)
+    except RefreshError as error:
+        sys.exit(str(error))

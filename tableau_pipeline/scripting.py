@@ -1,0 +1,85 @@
+"""A refresh from a script: Python without Dagster."""
+
+import logging
+import os
+import platform
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from tableau_pipeline.hyper.process import hyper_process
+from tableau_pipeline.refresh.alone import alone
+from tableau_pipeline.refresh.declaration import Declaration, tree_problem
+from tableau_pipeline.refresh.errors import RefusedError
+from tableau_pipeline.refresh.file_journal import FileJournal
+from tableau_pipeline.refresh.limits import Limits
+from tableau_pipeline.refresh.plan import Options
+from tableau_pipeline.refresh.report import Report
+from tableau_pipeline.refresh.server import Server
+from tableau_pipeline.refresh.step import Refresh
+from tableau_pipeline.snapshots.store import newest
+
+_LOG = logging.getLogger(__name__)
+_AS_USUAL, _PATIENT = Options(), Limits()
+
+
+def refresh(
+    declaration: Declaration,
+    *,
+    server: Callable[[], AbstractContextManager[Server]],
+    snapshots: Path,
+    journal: Path,
+    folder: Path,
+    options: Options = _AS_USUAL,
+    limits: Limits = _PATIENT,
+    log: logging.Logger = _LOG,
+) -> Report:
+    """Make the published data source equal to the newest snapshots of its models, or say why not.
+
+    What `components.PublishedDatasource` does in Dagster, with the same effect and guarantees;
+    where Dagster keeps what was published, and what is about to be, a JSON file does.
+
+    Args:
+        server: opens a session when it is first needed, by `publishing.site.signed_in`.
+        snapshots: the folder of all snapshots; `snapshots.write.write_snapshot` writes them.
+        journal: that JSON file, one for each data source; made by the first refresh.
+        folder: for locks and the files that are sent; the same for every refresh of this one.
+
+    Raises:
+        RefusedError: it would be wrong or unsafe, or the declaration is; nothing was sent.
+        RefreshError: it could not be carried out; the next refresh settles what is open.
+    """
+    _check(declaration)
+    records = FileJournal(journal)
+    # Otherwise the state of an earlier refresh might be kept after that of a later one.
+    one_by_one = alone(
+        Path(f"{records.path}.refresh.lock"), what=declaration.key, timeout=limits.lock, log=log
+    )
+    with one_by_one:
+        report = Refresh(
+            declaration=declaration,
+            models=lambda: {model: newest(snapshots, model) for model in declaration.models},
+            journal=records,
+            server=server,
+            hyper=hyper_process,
+            folder=folder.resolve(),
+            run_id=f"{platform.node()}:{os.getpid()}",
+            log=log,
+            limits=limits,
+        ).run(options)
+        if report.state:
+            records.keep(report.state)
+    return report
+
+
+def _check(declaration: Declaration) -> None:
+    """What a declaration in YAML is told when it is loaded."""
+    names = [table.name for table in declaration.tables]
+    for edge in declaration.relationships:
+        if unknown := {edge.many, edge.one}.difference(names):
+            raise RefusedError(
+                f'Relationship {edge}: "{unknown.pop()}" is not a table of this data source; its '
+                f"tables are {', '.join(names)}"
+            )
+    if problem := tree_problem(names, declaration.relationships):
+        raise RefusedError(f"Relationships: {problem}")

@@ -1,0 +1,227 @@
+import logging
+import runpy
+import subprocess
+import sys
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Event
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tableau_pipeline.demo.compare import differences
+from tableau_pipeline.hyper.process import hyper_process
+from tableau_pipeline.hyper.tables import Relationship
+from tableau_pipeline.publishing.credentials import Password
+from tableau_pipeline.publishing.site import TableauSite, signed_in
+from tableau_pipeline.refresh.declaration import Declaration, Table
+from tableau_pipeline.refresh.errors import RefreshError, RefusedError
+from tableau_pipeline.refresh.file_journal import FileJournal
+from tableau_pipeline.refresh.plan import NoChange, Options, Publish
+from tableau_pipeline.refresh.state import State
+from tableau_pipeline.refresh.step import Limits, Report
+from tableau_pipeline.sandbox.testing import Sandbox, running_sandbox
+from tableau_pipeline.scripting import refresh
+from tableau_pipeline.snapshots.store import newest
+from tableau_pipeline_tests.conftest import ROOT
+from tableau_pipeline_tests.refresh.models import flights, snapshot
+
+EXAMPLE = ROOT / "examples" / "refresh_from_a_script.py"
+
+
+@pytest.fixture
+def sandbox(tmp_path: Path) -> Generator[Sandbox, None, None]:
+    with running_sandbox(tmp_path / "sandbox") as sandbox:
+        yield sandbox
+
+
+class Script:
+    """A script that refreshes one data source."""
+
+    def __init__(self, sandbox: Sandbox, data: Path):
+        self.sandbox, self.data = sandbox, data
+        self.declaration = Declaration(
+            key="sales/flights",
+            name="Flights",
+            project="Default",
+            tables=(Table("flights", model="raw/flights"),),
+        )
+        self.journal = FileJournal(data / "flights.json")
+
+    def model(self, rows: int = 8) -> None:
+        snapshot(self.data / "snapshots", flights(rows), asset_key="raw/flights")
+
+    def session(self) -> Any:
+        credentials = Password(self.sandbox.user, self.sandbox.password)
+        return signed_in(self.sandbox.url, credentials=credentials)
+
+    def run(self, **changes: Any) -> Report:
+        usual = {
+            "declaration": self.declaration,
+            "server": self.session,
+            "snapshots": self.data / "snapshots",
+            "journal": self.data / "flights.json",
+            "folder": self.data,
+        }
+        return refresh(**usual | changes)
+
+
+@pytest.fixture
+def script(sandbox: Sandbox, tmp_path: Path) -> Script:
+    """A script whose model has content."""
+    made = Script(sandbox, tmp_path)
+    made.model()
+    return made
+
+
+def wrong(site: TableauSite, declaration: Declaration, snapshots: Path) -> list[str]:
+    """In what the published data source differs from its models."""
+    (item,) = site.tsc.datasources.filter(name=declaration.name)
+    models = {table.name: newest(snapshots, table.model) for table in declaration.tables}
+    with TemporaryDirectory() as folder:
+        tdsx = site.download(str(item.id), Path(folder))
+        return differences(hyper_process(), tdsx, declaration, models)
+
+
+def test_the_example(
+    spark: SparkSession, sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    # Prevents: an example that does not run, or that publishes other rows than those of its file.
+    monkeypatch.setenv("TABLEAU_SERVER_URL", sandbox.url)
+    monkeypatch.setenv("TABLEAU_TOKEN_NAME", sandbox.token_name)
+    monkeypatch.setenv("TABLEAU_TOKEN_VALUE", sandbox.token_secret)
+    example = runpy.run_path(str(EXAMPLE))
+    csv, data = tmp_path / "orders.csv", tmp_path / "data"
+    decisions = []
+    for rows in (["1,9.99", "2,0.01"], ["2,0.01", "1,9.99"], ["1,9.99", "2,0.02", "3,5"]):
+        csv.write_text("\n".join(["id,amount", *rows]), encoding="utf-8")
+        decisions.append(type(example["main"](csv, data).plan))
+        (stored,) = newest(data / "snapshots", "orders")
+        assert stored.fingerprint.rows == len(rows)
+        password = Password(sandbox.user, sandbox.password)
+        with signed_in(sandbox.url, credentials=password) as site:
+            assert wrong(site, example["ORDERS"], data / "snapshots") == []
+    assert decisions[0] is Publish
+    assert decisions[1] is NoChange
+    assert decisions[2] is not NoChange
+
+
+def test_the_example_says_what_is_wrong(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    # Prevents: a stack trace in cron's mail where a sentence would do; an error that passes for 0.
+    monkeypatch.setenv("TABLEAU_SERVER_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("TABLEAU_TOKEN_NAME", "pipeline")
+    monkeypatch.setenv("TABLEAU_TOKEN_VALUE", "secret")
+    (tmp_path / "orders.csv").write_text("id,amount\n1,2\n", encoding="utf-8")
+    monkeypatch.setattr(sys, "argv", ["", str(tmp_path / "orders.csv"), str(tmp_path / "data")])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(EXAMPLE), run_name="__main__")
+    assert "http://127.0.0.1:9" in str(ended.value.code)
+
+
+def test_neither_dagster_nor_spark_is_needed():
+    # Prevents: seconds for libraries that a refresh has no use for, or their absence ending it.
+    program = (
+        "import sys, tableau_pipeline.scripting, tableau_pipeline.publishing.site\n"
+        "print({'dagster', 'pyspark'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("set()\n", "")
+
+
+def test_what_was_published_is_remembered(script: Script, monkeypatch: pytest.MonkeyPatch):
+    # Prevents: a script in another folder that knows nothing of what it published before.
+    monkeypatch.chdir(script.data)
+    here = Path()
+    first = script.run(snapshots=here / "snapshots", journal=here / "flights.json", folder=here)
+    assert isinstance(first.plan, Publish)
+    assert first.extract
+    assert first.extract.path.is_absolute()
+    assert first.state
+    assert first.state.tables["flights"].folders[0].is_absolute()
+    assert script.journal.state() == first.state
+    monkeypatch.chdir("/")
+    assert isinstance(script.run().plan, NoChange)
+    with script.session() as site:
+        assert wrong(site, script.declaration, script.data / "snapshots") == []
+
+
+@pytest.mark.parametrize("options", [Options(dry_run=True), Options(publish=False)], ids=str)
+def test_what_was_not_published_is_not_remembered(script: Script, options: Options):
+    # Prevents: a rehearsal after which the refresh finds nothing to do.
+    script.run(options=options)
+    assert not script.journal.path.exists()
+    assert isinstance(script.run().plan, Publish)
+
+
+def test_the_next_one_waits_until_the_state_is_kept(
+    script: Script, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    # Prevents: the state of an earlier refresh kept after that of a later one, which it undoes.
+    caplog.set_level(logging.INFO)
+    keeping, go_on, keep = Event(), Event(), FileJournal.keep
+
+    def slowly(journal: FileJournal, state: State) -> None:
+        keeping.set()
+        assert go_on.wait(30)
+        keep(journal, state)
+
+    @contextmanager
+    def server() -> Generator[TableauSite]:
+        assert script.journal.state() == first.result().state
+        with script.session() as site:
+            yield site
+
+    monkeypatch.setattr(FileJournal, "keep", slowly)
+    with ThreadPoolExecutor(2) as executor:
+        first = executor.submit(script.run)
+        assert keeping.wait(30)
+        script.model(9)
+        second = executor.submit(partial(script.run, server=server))
+        while "waiting for it" not in caplog.text:
+            assert not second.done()
+        with pytest.raises(RefreshError, match="has held"):
+            script.run(limits=Limits(lock=0, job=1))
+        go_on.set()
+        assert second.result(30).state == script.journal.state()
+    with script.session() as site:
+        assert wrong(site, script.declaration, script.data / "snapshots") == []
+
+
+def test_another_data_source_does_not_wait(script: Script):
+    # Prevents: scripts of a whole department in a queue.
+    other = Declaration("other", "Other", "Default", script.declaration.tables)
+
+    @contextmanager
+    def server() -> Generator[TableauSite]:
+        run = script.run(declaration=other, journal=script.data / "o.json", limits=Limits(lock=0))
+        assert isinstance(run.plan, Publish)
+        with script.session() as site:
+            yield site
+
+    assert isinstance(script.run(server=server).plan, Publish)
+
+
+@pytest.mark.parametrize(
+    ("edges", "problem"),
+    [
+        ([("flights", "airlines")], '"airlines" is not a table'),
+        ([("flights", "flights")], "exactly one fact table"),
+    ],
+)
+def test_relationships_are_checked_as_in_yaml(
+    script: Script, edges: list[tuple[str, str]], problem: str
+):
+    # Prevents: a KeyError for a misspelt table, or a file that Tableau does not take.
+    relationships = tuple(Relationship(many, one, (("id", "id"),)) for many, one in edges)
+    declared = Declaration(
+        "flights", "Flights", "Default", script.declaration.tables, relationships
+    )
+    with pytest.raises(RefusedError, match=problem):
+        script.run(declaration=declared)
