@@ -82,7 +82,7 @@ def script(sandbox: Sandbox, tmp_path: Path) -> Script:
 def wrong(site: TableauSite, declaration: Declaration, snapshots: Path) -> list[str]:
     """In what the published data source differs from its models."""
     (item,) = site.tsc.datasources.filter(name=declaration.name)
-    models = {table.name: newest(snapshots, table.model) for table in declaration.tables}
+    models = {model: newest(snapshots, model) for model in declaration.models}
     with TemporaryDirectory() as folder:
         tdsx = site.download(str(item.id), Path(folder))
         return differences(hyper_process(), tdsx, declaration, models)
