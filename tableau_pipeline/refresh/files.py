@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import zip_longest
 from pathlib import Path
 
 from tableauhyperapi import HyperProcess
@@ -79,8 +80,7 @@ class Files:
             self.hyper(),
             self._new(),
             changes=[
-                (self._change(name, tables, view, alone=reason is not None), reason)
-                for name, reason in update.tables.items()
+                self._change(name, tables, view, reason) for name, reason in update.tables.items()
             ],
             targets={name: self.declaration.target(name) for name in update.tables},
             models=self.models,
@@ -101,18 +101,21 @@ class Files:
         return self.folder / f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}.hyper"
 
     def _change(
-        self, name: str, tables: Mapping[str, TableState], view: View, *, alone: bool
-    ) -> Change:
+        self, name: str, tables: Mapping[str, TableState], view: View, reason: str | None
+    ) -> tuple[Change, str | None]:
         table = next(table for table in self.declaration.tables if table.name == name)
         state = tables[name]
-        return Change(
+        bases = [base.tables[name] for base in view.bases]
+        snapshots = [[Snapshot.read(each) for each in base.folders] for base in bases if not reason]
+        if missing := [each for found in snapshots for one in found for each in one.missing()]:
+            reason = f"a file of the snapshot that is published is gone ({missing[0]})"
+        change = Change(
             table=table,
             columns=state.columns,
             new=Side.of(state, self.models[table.model]),
-            olds=[_published(base.tables[name], read=not alone) for base in view.bases],
+            olds=[
+                Side.of(base, [] if reason else found)
+                for base, found in zip_longest(bases, snapshots)
+            ],
         )
-
-
-def _published(state: TableState, *, read: bool) -> Side:
-    """What a base says of a table; with its snapshots, if they are to be compared with."""
-    return Side.of(state, [Snapshot.read(folder) for folder in state.folders] if read else [])
+        return change, reason

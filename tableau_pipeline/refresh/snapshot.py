@@ -100,6 +100,10 @@ class Snapshot(Frozen):
         """The files that hold rows."""
         return tuple(str(self.folder / file.name) for file in self.files if file.rows)
 
+    def missing(self) -> list[str]:
+        """The files that hold rows and are not there."""
+        return [path for path in self.paths if not Path(path).exists()]
+
     @property
     def data_version(self) -> str:
         """Equal for equal contents: a digest of the schema and of the fingerprint."""
