@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from tableau_pipeline.refresh.errors import RefreshError, RefusedError
 from tableau_pipeline.refresh.journal import Journal
 from tableau_pipeline.refresh.server import JobStatus, Server
-from tableau_pipeline.refresh.state import Intent, Outcome, State
+from tableau_pipeline.refresh.state import Intent, Outcome, PublishMode, State
 from tableau_pipeline.refresh.waiting import wait_for_job
 
 # Between our clock and the server's.
@@ -26,7 +26,8 @@ class Settled:
         creating: an open intent was creating the data source, so that it may be ours untagged.
         trouble: why no update may build on this.
         moved: when the server carried out the last sending that was settled just now: what moved
-            the data source's time stamp then was this.
+            the data source's time stamp then was this. None if more than that was left to do: to
+            tag a new data source, and to read the metadata that a file brought along.
     """
 
     bases: tuple[State, ...] = ()
@@ -51,7 +52,7 @@ class Settled:
             bases=(intent.target,),
             luid=intent.target.luid or self.luid,
             creating=creating,
-            moved=_span(status),
+            moved=_span(status) if intent.mode in (None, PublishMode.REPLACE) else None,
         )
 
 

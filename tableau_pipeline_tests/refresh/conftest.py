@@ -6,6 +6,7 @@ from uuid import uuid4
 import pytest
 
 from tableau_pipeline.publishing.site import TableauSite
+from tableau_pipeline.refresh import waiting
 from tableau_pipeline.sandbox.options import UserSeed
 from tableau_pipeline.sandbox.testing import Sandbox, running_sandbox
 from tableau_pipeline_tests.refresh.models import airlines, flights
@@ -29,7 +30,15 @@ def eyes(sandbox: Sandbox) -> Generator[TableauSite, None, None]:
 
 
 @pytest.fixture
-def new_pipeline(sandbox: Sandbox, eyes: TableauSite, tmp_path: Path) -> Callable[..., Pipeline]:
+def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The jobs of these tests take no longer than a blink."""
+    monkeypatch.setattr(waiting, "_FIRST_LOOKS", 100)
+
+
+@pytest.fixture
+def new_pipeline(
+    sandbox: Sandbox, eyes: TableauSite, tmp_path: Path, quick_looks: None
+) -> Callable[..., Pipeline]:
     """Makes data sources of one table, with content to publish."""
 
     def make(name: str = "", **more: Any) -> Pipeline:

@@ -32,6 +32,9 @@ class Fuse:
         """Count a call that is about to be made."""
         if not self.trace and name != "record":
             return
+        if self.trace[-1:] == [name] == ["job"]:
+            # How often one has to ask is a matter of chance.
+            return
         if self._left == 0:
             self.die()
         self._left -= 1

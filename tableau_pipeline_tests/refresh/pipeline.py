@@ -30,6 +30,9 @@ from tableau_pipeline_tests.refresh.models import snapshot
 LOG = logging.getLogger("tableau_pipeline_tests.refresh")
 STAR = (Relationship("flights", "airlines", (("carrier", "carrier"),)),)
 
+# No update fits: every change is published as a whole file.
+WHOLE = {"payload_limit": 1}
+
 # Stand around the journal or the server, to interfere with their calls.
 Around = Callable[[Any], Any]
 

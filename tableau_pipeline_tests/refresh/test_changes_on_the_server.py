@@ -145,7 +145,8 @@ def test_renamed_while_the_file_is_built(pipeline: Pipeline):
     pipeline.model("flights", flights(9))
 
     def meanwhile() -> HyperProcess:
-        analyst.changes(pipeline, name=f"{pipeline.name} better")
+        if pipeline.found():
+            analyst.changes(pipeline, name=f"{pipeline.name} better")
         return hyper_process()
 
     with pytest.raises(RefreshError, match="was changed on the server while"):

@@ -3,12 +3,14 @@ from collections.abc import Callable
 
 import pytest
 
+from tableau_pipeline.refresh.declaration import Table
 from tableau_pipeline.refresh.limits import Limits
 from tableau_pipeline.refresh.plan import Accept, NoChange
+from tableau_pipeline.refresh.policy import Diff
 from tableau_pipeline_tests.refresh import analyst
 from tableau_pipeline_tests.refresh.crashes import Fuse, killed_after, killed_for_real
 from tableau_pipeline_tests.refresh.models import flights
-from tableau_pipeline_tests.refresh.pipeline import Pipeline
+from tableau_pipeline_tests.refresh.pipeline import WHOLE, Pipeline
 
 MOST_CALLS = 30
 EXTRA = {"gate": flights(8)["delay"]}
@@ -20,7 +22,19 @@ def first(pipeline: Pipeline) -> None:
 
 def new_rows(pipeline: Pipeline) -> None:
     pipeline.run()
-    pipeline.model("flights", flights(9, delay=3))
+    rows = flights(9).to_pylist()
+    rows[0]["delay"] = 99
+    pipeline.model("flights", flights(9).from_pylist(rows[:1] + rows[3:], flights().schema))
+
+
+def new_file(pipeline: Pipeline) -> None:
+    pipeline.declare(**WHOLE)
+    new_rows(pipeline)
+
+
+def changed_rows(pipeline: Pipeline) -> None:
+    pipeline.declare(tables=(Table("flights", "flights", policy=Diff(("flight_id",))),))
+    new_rows(pipeline)
 
 
 def new_column(pipeline: Pipeline) -> None:
@@ -57,9 +71,19 @@ def recover(pipeline: Pipeline, fuse: Fuse, before: Callable[[Pipeline], None]) 
         pipeline.run()
 
 
-@pytest.mark.parametrize("before", [first, new_rows, new_column, adopted])
+@pytest.mark.parametrize(
+    ("before", "sent_by"),
+    [
+        (first, "publish"),
+        (new_rows, "update"),
+        (changed_rows, "update"),
+        (new_file, "publish"),
+        (new_column, "publish"),
+        (adopted, "publish"),
+    ],
+)
 def test_killed_at_any_moment(
-    new_pipeline: Callable[..., Pipeline], before: Callable[[Pipeline], None]
+    new_pipeline: Callable[..., Pipeline], before: Callable[[Pipeline], None], sent_by: str
 ):
     """Prevents: a killed run leaves old rows, a second data source, or no way on."""
     traces = []
@@ -73,33 +97,38 @@ def test_killed_at_any_moment(
         recover(pipeline, fuse, before)
         settled(pipeline)
     assert traces[0] == ["record"]
-    assert traces[1] == ["record", "publish"]
-    assert traces[-1][:3] == ["record", "publish", "record"]
-    assert "metadata_digest" in traces[-1]
+    assert traces[1] == ["record", sent_by]
+    assert traces[-1][:3] == ["record", sent_by, "record"]
+    assert traces[-1][-1] == "record"
+    assert ("metadata_digest" in traces[-1]) is (sent_by == "publish")
 
 
+@pytest.mark.parametrize("before", [new_file, new_rows, changed_rows])
 @pytest.mark.parametrize(("calls", "again"), [(1, 2), (2, 1), (2, 2), (3, 2), (2, 3)])
-def test_killed_twice_with_different_content(pipeline: Pipeline, calls: int, again: int):
+def test_killed_twice_with_different_content(
+    pipeline: Pipeline, before: Callable[[Pipeline], None], calls: int, again: int
+):
     """Prevents: what a first killed run had sent passes for what a second one sent."""
-    pipeline.run()
-    pipeline.model("flights", flights(9))
+    before(pipeline)
+    wanted = pipeline.models["flights"]
     assert killed_after(pipeline, calls)
     pipeline.model("flights", flights(10))
     assert killed_after(pipeline, again)
-    pipeline.model("flights", flights(9))  # as the first one wanted it
+    pipeline.models["flights"] = wanted
     pipeline.run()
     settled(pipeline)
 
 
-@pytest.mark.parametrize("calls", [1, 2, 3])
-def test_killed_then_back_to_the_published_content(pipeline: Pipeline, calls: int):
+@pytest.mark.parametrize("before", [new_file, new_rows, changed_rows])
+@pytest.mark.parametrize("calls", [1, 2, 3, 5])
+def test_killed_then_back_to_the_published_content(
+    pipeline: Pipeline, before: Callable[[Pipeline], None], calls: int
+):
     """Prevents: rows that a killed run sent stay, because the model is as it was before it."""
-    pipeline.run()
-    published = pipeline.models["flights"]
-    pipeline.model("flights", flights(9))
+    before(pipeline)
     assert killed_after(pipeline, calls)
-    pipeline.models["flights"] = published
-    assert "interrupted" in pipeline.decide()
+    pipeline.model("flights", flights())
+    assert not pipeline.decide().startswith("no change")
     pipeline.run()
     settled(pipeline)
 

@@ -5,7 +5,7 @@ import pytest
 from tableau_pipeline.refresh.errors import RefusedError
 from tableau_pipeline_tests.refresh.crashes import killed_after
 from tableau_pipeline_tests.refresh.models import airlines, flights
-from tableau_pipeline_tests.refresh.pipeline import Pipeline
+from tableau_pipeline_tests.refresh.pipeline import WHOLE, Pipeline
 
 
 def test_only_the_last_is_left(pipeline: Pipeline):
@@ -19,6 +19,7 @@ def test_only_the_last_is_left(pipeline: Pipeline):
 
 def test_those_of_open_intents_are_kept(pipeline: Pipeline):
     """Prevents: a file that may have to be sent again is gone."""
+    pipeline.declare(**WHOLE)
     pipeline.run()
     open_files = set()
     for delay in (1, 2):
@@ -27,6 +28,7 @@ def test_those_of_open_intents_are_kept(pipeline: Pipeline):
         open_files = {intent.payload for intent in pipeline.journal.intents()}
         assert len(open_files) == delay
         assert open_files <= set(pipeline.extract_files())
+    pipeline.model("flights", flights(delay=3))
     report = pipeline.run()
     assert report.extract is not None
     assert set(pipeline.extract_files()) == {*open_files, report.extract.path}

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -13,7 +14,7 @@ from tableau_pipeline.refresh.state import Outcome
 from tableau_pipeline.sandbox.testing import Sandbox, running_sandbox
 from tableau_pipeline_tests.refresh.crashes import killed_after
 from tableau_pipeline_tests.refresh.models import flights
-from tableau_pipeline_tests.refresh.pipeline import Pipeline, declared, session
+from tableau_pipeline_tests.refresh.pipeline import WHOLE, Pipeline, declared, session
 from tableau_pipeline_tests.refresh.test_crash import MOST_CALLS, first, new_rows, settled
 
 SLOW = 0.4
@@ -34,7 +35,9 @@ def slow_sandbox(tmp_path_factory: pytest.TempPathFactory) -> Generator[Sandbox,
 
 
 @pytest.fixture
-def slow(slow_sandbox: Sandbox, tmp_path: Path) -> Generator[Pipeline, None, None]:
+def slow(
+    slow_sandbox: Sandbox, tmp_path: Path, quick_looks: None
+) -> Generator[Pipeline, None, None]:
     """A data source on it, not published yet."""
     with session(slow_sandbox) as eyes:
         made = Pipeline(slow_sandbox, eyes, tmp_path, declared(f"Slow {uuid4().hex[:8]}"))
@@ -54,7 +57,12 @@ def recover(pipeline: Pipeline) -> None:
     pipeline.run()
 
 
-@pytest.mark.parametrize("before", [first, new_rows])
+def new_file(pipeline: Pipeline) -> None:
+    pipeline.declare(**WHOLE)
+    new_rows(pipeline)
+
+
+@pytest.mark.parametrize("before", [first, new_file])
 def test_killed_at_any_moment(
     new_pipeline: Callable[..., Pipeline], before: Callable[[Pipeline], None]
 ):
@@ -74,7 +82,7 @@ def test_killed_at_any_moment(
 
 
 @pytest.mark.parametrize("calls", [2, 3], ids=["job unknown", "job known"])
-@pytest.mark.parametrize("before", [first, new_rows])
+@pytest.mark.parametrize("before", [first, new_file, new_rows])
 def test_job_that_still_runs_at_the_next_start(
     slow: Pipeline, calls: int, before: Callable[[Pipeline], None]
 ):
@@ -98,15 +106,46 @@ def test_known_job_is_waited_for(slow: Pipeline):
     assert outcomes[left.request_id] is Outcome.DONE
 
 
-def test_time_out_leaves_the_intent_open(slow: Pipeline):
+@pytest.mark.parametrize("before", [first, new_file, new_rows])
+def test_job_that_takes_too_long_is_cancelled(slow: Pipeline, before: Callable[[Pipeline], None]):
+    """Prevents: a cancelled job passes for done, or for one that may still take effect."""
+    before(slow)
+    with pytest.raises(RefreshError) as caught:
+        slow.run(around={"limits": Limits(lock=30, job=SLOW / 4)})
+    (left,) = slow.journal.intents()
+    assert left.outcome is Outcome.CANCELLED
+    for part in (f"job {left.job_id}", "cancelled", "what it held before", "sends it again"):
+        assert part in str(caught.value)
+    assert "interrupted" not in slow.decide()
+    slow.run()
+    settled(slow)
+
+
+class Stubborn:
+    """A server that ends no job: it belongs to another user, or is too far on."""
+
+    def __init__(self, behind: Any) -> None:
+        self._behind = behind
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._behind, name)
+
+    def cancel(self, job_id: str) -> bool:
+        return False
+
+
+@pytest.mark.parametrize("before", [first, new_file, new_rows])
+def test_time_out_leaves_the_intent_open(slow: Pipeline, before: Callable[[Pipeline], None]):
     """Prevents: a job that takes longer than we wait is taken for failed, or for done."""
-    impatient = {"limits": Limits(lock=30, job=0.1)}
+    before(slow)
+    impatient = {"limits": Limits(lock=30, job=SLOW / 10), "around_server": Stubborn}
     with pytest.raises(RefreshError) as caught:
         slow.run(around=impatient)
     (left,) = slow.journal.intents()
     assert left.outcome is None
     for part in (f"Job {left.job_id}", "not finished", "next run", "Jobs page"):
         assert part in str(caught.value)
+    assert left.payload is not None
     assert left.payload.exists()
     with pytest.raises(RefreshError, match=f"Job {left.job_id}"):
         slow.run(around=impatient)
@@ -115,10 +154,10 @@ def test_time_out_leaves_the_intent_open(slow: Pipeline):
     settled(slow)
 
 
-def test_cancelled_job(slow: Pipeline):
+@pytest.mark.parametrize("before", [new_file, new_rows])
+def test_cancelled_job(slow: Pipeline, before: Callable[[Pipeline], None]):
     """Prevents: a job that somebody cancelled on the server passes for done, or blocks for ever."""
-    slow.run()
-    slow.model("flights", flights(9))
+    before(slow)
     assert killed_after(slow, 3)
     (left,) = slow.journal.intents()
     with session(slow.sandbox) as site:
@@ -136,7 +175,7 @@ def test_failed_job_is_told_with_its_notes(slow: Pipeline):
     rival.model("flights", flights(5))
     with pytest.raises(RefreshError) as caught:
         rival.run()
-    for part in (f'Publishing "{slow.name}" failed', "already exists", "what it held before"):
+    for part in (f'Publishing "{slow.name}"', "failed", "already exists", "what it held before"):
         assert part in str(caught.value)
     assert [each.outcome for each in rival.journal.intents()] == [Outcome.FAILED]
     slow.run()

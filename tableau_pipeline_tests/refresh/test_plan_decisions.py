@@ -4,9 +4,9 @@ from datetime import timedelta
 import pytest
 
 from tableau_pipeline.hyper.tables import Column, Relationship
-from tableau_pipeline.refresh.plan import Accept, NoChange, Plan, Publish
+from tableau_pipeline.refresh.plan import Accept, NoChange, Plan, Publish, Update
 from tableau_pipeline.refresh.snapshot import Fingerprint
-from tableau_pipeline.refresh.state import PublishMode, State
+from tableau_pipeline.refresh.state import Cutoff, PublishMode, State
 from tableau_pipeline_tests.refresh.states import (
     COLUMNS,
     NOON,
@@ -78,13 +78,19 @@ def test_equal_fingerprints_are_no_change():
                 )
             }
         ),
-        desired(tables={"orders": table().model_copy(update={"cutoff": "2025-01-01"})}),
     ],
-    ids=["rows", "hash sum", "order of columns", "algorithm of hashes", "retain cutoff"],
+    ids=["rows", "hash sum", "order of columns", "algorithm of hashes"],
 )
 def test_each_part_of_the_content_counts(wanted: State):
     """Prevents: a change that shows in one part of the fingerprint only passes for no change."""
-    assert decide(view(), wanted=wanted) == Publish(REPLACE, "in full: new content in orders")
+    assert decide(view(), wanted=wanted) == Update({"orders": None}, "new content in orders")
+
+
+def test_cutoff_that_moves_over_no_rows_is_no_change():
+    """Prevents: a rolling window ships the same rows every night."""
+    cutoff = Cutoff(column="day", days=9, as_of="run", value="2025-01-01")
+    moved = table().model_copy(update={"cutoff": cutoff})
+    assert isinstance(decide(view(), wanted=desired(tables={"orders": moved})), NoChange)
 
 
 def test_all_tables_of_new_content_are_named():
@@ -92,12 +98,14 @@ def test_all_tables_of_new_content_are_named():
     declared = declaration("orders", "items", "notes")
     tables = {"orders": table(hash_sum=1), "items": table(), "notes": table(hash_sum=2)}
     plan = decide(view(state(declared)), wanted=desired(declared, tables=tables), declared=declared)
-    assert plan.reason == "in full: new content in orders, notes"
+    assert plan == Update({"orders": None, "notes": None}, "new content in orders, notes")
 
 
 def test_full_publishes_equal_content():
     """Prevents: `full: true` does nothing when nothing changed, which is when it is needed."""
-    assert decide(view(), full=True) == Publish(REPLACE, "in full: asked for (full: true)")
+    assert decide(view(), full=True) == Publish(
+        REPLACE, "in full: asked for (full: true)", small_as_update=True
+    )
 
 
 @pytest.mark.parametrize("seconds", [1, -1])
@@ -111,21 +119,25 @@ def test_changed_hands(seconds: int):
     assert f"2025-03-01 {remote.updated_at:%H:%M:%S} UTC" in plan.reason
 
 
-@pytest.mark.parametrize(
-    "bases",
-    [
-        (state(), state(updated_at=None)),
-        (state(updated_at=None),),
-        (state(tables={"orders": table(hash_sum=1)}), state()),
-    ],
-    ids=["open intent", "landed but not finished", "two possible contents"],
-)
-def test_after_a_crash_all_is_sent_again(bases: tuple[State, ...]):
+def test_sending_that_nobody_saw_land_is_sent_in_full():
     """Prevents: a sending that may have been lost passes for landed, and stale rows stay."""
-    plan = decide(view(*bases))
+    plan = decide(view(state(updated_at=None)))
     assert isinstance(plan, Publish)
-    assert plan.mode is REPLACE
+    assert (plan.mode, plan.small_as_update) == (REPLACE, True)
     assert "interrupted" in plan.reason
+
+
+@pytest.mark.parametrize("newest", [0, 1])
+def test_all_possible_contents_count(newest: int):
+    """Prevents: the content that a lost sending had is taken for the published one, or not."""
+    bases = [state(tables={"orders": table(hash_sum=1)}), state(updated_at=None)]
+    plan = decide(view(*(bases if newest else bases[::-1])))
+    assert plan == Update({"orders": None}, "new content in orders")
+
+
+def test_lost_sending_of_the_published_content_is_no_change():
+    """Prevents: a sending that may have been lost is sent again although it changed nothing."""
+    assert isinstance(decide(view(state(), state(updated_at=None))), NoChange)
 
 
 def test_new_column_overwrites_under_additive():
@@ -156,5 +168,6 @@ def test_interrupted_schema_change_is_overwritten_again():
 
 def test_reasons_have_a_short_form():
     """Prevents: the web UI shows no word for a decision."""
-    plans: list[Plan] = [decide(NOTHING), decide(view())]
-    assert [plan.decision for plan in plans] == ["publish (create)", "no change"]
+    changed = decide(view(), wanted=with_orders(rows=101))
+    plans: list[Plan] = [decide(NOTHING), decide(view()), changed]
+    assert [plan.decision for plan in plans] == ["publish (create)", "no change", "update"]

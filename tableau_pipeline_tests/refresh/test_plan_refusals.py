@@ -2,7 +2,7 @@ from dataclasses import replace
 
 from tableau_pipeline.hyper.tables import Column
 from tableau_pipeline.refresh.declaration import Declaration
-from tableau_pipeline.refresh.plan import Accept, NoChange, Plan, Publish, Refuse, View
+from tableau_pipeline.refresh.plan import Accept, NoChange, Plan, Publish, Refuse, Update, View
 from tableau_pipeline.refresh.state import PublishMode, State
 from tableau_pipeline_tests.refresh.states import (
     COLUMNS,
@@ -65,11 +65,12 @@ def test_accepting_a_schema_does_not_accept_the_loss_of_edits():
     assert isinstance(decide(view(metadata="digest-2"), Accept.SCHEMA, wanted=WIDER), Refuse)
 
 
-def test_edited_metadata_hinders_no_replace():
+def test_edited_metadata_hinders_no_update():
     """Prevents: an analyst's calculated field stops all refreshes."""
     edited = view(metadata="digest-2")
     wanted = desired(tables={"orders": table(hash_sum=8)})
-    assert mode_of(decide(edited, wanted=wanted)) is PublishMode.REPLACE
+    assert isinstance(decide(edited, wanted=wanted), Update)
+    assert mode_of(decide(edited, full=True)) is PublishMode.REPLACE
     assert isinstance(decide(edited), NoChange)
 
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 
 from tableau_pipeline.hyper.tables import Column
 from tableau_pipeline.refresh.snapshot import MANIFEST, DataFile, Fingerprint, Snapshot
-from tableau_pipeline.refresh.state import Intent, Outcome, PublishMode, State, TableState
+from tableau_pipeline.refresh.state import Cutoff, Intent, Outcome, PublishMode, State, TableState
 from tableau_pipeline_tests.refresh.models import airlines, flights, snapshot
 
 TEXT = st.text(max_size=8)
@@ -21,6 +21,7 @@ INSTANT = st.datetimes(
 FINGERPRINT = st.builds(
     Fingerprint, rows=st.integers(0, 10**12), hash_sum=st.integers(-(2**97), 2**97)
 )
+CUTOFF = st.builds(Cutoff, column=TEXT, days=st.integers(0, 9), as_of=TEXT, value=TEXT)
 COLUMNS = st.lists(st.builds(Column, TEXT, TEXT), max_size=3).map(tuple)
 FOLDER = st.text("abcÿ/ '%", min_size=1).map(Path)
 STATE = st.builds(
@@ -38,22 +39,28 @@ STATE = st.builds(
             TableState,
             columns=COLUMNS,
             folders=st.tuples(FOLDER),
+            model=FINGERPRINT,
             content=FINGERPRINT,
-            cutoff=st.none() | TEXT,
+            cutoff=st.none() | CUTOFF,
         ),
         max_size=2,
     ),
     metadata=st.none() | TEXT,
     increments=st.integers(0, 99),
+    size=st.none() | st.integers(0, 2**40),
 )
 INTENT = st.builds(
     Intent,
     request_id=TEXT,
     recorded_at=INSTANT,
     run_id=TEXT,
-    mode=st.sampled_from(PublishMode),
-    target=STATE,
-    payload=FOLDER,
+    mode=st.none() | st.sampled_from(PublishMode),
+    target=st.none() | STATE,
+    luid=st.none() | TEXT,
+    connection=st.none() | TEXT,
+    batch=st.none() | TEXT,
+    payload=st.none() | FOLDER,
+    final=st.booleans(),
     job_id=st.none() | TEXT,
     outcome=st.none() | st.sampled_from(Outcome),
     note=st.none() | TEXT,

@@ -2,7 +2,7 @@ from tableauhyperapi import TableName
 
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.read import read_table, table_names
-from tableau_pipeline.refresh.plan import Accept, NoChange, Publish
+from tableau_pipeline.refresh.plan import Accept, NoChange, Publish, Update
 from tableau_pipeline.refresh.state import PublishMode
 from tableau_pipeline_tests.refresh.models import airlines, flights
 from tableau_pipeline_tests.refresh.pipeline import Pipeline
@@ -66,9 +66,8 @@ def test_changed_content_keeps_the_luid(star: Pipeline):
     star.model("airlines", airlines("AA", "UA", "B6"))
     star.model("flights", flights(9, delay=5))
     report = star.run()
-    assert isinstance(report.plan, Publish)
-    assert report.plan.mode is PublishMode.REPLACE
-    assert report.plan.reason == "in full: new content in flights, airlines"
+    assert isinstance(report.plan, Update)
+    assert report.plan.reason.startswith("new content in flights, airlines: flights -8 +9 rows")
     assert star.wrong() == []
     assert first is not None
     assert [item.id for item in star.found()] == [first.luid]
@@ -80,7 +79,7 @@ def test_swapped_values_are_a_change(pipeline: Pipeline):
     pipeline.run()
     rows = flights()
     pipeline.model("flights", rows.set_column(2, "delay", rows["delay"].take([1, 0, *range(2, 8)])))
-    assert pipeline.decide() == "publish (replace): in full: new content in flights"
+    assert pipeline.decide().startswith("update: new content in flights: flights -8 +8 rows")
     pipeline.run()
     assert pipeline.wrong() == []
 
@@ -89,9 +88,10 @@ def test_full_publishes_what_is_equal(pipeline: Pipeline):
     """Prevents: nobody can force a publish when the server's copy is suspect."""
     pipeline.run()
     before = pipeline.found()[0].updated_at
-    assert pipeline.run(full=True).plan == Publish(
-        PublishMode.REPLACE, "in full: asked for (full: true)"
+    assert pipeline.run(full=True).plan == Update(
+        {"flights": "in full"}, "in full: asked for (full: true)"
     )
+    assert pipeline.wrong() == []
     assert pipeline.found()[0].updated_at > before
     assert isinstance(pipeline.run().plan, NoChange)
 
@@ -115,10 +115,11 @@ def test_dry_run_changes_nothing(pipeline: Pipeline):
     pipeline.model("flights", flights(delay=1))
     records = pipeline.journal.all_intents()
     report = pipeline.run(dry_run=True)
-    assert isinstance(report.plan, Publish)
-    assert (report.extract, report.state) == (None, None)
+    assert isinstance(report.plan, Update)
+    assert (report.job_id, report.state) == (None, None)
     assert pipeline.found()[0].updated_at == before
     assert pipeline.journal.all_intents() == records
+    assert pipeline.wrong() != []
 
 
 def test_dry_run_tells_of_a_refusal(pipeline: Pipeline):
@@ -134,7 +135,7 @@ def test_empty_table_is_published_when_allowed(pipeline: Pipeline):
     pipeline.model("flights", flights(0))
     report = pipeline.run(Accept.SHRINK)
     assert report.extract is not None
-    assert report.extract.rows == {"Extract": 0}
+    assert report.extract.rows == {"flights": 0}
     (item,) = pipeline.found()
     published = pipeline.sandbox.hyper_file(str(item.id))
     table = TableName("Extract", "Extract")
