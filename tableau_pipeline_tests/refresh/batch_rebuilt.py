@@ -23,7 +23,7 @@ from tableau_pipeline.refresh.batch import (
     source,
     target,
 )
-from tableau_pipeline.refresh.columns import Column
+from tableau_pipeline.refresh.condition_columns import Column
 from tableau_pipeline.refresh.conditions import Condition
 from tableau_pipeline_tests.sandbox.batch.model import Tables
 from tableau_pipeline_tests.sandbox.batch.strategies import batches, rarely

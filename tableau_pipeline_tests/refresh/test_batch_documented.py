@@ -4,10 +4,12 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from tableauhyperapi import TableName
 
+from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.batch import (
     Batch,
     Delete,
@@ -20,6 +22,7 @@ from tableau_pipeline.refresh.batch import (
     target,
 )
 from tableau_pipeline_tests.refresh.batches import ON_USER, USERS, carry_out, constant_test, sent
+from tableau_pipeline_tests.sandbox.samples import publish, rows_on_server, write_hyper
 
 
 def wire(batch: Batch) -> Any:
@@ -228,3 +231,26 @@ def test_deletes_beyond_a_key(tmp_path: Path):
     payload = {"ids": "SELECT 2 AS id"}
     after = carry_out(batch, tmp_path, published={"users": USERS}, payload=payload)
     assert after == {"users": [(1, "ann"), (2, "bob")]}
+
+
+def test_sent_by_the_client_library(tmp_path: Path, eyes: TableauSite):
+    # Prevents: what the builder makes is not what the Tableau Server Client takes.
+    server = eyes.tsc
+    published = write_hyper(tmp_path / "users.hyper", USERS)
+    users = publish(server, published, name=f"Users {uuid4().hex[:8]}")
+    changed = write_hyper(tmp_path / "changed.hyper", "SELECT 4 AS user_id, 'ß\"' AS name")
+    batch = Batch(
+        [
+            Delete(target="Extract", where=target("name").has("b")),
+            Upsert(
+                target=TableName("Extract", "Extract"),
+                source=TableName("Extract", "Extract"),
+                where=target("user_id") == source("user_id"),
+            ),
+        ]
+    )
+    job = server.datasources.update_hyper_data(
+        users, request_id=str(uuid4()), actions=batch.wire_actions(), payload=changed
+    )
+    server.jobs.wait_for_job(job)
+    assert rows_on_server(server, users.id) == [[1, "ann"], [3, "cy"], [4, 'ß"']]
