@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from tableauhyperapi import TableName
 
 from tableau_pipeline.refresh.batch_names import schema_and_table
-from tableau_pipeline.refresh.columns import source, target
+from tableau_pipeline.refresh.condition_columns import source, target
 from tableau_pipeline.refresh.conditions import (
     Condition,
     Side,

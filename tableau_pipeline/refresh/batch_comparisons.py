@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 
 from tableau_pipeline.hyper.sql_types import is_collated, type_family
 from tableau_pipeline.refresh.batch_tables import KnownTable, listed
+from tableau_pipeline.refresh.condition_constants import ConstantType
 from tableau_pipeline.refresh.conditions import Condition, Op, Predicate, Side, predicates
-from tableau_pipeline.refresh.constants import ConstantType
 
 _CONSTANTS = {
     **dict.fromkeys(("SMALLINT", "INTEGER", "BIGINT"), ConstantType.INTEGER),
@@ -61,7 +61,7 @@ def _problem(predicate: Predicate, tables: Mapping[Side, KnownTable]) -> str | N
         return f"{described}, the constant of type {constant.type}; {_constant_remedy(type_)}"
     if predicate.op not in _operators(type_):
         allowed = ", ".join(op.symbol for op in Op if op in _operators(type_))
-        return f"{described}, which knows {allowed or 'no comparisons but .is_null()'}"
+        return f"{described}, which knows {allowed or 'only .is_null()'}: choose rows otherwise"
     return None
 
 

@@ -1,4 +1,4 @@
-"""Conditions of action batches, as plain values. `columns` has the words to write them with."""
+"""Conditions of action batches, as plain values; written with the columns of another module."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, NoReturn
 
-from tableau_pipeline.refresh.constants import Constant
+from tableau_pipeline.refresh.condition_constants import Constant
 from tableau_pipeline.refresh.errors import BatchError
 
 # Longer ones are known to bring servers down.

@@ -98,7 +98,7 @@ def update(where: Any = ON_ID) -> Update:
             update(ON_ID & (source("ci") < "x")),
             {"id": "BIGINT", "name": "TEXT", "ci": 'TEXT COLLATE "en_US_CI"'},
             'Action 1 (update): source("ci") < \'x\': "ci" of the source table "public"."s" is '
-            'TEXT COLLATE "en_US_CI", which knows ==, !=, is.',
+            'TEXT COLLATE "en_US_CI", which knows ==, !=, is: choose rows otherwise.',
         ),
         (
             update(target("nmae") == source("id")),

@@ -3,8 +3,14 @@
 from dataclasses import dataclass
 
 from tableau_pipeline.refresh.batch_names import checked_name
+from tableau_pipeline.refresh.condition_constants import (
+    NULL,
+    Constant,
+    ConstantType,
+    Value,
+    constant,
+)
 from tableau_pipeline.refresh.conditions import Op, Predicate, Side
-from tableau_pipeline.refresh.constants import NULL, Constant, ConstantType, Value, constant
 from tableau_pipeline.refresh.errors import BatchError
 
 _MIRRORED = {Op.GT: Op.LT, Op.LT: Op.GT, Op.GTE: Op.LTE, Op.LTE: Op.GTE}

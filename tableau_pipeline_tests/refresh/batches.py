@@ -1,0 +1,64 @@
+"""Batches carried out, by the sandbox's engine on files of their own."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tableauhyperapi import TableName
+
+from tableau_pipeline.hyper.process import hyper_process
+from tableau_pipeline.hyper.read import read_table, table_columns
+from tableau_pipeline.refresh.batch import Batch
+from tableau_pipeline.refresh.batch_check import batch_problems
+from tableau_pipeline.sandbox.batch.engine import apply_batch
+from tableau_pipeline.sandbox.batch.grammar import parse_batch
+from tableau_pipeline_tests.sandbox.samples import execute
+
+Rows = list[tuple]
+
+USERS = "SELECT * FROM (VALUES (1, 'ann'), (2, 'bob'), (3, 'cy')) AS t (user_id, name)"
+ON_USER = {"op": "eq", "target-col": "user_id", "source-col": "user_id"}
+
+
+def carry_out(
+    batch: Batch,
+    folder: Path,
+    *,
+    published: Mapping[str, str],
+    payload: Mapping[str, str] | None = None,
+    schema: str = "Extract",
+) -> dict[str, Rows]:
+    """The rows of each published table after a batch that nobody finds fault with.
+
+    Both files are made by queries; the tables of the payload are in `schema`.
+    """
+    before = _file(folder / "before.hyper", published, "Extract")
+    source = None if payload is None else _file(folder / "payload.hyper", payload, schema)
+    hyper, after = hyper_process(), folder / "after.hyper"
+    known = table_columns(hyper, source) if source else {}
+    assert batch_problems(batch, target=table_columns(hyper, before), source=known) == []
+    apply_batch(before, source, parse_batch(batch.json().encode()), after)
+    return {name: _rows(after, name) for name in published}
+
+
+def sent(action: str, source: str, target: str, **more: Any) -> dict[str, Any]:
+    """An action as it is sent, of tables without schemas."""
+    return {"action": action, "source-table": source, "target-table": target, **more}
+
+
+def constant_test(op: str, column: str, type_: str, value: str | None) -> dict[str, Any]:
+    """A comparison of a target column with a constant, as it is sent."""
+    return {"op": op, "target-col": column, "const": {"type": type_, "v": value}}
+
+
+def _file(path: Path, tables: Mapping[str, str], schema: str) -> Path:
+    return execute(
+        path,
+        f'CREATE SCHEMA IF NOT EXISTS "{schema}"',
+        *(f'CREATE TABLE "{schema}"."{name}" AS ({query})' for name, query in tables.items()),
+    )
+
+
+def _rows(path: Path, name: str) -> Rows:
+    table = read_table(hyper_process(), path, TableName("Extract", name))
+    return sorted(tuple(row.values()) for row in table.to_pylist())

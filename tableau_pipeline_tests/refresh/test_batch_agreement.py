@@ -1,0 +1,205 @@
+"""The builder and its checks against the engine that carries batches out."""
+
+import itertools
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import event, given
+from tableauhyperapi import SqlType, TableName
+
+from tableau_pipeline.hyper.process import hyper_process
+from tableau_pipeline.hyper.read import table_columns
+from tableau_pipeline.hyper.sql_types import sql_type
+from tableau_pipeline.refresh.batch import Batch, BatchError, Delete, source, target
+from tableau_pipeline.refresh.batch_check import batch_problems
+from tableau_pipeline.refresh.conditions import Condition
+from tableau_pipeline.sandbox.batch.conditions import Condition as ParsedCondition
+from tableau_pipeline.sandbox.batch.conditions import ConstantTest, Junction, Side
+from tableau_pipeline.sandbox.batch.constants import Constant, ConstantType
+from tableau_pipeline.sandbox.batch.engine import apply_batch
+from tableau_pipeline.sandbox.batch.errors import BatchError as EngineError
+from tableau_pipeline.sandbox.batch.errors import Code, GrammarError
+from tableau_pipeline.sandbox.batch.grammar import Action, parse_batch
+from tableau_pipeline.sandbox.batch.grammar import Batch as ParsedBatch
+from tableau_pipeline.sandbox.batch.tables import ColumnType, Table
+from tableau_pipeline.sandbox.batch.type_rules import check_condition
+from tableau_pipeline_tests.refresh.batch_rebuilt import built, spoilt_batches
+from tableau_pipeline_tests.sandbox.batch.files import write_tables
+from tableau_pipeline_tests.sandbox.batch.model import Tables
+from tableau_pipeline_tests.sandbox.batch.test_model import new_folder, runs
+
+DEPENDS_ON_ROWS = (Code.REPEATED_KEY, Code.ENGINE)
+
+
+def compare(folder: Path, case: tuple[Tables, Tables, list[dict]]) -> None:
+    published, payload, actions = case
+    expected = parsed_or_none(actions)
+    batch = built_or_none(actions)
+    if batch is None:
+        event("refused by both")
+        assert expected is None
+        return
+    parsed = parse_batch(batch.json().encode())
+    # Of a junction of one condition, the builder makes that condition.
+    if expected is not None:
+        assert list(map(plain, parsed.actions)) == list(map(plain, expected.actions))
+    before = write_tables(folder / "before.hyper", published)
+    uploaded = write_tables(folder / "payload.hyper", payload)
+    hyper = hyper_process()
+    problems = batch_problems(
+        batch, target=table_columns(hyper, before), source=table_columns(hyper, uploaded)
+    )
+    first = min((int(problem.split()[1]) for problem in problems), default=None)
+    failed = failure(before, uploaded, parsed, folder / "after.hyper")
+    event(f"outcome: {failed.code if failed else 'carried out'}")
+    if failed is None:
+        assert problems == []
+    elif failed.code in DEPENDS_ON_ROWS:
+        assert first is None or first > position(failed), (failed.note, problems)
+    else:
+        assert first == position(failed), (failed.note, problems)
+
+
+def parsed_or_none(actions: list[dict]) -> ParsedBatch | None:
+    try:
+        return parse_batch(json.dumps({"actions": actions}).encode())
+    except GrammarError:
+        return None
+
+
+def built_or_none(actions: list[dict]) -> Batch | None:
+    try:
+        return built(actions)
+    except BatchError:
+        return None
+
+
+def failure(before: Path, payload: Path, batch: ParsedBatch, after: Path) -> EngineError | None:
+    try:
+        apply_batch(before, payload, batch, after)
+    except EngineError as error:
+        return error
+    return None
+
+
+def position(error: EngineError) -> int:
+    """As people count."""
+    return -1 if error.action is None else error.action + 1
+
+
+def plain(action: Action) -> Any:
+    """An action in which conditions that mean the same are the same."""
+    return action.kind, action.target, action.source, _plain(action.condition)
+
+
+def _plain(condition: ParsedCondition) -> ParsedCondition:
+    if isinstance(condition, ConstantTest) and condition.constant.value is None:
+        # NULL has any type.
+        null = Constant(ConstantType.STRING, None)
+        return ConstantTest(condition.comparison, condition.side, condition.column, null)
+    if not isinstance(condition, Junction):
+        return condition
+    args: list[ParsedCondition] = []
+    for arg in map(_plain, condition.args):
+        same = isinstance(arg, Junction) and arg.all_of == condition.all_of
+        args += arg.args if same else (arg,)
+    return args[0] if len(args) == 1 else Junction(condition.all_of, tuple(args))
+
+
+@runs(30)
+@given(case=spoilt_batches())
+def test_checks_agree_with_the_engine(case: tuple[Tables, Tables, list[dict]]):
+    # Prevents: a batch passes the checks and fails on the server, or is refused for no reason.
+    with new_folder() as folder:
+        compare(folder, case)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@runs(2000)
+@given(case=spoilt_batches())
+def test_checks_agree_with_the_engine_on_many_batches(case: tuple[Tables, Tables, list[dict]]):
+    # Prevents: what a few examples do not hit.
+    with new_folder() as folder:
+        compare(folder, case)
+
+
+TYPES = [
+    ColumnType(SqlType.bool(), None),
+    ColumnType(SqlType.small_int(), None),
+    ColumnType(SqlType.int(), None),
+    ColumnType(SqlType.big_int(), None),
+    ColumnType(SqlType.float(), None),
+    ColumnType(SqlType.double(), None),
+    ColumnType(SqlType.numeric(10, 2), None),
+    ColumnType(SqlType.numeric(10, 3), None),
+    ColumnType(SqlType.text(), None),
+    ColumnType(SqlType.text(), "en_US_CI"),
+    ColumnType(SqlType.varchar(9), None),
+    ColumnType(SqlType.varchar(10), None),
+    ColumnType(SqlType.char(9), None),
+    ColumnType(SqlType.char(9), "de"),
+    ColumnType(SqlType.bytes(), None),
+    ColumnType(SqlType.date(), None),
+    ColumnType(SqlType.time(), None),
+    ColumnType(SqlType.timestamp(), None),
+    ColumnType(SqlType.timestamp_tz(), None),
+    ColumnType(SqlType.interval(), None),
+    ColumnType(SqlType.json(), None),
+    ColumnType(SqlType.oid(), None),
+    ColumnType(SqlType.tabgeography(), None),
+]
+NAME = TableName("Extract", "t")
+
+
+def comparisons() -> list[Condition]:
+    others = [source("b"), True, 5, 5.0, "x", datetime(2020, 1, 1, tzinfo=UTC)]
+    column = target("a")
+    return [
+        column.has("x"),
+        column.is_null(),
+        *(column.is_(other) for other in others),
+        *(
+            condition
+            for other in others
+            for condition in (
+                column == other,
+                column != other,
+                column < other,
+                column <= other,
+                column > other,
+                column >= other,
+            )
+        ),
+    ]
+
+
+@pytest.mark.parametrize("condition", comparisons(), ids=str)
+def test_every_comparison_of_every_type(condition: Condition):
+    # Prevents: a type is forgotten, by the checks or by their spelling of types.
+    batch = Batch([Delete(target=NAME, source=NAME, where=condition)])
+    (action,) = parse_batch(batch.json().encode()).actions
+    for one, other in itertools.product(TYPES, TYPES):
+        named = {"a": one}, {"b": other}
+        tables = [
+            Table(side, NAME, types, frozenset())
+            for side, types in zip((Side.TARGET, Side.SOURCE), named, strict=True)
+        ]
+        known = [
+            {NAME: {name: sql_type(each.type, each.collation) for name, each in types.items()}}
+            for types in named
+        ]
+        problems = batch_problems(batch, target=known[0], source=known[1])
+        found = [problem for problem in problems if "does not refer" not in problem]
+        assert bool(found) == is_refused(action, tables), (one, other, problems)
+
+
+def is_refused(action: Action, tables: list[Table]) -> bool:
+    try:
+        check_condition(action.condition, target=tables[0], source=tables[1], action=0)
+    except EngineError:
+        return True
+    return False
