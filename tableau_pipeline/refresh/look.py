@@ -56,7 +56,7 @@ def look(
         return view
     return replace(
         view,
-        bases=explained(settled, known, view.remote.updated_at),
+        bases=explained(settled, view.remote.updated_at),
         metadata=server.metadata_digest(view.remote.luid),
         trouble=settled.trouble,
         gone=_gone(view.bases),

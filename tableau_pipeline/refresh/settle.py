@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from tableau_pipeline.refresh.errors import RefreshError, RefusedError
 from tableau_pipeline.refresh.journal import Journal
+from tableau_pipeline.refresh.landing import Landing
 from tableau_pipeline.refresh.server import JobStatus, Server
 from tableau_pipeline.refresh.state import Intent, Outcome, PublishMode, State
 from tableau_pipeline.refresh.waiting import wait_for_job
@@ -25,19 +26,30 @@ class Settled:
             it ours only once it is done.
         creating: an open intent was creating the data source, so that it may be ours untagged.
         trouble: why no update may build on this.
-        moved: when the server carried out the last sending that was settled just now: what moved
-            the data source's time stamp then was this. None if more than that was left to do: to
-            tag a new data source, and to read the metadata that a file brought along.
+        landing: of the last sending, if it was settled just now. None if more than that was left to
+            do: to tag a new data source, and to read the metadata that a file brought along.
     """
 
     bases: tuple[State, ...] = ()
     luid: str | None = None
     creating: bool = False
     trouble: str | None = None
-    moved: tuple[datetime, datetime] | None = None
+    landing: Landing | None = None
 
-    def after(self, intent: Intent, status: JobStatus | None) -> "Settled":
-        """The same, with one more intent taken into account."""
+    @property
+    def stamps(self) -> frozenset[datetime]:
+        """The time stamps that the data source may have."""
+        return frozenset(base.updated_at for base in self.bases if base.updated_at)
+
+    def after(
+        self, intent: Intent, status: JobStatus | None, seen: datetime | None = None
+    ) -> "Settled":
+        """The same, with one more intent taken into account.
+
+        Args:
+            status: of its job, if it was asked for just now.
+            seen: the time stamp of the data source before that.
+        """
         if intent.outcome is Outcome.CANCELLED:
             return self
         if intent.outcome is Outcome.FAILED:
@@ -52,7 +64,9 @@ class Settled:
             bases=(intent.target,),
             luid=intent.target.luid or self.luid,
             creating=creating,
-            moved=_span(status) if intent.mode in (None, PublishMode.REPLACE) else None,
+            landing=Landing.of(status, before=self.stamps, seen=seen)
+            if intent.mode in (None, PublishMode.REPLACE)
+            else None,
         )
 
 
@@ -83,20 +97,29 @@ class Settling:
             RefreshError: something still runs after `timeout`; nothing may be sent beside it.
         """
         settled = Settled(bases=(state,) if state else (), luid=state.luid if state else None)
-        for intent in self.journal.intents():
+        intents = self.journal.intents()
+        for intent in intents:
             if not self._is_about(intent, settled.luid):
                 continue
             if intent.outcome is None:
-                closed, status = self._close(intent)
-                settled = settled.after(closed, status)
+                seen = self._stamp(intent)
+                # What came before the last one was settled already: sent again now, it would undo
+                # the last one wherever the server has forgotten that it was sent.
+                closed, status = self._close(intent, again=self.resend and intent is intents[-1])
+                settled = settled.after(closed, status, seen)
             else:
                 settled = settled.after(intent, None)
         return settled
 
-    def _close(self, intent: Intent) -> tuple[Intent, JobStatus | None]:
-        """The intent, with its outcome where that can be learnt."""
+    def _stamp(self, intent: Intent) -> datetime | None:
+        luid = intent.luid or (intent.target.luid if intent.target else None)
+        remote = self.server.find_by_luid(luid) if luid else None
+        return remote.updated_at if remote else None
+
+    def _close(self, intent: Intent, *, again: bool) -> tuple[Intent, JobStatus | None]:
+        """The intent, with its outcome where that can be learnt; perhaps by sending it again."""
         received = False
-        if intent.job_id is None and intent.batch and self.resend:
+        if intent.job_id is None and intent.batch and again:
             job_id, received = self._send_again(intent, intent.batch)
             if job_id:
                 intent = intent.model_copy(update={"job_id": job_id})
@@ -185,20 +208,11 @@ class Settling:
         )
 
 
-def explained(settled: Settled, state: State | None, updated_at: datetime) -> Sequence[State]:
+def explained(settled: Settled, updated_at: datetime) -> Sequence[State]:
     """The bases; a last one whose time stamp was never read gets it, if it is our own doing."""
     *others, last = settled.bases
-    if others or last.updated_at or settled.moved is None:
+    if others or last.updated_at or settled.landing is None:
         return settled.bases
-    start, end = settled.moved
-    before = state.updated_at if state else None
-    # Some servers leave the time stamp alone, and some move it late.
-    if updated_at == before or start <= updated_at <= end + timedelta(seconds=5):
+    if settled.landing.explains(updated_at):
         return (last.model_copy(update={"updated_at": updated_at}),)
     return settled.bases
-
-
-def _span(status: JobStatus | None) -> tuple[datetime, datetime] | None:
-    if status and status.created_at and status.completed_at:
-        return status.created_at, status.completed_at
-    return None

@@ -1,5 +1,7 @@
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from uuid import uuid4
 
@@ -12,21 +14,42 @@ from tableau_pipeline.sandbox.testing import Sandbox, running_sandbox
 from tableau_pipeline_tests.refresh.models import airlines, flights
 from tableau_pipeline_tests.refresh.pipeline import STAR, Pipeline, declared, session
 
+EMPTY: Mapping[str, Any] = MappingProxyType({})
 ANALYST = UserSeed(name="ann", password="ann-secret")
 
 
-@pytest.fixture(scope="session")
-def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Generator[Sandbox, None, None]:
-    """One server for all tests of this folder: each publishes under names of its own."""
-    with running_sandbox(tmp_path_factory.mktemp("sandbox"), users=(ANALYST,)) as sandbox:
-        yield sandbox
+Server = Callable[..., tuple[Sandbox, TableauSite]]
 
 
 @pytest.fixture(scope="session")
-def eyes(sandbox: Sandbox) -> Generator[TableauSite, None, None]:
-    """A session to look at the server with."""
-    with session(sandbox) as site:
-        yield site
+def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[Server, None, None]:
+    """Servers by their settings, and a session to look at each; started when first asked for.
+
+    Each is shared by all tests that ask for it: they publish under names of their own.
+    """
+    running: dict[str, tuple[Sandbox, TableauSite]] = {}
+    with ExitStack() as stack:
+
+        def start(**options: Any) -> tuple[Sandbox, TableauSite]:
+            if repr(options) not in running:
+                folder = tmp_path_factory.mktemp("sandbox")
+                sandbox = stack.enter_context(running_sandbox(folder, users=(ANALYST,), **options))
+                running[repr(options)] = sandbox, stack.enter_context(session(sandbox))
+            return running[repr(options)]
+
+        yield start
+
+
+@pytest.fixture(scope="session")
+def sandbox(server: Server) -> Sandbox:
+    """The usual server."""
+    return server()[0]
+
+
+@pytest.fixture(scope="session")
+def eyes(server: Server) -> TableauSite:
+    """A session to look at the usual server with."""
+    return server()[1]
 
 
 @pytest.fixture
@@ -36,14 +59,12 @@ def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def new_pipeline(
-    sandbox: Sandbox, eyes: TableauSite, tmp_path: Path, quick_looks: None
-) -> Callable[..., Pipeline]:
-    """Makes data sources of one table, with content to publish."""
+def new_pipeline(server: Server, tmp_path: Path, quick_looks: None) -> Callable[..., Pipeline]:
+    """Makes data sources of one table, with content to publish; `on` are settings of the server."""
 
-    def make(name: str = "", **more: Any) -> Pipeline:
+    def make(name: str = "", *, on: Mapping[str, Any] = EMPTY, **more: Any) -> Pipeline:
         name = name or f"Flights {uuid4().hex[:8]}"
-        made = Pipeline(sandbox, eyes, tmp_path, declared(name, **more))
+        made = Pipeline(*server(**on), tmp_path, declared(name, **more))
         made.model("flights", flights())
         return made
 

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Generator, Iterable
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -33,6 +34,9 @@ STAR = (Relationship("flights", "airlines", (("carrier", "carrier"),)),)
 # No update fits: every change is published as a whole file.
 WHOLE = {"payload_limit": 1}
 
+# Time stamps are there at once, on most servers of tests.
+LIMITS = Limits(lock=30, job=30, stamp=0)
+
 # Stand around the journal or the server, to interfere with their calls.
 Around = Callable[[Any], Any]
 
@@ -50,6 +54,7 @@ class Pipeline:
     Attributes:
         eyes: a session to look at what came of it.
         folder: of snapshots, extracts, locks and the journal.
+        user: who refreshes, by name and password; an administrator, unless told otherwise.
         sessions: how often a refresh asked for a server.
     """
 
@@ -58,6 +63,7 @@ class Pipeline:
     folder: Path
     declaration: Declaration
     models: dict[str, tuple[Snapshot, ...]] = field(default_factory=dict)
+    user: tuple[str, str] = ("", "")
     sessions: int = 0
 
     @property
@@ -85,14 +91,15 @@ class Pipeline:
         *,
         around_journal: Around = lambda journal: journal,
         around_server: Around = lambda server: server,
-        limits: Limits = Limits(lock=30, job=30),  # noqa: B008 - frozen
+        limits: Limits = LIMITS,
+        now: datetime | None = None,
     ) -> Refresh:
-        """A refresh as a fresh process would set it up."""
+        """A refresh as a fresh process would set it up; `now` is its day, today unless given."""
 
         @contextmanager
         def server() -> Generator[Server]:
             self.sessions += 1
-            with session(self.sandbox) as site:
+            with session(self.sandbox, *self.user) as site:
                 yield around_server(site)
 
         journal: Journal = around_journal(self.journal)
@@ -106,6 +113,7 @@ class Pipeline:
             run_id="test",
             log=LOG,
             limits=limits,
+            now=lambda: now or datetime.now(UTC),
         )
 
     def run(self, *accept: Accept, around: dict[str, Any] | None = None, **options: Any) -> Report:
