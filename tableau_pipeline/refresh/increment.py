@@ -173,8 +173,13 @@ def _prove(connection: Connection, change: Change, parts: Sequence[Part]) -> Shi
     deleted = [of_touched(old.rows()) for old in change.olds]
     for old, out in zip(change.olds, deleted, strict=True):
         if old.content - out != untouched:
+            left = (old.content - out).rows
             raise NotProvedError(
-                f"rows changed beyond those that its refresh policy touches: {untouched.rows:,} "
-                f"rows are left alone where {(old.content - out).rows:,} are published"
+                "rows changed beyond those that its refresh policy touches: "
+                + (
+                    f"the {left:,} rows that it leaves alone are not those that are published"
+                    if left == untouched.rows
+                    else f"{untouched.rows:,} rows are left alone where {left:,} are published"
+                )
             )
     return Shipped(deleted=max(each.rows for each in deleted), inserted=inserted.rows)

@@ -148,6 +148,8 @@ def plan(declaration: Declaration, desired: State, view: View, options: Options)
     if _needs_new_metadata(desired, view):
         changes = [*_all_changes(desired, view), "the declaration changed"]
         return Publish(PublishMode.OVERWRITE, f"in full: {changes[0]}")
+    if options.full and Accept.OVERWRITE in options.accept:
+        return Publish(PublishMode.OVERWRITE, "in full, as asked (full: true, accept: overwrite)")
     if reason := _why_not_known(view, remote, options):
         return reason
     changed = [

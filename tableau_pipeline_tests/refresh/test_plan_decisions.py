@@ -108,6 +108,14 @@ def test_full_publishes_equal_content():
     )
 
 
+def test_full_and_accepted_overwrite_replace_the_metadata_too():
+    """Prevents: metadata that a lost state left unfit stays for ever, whatever is asked for."""
+    assert decide(view(metadata="digest-2"), Accept.OVERWRITE, full=True) == Publish(
+        OVERWRITE, "in full, as asked (full: true, accept: overwrite)"
+    )
+    assert isinstance(decide(view(metadata="digest-2"), Accept.OVERWRITE), NoChange)
+
+
 @pytest.mark.parametrize("seconds", [1, -1])
 def test_changed_hands(seconds: int):
     """Prevents: what somebody else published under our name passes for ours."""

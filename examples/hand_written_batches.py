@@ -1,0 +1,50 @@
+"""Action batches of your own, sent from assets: for any file below `tableau_pipeline/defs/`."""
+
+from uuid import uuid4
+
+import dagster as dg
+from tableauhyperapi import CreateMode
+
+from tableau_pipeline.components import send_batch
+from tableau_pipeline.refresh.batch import Batch, Delete, Upsert, source, target
+from tableau_pipeline.resources import HyperResource, TableauServerResource, data_dir
+
+
+class Forget(dg.Config):
+    """Who shall leave."""
+
+    customer_id: int
+
+
+@dg.asset(pool="tableau")
+def forget_a_customer(
+    context: dg.AssetExecutionContext,
+    config: Forget,
+    tableau: TableauServerResource,
+    hyper: HyperResource,
+) -> None:
+    """Takes a customer off the dashboards at once; the model follows by its own means."""
+    leaving = Delete(target="Extract", where=target("customer_id") == config.customer_id)
+    send_batch(context, "loyal_customers", batch=Batch([leaving]), tableau=tableau, hyper=hyper)
+
+
+@dg.asset(pool="tableau")
+def counted_stock(tableau: TableauServerResource, hyper: HyperResource) -> None:
+    """Brings last night's count into the data source "Stock", which another team publishes."""
+    payload = data_dir() / "counted_stock.hyper"
+    with hyper.connect(payload, CreateMode.CREATE_AND_REPLACE) as connection:
+        connection.execute_command('CREATE TABLE counted ("article" BIGINT, "pieces" INTEGER)')
+        connection.execute_command("INSERT INTO counted VALUES (17, 3), (99, 8)")
+    same = target("article") == source("article")
+    batch = Batch([Upsert(target="Extract", source="counted", where=same)])
+    with tableau.session() as site:
+        (stock,) = site.tsc.datasources.filter(name="Stock")
+        site.tsc.datasources.populate_connections(stock)
+        job_id = site.update(
+            str(stock.id),
+            batch=batch.json(),
+            payload=payload,
+            request_id=str(uuid4()),
+            connection=str(stock.connections[0].id),
+        )
+        site.tsc.jobs.wait_for_job(job_id)

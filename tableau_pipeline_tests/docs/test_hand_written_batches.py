@@ -1,0 +1,113 @@
+import runpy
+from collections.abc import Generator, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from zipfile import ZipFile
+
+import dagster as dg
+import pyarrow as pa
+import pytest
+import tableauserverclient as TSC
+from tableauhyperapi import CreateMode, TableName
+
+from tableau_pipeline.components.assets import refresh_assets
+from tableau_pipeline.hyper.process import connect, hyper_process
+from tableau_pipeline.hyper.read import read_table
+from tableau_pipeline.publishing.site import TableauSite
+from tableau_pipeline.resources import data_dir, resources_from_env
+from tableau_pipeline.sandbox.testing import running_sandbox
+from tableau_pipeline_tests.conftest import ROOT
+from tableau_pipeline_tests.docs.page import PAGE, declared
+from tableau_pipeline_tests.refresh.models import snapshot
+from tableau_pipeline_tests.refresh.pipeline import session
+
+EXAMPLE = ROOT / "examples" / "hand_written_batches.py"
+SECTION = PAGE.sections["Hand-written batches"]
+PUBLISHED = TableName("Extract", "Extract")
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[TableauSite]:
+    """A site that the environment names, and a data directory."""
+    monkeypatch.setenv("PIPELINE_DATA_DIR", str(tmp_path / "data"))
+    with running_sandbox(tmp_path / "sandbox") as sandbox, session(sandbox) as site:
+        monkeypatch.setenv("TABLEAU_SERVER_URL", sandbox.url)
+        monkeypatch.setenv("TABLEAU_TOKEN_NAME", sandbox.token_name)
+        monkeypatch.setenv("TABLEAU_TOKEN_VALUE", sandbox.token_secret)
+        yield site
+
+
+def published(site: TableauSite, name: str) -> dict[Any, Any]:
+    """The rows of a data source of one table and two columns."""
+    (item,) = site.tsc.datasources.filter(name=name)
+    with TemporaryDirectory() as folder, ZipFile(site.download(str(item.id), Path(folder))) as tdsx:
+        (member,) = (name for name in tdsx.namelist() if name.endswith(".hyper"))
+        rows = read_table(hyper_process(), Path(tdsx.extract(member, folder)), PUBLISHED)
+    keys, values = (column.to_pylist() for column in rows.columns)
+    return dict(zip(keys, values, strict=True))
+
+
+def customers(names: Mapping[int, str]) -> None:
+    keys = pa.array(names.keys(), pa.int64())
+    rows = pa.table({"customer_id": keys, "name": pa.array(names.values(), pa.string())})
+    snapshot(data_dir() / "snapshots", rows, asset_key="customers")
+
+
+def materialize(asset: dg.AssetsDefinition, instance: dg.DagsterInstance, **config: Any) -> Any:
+    """The metadata of what was materialized last."""
+    result = dg.materialize(
+        [asset],
+        instance=instance,
+        resources=resources_from_env(),
+        run_config={"ops": {asset.op.name: {"config": config}}} if config else None,
+    )
+    *_, last = result.get_asset_materialization_events()
+    return {name: value.value for name, value in last.materialization.metadata.items()}
+
+
+def test_declared_data_source(site: TableauSite):
+    # Prevents: an example that fails, and a refresh that never undoes what it did.
+    refresh = refresh_assets(declared("Hand-written batches"), trigger=None)
+    forget = runpy.run_path(str(EXAMPLE))["forget_a_customer"]
+    everybody = {number: f"customer {number}" for number in range(20)}
+    customers(everybody)
+    with dg.DagsterInstance.ephemeral() as instance:
+        materialize(refresh, instance)
+        materialize(forget, instance, customer_id=7)
+        del everybody[7]
+        assert published(site, "Loyal Customers") == everybody
+        customers(everybody)
+        after = materialize(refresh, instance)
+        assert after["decision"] == "publish (replace)"
+        assert after["reason"] == "in full: an update that was written by hand changed it"
+        assert published(site, "Loyal Customers") == everybody
+        assert materialize(refresh, instance)["decision"] == "no change"
+
+
+def test_other_data_source(site: TableauSite, tmp_path: Path):
+    # Prevents: an example that fails, or that changes other rows than those that it names.
+    file = tmp_path / "Stock.hyper"
+    _stock(file)
+    project = site.project("Default", create=False)
+    item = TSC.DatasourceItem(project, name="Stock")
+    site.tsc.datasources.publish(item, file, mode=TSC.Server.PublishMode.CreateNew)
+    with dg.DagsterInstance.ephemeral() as instance:
+        data_dir().mkdir()
+        materialize(runpy.run_path(str(EXAMPLE))["counted_stock"], instance)
+    assert published(site, "Stock") == {17: 3, 18: 5, 99: 8}
+
+
+def _stock(file: Path) -> None:
+    with connect(hyper_process(), file, CreateMode.CREATE) as connection:
+        connection.execute_command('CREATE SCHEMA "Extract"')
+        connection.execute_command(f"CREATE TABLE {PUBLISHED} (article BIGINT, pieces INTEGER)")
+        connection.execute_command(f"INSERT INTO {PUBLISHED} VALUES (17, 9), (18, 5)")
+
+
+def test_the_page_shows_the_example():
+    # Prevents: code on the page that nobody ran.
+    code = EXAMPLE.read_text("utf-8")
+    blocks = SECTION.blocks("python")
+    assert len(blocks) == 2
+    assert [block for block in blocks if block not in code] == []
