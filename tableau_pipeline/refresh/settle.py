@@ -3,12 +3,12 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from tableau_pipeline.refresh.errors import RefreshError, RefusedError
 from tableau_pipeline.refresh.journal import Journal
 from tableau_pipeline.refresh.landing import Landing
-from tableau_pipeline.refresh.server import JobStatus, Server
+from tableau_pipeline.refresh.server import JobEntry, JobStatus, RemoteDatasource, Server
 from tableau_pipeline.refresh.state import Intent, Outcome, PublishMode, State
 from tableau_pipeline.refresh.waiting import wait_for_job
 
@@ -102,32 +102,35 @@ class Settling:
             if not self._is_about(intent, settled.luid):
                 continue
             if intent.outcome is None:
-                seen = self._stamp(intent)
+                remote = self._remote(intent)
                 # What came before the last one was settled already: sent again now, it would undo
                 # the last one wherever the server has forgotten that it was sent.
-                closed, status = self._close(intent, again=self.resend and intent is intents[-1])
-                settled = settled.after(closed, status, seen)
+                closed, status = self._close(
+                    intent, remote, again=self.resend and intent is intents[-1]
+                )
+                settled = settled.after(closed, status, remote.updated_at if remote else None)
             else:
                 settled = settled.after(intent, None)
         return settled
 
-    def _stamp(self, intent: Intent) -> datetime | None:
+    def _remote(self, intent: Intent) -> RemoteDatasource | None:
         luid = intent.luid or (intent.target.luid if intent.target else None)
-        remote = self.server.find_by_luid(luid) if luid else None
-        return remote.updated_at if remote else None
+        return self.server.find_by_luid(luid) if luid else None
 
-    def _close(self, intent: Intent, *, again: bool) -> tuple[Intent, JobStatus | None]:
+    def _close(
+        self, intent: Intent, remote: RemoteDatasource | None, *, again: bool
+    ) -> tuple[Intent, JobStatus | None]:
         """The intent, with its outcome where that can be learnt; perhaps by sending it again."""
         received = False
+        if intent.batch and remote is None:
+            self.log.warning("The data source of an interrupted update is gone: %s", intent.luid)
+            return intent, None
         if intent.job_id is None and intent.batch and again:
-            job_id, received = self._send_again(intent, intent.batch)
-            if job_id:
-                intent = intent.model_copy(update={"job_id": job_id})
-                self.journal.record(intent)
+            intent, received = self._send_again(intent, intent.batch)
         if intent.job_id:
             status = self._wait(intent.job_id)
         else:
-            status = self._find(intent, received=received)
+            status = self._find(intent, remote, received=received)
         if status and status.outcome:
             self.log.info(
                 "An interrupted refresh had sent %s: %s %s",
@@ -142,11 +145,14 @@ class Settling:
                 self.journal.record(intent)
         return intent, status
 
-    def _send_again(self, intent: Intent, batch: str) -> tuple[str | None, bool]:
-        """The job of an update, and whether the server has received it for certain."""
+    def _send_again(self, intent: Intent, batch: str) -> tuple[Intent, bool]:
+        """The intent with its job, if it is told, and whether the server has it for certain."""
         if intent.payload and not intent.payload.exists():
             self.log.warning("The payload of an interrupted update is lost: %s", intent.payload)
-            return None, False
+            return intent, False
+        # If no answer comes, it may be this one that the server carries out.
+        self.journal.record(intent.model_copy(update={"resent_at": datetime.now(UTC)}))
+        received, job_id = False, None
         try:
             job_id = self.server.update(
                 str(intent.luid),
@@ -155,10 +161,12 @@ class Settling:
                 request_id=intent.request_id,
                 connection=intent.connection,
             )
+            received = True
         except RefusedError as error:
             self.log.warning("An interrupted update cannot be sent again: %s", error)
-            return None, False
-        return job_id, True
+        intent = intent.model_copy(update={"job_id": job_id})
+        self.journal.record(intent)
+        return intent, received
 
     def _wait(self, job_id: str) -> JobStatus | None:
         if not self.resend:
@@ -168,12 +176,13 @@ class Settling:
             self.log.warning("The server no longer knows job %s of an interrupted refresh", job_id)
         return status
 
-    def _find(self, intent: Intent, *, received: bool) -> JobStatus | None:
+    def _find(
+        self, intent: Intent, remote: RemoteDatasource | None, *, received: bool
+    ) -> JobStatus | None:
         """Wait for every job that may be that of the intent; its status if it must be the one."""
-        since = intent.recorded_at - _SKEW
-        jobs = self.server.jobs(name=self.name, since=since)
+        jobs = self._jobs(intent, remote)
         if jobs is None:
-            self._wait_blindly(intent, received=received)
+            self._wait_blindly(intent)
             return None
         finished = [self._wait(job.id) for job in jobs]
         kinds = ["publish" if intent.mode else "update"]
@@ -181,17 +190,30 @@ class Settling:
         # The server says that it has it, and lists no other.
         return ours[0] if received and len(ours) == 1 else None
 
-    def _wait_blindly(self, intent: Intent, *, received: bool) -> None:
+    def _jobs(self, intent: Intent, remote: RemoteDatasource | None) -> list[JobEntry] | None:
+        """Those since the intent, by the name that we declare and by one that others gave."""
+        names = [self.name, *([remote.name] if remote else [])]
+        found: dict[str, JobEntry] = {}
+        for name in dict.fromkeys(names):
+            jobs = self.server.jobs(name=name, since=intent.recorded_at - _SKEW)
+            if jobs is None:
+                return None
+            found |= {job.id: job for job in jobs}
+        return list(found.values())
+
+    def _wait_blindly(self, intent: Intent) -> None:
         """An update that was received runs within the time that jobs may take, or never.
 
         Raises:
             RefreshError: that time is not over.
         """
-        until = intent.recorded_at + timedelta(seconds=self.timeout)
-        if received and datetime.now(until.tzinfo) < until:
+        if not intent.batch or not self.resend:
+            return
+        until = (intent.resent_at or intent.recorded_at) + timedelta(seconds=self.timeout)
+        if datetime.now(until.tzinfo) < until:
             raise RefreshError(
-                "An interrupted refresh sent an update that the server has received, and it does "
-                "not tell which job that became, nor may this user list jobs. Nothing is sent "
+                "An interrupted refresh sent an update that the server may have received, and it "
+                "does not tell which job that became, nor may this user list jobs. Nothing is sent "
                 f"beside it before {until:%Y-%m-%d %H:%M} UTC: run again then, or let the user "
                 "list jobs (site administrator)."
             )

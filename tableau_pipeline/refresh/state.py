@@ -127,6 +127,7 @@ class Intent(Frozen):
         batch: the actions of an update, as the JSON text that is sent.
         payload: the file that is sent, kept until the intent is settled.
         final: whether `target` is reached with it; False for all parts of an update but the last.
+        resent_at: when a later refresh sent it again, and heard nothing.
         job_id: of the server's job, when there is one and its id is known.
         outcome: None while it is open: the sending may or may not have taken effect.
     """
@@ -141,6 +142,7 @@ class Intent(Frozen):
     batch: str | None = None
     payload: Path | None
     final: bool = True
+    resent_at: datetime | None = None
     job_id: str | None = None
     outcome: Outcome | None = None
     note: str | None = None

@@ -62,9 +62,15 @@ def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
 def new_pipeline(server: Server, tmp_path: Path, quick_looks: None) -> Callable[..., Pipeline]:
     """Makes data sources of one table, with content to publish; `on` are settings of the server."""
 
-    def make(name: str = "", *, on: Mapping[str, Any] = EMPTY, **more: Any) -> Pipeline:
+    def make(
+        name: str = "",
+        *,
+        on: Mapping[str, Any] = EMPTY,
+        user: tuple[str, str] = ("", ""),
+        **more: Any,
+    ) -> Pipeline:
         name = name or f"Flights {uuid4().hex[:8]}"
-        made = Pipeline(*server(**on), tmp_path, declared(name, **more))
+        made = Pipeline(*server(**on), tmp_path, declared(name, **more), user=user)
         made.model("flights", flights())
         return made
 

@@ -61,6 +61,7 @@ INTENT = st.builds(
     batch=st.none() | TEXT,
     payload=st.none() | FOLDER,
     final=st.booleans(),
+    resent_at=st.none() | INSTANT,
     job_id=st.none() | TEXT,
     outcome=st.none() | st.sampled_from(Outcome),
     note=st.none() | TEXT,
