@@ -150,8 +150,8 @@ def plan(declaration: Declaration, desired: State, view: View, options: Options)
         return Publish(PublishMode.OVERWRITE, f"in full: {changes[0]}")
     if options.full and Accept.OVERWRITE in options.accept:
         return Publish(PublishMode.OVERWRITE, "in full, as asked (full: true, accept: overwrite)")
-    if reason := _why_not_known(view, remote, options):
-        return reason
+    if publish := _only_by_a_file(desired, view) or _why_not_known(view, remote, options):
+        return publish
     changed = [
         name
         for name, table in desired.tables.items()
@@ -226,12 +226,26 @@ def _without_base(
     )
 
 
+def _only_by_a_file(desired: State, view: View) -> Publish | None:
+    """In full, because no update would do, not even one of all rows."""
+    if view.trouble:
+        return Publish(PublishMode.REPLACE, f"in full: {view.trouble}")
+    # Updates go by the names of columns, and hashes of rows by their order.
+    reordered = [
+        name
+        for name, table in desired.tables.items()
+        if any(base.tables[name].columns != table.columns for base in view.bases)
+    ]
+    if reordered:
+        tables = ", ".join(reordered)
+        return Publish(PublishMode.REPLACE, f"in full: the order of columns changed in {tables}")
+    return None
+
+
 def _why_not_known(view: View, remote: RemoteDatasource, options: Options) -> Publish | None:
     """In full, because it is asked for, or because what is published is not known for certain."""
     if options.full:
         return _in_full("asked for (full: true)")
-    if view.trouble:
-        return Publish(PublishMode.REPLACE, f"in full: {view.trouble}")
     stamps = {base.updated_at for base in view.bases if base.updated_at}
     if not stamps:
         return _in_full(

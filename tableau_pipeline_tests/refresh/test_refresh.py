@@ -1,8 +1,12 @@
+import pyarrow as pa
+import pytest
 from tableauhyperapi import TableName
 
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.read import read_table, table_names
+from tableau_pipeline.refresh.declaration import Table
 from tableau_pipeline.refresh.plan import Accept, NoChange, Publish, Update
+from tableau_pipeline.refresh.policy import Diff, Policy, Replace
 from tableau_pipeline.refresh.state import PublishMode
 from tableau_pipeline_tests.refresh.models import airlines, flights
 from tableau_pipeline_tests.refresh.pipeline import Pipeline
@@ -82,6 +86,19 @@ def test_swapped_values_are_a_change(pipeline: Pipeline):
     assert pipeline.decide().startswith("update: new content in flights: flights -8 +8 rows")
     pipeline.run()
     assert pipeline.wrong() == []
+
+
+@pytest.mark.parametrize("policy", [Replace(), Diff(("flight_id",))])
+def test_columns_that_change_places(pipeline: Pipeline, policy: Policy):
+    """Prevents: values stay in the wrong column, because the hashes of rows do not tell names."""
+    rows = flights().append_column("gate", flights()["flight_id"].cast(pa.int32()))
+    pipeline.declare(tables=(Table("flights", "flights", policy=policy),))
+    pipeline.model("flights", rows)
+    pipeline.run()
+    pipeline.model("flights", rows.rename_columns(["flight_id", "carrier", "gate", "delay"]))
+    pipeline.run()
+    assert pipeline.wrong() == []
+    assert isinstance(pipeline.run().plan, NoChange)
 
 
 def test_full_publishes_what_is_equal(pipeline: Pipeline):
