@@ -47,4 +47,6 @@ def counted_stock(tableau: TableauServerResource, hyper: HyperResource) -> None:
             request_id=str(uuid4()),
             connection=str(stock.connections[0].id),
         )
+        if job_id is None:
+            raise dg.Failure("The server does not say which job carries it out.")
         site.tsc.jobs.wait_for_job(job_id)

@@ -33,7 +33,7 @@ class RefreshConfig(dg.Config):
 
     dry_run: bool = Field(default=False, description="Plan and report; change nothing.")
     publish: bool = Field(default=True, description="false: build the whole .hyper, and stop.")
-    full: bool = Field(default=False, description="Publish even if nothing changed.")
+    full: bool = Field(default=False, description="Ship everything, even if nothing changed.")
     accept: list[str] = Field(
         default_factory=list,
         description="What to let through once although it would be refused: shrink, schema, "

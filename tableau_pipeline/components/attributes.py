@@ -13,9 +13,12 @@ from tableau_pipeline.refresh.declaration import Guard, Table
 class GuardAttributes(Attributes):
     """What must hold before a table is published."""
 
-    min_rows: int = Field(default=1, ge=0, description="Fewer rows are refused.")
+    min_rows: int = Field(default=1, ge=0, description="Fewer rows to publish are refused.")
     max_shrink: float = Field(
-        default=0.5, ge=0, le=1, description="The largest share of rows that may vanish at once."
+        default=0.5,
+        ge=0,
+        le=1,
+        description="The largest share of the published rows that may vanish at once.",
     )
 
 
@@ -26,11 +29,18 @@ class TableAttributes(Attributes):
         default=None,
         description='Asset key of the model, "a/b" for two parts; default: the table\'s name.',
     )
-    refresh: Refresh = Field(default="replace", description="How changes are shipped.")
-    retain: RetainAttributes | None = Field(
-        default=None, description="A rolling window over a date column."
+    refresh: Refresh = Field(
+        default="replace",
+        description="How changes are shipped: replace, the table whole; {diff: {key: [...]}}, the "
+        "rows that differ; {append: {cursor: ...}}, the rows from the last published one on; "
+        "{partitions: {column: ...}}, the partitions that changed.",
     )
-    guard: GuardAttributes = Field(default_factory=GuardAttributes)
+    retain: RetainAttributes | None = Field(
+        default=None, description="A rolling window: older rows are not published."
+    )
+    guard: GuardAttributes = Field(
+        default_factory=GuardAttributes, description="What must hold before it is published."
+    )
 
     @field_validator("refresh", mode="before")
     @classmethod
@@ -76,14 +86,16 @@ class RelationshipAttributes(Attributes):
 class AfterTrigger(Attributes):
     """Refresh when upstream models are new: when any of them is, or when all are."""
 
-    after: Literal["any", "all"]
+    after: Literal["any", "all"] = Field(
+        description="any: as soon as one model is new; all: once every model is, feeds included."
+    )
 
 
 class CronTrigger(Attributes):
     """Refresh at fixed times."""
 
-    cron: str
-    timezone: str = "UTC"
+    cron: str = Field(description='When, as in "0 6 * * *".')
+    timezone: str = Field(default="UTC", description='Whose clock counts: "Europe/Paris".')
 
     @model_validator(mode="after")
     def _valid(self) -> Self:

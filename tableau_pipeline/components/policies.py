@@ -19,7 +19,10 @@ from tableau_pipeline.refresh.policy import (
 class ChangesAttributes(Attributes):
     """A change-data-capture feed: it names the touched keys, the rows come from the model."""
 
-    feed: str = Field(description="Asset key of the model that holds the feed.")
+    feed: str = Field(
+        description="Asset key of the model whose newest snapshot names the keys that were touched "
+        "since the last refresh; too many or too few do no harm."
+    )
     columns: dict[str, str] = Field(
         default_factory=dict,
         description="Key column of the table: column of the feed, where their names differ.",
@@ -33,9 +36,11 @@ class ChangesAttributes(Attributes):
 class DiffAttributes(Attributes):
     """Ship the rows that changed, found by comparing the old and the new snapshot."""
 
-    key: list[str] = Field(min_length=1, description="Columns that identify a row.")
+    key: list[str] = Field(min_length=1, description="Columns that identify a row; never NULL.")
     changes: ChangesAttributes | None = Field(
-        default=None, description="A change-data-capture feed that names the touched keys."
+        default=None,
+        description="A change-data-capture feed that names the touched keys; absent: snapshots are "
+        "compared.",
     )
 
     def declared(self) -> Diff:
@@ -46,10 +51,11 @@ class DiffAttributes(Attributes):
 class AppendAttributes(Attributes):
     """Ship the rows from the last published maximum on, inclusive."""
 
-    cursor: str = Field(description="Column that only grows, never NULL.")
+    cursor: str = Field(description="Column that is larger in later rows; never NULL.")
     lookback: str | int | None = Field(
         default=None,
-        description='How far late rows reach back: 1000 for a number, "3 days" for a moment.',
+        description="How far back rows are shipped again, for those that come late or are "
+        'corrected: 1000 for a number, "3 days" for a date or a timestamp.',
     )
 
     def declared(self) -> Append:
@@ -136,7 +142,7 @@ class RetainAttributes(Attributes):
     """A rolling window: rows older than `days` are not published."""
 
     column: str = Field(description="A date or a timestamp; rows without one are kept.")
-    days: int = Field(gt=0)
+    days: int = Field(gt=0, description="Rows more than this many days back are not published.")
     as_of: Literal["run", "max"] = Field(
         default="run", description="Counted from today (UTC), or from the model's latest value."
     )

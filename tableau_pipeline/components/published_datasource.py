@@ -24,7 +24,7 @@ class PublishedDatasource(dg.Component, dg.Resolvable, Attributes):
     name: str = Field(min_length=1, max_length=255, description="Name on the Tableau site.")
     project: str = Field(min_length=1, description='Path of the project, "Aviation/Curated".')
     tables: dict[str, TableAttributes] = Field(
-        min_length=1, description="Tables of the extract, by name."
+        min_length=1, description="Tables of the data source, by name."
     )
     key: str | None = Field(
         default=None,
@@ -40,23 +40,29 @@ class PublishedDatasource(dg.Component, dg.Resolvable, Attributes):
         default_factory=list, description="How the tables hang together: one tree, one fact table."
     )
     on_schema_change: Literal["additive", "refuse", "publish"] = Field(
-        default="additive", description="Which schema changes are published without being asked."
+        default="additive",
+        description="additive: new columns and tables are published, other changes refused; "
+        "refuse: all are; publish: none is.",
     )
     rebase_after: int = Field(
-        default=50, ge=1, description="Increments until the file is rebuilt as a whole."
+        default=50,
+        ge=1,
+        description="Updates after which the whole file is published again: deletes make it grow.",
     )
     oversize: Literal["publish", "split"] = Field(
         default="publish",
-        description="An update above the payload limit: publish the whole file, or split it into "
-        "several, so that for a while dashboards see a part of it.",
+        description="An update above the limit: publish the whole file, or split the update into "
+        "several, so that for a while dashboards may see some rows new and some old.",
     )
     payload_limit_mb: float | None = Field(
         default=None,
         gt=0,
-        description="Megabytes (10^6 bytes) of an update's payload; default: the server's limit, "
-        "100 less 5 %, 10 before 2022.1.",
+        description="That limit, in megabytes of 10^6 bytes; default: the server's, 100 (10 before "
+        "2022.1), less 5 %.",
     )
-    trigger: Trigger | None = Field(default=None, description="Absent: refreshed by hand.")
+    trigger: Trigger | None = Field(
+        default=None, description="When it is refreshed by itself; absent: by hand only."
+    )
 
     # Dagster would derive a looser model, whose errors name the outermost key only.
     @classmethod
