@@ -1,7 +1,7 @@
 """Dagster's side of snapshots: assets return DataFrames, and get DataFrames or Snapshots."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_origin
 
@@ -11,6 +11,7 @@ from pydantic import Field
 from pyspark.sql import DataFrame
 
 from tableau_pipeline.refresh.snapshot import Snapshot, combined_version
+from tableau_pipeline.snapshots.collect import collect
 from tableau_pipeline.snapshots.partitions import Window
 from tableau_pipeline.snapshots.read import read_frame
 from tableau_pipeline.snapshots.store import new_folder, newest
@@ -28,10 +29,22 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
 
     root: str = Field(description="Folder of all snapshots, seen by Spark and by every run.")
     spark: dg.ResourceDependency[LazyPySparkResource]
+    keep_days: float = Field(
+        default=14,
+        gt=0,
+        description="Days until a snapshot that was replaced is removed, unless a refresh may "
+        "still compare with it; must be longer than any run takes.",
+    )
 
     def snapshots(self, asset_key: str) -> tuple[Snapshot, ...]:
         """The newest snapshots of a model, one for each partition; "a/b" is a key of two parts."""
         return newest(Path(self.root), asset_key)
+
+    def collect(
+        self, asset_keys: Collection[str], named: Callable[[], Collection[Path]]
+    ) -> list[Path]:
+        """Remove what is too old of these models' snapshots; see `snapshots.collect.collect`."""
+        return collect(Path(self.root), asset_keys, keep_days=self.keep_days, named=named)
 
     def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
         """Write what a model returned; its fingerprint becomes the asset's data version."""

@@ -4,6 +4,7 @@
 one snapshot in a folder `_partition=<key>` for each partition of that write.
 """
 
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote
@@ -13,14 +14,28 @@ from tableau_pipeline.refresh.snapshot import MANIFEST, Snapshot
 
 # The column by which Spark divides a write into folders.
 PARTITION = "_partition"
+_TIME = "%Y%m%dT%H%M%S.%f"
+_VERSION = re.compile(r"v-\d{8}T\d{6}\.\d{6}-[0-9a-f]{6}")
 # Spark's ExternalCatalogUtils.escapePathName
 _ESCAPED = set("\"#%'*/:=?\\\x7f{[]^")
 
 
 def new_folder(root: Path, asset_key: str) -> Path:
     """The name of a folder for the next snapshot of a model; later names sort last."""
-    version = f"v-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}-{uuid4().hex[:6]}"
+    version = f"v-{datetime.now(UTC):{_TIME}}-{uuid4().hex[:6]}"
     return _model(root, asset_key) / version
+
+
+def versions(root: Path, asset_key: str) -> list[Path]:
+    """The folders of all writes of a model, complete or not; the newest last."""
+    folders = _model(root, asset_key).glob("v-*")
+    return sorted(folder for folder in folders if _VERSION.fullmatch(folder.name))
+
+
+def began(version: Path) -> datetime:
+    """When the write into this folder began."""
+    moment = version.name.split("-")[1]
+    return datetime.strptime(moment, _TIME).replace(tzinfo=UTC)
 
 
 def partition_folder(folder: Path, key: str) -> Path:
@@ -36,15 +51,23 @@ def newest(root: Path, asset_key: str) -> tuple[Snapshot, ...]:
     partition's own newest snapshot counts.
     """
     partitions: dict[str, Snapshot] = {}
-    for version in sorted(_model(root, asset_key).glob("v-*"), reverse=True):
+    for version in reversed(versions(root, asset_key)):
         if is_committed(version):
             if partitions:
                 break
             return (Snapshot.read(version),)
-        for folder in version.glob(f"{PARTITION}=*"):
+        for folder in partition_folders(version):
             if folder.name not in partitions and is_committed(folder):
                 partitions[folder.name] = Snapshot.read(folder)
     return tuple(partitions[name] for name in sorted(partitions))
+
+
+def partition_folders(version: Path) -> list[Path]:
+    """The folders of a write's partitions, complete or not."""
+    try:
+        return sorted(version.glob(f"{PARTITION}=*"))
+    except FileNotFoundError:  # It was just collected.
+        return []
 
 
 def is_committed(folder: Path) -> bool:

@@ -22,6 +22,7 @@ from tableau_pipeline.snapshots.store import (
     commit,
     is_committed,
     partition_folder,
+    partition_folders,
     spark_path,
 )
 
@@ -110,7 +111,7 @@ def _all_or_nothing(folder: Path) -> Generator[None]:
     try:
         yield
     finally:
-        if not any(map(is_committed, (folder, *folder.glob(f"{PARTITION}=*")))):
+        if not any(map(is_committed, (folder, *partition_folders(folder)))):
             shutil.rmtree(folder, ignore_errors=True)
 
 
