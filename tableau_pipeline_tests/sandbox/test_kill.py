@@ -52,7 +52,7 @@ class Publisher:
                 publish(self.server, self.versions[self.begun], mode="Overwrite")
                 self.answered = self.begun
                 self.jobs.append(publish_job(self.server, self.versions[0], name="By job").id)
-        except requests.ConnectionError:
+        except requests.RequestException:
             return
 
 

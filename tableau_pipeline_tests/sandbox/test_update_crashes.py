@@ -33,7 +33,7 @@ class Updates:
                 payload = versioned(self.folder / "payload.hyper", self.latest)
                 job = update(self.server, self.luid, CLEAR, APPEND, payload=payload)
                 self.versions[job.id] = self.latest
-        except requests.ConnectionError:
+        except requests.RequestException:
             return
 
     def check(self) -> None:
