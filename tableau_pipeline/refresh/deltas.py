@@ -56,11 +56,13 @@ def _changed_keys(connection: Connection, change: Change, key: Sequence[str]) ->
     part, columns = _keys(change, key)
     either = ", ".join(f"COALESCE(n.{c}, o.{c})" for c in map(escape_name, key))
     same_key = " AND ".join(f"n.{c} = o.{c}" for c in map(escape_name, key))
-    wanted = f"{names(key)}, {escape_name(ROW_HASH)} AS h"
+    # The one name that no column of a model has.
+    row_hash = escape_name(ROW_HASH)
+    wanted = names([*key, ROW_HASH])
     selects = [
         f"SELECT {either} FROM (SELECT {wanted} FROM {change.new.rows()} new) n "  # noqa: S608
         f"FULL JOIN (SELECT {wanted} FROM {change.surviving(old)} old) o ON {same_key} "
-        "WHERE n.h IS DISTINCT FROM o.h"
+        f"WHERE n.{row_hash} IS DISTINCT FROM o.{row_hash}"
         for old in change.olds
     ]
     fill(connection, part, columns, " UNION ".join(selects))

@@ -59,6 +59,8 @@ def _of_retain(table: Table, types: dict[str, str]) -> Iterator[str]:
 
 def _of_lookback(cursor: str, lookback: int | str | None, types: dict[str, str]) -> Iterator[str]:
     type_ = types.get(cursor)
+    if type_ == "binary":
+        yield f'refresh: append: the cursor "{cursor}" is binary, of which none comes after another'
     if lookback is None or type_ is None:
         return
     text = str(lookback)

@@ -12,6 +12,7 @@ from tableauhyperapi import Connection, escape_name
 
 from tableau_pipeline.hyper.rows import names
 from tableau_pipeline.refresh.change import Change
+from tableau_pipeline.refresh.snapshot import ROW_HASH
 from tableau_pipeline.refresh.touched import Match, Part, fill, in_payload, touched
 
 
@@ -42,12 +43,13 @@ def slice_of(
 
 def _some_rows(connection: Connection, part: Part, piece: Slice) -> Part:
     table, columns = in_payload(part.kind, part.name), names(part.columns)
+    rank = escape_name(ROW_HASH)
     for statement in (
         f"CREATE TEMP TABLE ranked AS SELECT {columns}, ROW_NUMBER() OVER (ORDER BY {columns}) "  # noqa: S608
-        f"AS rank FROM {table}",
+        f"AS {rank} FROM {table}",
         f"DELETE FROM {table}",  # noqa: S608
         f"INSERT INTO {table} ({columns}) SELECT {columns} FROM ranked "  # noqa: S608
-        f"WHERE rank % {piece.of} = {piece.number}",
+        f"WHERE {rank} % {piece.of} = {piece.number}",
         "DROP TABLE ranked",
     ):
         connection.execute_command(statement)
@@ -57,16 +59,16 @@ def _some_rows(connection: Connection, part: Part, piece: Slice) -> Part:
 def _stretch(connection: Connection, change: Change, part: Part, piece: Slice) -> Part:
     """From one value of the cursor to the next; the last stretch has no end."""
     (match,) = part.matches
-    cursor, start = escape_name(match.column), escape_name(match.by)
+    cursor, start, tile = map(escape_name, (match.column, match.by, ROW_HASH))
     table = in_payload(part.kind, part.name)
     connection.execute_command(
         "CREATE TEMP TABLE stretches AS "  # noqa: S608
         "SELECT start, LEAD(start) OVER (ORDER BY start) AS stop, "
         "ROW_NUMBER() OVER (ORDER BY start) - 1 AS rank "
         f"FROM (SELECT {start} AS start FROM {table} UNION SELECT MIN({cursor}) FROM ("
-        f"SELECT {cursor}, NTILE({piece.of}) OVER (ORDER BY {cursor}) AS tile "
+        f"SELECT {cursor}, NTILE({piece.of}) OVER (ORDER BY {cursor}) AS {tile} "
         f"FROM {change.new.rows()} source WHERE {touched([part], 'source')}"
-        ") tiled WHERE tile > 1 GROUP BY tile) starts"
+        f") tiled WHERE {tile} > 1 GROUP BY {tile}) starts"
     )
     this = f"FROM stretches WHERE rank = {piece.number}"
     open_end = connection.execute_scalar_query(f"SELECT COUNT(*) {this} AND stop IS NULL")

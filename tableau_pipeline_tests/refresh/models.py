@@ -9,20 +9,46 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tableau_pipeline.hyper.tables import Column
-from tableau_pipeline.refresh.snapshot import MANIFEST, ROW_HASH, DataFile, Fingerprint, Snapshot
+from tableau_pipeline.refresh.snapshot import (
+    MANIFEST,
+    ROW_HASH,
+    DataFile,
+    Fingerprint,
+    Snapshot,
+    Span,
+)
 
 _SPARK_NAMES = {
+    pa.bool_(): "boolean",
+    pa.int8(): "tinyint",
+    pa.int16(): "smallint",
     pa.int32(): "int",
     pa.int64(): "bigint",
+    pa.float32(): "float",
     pa.float64(): "double",
     pa.string(): "string",
+    pa.binary(): "binary",
     pa.date32(): "date",
+    pa.timestamp("us", "UTC"): "timestamp",
+    pa.timestamp("us"): "timestamp_ntz",
     pa.list_(pa.int64()): "array<bigint>",
 }
 
 
+def spark_name(type_: pa.DataType) -> str:
+    """What Spark calls a type."""
+    if pa.types.is_decimal(type_):
+        return f"decimal({type_.precision},{type_.scale})"
+    return _SPARK_NAMES[type_]
+
+
 def snapshot(
-    folder: Path, rows: pa.Table, *, asset_key: str = "flights", partition: str | None = None
+    folder: Path,
+    rows: pa.Table,
+    *,
+    asset_key: str = "flights",
+    partition: str | None = None,
+    span: Span | None = None,
 ) -> Snapshot:
     """Write `rows` as a committed snapshot of two files, in a new folder below `folder`."""
     folder = folder / asset_key / f"v-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}-{uuid4().hex[:6]}"
@@ -35,9 +61,10 @@ def snapshot(
         folder=folder,
         asset_key=asset_key,
         partition=partition,
+        span=span,
         created_at=datetime.now(UTC),
         run_id="test",
-        columns=tuple(Column(field.name, _SPARK_NAMES[field.type]) for field in rows.schema),
+        columns=tuple(Column(field.name, spark_name(field.type)) for field in rows.schema),
         fingerprint=Fingerprint(rows=rows.num_rows, hash_sum=sum(hashes)),
         files=tuple(_write(folder, number, part) for number, part in enumerate(parts)),
     )

@@ -21,8 +21,9 @@ from tableau_pipeline.refresh.declaration import Declaration, Table
 from tableau_pipeline.refresh.journal import Journal
 from tableau_pipeline.refresh.limits import Limits
 from tableau_pipeline.refresh.plan import Accept, Options
+from tableau_pipeline.refresh.policy import Policy
 from tableau_pipeline.refresh.server import Server
-from tableau_pipeline.refresh.snapshot import Snapshot
+from tableau_pipeline.refresh.snapshot import Snapshot, Span
 from tableau_pipeline.refresh.step import Refresh, Report
 from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.refresh.journals import RememberingJournal
@@ -80,11 +81,27 @@ class Pipeline:
         """Declare the data source differently."""
         self.declaration = replace(self.declaration, **changes)
 
-    def snapshot(self, table: str, rows: pa.Table, *, partition: str | None = None) -> Snapshot:
+    def policy(self, policy: Policy, **more: Any) -> None:
+        """Declare how the one table is refreshed, and perhaps more of it."""
+        (table,) = self.declaration.tables
+        self.declare(tables=(replace(table, policy=policy, **more),))
+
+    def snapshot(
+        self,
+        table: str,
+        rows: pa.Table,
+        *,
+        partition: str | None = None,
+        span: Span | None = None,
+    ) -> Snapshot:
         """Write content of a table's model, and leave it at that."""
         found = next(each for each in self.declaration.tables if each.name == table)
         folder = self.folder / "snapshots"
-        return snapshot(folder, rows, asset_key=found.model, partition=partition)
+        return snapshot(folder, rows, asset_key=found.model, partition=partition, span=span)
+
+    def feed(self, model: str, rows: pa.Table) -> None:
+        """Give a feed of changes, which is no table, new content."""
+        self.models[model] = (snapshot(self.folder / "snapshots", rows, asset_key=model),)
 
     def refresh(
         self,

@@ -1,0 +1,44 @@
+"""Models that are stored by partitions."""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+
+from tableau_pipeline.refresh.snapshot import Span
+from tableau_pipeline_tests.refresh.pipeline import Pipeline
+
+
+def day(key: str, *, zone: str = "UTC", days: int = 1) -> Span:
+    """The window of a daily partition, by the clock of its zone."""
+    start = datetime.fromisoformat(key)
+    first, last = (
+        each.replace(tzinfo=ZoneInfo(zone)) for each in (start, start + timedelta(days=days))
+    )
+    return Span(start=first, end=last, zone=zone)
+
+
+def materialize(
+    pipeline: Pipeline,
+    partitions: dict[str, pa.Table],
+    *,
+    zone: str | None = None,
+    without: Iterable[str] = (),
+) -> None:
+    """Give the model's partitions new content, and leave the others as they are.
+
+    Args:
+        zone: of partitions by day; None for partitions by value.
+        without: partitions that are gone.
+    """
+    (table,) = pipeline.declaration.tables
+    known = {each.partition: each for each in pipeline.models[table.name] if each.partition}
+    new = {
+        key: pipeline.snapshot(
+            table.name, rows, partition=key, span=day(key, zone=zone) if zone else None
+        )
+        for key, rows in partitions.items()
+    }
+    kept = {key: each for key, each in {**known, **new}.items() if key not in without}
+    pipeline.models[table.name] = tuple(kept.values())

@@ -1,0 +1,123 @@
+from collections.abc import Callable
+
+import pyarrow as pa
+import pytest
+
+from tableau_pipeline.refresh.declaration import Guard
+from tableau_pipeline.refresh.errors import RefusedError
+from tableau_pipeline.refresh.increment import Shipped
+from tableau_pipeline.refresh.policy import Diff, Replace
+from tableau_pipeline_tests.refresh.pipeline import Pipeline
+from tableau_pipeline_tests.refresh.shipping import ships, table
+
+# Prime numbers, and what is said of them.
+ROWS = [(2, "a"), (3, "b"), (5, None), (7, "d")]
+
+
+def said(*rows: tuple) -> pa.Table:
+    return table(list(rows), id=pa.int64(), word=pa.string())
+
+
+@pytest.fixture
+def diffed(pipeline: Pipeline) -> Pipeline:
+    """Published, and refreshed by comparing its rows."""
+    pipeline.policy(Diff(("id",)))
+    pipeline.model("flights", said(*ROWS))
+    pipeline.run()
+    return pipeline
+
+
+@pytest.mark.parametrize(
+    ("rows", "shipped"),
+    [
+        (ROWS, None),
+        (ROWS[::-1], None),
+        ([*ROWS, (11, "e")], Shipped(deleted=0, inserted=1)),
+        (ROWS[1:], Shipped(deleted=1, inserted=0)),
+        ([(2, "A"), *ROWS[1:]], Shipped(deleted=1, inserted=1)),
+        ([(2, None), *ROWS[1:]], Shipped(deleted=1, inserted=1)),
+        ([(2, "b"), (3, "a"), *ROWS[2:]], Shipped(deleted=2, inserted=2)),
+        ([(1, "a"), *ROWS[1:]], Shipped(deleted=1, inserted=1)),
+        ([(2, "A"), (3, "b"), (11, "e")], Shipped(deleted=3, inserted=2)),
+    ],
+    ids=["none", "order", "insert", "delete", "update", "null", "swap", "key", "all kinds"],
+)
+def test_changed_rows_are_shipped(diffed: Pipeline, rows: list[tuple], shipped: Shipped | None):
+    """Prevents: a kind of change is not seen, or rows are shipped that did not change."""
+    assert ships(diffed, said(*rows)) == shipped
+
+
+def test_one_increment_after_another(diffed: Pipeline):
+    """Prevents: an increment is computed from another content than the last one left."""
+    for number in range(3):
+        rows = [(2, f"a{number}"), *ROWS[1 + number :], (100 + number, "new")]
+        assert ships(diffed, said(*rows))
+    state = diffed.journal.state()
+    assert state is not None
+    assert state.increments == 3
+
+
+@pytest.mark.parametrize("names", [("id", "h"), ("h", "_row_hash_"), ("n", "o"), ("old", "new")])
+def test_composite_keys(pipeline: Pipeline, names: tuple[str, str]):
+    """Prevents: rows that share a part of their key are mixed up, or a name is taken for ours."""
+    one, two = names
+    types = {one: pa.int64(), two: pa.string(), "word": pa.string()}
+    pipeline.policy(Diff(names))
+    pipeline.model("flights", table([(1, "x", "a"), (1, "y", "b"), (2, "x", "c")], **types))
+    pipeline.run()
+    rows = [(1, "x", "a"), (1, "y", "B"), (2, "y", "c")]
+    assert ships(pipeline, table(rows, **types)) == Shipped(deleted=2, inserted=2)
+
+
+@pytest.mark.parametrize(
+    ("rows", "phrase"),
+    [
+        ([*ROWS, (2, "x"), (3, "y")], "id is not unique, for instance 2 (2 times), 3 (2 times)"),
+        ([*ROWS, (None, "x")], "id is NULL in 1 row"),
+    ],
+)
+@pytest.mark.parametrize("publish", [True, False])
+def test_keys_that_identify_no_row(diffed: Pipeline, rows: list[tuple], phrase: str, publish: bool):
+    """Prevents: the wrong one of two rows is deleted, or a row without a key is never updated."""
+    diffed.model("flights", said(*rows))
+    records = diffed.journal.all_intents()
+    with pytest.raises(RefusedError) as caught:
+        diffed.run(publish=publish)
+    for part in ("refresh: diff", 'table "flights"', phrase, "more columns in the key"):
+        assert part in str(caught.value)
+    assert diffed.journal.all_intents() == records
+
+
+@pytest.mark.parametrize("rows", [[*ROWS, (2, "x")], [*ROWS, (None, "x")], [*ROWS, ROWS[0]]])
+def test_policy_that_comes_after_rows_without_a_key(pipeline: Pipeline, rows: list[tuple]):
+    """Prevents: what was published under another policy is not seen for want of a key."""
+    pipeline.policy(Replace())
+    pipeline.model("flights", said(*rows))
+    pipeline.run()
+    pipeline.policy(Diff(("id",)))
+    assert ships(pipeline, said(*ROWS))
+
+
+def test_key_that_the_model_lacks(diffed: Pipeline):
+    """Prevents: a misspelt key shows as an error of hyperd."""
+    diffed.policy(Diff(("idd",)))
+    with pytest.raises(
+        RefusedError, match=r'"flights": refresh: diff: key names "idd", .* id, wor'
+    ):
+        diffed.run()
+
+
+def test_all_rows_changed(diffed: Pipeline):
+    """Prevents: a change of every row is too much for an increment."""
+    rows = [(key, "x") for key, _ in ROWS]
+    assert ships(diffed, said(*rows)) == Shipped(deleted=4, inserted=4)
+
+
+def test_no_rows_at_all_and_back(new_pipeline: Callable[..., Pipeline]):
+    """Prevents: an empty table has no files, and nothing can be compared with it."""
+    pipeline = new_pipeline()
+    pipeline.policy(Diff(("id",)), guard=Guard(min_rows=0, max_shrink=1))
+    pipeline.model("flights", said(*ROWS))
+    pipeline.run()
+    assert ships(pipeline, said()) == Shipped(deleted=4, inserted=0)
+    assert ships(pipeline, said(*ROWS)) == Shipped(deleted=0, inserted=4)
