@@ -27,7 +27,7 @@ class DagsterJournal:
     def state(self) -> State | None:
         """The state in the newest materialization; one reported by hand hides those before it."""
         materializations = self._materializations(limit=1)
-        return _state(materializations[0]) if materializations else None
+        return state_in(materializations[0]) if materializations else None
 
     def why_no_state(self) -> str:
         """Why `state` is None."""
@@ -41,7 +41,7 @@ class DagsterJournal:
             (
                 record.storage_id
                 for record in self._materializations(limit=_MATERIALIZATIONS)
-                if _state(record)
+                if state_in(record)
             ),
             None,
         )
@@ -71,7 +71,8 @@ class DagsterJournal:
         return self._context.instance.fetch_materializations(self._asset_key, limit=limit).records
 
 
-def _state(record: dg.EventLogRecord) -> State | None:
+def state_in(record: dg.EventLogRecord) -> State | None:
+    """The state that a materialization carries; None if it carries none."""
     materialization = record.asset_materialization
     value = materialization.metadata.get(STATE) if materialization else None
     return State.model_validate(value.data) if isinstance(value, dg.JsonMetadataValue) else None
