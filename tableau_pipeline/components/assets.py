@@ -6,8 +6,10 @@ import dagster as dg
 from pydantic import Field, field_validator
 
 from tableau_pipeline.components.attributes import Trigger
+from tableau_pipeline.components.collection import collect_snapshots
 from tableau_pipeline.components.failures import as_failure
 from tableau_pipeline.components.journal import DagsterJournal
+from tableau_pipeline.components.keys import extract_key
 from tableau_pipeline.components.report import (
     dry_run_observation,
     extract_result,
@@ -58,15 +60,10 @@ class RefreshConfig(dg.Config):
         )
 
 
-def extract_key(declaration: Declaration) -> dg.AssetKey:
-    """The key of the extract asset: that of the published one, and `_extract`."""
-    return dg.AssetKey.from_user_string(f"{declaration.key}_extract")
-
-
 def refresh_assets(declaration: Declaration, trigger: Trigger | None) -> dg.AssetsDefinition:
     """`<key>_extract` and `<key>`; a trigger becomes the first one's automation condition."""
     published = dg.AssetKey.from_user_string(declaration.key)
-    extract = extract_key(declaration)
+    extract = extract_key(declaration.key)
     models = [dg.AssetKey.from_user_string(model) for model in declaration.models]
     tables = ", ".join(table.name for table in declaration.tables)
 
@@ -122,5 +119,6 @@ def refresh_assets(declaration: Declaration, trigger: Trigger | None) -> dg.Asse
             yield extract_result(extract, declaration, report)
         if report.state:
             yield published_result(published, declaration, report)
+            collect_snapshots(context, declaration, snapshots)
 
     return refresh_step

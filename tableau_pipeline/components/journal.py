@@ -29,7 +29,7 @@ class DagsterJournal:
     def state(self) -> State | None:
         """The state in the newest materialization; one reported by hand hides those before it."""
         materializations = self._materializations(limit=1)
-        return _state(materializations[0]) if materializations else None
+        return state_in(materializations[0]) if materializations else None
 
     def why_no_state(self) -> str:
         """Why `state` is None."""
@@ -45,7 +45,7 @@ class DagsterJournal:
             (
                 record.storage_id
                 for record in self._materializations(limit=_MATERIALIZATIONS)
-                if _state(record)
+                if state_in(record)
             ),
             None,
         )
@@ -80,7 +80,8 @@ def _metadata(record: dg.EventLogRecord) -> dg.JsonMetadataValue | None:
     return value if isinstance(value, dg.JsonMetadataValue) else None
 
 
-def _state(record: dg.EventLogRecord) -> State | None:
+def state_in(record: dg.EventLogRecord) -> State | None:
+    """The state that a materialization carries; None if it carries none that we can read."""
     value = _metadata(record)
     return _read(State, value) if value else None
 

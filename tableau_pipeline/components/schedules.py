@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import dagster as dg
 
-from tableau_pipeline.components.assets import extract_key
 from tableau_pipeline.components.attributes import CronTrigger
+from tableau_pipeline.components.keys import extract_key
 from tableau_pipeline.components.published_datasource import PublishedDatasource
 
 
@@ -20,7 +20,7 @@ def refresh_schedules(datasources: Iterable[PublishedDatasource]) -> list[dg.Sch
     for datasource in datasources:
         if isinstance(trigger := datasource.trigger, CronTrigger):
             due[trigger.cron, trigger.timezone] += [
-                extract_key(datasource.declaration),
+                extract_key(datasource.declaration.key),
                 dg.AssetKey.from_user_string(datasource.asset_key),
             ]
     return [_schedule(cron, zone, keys) for (cron, zone), keys in due.items()]
