@@ -106,7 +106,7 @@ def test_what_an_open_intent_is_about_stays(
         raise RefreshError("the line went dead")
 
     with monkeypatch.context() as patch:
-        patch.setattr(TableauSite, "publish", no_answer)
+        patch.setattr(TableauSite, "update" if published else "publish", no_answer)
         assert not location.refresh("torn", keep_days=keep_days).success
     location.model(70)
     newest = location.model(60)
