@@ -3,7 +3,7 @@
 import re
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,18 +13,21 @@ _STOP_SECONDS = 10
 
 
 @contextmanager
-def sandbox_process(data_dir: Path, *, port: int) -> Generator[dict[str, str]]:
+def sandbox_process(
+    data_dir: Path, *, port: int, options: Sequence[str] = ()
+) -> Generator[dict[str, str]]:
     """Run `tableau-sandbox`; gives the environment that points the pipeline at it.
 
     Args:
         port: 0 for a free one.
+        options: more of the command.
 
     Raises:
         RuntimeError: it did not start; the message is its own.
     """
     program = str(Path(sys.executable).with_name("tableau-sandbox"))
     # Nobody reads what it says after its first line.
-    command = [program, "--die-with-parent", "--quiet"]
+    command = [program, "--die-with-parent", "--quiet", *options]
     process = subprocess.Popen(
         [*command, "--port", str(port), "--data-dir", str(data_dir)],
         stdout=subprocess.PIPE,

@@ -1,0 +1,27 @@
+"""Work in a process of its own, so that its memory, or its JVM, is nobody else's."""
+
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from resource import RUSAGE_SELF, getrusage
+from typing import ParamSpec, TypeVar
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def in_fresh_process(work: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
+    """What `work` returns, from a new Python process that has ended by then."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(work, *args, **kwargs).result()
+
+
+def peak_memory() -> int:
+    """The most bytes that this process ever held in memory."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        # On Linux, `getrusage` begins with what the parent held.
+        (peak,) = (line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
+        return int(peak.split()[1]) * 1024
+    return getrusage(RUSAGE_SELF).ru_maxrss

@@ -1,0 +1,60 @@
+"""TPC-H's lineitem in two contents: changing 1 % of the rows of one makes the other."""
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from tableau_pipeline.refresh.snapshot import Snapshot
+from tableau_pipeline.snapshots.session import spark_session
+from tableau_pipeline.snapshots.store import new_folder
+from tableau_pipeline.snapshots.write import write_snapshot
+
+KEY = ("l_orderkey", "l_linenumber")
+
+# Of 1000 rows, scattered over the whole table: these differ, and of these each content lacks one.
+_UPDATED = range(8)
+_ONLY_IN_FIRST, _ONLY_IN_SECOND = 8, 9
+
+
+@dataclass(frozen=True)
+class Content:
+    """The folders of a snapshot, and of one with those of its rows that the other one lacks."""
+
+    model: Path
+    changed: Path
+
+
+def write_contents(folder: Path, scale: float) -> tuple[Content, Content]:
+    """Both contents, as models are stored."""
+    program = str(Path(sys.executable).with_name("tpchgen-cli"))
+    subprocess.run(
+        [program, "parquet", "-q", "-s", str(scale), "-T", "lineitem", "-o", str(folder)],
+        check=True,
+    )
+    spark = spark_session(master="local[*]", remote=None, driver_memory="2g", config={})
+    rows = spark.read.parquet(str(folder / "lineitem.parquet"))
+    number = F.expr(f"pmod(xxhash64({', '.join(KEY)}), 1000)")
+    updated = number.isin(*_UPDATED)
+    first = rows.where(number != _ONLY_IN_SECOND)
+    more = F.col("l_quantity") + F.when(updated, 1).otherwise(0)
+    second = rows.where(number != _ONLY_IN_FIRST).withColumn(
+        "l_quantity", more.cast("decimal(15,2)")
+    )
+    return (
+        _written(folder, first, changed=updated | (number == _ONLY_IN_FIRST)),
+        _written(folder, second, changed=updated | (number == _ONLY_IN_SECOND)),
+    )
+
+
+def _written(folder: Path, rows: DataFrame, *, changed: Column) -> Content:
+    def write(frame: DataFrame, name: str) -> Snapshot:
+        return write_snapshot(frame, new_folder(folder, name), asset_key=name, run_id="bench")
+
+    return Content(
+        model=write(rows, "lineitem").folder,
+        changed=write(rows.where(changed), "changed").folder,
+    )

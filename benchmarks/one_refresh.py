@@ -1,0 +1,120 @@
+"""A refresh of lineitem, and what it took; to be run in a process of its own."""
+
+import logging
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
+
+from tableauhyperapi import HyperProcess
+
+from benchmarks.fresh_process import peak_memory
+from benchmarks.waits import waits
+from tableau_pipeline.hyper.process import hyper_process
+from tableau_pipeline.publishing.credentials import PersonalAccessToken
+from tableau_pipeline.publishing.site import signed_in
+from tableau_pipeline.refresh.declaration import Declaration
+from tableau_pipeline.refresh.file_journal import FileJournal
+from tableau_pipeline.refresh.plan import Options
+from tableau_pipeline.refresh.snapshot import Snapshot
+from tableau_pipeline.refresh.step import Refresh
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a refresh took.
+
+    Attributes:
+        decision: what it did.
+        shipped: bytes of the file that was sent.
+        phases: seconds by phase.
+        wall: seconds from its start to its end, signing in included.
+        uplink: of these, seconds in requests that carry a file.
+        server: of these, seconds in all other requests, and between two looks at a job.
+        cpu: seconds of processor time, of this process and its hyperd.
+        peak: bytes of memory that this process held at most, without hyperd's.
+        opened: the Parquet and `.hyper` files that Python opened.
+        hyperd: whether hyperd was asked for, which may open files too.
+    """
+
+    decision: str
+    shipped: int
+    phases: Mapping[str, float]
+    wall: float
+    uplink: float
+    server: float
+    cpu: float
+    peak: int
+    opened: tuple[str, ...]
+    hyperd: bool
+
+    @property
+    def client(self) -> float:
+        """Seconds in which neither the uplink nor the server was waited for."""
+        return self.wall - self.uplink - self.server
+
+
+def refresh(
+    declaration: Declaration,
+    model: Path,
+    *,
+    folder: Path,
+    environment: Mapping[str, str],
+    full: bool = False,
+) -> Cost:
+    """Make the published data source equal to the snapshot in the folder `model`."""
+    opened: list[str] = []
+    sys.addaudithook(lambda event, args: _note_data_file(opened, event, args))
+    asked: list[HyperProcess] = []
+
+    def hyper() -> HyperProcess:
+        asked.append(hyper_process())
+        return asked[-1]
+
+    token = PersonalAccessToken(
+        environment["TABLEAU_TOKEN_NAME"], environment["TABLEAU_TOKEN_VALUE"]
+    )
+    journal = FileJournal(folder / f"{declaration.key}.json")
+    work = Refresh(
+        declaration=declaration,
+        models=lambda: {"lineitem": (Snapshot.read(model),)},
+        journal=journal,
+        server=lambda: signed_in(environment["TABLEAU_SERVER_URL"], credentials=token),
+        hyper=hyper,
+        folder=folder,
+        run_id="bench",
+        log=logging.getLogger(__name__),
+    )
+    started, cpu = time.perf_counter(), _cpu()
+    with waits() as waited:
+        report = work.run(Options(full=full))
+    wall = time.perf_counter() - started
+    if report.state:
+        journal.keep(report.state)
+    for process in asked:
+        process.close()
+    return Cost(
+        decision=report.plan.decision if report.plan else "",
+        shipped=report.extract.size if report.extract else 0,
+        phases=report.seconds,
+        wall=wall,
+        uplink=waited.uplink,
+        server=waited.answers + waited.pauses,
+        cpu=_cpu() - cpu,
+        peak=peak_memory(),
+        opened=tuple(opened),
+        hyperd=bool(asked),
+    )
+
+
+def _note_data_file(opened: list[str], event: str, args: tuple) -> None:
+    if event == "open" and str(args[0]).endswith((".parquet", ".hyper")):
+        opened.append(str(args[0]))
+
+
+def _cpu() -> float:
+    """Of hyperd only once it has ended."""
+    usages = getrusage(RUSAGE_SELF), getrusage(RUSAGE_CHILDREN)
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
