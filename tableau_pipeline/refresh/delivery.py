@@ -83,6 +83,7 @@ class Delivery:
         increment, decision = self._built(update)
         if isinstance(decision, Publish) or decision.pieces == 1:
             return [increment], decision
+        increment.extract.path.unlink()
         with self.clock.phase("build"):
             for pieces in (decision.pieces, 2 * decision.pieces, 4 * decision.pieces):
                 increments = [
@@ -93,6 +94,8 @@ class Delivery:
                 ]
                 if all(each.extract.size <= self._limit for each in increments):
                     return increments, replace(decision, pieces=pieces)
+                for each in increments:
+                    each.extract.path.unlink()
         return [], in_full(update, "its touched rows cannot be split below the limit for payloads")
 
     def _update(self, increments: Sequence[Increment], report: Report) -> Report:
@@ -111,7 +114,12 @@ class Delivery:
                 size=self.view.bases[-1].size,
                 final=number == len(increments),
             )
-        return report
+        sent = replace(
+            increments[-1].extract,
+            rows={name: shipped.inserted for name, shipped in tables.items()},
+            size=sum(increment.extract.size for increment in increments),
+        )
+        return replace(report, extract=sent)
 
     def _replace_all(self, decision: Publish, extract: Extract, report: Report) -> Report:
         """The whole file as one update, which leaves the metadata alone."""

@@ -19,7 +19,8 @@ class Report:
     Attributes:
         plan: None when only the file was asked for.
         extract: the file that was built, of the whole data source or the payload of an update;
-            None when there was nothing to build.
+            of a split update the last payload, with the rows and bytes of all; None when there was
+            nothing to build.
         tables: what an update did to each table that it changed.
         state: None when the data source was not refreshed.
         job_id: of the server's job that carried it out, if one did.
