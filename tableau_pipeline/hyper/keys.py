@@ -37,7 +37,8 @@ def _nulls(connection: Connection, table: TableSource, columns: Sequence[str]) -
         if value is not None
     )
     return (
-        f'table "{table.name}": {", ".join(columns)} is NULL in {count:,} row{"s" * (count > 1)}, '
+        f'table "{table.name}": {" or ".join(columns)} is NULL in {count:,} '
+        f"row{'s' * (count > 1)}, "
         f"for instance in the one with {shown or 'nothing else'!s:.200}"
     )
 

@@ -65,7 +65,7 @@ def test_null_in_any_part_of_a_key_is_counted(
     table = source(tmp_path, "trips", {"id": ids, "part": parts})
     problem = key_problem(hyper, table, ["id", "part"])
     assert problem is not None
-    assert problem.startswith(f'table "trips": id, part is NULL in {count}, for instance in ')
+    assert problem.startswith(f'table "trips": id or part is NULL in {count}, for instance in ')
 
 
 def test_a_table_without_rows_has_no_key_problem(hyper: HyperProcess, tmp_path: Path) -> None:

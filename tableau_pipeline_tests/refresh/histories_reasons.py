@@ -46,7 +46,10 @@ class Case:
             (r'"[^"]+" must be overwritten, because', lambda: self.unclear),
             (r"A data source .* exists .* did not publish", lambda: not self.tagged),
             (r"refresh: diff: table \"(\w+)\": .* is not unique", self._repeated),
-            (r"(?:refresh|Relationship).*: table \"(\w+)\": (\w+) is NULL in (\d+)", self._null),
+            (
+                r"(?:refresh|Relationship).*: table \"(\w+)\": (\w+(?: or \w+)*) is NULL in (\d+)",
+                self._null,
+            ),
             (r"Relationship .*: table \"(\w+)\": k is not unique", self._repeated),
             (r'Model "(\w+)": its partitions', lambda name: bool(self._content(name).stale)),
             (r" failed: 429000 ", lambda: self.troubled),
@@ -104,5 +107,6 @@ class Case:
             keys.append(table.policy.key)
         return any(len({*content.tuples(key)}) < len(content.rows) for key in keys)
 
-    def _null(self, name: str, column: str, rows: str) -> bool:
-        return self._content(name).column(column).count(None) == int(rows)
+    def _null(self, name: str, columns: str, rows: str) -> bool:
+        found = self._content(name).tuples(columns.split(" or "))
+        return sum(None in values for values in found) == int(rows)
