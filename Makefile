@@ -1,6 +1,7 @@
 # `make demo` and `make test` need nothing but Python 3.11, Java 17 and make.
 PYTHON ?= python3
 BIN := .venv/bin
+IN_PARALLEL := --numprocesses auto --dist loadgroup
 
 export DAGSTER_HOME := $(CURDIR)/dagster_home
 # A dependency's preview feature, which we do not use, warns at every start of `dg`.
@@ -17,10 +18,10 @@ dev: java .venv/installed
 	@$(BIN)/python -m tableau_pipeline.demo.dev
 
 test: java .venv/installed
-	@$(BIN)/pytest -m "not slow"
+	@$(BIN)/pytest $(IN_PARALLEL) -m "not slow"
 
 test-all: java .venv/installed
-	@$(BIN)/pytest
+	@$(BIN)/pytest $(IN_PARALLEL)
 
 check: .venv/installed
 	@$(BIN)/ruff check

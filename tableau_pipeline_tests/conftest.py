@@ -16,6 +16,16 @@ ROOT = Path(__file__).parents[1]
 VARIABLES = ("TABLEAU_", "PIPELINE_", "SPARK_REMOTE", "DAGSTER_HOME")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where several processes share the tests, those of a file stay together, as do Spark's."""
+    for item in items:
+        with_spark = "spark" in getattr(item, "fixturenames", ())
+        item.add_marker(
+            pytest.mark.xdist_group("spark" if with_spark else item.nodeid.split("::")[0])
+        )
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _no_settings_of_the_machine() -> None:
     """Tests see no server, token or folder that a developer has set up."""
