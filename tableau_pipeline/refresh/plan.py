@@ -181,12 +181,18 @@ def _refusal(declaration: Declaration, desired: State, view: View, options: Opti
         if not problems and _drops_edits(desired, view, options):
             problems.append(
                 f'"{remote.name}" must be overwritten, because '
-                f"{', '.join(_all_changes(desired, view)) or 'its declaration changed'}, but its "
-                "metadata is not as we left it: somebody may have edited calculated fields, "
-                "captions or folders, which an overwrite drops. Save that work, then run again "
-                "with accept: [overwrite]"
+                f"{', '.join(_all_changes(desired, view)) or 'its declaration changed'}, but "
+                f"{_why_edited(view)}: somebody may have edited calculated fields, captions or "
+                "folders, which an overwrite drops. Save that work, then run again with "
+                "accept: [overwrite]"
             )
     return "\n".join(problems) or None
+
+
+def _why_edited(view: View) -> str:
+    if any(base.metadata for base in view.bases):
+        return "its metadata is not as we left it"
+    return "no record tells what its metadata was when we left it"
 
 
 def _needs_new_metadata(desired: State, view: View) -> bool:

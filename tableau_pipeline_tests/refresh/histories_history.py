@@ -186,14 +186,14 @@ class History:
                 self.possible.append(attempt)
 
     def _case(self, accept: Collection[Accept], trouble: Trouble) -> Case:
-        remote = self.source.remote()
+        remote, state = self.source.remote(), self.journal.state()
         return Case(
             declaration=self.declaration,
             models=self.models,
             now=self.now,
             accept=accept,
             known=[each.contents for each in self.possible if each],
-            unclear=not self.clear,
+            unclear=not self.clear or (state is not None and state.metadata is None),
             tagged=bool(remote and self.declaration.tag in remote.tags),
             troubled=bool(trouble.faults),
         )

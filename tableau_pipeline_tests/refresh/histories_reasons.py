@@ -20,7 +20,8 @@ class Case:
     Attributes:
         known: contents by table, of which some may be published: those of each earlier refresh
             that may have left something.
-        unclear: earlier refreshes were cut off, or records were lost, or someone else published.
+        unclear: earlier refreshes were cut off, or records were lost, or someone else published;
+            what was lost may concern the metadata only.
         tagged: the data source carries our tag.
         troubled: the server itself was told to refuse.
     """

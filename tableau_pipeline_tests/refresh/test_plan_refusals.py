@@ -60,6 +60,12 @@ def test_overwrite_spares_edited_metadata():
     assert mode_of(decide(edited, Accept.OVERWRITE, wanted=WIDER)) is PublishMode.OVERWRITE
 
 
+def test_metadata_that_no_record_describes_is_spared():
+    """Prevents: lost records make an analyst's work ours to drop, or ours pass for an analyst's."""
+    reason = refused(view(state(metadata=None)), declared=declaration(), wanted=WIDER)
+    assert "no record tells what its metadata was" in reason
+
+
 def test_accepting_a_schema_does_not_accept_the_loss_of_edits():
     """Prevents: one decision is taken for two."""
     assert isinstance(decide(view(metadata="digest-2"), Accept.SCHEMA, wanted=WIDER), Refuse)
