@@ -10,7 +10,7 @@ from tableau_pipeline.hyper.rows import rows
 from tableau_pipeline.hyper.tables import Column, TableSource
 from tableau_pipeline.hyper.types import hyper_type
 from tableau_pipeline.refresh.declaration import Declaration, Table
-from tableau_pipeline.refresh.policy import Retain
+from tableau_pipeline.refresh.policy import Diff, Retain
 from tableau_pipeline.refresh.snapshot import ROW_HASH, Fingerprint, Snapshot, common_columns
 from tableau_pipeline.refresh.state import Cutoff, State, TableState
 
@@ -65,16 +65,12 @@ def desired_tables(
     now: datetime,
 ) -> dict[str, TableState]:
     """What each table shall hold; no file is opened where a base tells the answer."""
-    return {
-        table.name: _desired(
-            hyper,
-            table,
-            models[table.model],
-            known=[base.tables[table.name] for base in bases if table.name in base.tables],
-            now=now,
-        )
-        for table in declaration.tables
-    }
+    found = {}
+    for table in declaration.tables:
+        known = [base.tables[table.name] for base in bases if table.name in base.tables]
+        desired = _desired(hyper, table, models[table.model], known=known, now=now)
+        found[table.name] = desired.model_copy(update={"key": _key(table, desired, known)})
+    return found
 
 
 def fingerprint(connection: Connection, relation: str) -> Fingerprint:
@@ -90,6 +86,15 @@ def fingerprint(connection: Connection, relation: str) -> Fingerprint:
 def literal(value: str, type_: str) -> str:
     """A value in SQL."""
     return f"CAST({escape_string_literal(value)} AS {type_})"
+
+
+def _key(table: Table, desired: TableState, known: Iterable[TableState]) -> tuple[str, ...]:
+    """The key of a `diff`: of new content it is checked before anything is sent."""
+    if not isinstance(table.policy, Diff):
+        return ()
+    key = table.policy.key
+    same = [base.key for base in known if base.same_content(desired)]
+    return key if not same or key in same else ()
 
 
 def _desired(

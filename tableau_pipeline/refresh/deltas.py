@@ -55,14 +55,14 @@ def _keys(change: Change, key: Sequence[str]) -> tuple[Part, list[Column]]:
 def _changed_keys(connection: Connection, change: Change, key: Sequence[str]) -> Part:
     part, columns = _keys(change, key)
     either = ", ".join(f"COALESCE(n.{c}, o.{c})" for c in map(escape_name, key))
-    same_key = " AND ".join(f"n.{c} = o.{c}" for c in map(escape_name, key))
     # The one name that no column of a model has.
     row_hash = escape_name(ROW_HASH)
     wanted = names([*key, ROW_HASH])
+    same = " AND ".join(f"n.{c} = o.{c}" for c in map(escape_name, [*key, ROW_HASH]))
     selects = [
         f"SELECT {either} FROM (SELECT {wanted} FROM {change.new.rows()} new) n "  # noqa: S608
-        f"FULL JOIN (SELECT {wanted} FROM {change.surviving(old)} old) o ON {same_key} "
-        f"WHERE n.{row_hash} IS DISTINCT FROM o.{row_hash}"
+        f"FULL JOIN (SELECT {wanted} FROM {change.surviving(old)} old) o ON {same} "
+        f"WHERE n.{row_hash} IS NULL OR o.{row_hash} IS NULL"
         for old in change.olds
     ]
     fill(connection, part, columns, " UNION ".join(selects))

@@ -35,11 +35,16 @@ class Shipped:
 
 @dataclass(frozen=True, slots=True)
 class Increment:
-    """An update that can be sent; its payload counts the rows that it inserts."""
+    """An update that can be sent; its payload counts the rows that it inserts.
+
+    Attributes:
+        identified: tables whose key identifies every row if it did so before.
+    """
 
     extract: Extract
     batch: Batch
     tables: Mapping[str, Shipped]
+    identified: frozenset[str] = frozenset()
 
 
 def build_increment(
@@ -65,6 +70,7 @@ def build_increment(
     version = file_version(column for change, _ in changes for column in change.columns)
     actions: list[Action] = []
     shipped = {}
+    identified = set()
     with new_file(hyper, path, version=version) as connection:
         for change, reason in changes:
             name = change.table.name
@@ -72,13 +78,20 @@ def build_increment(
             done = payload.whole(reason) if reason else payload.touched()
             shipped[name], more = done
             actions += more
+            if payload.identified(done[0]):
+                identified.add(name)
     extract = Extract(
         path=path,
         rows={name: each.inserted for name, each in shipped.items()},
         size=path.stat().st_size,
         version=version,
     )
-    return Increment(extract=extract, batch=Batch(actions), tables=shipped)
+    return Increment(
+        extract=extract,
+        batch=Batch(actions),
+        tables=shipped,
+        identified=frozenset(identified),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +127,22 @@ class _Payload:
         deleted = max((old.content.rows for old in self.change.olds), default=0)
         action = Replace(target=self.target, source=self._rows)
         return Shipped(deleted=deleted, inserted=inserted, whole=reason), [action]
+
+    def identified(self, shipped: Shipped) -> bool:
+        """Whether the key of a `diff` identifies every new row if it did so in every base.
+
+        The rows that are not touched are as they were, and have other keys than the touched ones.
+        Rows without a key are never touched, so that a new one is a difference without a proof.
+        """
+        policy = self.change.table.policy
+        if shipped.whole or not isinstance(policy, Diff):
+            return False
+        if not shipped.inserted:
+            return True
+        table = in_payload(_ROWS, self.change.table.name)
+        keys = f"SELECT DISTINCT {names(policy.key)} FROM {table}"  # noqa: S608
+        found = self.connection.execute_scalar_query(f"SELECT COUNT(*) FROM ({keys}) keys")  # noqa: S608
+        return found == shipped.inserted
 
     def _delete_and_insert(
         self, parts: Sequence[Part], shipped: Shipped

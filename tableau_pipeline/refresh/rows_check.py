@@ -20,11 +20,15 @@ def check_rows(
     desired: Mapping[str, TableState],
     *,
     tables: Collection[str],
+    identified: Collection[str] = (),
 ) -> None:
     """Refuse keys that are NULL or repeated, and cursors that are NULL, of these tables.
 
     A repeated key on the one side of a relationship makes sums wrong; one of a `diff`, or a NULL
     in either, leaves open which published row is meant.
+
+    Args:
+        identified: tables of which the key of a `diff` is known to identify every row.
 
     Raises:
         RefusedError: names the tables, the columns and samples.
@@ -36,7 +40,11 @@ def check_rows(
     }
     problems = [
         *_relationship_problems(hyper, declaration, sources),
-        *_policy_problems(hyper, declaration, sources),
+        *_policy_problems(
+            hyper,
+            declaration,
+            {name: each for name, each in sources.items() if name not in identified},
+        ),
     ]
     if problems:
         raise RefusedError("\n".join(problems))

@@ -47,6 +47,7 @@ class TableState(Frozen):
         model: the fingerprint of all rows of the model.
         content: the fingerprint of the published rows: those that `cutoff` leaves.
         cutoff: None when every row of the model is published.
+        key: columns that were found to identify every published row; none if nobody looked.
     """
 
     columns: tuple[Column, ...]
@@ -54,6 +55,7 @@ class TableState(Frozen):
     model: Fingerprint
     content: Fingerprint
     cutoff: Cutoff | None = None
+    key: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, snapshots: Sequence[Snapshot]) -> "TableState":

@@ -73,6 +73,8 @@ def test_composite_keys(pipeline: Pipeline, names: tuple[str, str]):
     ("rows", "phrase"),
     [
         ([*ROWS, (2, "x"), (3, "y")], "id is not unique, for instance 2 (2 times), 3 (2 times)"),
+        ([*ROWS, ROWS[0]], "id is not unique, for instance 2 (2 times)"),
+        ([*ROWS, (11, "x"), (11, "y")], "id is not unique, for instance 11 (2 times)"),
         ([*ROWS, (None, "x")], "id is NULL in 1 row"),
     ],
 )
@@ -96,6 +98,18 @@ def test_policy_that_comes_after_rows_without_a_key(pipeline: Pipeline, rows: li
     pipeline.run()
     pipeline.policy(Diff(("id",)))
     assert ships(pipeline, said(*ROWS))
+
+
+def test_rows_without_a_key_from_before_the_policy(pipeline: Pipeline):
+    """Prevents: rows that nobody looked at pass for checked, because they did not change."""
+    pipeline.policy(Replace())
+    pipeline.model("flights", said(*ROWS, (2, "x")))
+    pipeline.run()
+    pipeline.policy(Diff(("id",)))
+    pipeline.run()
+    pipeline.model("flights", said(*ROWS, (2, "x"), (11, "e")))
+    with pytest.raises(RefusedError, match=r"not unique, for instance 2 \(2 times\)"):
+        pipeline.run()
 
 
 def test_key_that_the_model_lacks(diffed: Pipeline):
