@@ -1,5 +1,6 @@
 """Uploads in blocks, with their progress in the log."""
 
+import gc
 import logging
 import os
 from collections.abc import Iterator
@@ -29,5 +30,7 @@ class ReportedUploads(Fileuploads):
     def append(self, upload_id: str, data: Any, content_type: str) -> Any:
         """Send a block."""
         item = super().append(upload_id, data, content_type)
+        # The answer and its request hold each other, and with them the block.
+        gc.collect()
         self._log.info("Uploaded %s MB", item.file_size)
         return item
