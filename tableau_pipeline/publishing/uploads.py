@@ -31,6 +31,6 @@ class ReportedUploads(Fileuploads):
         """Send a block."""
         item = super().append(upload_id, data, content_type)
         # The answer and its request hold each other, and with them the block.
-        gc.collect()
+        gc.collect(1)
         self._log.info("Uploaded %s MB", item.file_size)
         return item
