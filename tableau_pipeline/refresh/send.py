@@ -1,5 +1,6 @@
 """Sending, so that the next refresh can tell what became of it, whatever happens."""
 
+import json
 import logging
 import time
 from collections.abc import Callable
@@ -196,7 +197,8 @@ class Sender:
             raise RefreshError(
                 f"{doing}: job {job_id} of the server {status.outcome}. "
                 f"{status.notes or 'It gave no reason; the logs of its backgrounder may.'} "
-                f"The data source holds what it held before. {_NEXT[status.outcome]}"
+                f"{_actions(intent)}The data source holds what it held before. "
+                f"{_NEXT[status.outcome]}"
             )
 
     def _marked(
@@ -226,3 +228,14 @@ class Sender:
         changed = intent.model_copy(update=changes)
         self.journal.record(changed)
         return changed
+
+
+def _actions(intent: Intent) -> str:
+    """What a job was to do, by number: the server's notes tell of one action at most."""
+    if intent.batch is None:
+        return ""
+    actions = [
+        f"{number}. {action['action']} {action.get('target-schema', '')}.{action['target-table']}"
+        for number, action in enumerate(json.loads(intent.batch)["actions"], start=1)
+    ]
+    return f"Its actions were: {'; '.join(actions)}. "

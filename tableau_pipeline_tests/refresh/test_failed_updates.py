@@ -25,8 +25,10 @@ def test_failed_update_is_followed_by_the_whole_file(
     changed_rows(pipeline)
     with armed(pipeline.sandbox, FailJob(notes="Out of memory.")):
         if calls == 30:
-            with pytest.raises(RefreshError, match=r"failed\. Out of memory\."):
+            with pytest.raises(RefreshError, match=r"failed\. Out of memory\.") as caught:
                 pipeline.run()
+            told = "Its actions were: 1. delete Extract.Extract; 2. insert Extract.Extract. "
+            assert told in str(caught.value)
         else:
             assert killed_after(pipeline, calls)
             pipeline.decide()  # which is not to have an effect

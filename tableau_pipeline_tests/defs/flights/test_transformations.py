@@ -89,7 +89,10 @@ def test_clock_reads_what_the_file_says(
     """Prevents shifts by a time zone, and the minutes of 2400 or 517 from being misread."""
     clock = derived[moment].dt
     pd.testing.assert_series_equal(
-        clock.hour * 100 + clock.minute, raw[hhmm] % 2400, check_names=False, check_dtype=False
+        clock.hour * 100 + clock.minute,
+        raw[hhmm] % 2400,
+        check_names=False,
+        check_dtype=False,
     )
 
 
@@ -150,3 +153,18 @@ def test_average_is_null_where_nothing_departed(spark: SparkSession) -> None:
     assert transformations.daily_departures(cancelled).collect() == [
         (date(2013, 2, 9), "LGA", 1, 1, 0, None, None)
     ]
+
+
+def test_corrections_of_a_day(spark: SparkSession, data_dir: Path, raw: pd.DataFrame) -> None:
+    """Prevents corrections that touch other days, or rows whose model has not changed."""
+    flights = sources.read(spark, "flights", data_dir=data_dir)
+    found = transformations.corrected(flights, date(2013, 12, 30)).toPandas()
+    of_the_day = (raw.month == 12) & (raw.day == 30)
+    gone, late = of_the_day & raw.dep_time.isna(), of_the_day & (raw.dep_delay > 0)
+    assert (gone.sum(), late.sum()) == (14, 419)
+    kept = raw[~gone]
+    delays = kept.dep_delay + late[~gone]
+    pd.testing.assert_series_equal(
+        found.dep_delay, delays.reset_index(drop=True), check_dtype=False, check_names=False
+    )
+    assert list(found.flight) == list(kept.flight)
