@@ -20,8 +20,8 @@ dev: java .venv/installed
 test: java .venv/installed
 	@$(BIN)/pytest $(IN_PARALLEL) -m "not slow"
 
-test-all: java .venv/installed
-	@$(BIN)/pytest $(IN_PARALLEL)
+test-all: test
+	@$(BIN)/pytest $(IN_PARALLEL) -m slow
 
 check: .venv/installed
 	@$(BIN)/ruff check

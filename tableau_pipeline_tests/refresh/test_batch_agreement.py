@@ -119,7 +119,7 @@ def test_checks_agree_with_the_engine(case: tuple[Tables, Tables, list[dict]]):
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@runs(2000)
+@runs(500)
 @given(case=spoilt_batches())
 def test_checks_agree_with_the_engine_on_many_batches(case: tuple[Tables, Tables, list[dict]]):
     # Prevents: what a few examples do not hit.

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from uuid import uuid4
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, seed, settings
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
@@ -86,7 +86,10 @@ def test_histories(sandboxes: Sandboxes):
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_many_histories(sandboxes: Sandboxes):
+@pytest.mark.parametrize(
+    "part", [pytest.param(n, marks=pytest.mark.xdist_group(f"histories {n}")) for n in range(4)]
+)
+def test_many_histories(sandboxes: Sandboxes, part: int):
     """Prevents: the same, where it takes a rare combination."""
-    machine = partial(Histories, sandboxes)
-    run_state_machine_as_test(machine, settings=settings(SOME, max_examples=500))
+    machine = seed(part)(partial(Histories, sandboxes))
+    run_state_machine_as_test(machine, settings=settings(SOME, max_examples=125))

@@ -81,7 +81,7 @@ def test_engine_does_what_the_model_does(case: Case):
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@runs(2000)
+@runs(500)
 @given(case=batches())
 def test_engine_does_what_the_model_does_on_many_batches(case: Case):
     # Prevents: what a few examples do not hit.
