@@ -10,11 +10,11 @@ from tempfile import TemporaryDirectory
 import pyarrow as pa
 from tableauhyperapi import Connection, CreateMode, HyperProcess, TableName
 
+from benchmarks.bare import scan
 from tableau_pipeline.defs.flights import sources, transformations
 from tableau_pipeline.demo.story import datasources
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.read import read_table
-from tableau_pipeline.hyper.rows import parquet
 from tableau_pipeline.refresh.files import Files
 from tableau_pipeline.refresh.snapshot import Snapshot
 from tableau_pipeline.refresh.state import TableState
@@ -81,8 +81,7 @@ def _bare(hyper: HyperProcess, path: Path, snapshots: dict[str, Snapshot]) -> No
         for name, snapshot in snapshots.items():
             columns = ", ".join(f'"{column.name}"' for column in snapshot.columns)
             connection.execute_command(
-                f'CREATE TABLE "Extract"."{name}" AS '
-                f"SELECT {columns} FROM {parquet(snapshot.paths)}"
+                f'CREATE TABLE "Extract"."{name}" AS SELECT {columns} FROM {scan(snapshot.paths)}'
             )
 
 

@@ -7,9 +7,9 @@ from tempfile import TemporaryDirectory
 
 from tableauhyperapi import HyperProcess, TableName, escape_name
 
+from benchmarks.bare import scan
 from benchmarks.lineitem import KEY
 from tableau_pipeline.hyper.process import connect
-from tableau_pipeline.hyper.rows import parquet
 from tableau_pipeline.publishing.credentials import PersonalAccessToken
 from tableau_pipeline.publishing.site import signed_in
 from tableau_pipeline.refresh.snapshot import Snapshot
@@ -46,7 +46,7 @@ def _differing(hyper: HyperProcess, file: Path, model: Snapshot) -> int:
     with connect(hyper, file) as connection:
         rows = connection.execute_scalar_query(f"SELECT COUNT(*) FROM {published}")
         differing = connection.execute_scalar_query(
-            f"SELECT COUNT(*) FROM {published} p FULL JOIN {parquet(model.paths)} m ON {same_key} "
+            f"SELECT COUNT(*) FROM {published} p FULL JOIN {scan(model.paths)} m ON {same_key} "
             f"WHERE {differs}"
         )
     return differing + abs(rows - model.fingerprint.rows)

@@ -14,7 +14,9 @@ from tableau_pipeline.components.attributes import (
     Trigger,
     known_trigger,
 )
+from tableau_pipeline.components.timestamps import Timestamps, clock, known_timestamps
 from tableau_pipeline.hyper.tables import Relationship
+from tableau_pipeline.hyper.type_policy import TypePolicy
 from tableau_pipeline.refresh.declaration import Declaration, tree_problem
 
 
@@ -60,6 +62,29 @@ class PublishedDatasource(dg.Component, dg.Resolvable, Attributes):
         description="That limit, in megabytes of 10^6 bytes; default: the server's, 100 (10 before "
         "2022.1), less 5 %.",
     )
+    timestamps: Timestamps = Field(
+        default="utc",
+        description="Tableau's datetime has no zone. Of instants (Spark's timestamp) it shows the "
+        "wall clock of UTC; or that of a zone, {zone: Europe/Paris}; with_time_zone keeps Hyper's "
+        "TIMESTAMP WITH TIME ZONE. Spark's timestamp_ntz stays the wall clock that it is.",
+    )
+    nested: Literal["refuse", "json"] = Field(
+        default="refuse",
+        description="Arrays, maps, structs and variants: refuse them, or publish their JSON text.",
+    )
+    floats: Literal["double", "real"] = Field(
+        default="double",
+        description="32-bit floats: widen them, which is exact; or keep them, which makes a file "
+        "that opens in Tableau 2024.3 and later.",
+    )
+    max_database_version: int | None = Field(
+        default=None,
+        ge=2,
+        le=4,
+        description="The newest version of the .hyper format that your readers open; columns that "
+        "need a newer one are refused. 2: Tableau 2022.1.2; 3: 2022.4.1 and Server 2023.1, for "
+        "decimals beyond 18 digits; 4: 2024.3, for 32-bit floats.",
+    )
     trigger: Trigger | None = Field(
         default=None, description="When it is refreshed by itself; absent: by hand only."
     )
@@ -81,6 +106,11 @@ class PublishedDatasource(dg.Component, dg.Resolvable, Attributes):
     @classmethod
     def _known_trigger(cls, trigger: Any) -> Any:
         return known_trigger(trigger)
+
+    @field_validator("timestamps", mode="before")
+    @classmethod
+    def _known_timestamps(cls, timestamps: Any) -> Any:
+        return known_timestamps(timestamps)
 
     @field_validator("project")
     @classmethod
@@ -136,6 +166,8 @@ class PublishedDatasource(dg.Component, dg.Resolvable, Attributes):
             rebase_after=self.rebase_after,
             oversize=self.oversize,
             payload_limit=int(self.payload_limit_mb * 1e6) if self.payload_limit_mb else None,
+            types=TypePolicy(clock(self.timestamps), self.nested, self.floats),
+            max_database_version=self.max_database_version,
         )
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:

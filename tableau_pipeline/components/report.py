@@ -6,6 +6,7 @@ from typing import Any
 import dagster as dg
 
 from tableau_pipeline.components.journal import STATE
+from tableau_pipeline.hyper.types import PRODUCTS
 from tableau_pipeline.refresh.declaration import Declaration
 from tableau_pipeline.refresh.plan import Plan
 from tableau_pipeline.refresh.report import Report
@@ -31,6 +32,7 @@ def extract_result(
             "dagster/uri": extract.path.as_uri(),
             "bytes": extract.size,
             "file version": extract.version,
+            "opens in": PRODUCTS[extract.version],
             "seconds/build": report.seconds["build"],
         },
     )

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tableauhyperapi import HyperProcess, TableName
+from tableauhyperapi import HyperProcess, TableName, escape_name, escape_string_literal
 
 from tableau_pipeline.hyper.new_file import NEW, create_table, new_file
 from tableau_pipeline.hyper.rows import names, rows
@@ -51,6 +51,11 @@ def build_extract(
                 f"INSERT INTO {target} SELECT * FROM {selects[table.name]} source"  # noqa: S608
             )
             written[table.name] = inserted or 0
+            for column, comment in table.comments.items():
+                connection.execute_command(
+                    f"COMMENT ON COLUMN {target}.{escape_name(column)} "
+                    f"IS {escape_string_literal(comment)}"
+                )
         for relationship in relationships:
             connection.execute_command(_foreign_key(relationship))
     return Extract(path=path, rows=written, size=path.stat().st_size, version=version)

@@ -5,18 +5,12 @@ from collections.abc import Sequence
 from tableauhyperapi import escape_name, escape_string_literal
 
 from tableau_pipeline.hyper.tables import TableSource
-from tableau_pipeline.hyper.types import hyper_type
+from tableau_pipeline.hyper.types import hyper_type, stored_name, stored_type, value_of
 
 
 def names(columns: Sequence[str]) -> str:
     """Column names as a list in SQL."""
     return ", ".join(escape_name(column) for column in columns)
-
-
-def parquet(files: Sequence[str]) -> str:
-    """The SQL that reads Parquet files as one table; there has to be at least one."""
-    paths = ", ".join(escape_string_literal(file) for file in files)
-    return f"external(ARRAY[{paths}], FORMAT => 'parquet')"
 
 
 def rows(table: TableSource) -> str:
@@ -25,11 +19,22 @@ def rows(table: TableSource) -> str:
     Raises:
         UnsupportedTypeError: names the table, the column, its type and what to do.
     """
-    values = []
+    values, stored = [], []
     for column in table.columns:
-        name = escape_name(column.name)
-        value = name if table.files else "NULL"
-        values.append(f"CAST({value} AS {hyper_type(column, table=table.name)}) AS {name}")
-    source = f"FROM {parquet(table.files)}" if table.files else "WHERE FALSE"
+        type_ = hyper_type(column, table=table.name)
+        value = value_of(column) if table.files else "NULL"
+        values.append(f"CAST({value} AS {type_}) AS {escape_name(column.name)}")
+        stored.append(f"{escape_name(stored_name(column))} {stored_type(column, type_)}")
+    source = f"FROM {_parquet(table.files, columns=stored)}" if table.files else "WHERE FALSE"
     typed = f"(SELECT {', '.join(values)} {source})"
     return f"(SELECT * FROM {typed} typed WHERE {table.where})" if table.where else typed  # noqa: S608
+
+
+def _parquet(files: Sequence[str], *, columns: Sequence[str]) -> str:
+    """Parquet files as one table of these columns; the others may be of types hyperd cannot read.
+
+    hyperd refuses a file in which one of the columns is of another type.
+    """
+    paths = ", ".join(escape_string_literal(file) for file in files)
+    descriptor = f"COLUMNS => DESCRIPTOR({', '.join(columns)})"
+    return f"external(ARRAY[{paths}], {descriptor}, FORMAT => 'parquet')"

@@ -1,16 +1,27 @@
 """What goes into a `.hyper` file, as plain values."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 EXTRACT_SCHEMA = "Extract"
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a model. `type` is Spark's own name of the type: "decimal(10,2)", "bigint"."""
+    """A column of a model.
+
+    Attributes:
+        type: Spark's own name of the type, "decimal(10,2)" or "bigint"; or what a data source
+            declares to make of it, "timestamp at Europe/Paris" (see `TypePolicy`).
+    """
 
     name: str
     type: str
+
+
+def json_text(column: str) -> str:
+    """The column of a snapshot's files with the JSON text of a nested column."""
+    return f"_json_of_{column}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +33,14 @@ class TableSource:
         columns: in the order of the extract; other columns of the files are left out.
         files: absolute paths; none means an empty table.
         where: SQL over the columns, which leaves out the rows for which it is not true.
+        comments: of columns that have one.
     """
 
     name: str
     columns: tuple[Column, ...]
     files: tuple[str, ...]
     where: str | None = None
+    comments: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,13 @@ from tableau_pipeline.hyper.tables import Column, TableSource
 from tableau_pipeline.hyper.types import hyper_type
 from tableau_pipeline.refresh.declaration import Declaration, Table
 from tableau_pipeline.refresh.policy import Diff, Retain
-from tableau_pipeline.refresh.snapshot import ROW_HASH, Fingerprint, Snapshot, common_columns
+from tableau_pipeline.refresh.snapshot import (
+    ROW_HASH,
+    Fingerprint,
+    Snapshot,
+    common_columns,
+    latest,
+)
 from tableau_pipeline.refresh.state import Cutoff, State, TableState
 
 # The newest snapshots of each model, one for each partition, by its asset key.
@@ -42,6 +48,7 @@ def source(
         columns=(*columns, HASH) if hashed else columns,
         files=tuple(path for snapshot in snapshots for path in snapshot.paths),
         where=kept(columns, cutoff) if cutoff else None,
+        comments=latest(snapshots).comments,
     )
 
 
@@ -138,13 +145,13 @@ def _cutoff(
             return base.cutoff
     type_ = _type(common_columns(snapshots), retain.column)
     with connect(hyper()) as connection:
-        latest = connection.execute_scalar_query(
+        last = connection.execute_scalar_query(
             f"SELECT CAST(CAST(MAX({escape_name(retain.column)}) - INTERVAL '{retain.days} days' "  # noqa: S608
             f"AS {type_}) AS TEXT) FROM {rows(source(table.name, snapshots))} source"
         )
-    if latest is None:
+    if last is None:
         return None
-    return Cutoff(column=retain.column, days=retain.days, as_of=retain.as_of, value=str(latest))
+    return Cutoff(column=retain.column, days=retain.days, as_of=retain.as_of, value=str(last))
 
 
 def _rule(cutoff: Cutoff) -> tuple[str, int, str]:

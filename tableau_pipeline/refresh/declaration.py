@@ -10,6 +10,7 @@ from typing import Literal
 from tableauhyperapi import TableName
 
 from tableau_pipeline.hyper.tables import EXTRACT_SCHEMA, Relationship
+from tableau_pipeline.hyper.type_policy import TypePolicy
 from tableau_pipeline.refresh.policy import Diff, Policy, Replace, Retain
 
 # Of the tags that mark data sources as published by some pipeline.
@@ -52,6 +53,9 @@ class Declaration:
         oversize: what to do with an update above the server's limit for payloads: publish the
             whole file, or split the update, so that readers may see a part of it for a while.
         payload_limit: bytes of a payload; None is the server's own limit.
+        types: what becomes of types for which there is more than one way.
+        max_database_version: of the `.hyper` format that all products of its readers open; None
+            when they open any.
     """
 
     key: str
@@ -65,6 +69,8 @@ class Declaration:
     rebase_after: int = 50
     oversize: OversizePolicy = "publish"
     payload_limit: int | None = None
+    types: TypePolicy = field(default_factory=TypePolicy)
+    max_database_version: int | None = None
 
     @property
     def tag(self) -> str:

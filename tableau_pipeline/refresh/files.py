@@ -116,7 +116,11 @@ class Files:
         table = next(table for table in self.declaration.tables if table.name == name)
         state = tables[name]
         bases = [base.tables[name] for base in view.bases]
-        snapshots = [[Snapshot.read(each) for each in base.folders] for base in bases if not reason]
+        snapshots = [
+            [Snapshot.read(each).declared(self.declaration.types) for each in base.folders]
+            for base in bases
+            if not reason
+        ]
         if missing := [each for found in snapshots for one in found for each in one.missing()]:
             reason = f"a file of the snapshot that is published is gone ({missing[0]})"
         change = Change(

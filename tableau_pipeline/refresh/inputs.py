@@ -3,7 +3,13 @@
 from collections.abc import Mapping
 
 from tableau_pipeline.hyper.tables import Column, Relationship
-from tableau_pipeline.hyper.types import UnsupportedTypeError, comparable, hyper_type
+from tableau_pipeline.hyper.types import (
+    PRODUCTS,
+    UnsupportedTypeError,
+    comparable,
+    file_version,
+    hyper_type,
+)
 from tableau_pipeline.refresh.contents import Models
 from tableau_pipeline.refresh.declaration import Declaration
 from tableau_pipeline.refresh.errors import RefusedError
@@ -36,6 +42,7 @@ def check_models(declaration: Declaration, models: Models) -> None:
     ]
     for name, columns in known.items():
         problems += _type_problems(name, columns)
+    problems += _version_problems(declaration, known)
     if not problems:
         problems = [
             problem for table in declaration.tables for problem in policy_problems(table, models)
@@ -87,3 +94,20 @@ def _type_problems(table: str, columns: tuple[Column, ...]) -> list[str]:
         except UnsupportedTypeError as error:
             problems.append(str(error))
     return problems
+
+
+def _version_problems(
+    declaration: Declaration, known: Mapping[str, tuple[Column, ...]]
+) -> list[str]:
+    limit = declaration.max_database_version
+    if limit is None:
+        return []
+    return [
+        f'Table "{table}", column "{column.name}": {column.type} needs version '
+        f"{file_version([column])} of the .hyper format ({PRODUCTS[file_version([column])]}), but "
+        f"max_database_version is {limit}; cast the column in its model, or raise the limit once "
+        "every reader's product is that new"
+        for table, columns in known.items()
+        for column in columns
+        if file_version([column]) > limit
+    ]

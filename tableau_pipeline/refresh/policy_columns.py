@@ -4,13 +4,13 @@ import re
 from collections.abc import Iterator, Sequence
 
 from tableau_pipeline.hyper.tables import Column
+from tableau_pipeline.hyper.types import is_moment
 from tableau_pipeline.refresh.contents import Models
 from tableau_pipeline.refresh.declaration import Table
 from tableau_pipeline.refresh.policy import Append, Diff, Feed, Partitions, Replace
 from tableau_pipeline.refresh.snapshot import common_columns
 
-_MOMENTS = ("date", "timestamp", "timestamp_ntz")
-_NUMBERS = re.compile(r"(tiny|small|big)?int|float|double|decimal\(\d+,\d+\)")
+_NUMBERS = re.compile(r"(tiny|small|big)?int|float( as real)?|double|decimal\(\d+,\d+\)")
 _SPAN = re.compile(r"\d+ (second|minute|hour|day|week|month|year)s?")
 
 
@@ -50,7 +50,7 @@ def _of_retain(table: Table, types: dict[str, str]) -> Iterator[str]:
         return
     column = table.retain.column
     yield from _missing("retain: column", [column], types)
-    if types.get(column, "date") not in _MOMENTS:
+    if column in types and not is_moment(Column(column, types[column])):
         yield (
             f'retain: column "{column}" is {types[column]}; a rolling window needs a date or a '
             "timestamp"
@@ -63,10 +63,10 @@ def _of_lookback(cursor: str, lookback: int | str | None, types: dict[str, str])
         yield f'refresh: append: the cursor "{cursor}" is binary, of which none comes after another'
     if lookback is None or type_ is None:
         return
-    text = str(lookback)
-    if type_ in _MOMENTS and not _SPAN.fullmatch(text):
+    text, moment = str(lookback), is_moment(Column(cursor, type_))
+    if moment and not _SPAN.fullmatch(text):
         yield f'refresh: append: lookback "{text}" is not a span such as "3 days" or "12 hours"'
-    elif type_ not in _MOMENTS and not (_NUMBERS.fullmatch(type_) and text.isdigit()):
+    elif not moment and not (_NUMBERS.fullmatch(type_) and text.isdigit()):
         yield (
             f'refresh: append: lookback "{text}" does not go with the cursor "{cursor}" of type '
             f"{type_}: a number goes with a number, a span with a date or a timestamp"

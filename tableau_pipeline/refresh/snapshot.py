@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, PlainSerializer
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, PlainSerializer
 
 from tableau_pipeline.hyper.tables import Column
+from tableau_pipeline.hyper.type_policy import TypePolicy
 from tableau_pipeline.refresh.errors import RefusedError
 
 MANIFEST = "manifest.json"
@@ -78,6 +79,7 @@ class Snapshot(Frozen):
         asset_key: of the model, "a/b" for a key of two parts.
         partition: its key; of a fixed list, that is also the value that its rows have in common.
         span: of a partition by time; None for any other snapshot.
+        comments: of columns that have one; no part of the data.
     """
 
     folder: Path
@@ -89,6 +91,7 @@ class Snapshot(Frozen):
     columns: tuple[Column, ...]
     fingerprint: Fingerprint
     files: tuple[DataFile, ...]
+    comments: dict[str, str] = Field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -115,6 +118,10 @@ class Snapshot(Frozen):
         """The text whose presence in `folder` commits the snapshot."""
         return self.model_dump_json(exclude={"folder"}, indent=1)
 
+    def declared(self, types: TypePolicy) -> Self:
+        """The same, with what a data source makes of its columns."""
+        return self.model_copy(update={"columns": tuple(map(types.declared, self.columns))})
+
     @classmethod
     def read(cls, folder: Path) -> Self:
         """The snapshot in a folder.
@@ -126,23 +133,28 @@ class Snapshot(Frozen):
         return cls.model_validate({**manifest, "folder": folder})
 
 
+def latest(snapshots: Sequence[Snapshot]) -> Snapshot:
+    """The one that was written last."""
+    return max(snapshots, key=lambda snapshot: snapshot.created_at)
+
+
 def common_columns(snapshots: Sequence[Snapshot]) -> tuple[Column, ...]:
     """The columns of a model, which all its partitions must have.
 
     Raises:
         RefusedError: two partitions differ; names both, and the columns.
     """
-    latest = max(snapshots, key=lambda snapshot: snapshot.created_at)
+    last = latest(snapshots)
     for snapshot in snapshots:
-        if snapshot.columns != latest.columns:
-            differing = set(snapshot.columns) ^ set(latest.columns)
+        if snapshot.columns != last.columns:
+            differing = set(snapshot.columns) ^ set(last.columns)
             names = ", ".join(sorted(f"{each.name} ({each.type})" for each in differing))
             raise RefusedError(
                 f'Model "{snapshot.asset_key}": its partitions {snapshot.partition} and '
-                f"{latest.partition} differ in their columns: {names or 'their order'}. "
+                f"{last.partition} differ in their columns: {names or 'their order'}. "
                 f"Materialize {snapshot.partition} and the others of its age again."
             )
-    return latest.columns
+    return last.columns
 
 
 def combined_version(snapshots: Sequence[Snapshot]) -> str:

@@ -20,6 +20,7 @@ from tableau_pipeline.refresh.journal import Journal
 from tableau_pipeline.refresh.limits import Limits
 from tableau_pipeline.refresh.look import look
 from tableau_pipeline.refresh.plan import NoChange, Options, Refuse, View, plan
+from tableau_pipeline.refresh.readable import readable
 from tableau_pipeline.refresh.report import Clock, Report
 from tableau_pipeline.refresh.send import Sender
 from tableau_pipeline.refresh.server import Server
@@ -58,12 +59,17 @@ class Refresh:
             RefreshError: it could not be carried out; the next run settles what is open.
         """
         with self._alone():
-            models = self.models()
+            types = self.declaration.types
+            models = {
+                model: [snapshot.declared(types) for snapshot in snapshots]
+                for model, snapshots in self.models().items()
+            }
             check_models(self.declaration, models)
-            if not options.publish:
-                return self._only_build(models)
-            with self.server() as server:
-                return self._refresh(server, models, options)
+            with readable(self.hyper, self.declaration, models):
+                if not options.publish:
+                    return self._only_build(models)
+                with self.server() as server:
+                    return self._refresh(server, models, options)
 
     def _only_build(self, models: Models) -> Report:
         clock, files = Clock(), self._files(models)

@@ -6,6 +6,8 @@ from zoneinfo import ZoneInfo
 
 from tableauhyperapi import Connection
 
+from tableau_pipeline.hyper.tables import Column
+from tableau_pipeline.hyper.types import zone_of
 from tableau_pipeline.refresh.change import Change, NotProvedError, part_of
 from tableau_pipeline.refresh.contents import literal
 from tableau_pipeline.refresh.snapshot import Snapshot, Span
@@ -53,10 +55,9 @@ def _by_window(
     connection: Connection, change: Change, column: str, *, spans: Sequence[Span]
 ) -> Part:
     part = part_of(change, "touched", Match(column, "gte", "start"), Match(column, "lt", "end"))
-    spark_type, type_ = change.column(column).type, change.type(column)
+    cut, type_ = change.column(column), change.type(column)
     values = ", ".join(
-        f"({literal(_edge(start, zone, spark_type), type_)}, "
-        f"{literal(_edge(end, zone, spark_type), type_)})"
+        f"({literal(_edge(start, zone, cut), type_)}, {literal(_edge(end, zone, cut), type_)})"
         for start, end, zone in _merged(spans)
     )
     columns = [change.column(column, called=name) for name in ("start", "end")]
@@ -75,7 +76,7 @@ def _merged(spans: Sequence[Span]) -> list[tuple[datetime, datetime, str]]:
     return merged
 
 
-def _edge(moment: datetime, zone: str, spark_type: str) -> str:
-    """Instants in UTC, everything else by the clock of the partitions' zone."""
-    local = moment.astimezone(ZoneInfo("UTC" if spark_type == "timestamp" else zone))
-    return local.strftime("%Y-%m-%d" if spark_type == "date" else "%Y-%m-%d %H:%M:%S")
+def _edge(moment: datetime, zone: str, column: Column) -> str:
+    """Instants by the clock that is theirs, everything else by that of the partitions' zone."""
+    local = moment.astimezone(ZoneInfo(zone_of(column) or zone))
+    return local.strftime("%Y-%m-%d" if column.type == "date" else "%Y-%m-%d %H:%M:%S")

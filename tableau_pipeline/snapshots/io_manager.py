@@ -126,7 +126,10 @@ def _report(context: dg.OutputContext, snapshots: Sequence[Snapshot], *, seconds
     context.add_output_metadata(
         {
             "dagster/column_schema": dg.TableSchema(
-                columns=[dg.TableColumn(each.name, each.type) for each in snapshots[0].columns]
+                columns=[
+                    dg.TableColumn(each.name, each.type, snapshots[0].comments.get(each.name))
+                    for each in snapshots[0].columns
+                ]
             ),
             "seconds": round(seconds, 3),
         }

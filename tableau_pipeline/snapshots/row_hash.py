@@ -32,6 +32,12 @@ def row_hash(schema: StructType) -> Column:
     return F.xxhash64(*[_hashable(field) for field in schema.fields], *nulls)
 
 
+def json_values(schema: StructType) -> dict[str, Column]:
+    """The nested columns by name, as JSON text that tells any two values apart."""
+    nested = (field.name for field in schema.fields if isinstance(field.dataType, _NESTED))
+    return {name: _json(name) for name in nested}
+
+
 def column(name: str) -> Column:
     """A column by its name, which may hold dots and backticks."""
     return F.col(f"`{name.replace('`', '``')}`")
@@ -40,11 +46,15 @@ def column(name: str) -> Column:
 def _hashable(field: StructField) -> Column:
     value = column(field.name)
     if isinstance(field.dataType, _NESTED):
-        return F.to_json(value, _JSON)
+        return _json(field.name)
     if _is_collated(field.dataType):
         # Texts that a collation takes for equal are different rows all the same.
         return value.cast(StringType())
     return value
+
+
+def _json(name: str) -> Column:
+    return F.to_json(column(name), _JSON)
 
 
 def _is_collated(type_: DataType) -> bool:

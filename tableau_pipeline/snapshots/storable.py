@@ -1,7 +1,7 @@
 """What a snapshot cannot hold is refused, by model and column."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from pyspark.sql.types import (
     ArrayType,
@@ -14,6 +14,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from tableau_pipeline.hyper.tables import json_text
 from tableau_pipeline.refresh.snapshot import ROW_HASH
 from tableau_pipeline.snapshots.store import PARTITION
 
@@ -31,7 +32,8 @@ def check_storable(schema: StructType, asset_key: str) -> None:
     Raises:
         UnstorableError: lists everything that is wrong.
     """
-    problems = [problem for field in schema.fields if (problem := _column_problem(field))]
+    reserved = _RESERVED | {json_text(name).casefold() for name in schema.names}
+    problems = [problem for field in schema.fields if (problem := _column_problem(field, reserved))]
     if not schema.fields:
         problems.append("it has no columns")
     folded = Counter(name.casefold() for name in schema.names)
@@ -45,8 +47,8 @@ def check_storable(schema: StructType, asset_key: str) -> None:
         raise UnstorableError(f'Model "{asset_key}" cannot be stored: {"; ".join(problems)}.')
 
 
-def _column_problem(field: StructField) -> str | None:
-    if field.name.casefold() in _RESERVED:
+def _column_problem(field: StructField, reserved: Set[str]) -> str | None:
+    if field.name.casefold() in reserved:
         return f"the column name {field.name!r} is reserved: rename it"
     parts = list(_parts(field.dataType))
     if any(isinstance(part, NullType) for part in parts):

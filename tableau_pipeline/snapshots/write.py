@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
-from tableau_pipeline.hyper.tables import Column
+from tableau_pipeline.hyper.tables import Column, json_text
 from tableau_pipeline.refresh.snapshot import ROW_HASH, DataFile, Fingerprint, Snapshot, Span
 from tableau_pipeline.snapshots.partitions import PartitionError, Window, with_partition
-from tableau_pipeline.snapshots.row_hash import row_hash
+from tableau_pipeline.snapshots.row_hash import json_values, row_hash
 from tableau_pipeline.snapshots.storable import check_storable
 from tableau_pipeline.snapshots.store import (
     PARTITION,
@@ -44,6 +44,7 @@ def write_snapshot(frame: DataFrame, folder: Path, *, asset_key: str, run_id: st
             columns=_columns(frame),
             fingerprint=fingerprint,
             files=_files(folder),
+            comments=_comments(frame),
         )
         _check_rows(fingerprint, [snapshot])
         commit(snapshot)
@@ -93,6 +94,7 @@ def write_partitions(
                     columns=_columns(frame),
                     fingerprint=_fingerprint(part, files),
                     files=files,
+                    comments=_comments(frame),
                 )
             )
         _check_rows(fingerprint, snapshots)
@@ -116,11 +118,18 @@ def _all_or_nothing(folder: Path) -> Generator[None]:
 
 
 def _hashed(frame: DataFrame) -> DataFrame:
-    return frame.withColumn(ROW_HASH, row_hash(frame.schema))
+    """With the columns that only we use: the JSON of what is nested, and the hash of each row."""
+    texts = {json_text(name): value for name, value in json_values(frame.schema).items()}
+    return frame.withColumns({**texts, ROW_HASH: row_hash(frame.schema)})
 
 
 def _columns(frame: DataFrame) -> tuple[Column, ...]:
     return tuple(Column(field.name, field.dataType.simpleString()) for field in frame.schema.fields)
+
+
+def _comments(frame: DataFrame) -> dict[str, str]:
+    comments = {field.name: field.metadata.get("comment") for field in frame.schema.fields}
+    return {name: comment for name, comment in comments.items() if comment}
 
 
 def _store(

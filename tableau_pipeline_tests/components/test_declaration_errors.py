@@ -60,6 +60,18 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
         {"relationships": []},
         ["exactly one fact table", '"orders"', '"customers"'],
     ),
+    "unknown timestamps": (
+        {"timestamps": "local"},
+        ["attributes.timestamps", "utc, with_time_zone, {zone: Europe/Paris}", "'local'"],
+    ),
+    "unknown zone": (
+        {"timestamps": {"zone": "Europe/Pariss"}},
+        ["attributes.timestamps.zone", '"Europe/Pariss" is no time zone'],
+    ),
+    "a file version that never was": (
+        {"max_database_version": 1},
+        ["attributes.max_database_version", "greater than or equal to 2"],
+    ),
     "unknown trigger": ({"trigger": {"every": "day"}}, ["attributes.trigger", "{after: any}"]),
     "two triggers": (
         {"trigger": {"after": "any", "cron": "0 6 * * *"}},

@@ -35,7 +35,7 @@ def source(
 
 def stored_source(snapshot: Snapshot, name: str = "Extract") -> TableSource:
     """A table that takes the rows of a snapshot."""
-    return TableSource(name, snapshot.columns, snapshot.paths)
+    return TableSource(name, snapshot.columns, snapshot.paths, comments=snapshot.comments)
 
 
 def build_one(hyper: HyperProcess, path: Path, table: TableSource) -> Extract:

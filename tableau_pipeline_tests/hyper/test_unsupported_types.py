@@ -12,11 +12,11 @@ from tableau_pipeline.hyper.types import UnsupportedTypeError
 @pytest.mark.parametrize(
     ("sql", "type_", "remedy"),
     [
-        ("array(1)", "array<int>", "to_json"),
-        ("array(interval '1' day)", "array<interval day>", "to_json"),
-        ("map('a', struct(1))", "map<string,struct<col1:int>>", "to_json"),
+        ("array(1)", "array<int>", "nested: json"),
+        ("array(interval '1' day)", "array<interval day>", "nested: json"),
+        ("map('a', struct(1))", "map<string,struct<col1:int>>", "nested: json"),
         ("struct(array(1) AS a)", "struct<a:array<int>>", "select its fields"),
-        ("parse_json('1')", "variant", "to_json"),
+        ("parse_json('1')", "variant", "nested: json"),
         ("NULL", "void", "cast it to the type that it should have"),
         # These arrive in Hyper without a word, as numbers of months and of microseconds.
         ("interval '1-2' year to month", "interval year to month", "cast it to a number"),

@@ -52,7 +52,7 @@ def test_unsupported_type(star: Pipeline, column: str, type_: str):
     """Prevents: a column that Tableau cannot hold shows as an error of hyperd, or as garbage."""
     star.model("flights", flights(2, **{column: pa.array([[1], [2]], pa.list_(pa.int64()))}))
     message = refusal(star)
-    for part in ('Table "flights"', f'column "{column}"', type_, "to_json"):
+    for part in ('Table "flights"', f'column "{column}"', type_, "nested: json"):
         assert part in message
 
 
