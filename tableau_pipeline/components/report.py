@@ -5,8 +5,9 @@ from typing import Any
 
 import dagster as dg
 
+from tableau_pipeline.components.columns import column_metadata
 from tableau_pipeline.components.journal import STATE
-from tableau_pipeline.hyper.types import PRODUCTS
+from tableau_pipeline.hyper.versions import PRODUCTS
 from tableau_pipeline.refresh.declaration import Declaration
 from tableau_pipeline.refresh.plan import Plan
 from tableau_pipeline.refresh.report import Report
@@ -50,6 +51,7 @@ def published_result(
         **_decision(report.plan),
         **({"data source": dg.MetadataValue.url(remote.link)} if remote.link else {}),
         **_rows(declaration, rows),
+        **column_metadata(declaration, state),
         "bytes sent": report.extract.size if report.extract else 0,
         **({"bytes in full": state.size} if state.size else {}),
         **_shipped(report),

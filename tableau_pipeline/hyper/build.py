@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tableauhyperapi import HyperProcess, TableName, escape_name, escape_string_literal
+from tableauhyperapi import HyperProcess, TableName
 
+from tableau_pipeline.hyper.comments import comment
 from tableau_pipeline.hyper.new_file import NEW, create_table, new_file
 from tableau_pipeline.hyper.rows import names, rows
 from tableau_pipeline.hyper.tables import EXTRACT_SCHEMA, Relationship, TableSource
@@ -51,11 +52,7 @@ def build_extract(
                 f"INSERT INTO {target} SELECT * FROM {selects[table.name]} source"  # noqa: S608
             )
             written[table.name] = inserted or 0
-            for column, comment in table.comments.items():
-                connection.execute_command(
-                    f"COMMENT ON COLUMN {target}.{escape_name(column)} "
-                    f"IS {escape_string_literal(comment)}"
-                )
+            comment(connection, target, table.comments)
         for relationship in relationships:
             connection.execute_command(_foreign_key(relationship))
     return Extract(path=path, rows=written, size=path.stat().st_size, version=version)

@@ -7,6 +7,7 @@ from pathlib import Path
 from tableauhyperapi import Connection, HyperProcess, TableName, escape_name
 
 from tableau_pipeline.hyper.process import connect
+from tableau_pipeline.hyper.replacing import replacing
 from tableau_pipeline.hyper.tables import Column
 from tableau_pipeline.hyper.types import hyper_type
 
@@ -21,19 +22,11 @@ def new_file(hyper: HyperProcess, path: Path, *, version: int) -> Generator[Conn
     Args:
         version: of the file format.
     """
-    # hyperd opens files by their ending, and the name is ours alone: one lock guards a data source.
-    unfinished = path.absolute().with_name(f".{path.name}.unfinished.hyper")
-    unfinished.unlink(missing_ok=True)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with connect(hyper) as connection:
-            database = escape_name(str(unfinished))
-            connection.execute_command(f"CREATE DATABASE {database} WITH VERSION {version}")
-            connection.execute_command(f"ATTACH DATABASE {database} AS {NEW}")
-            yield connection
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with replacing(path) as unfinished, connect(hyper) as connection:
+        database = escape_name(str(unfinished))
+        connection.execute_command(f"CREATE DATABASE {database} WITH VERSION {version}")
+        connection.execute_command(f"ATTACH DATABASE {database} AS {NEW}")
+        yield connection
 
 
 def create_table(

@@ -7,14 +7,7 @@ from dataclasses import dataclass
 from tableauhyperapi import escape_name, escape_string_literal
 
 from tableau_pipeline.hyper.tables import Column, json_text
-
-# By the version of the file format, the first products that open it.
-# https://tableau.github.io/hyper-db/docs/hyper-api/hyper_process#default_database_version
-PRODUCTS = {
-    2: "Tableau 2020.4.15, 2021.1.12, 2021.2.9, 2021.3.8, 2021.4.4, 2022.1.2 and later",
-    3: "Tableau 2022.4.1, Server 2023.1 and later",
-    4: "Tableau 2024.3 and later",
-}
+from tableau_pipeline.hyper.versions import LOWEST, needed_version
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +19,12 @@ class _Rule:
         hyper: the type in SQL; `{0}` stands for what the pattern's first group matched.
         tableau: how Tableau Desktop calls it.
         family: Hyper compares the members of a family; others with their own kind only.
-        version: of the file format that it needs.
     """
 
     spark: str
     hyper: str
     tableau: str
     family: str
-    version: int = 2
 
 
 _RULES = (
@@ -43,11 +34,8 @@ _RULES = (
     _Rule("bigint", "BIGINT", "Number (whole)", "NUMBER"),
     # Widening a 32-bit float is exact; storing one needs a file version that older products refuse.
     _Rule("float|double", "DOUBLE PRECISION", "Number (decimal)", "NUMBER"),
-    _Rule("float as real", "REAL", "Number (decimal)", "NUMBER", version=4),
-    _Rule(
-        r"decimal\((\d|1[0-8]),(\d+)\)", "NUMERIC({0},{1})", "Number (decimal)", family="NUMERIC"
-    ),
-    _Rule(r"decimal\((\d+),(\d+)\)", "NUMERIC({0},{1})", "Number (decimal)", "NUMERIC", version=3),
+    _Rule("float as real", "REAL", "Number (decimal)", "NUMBER"),
+    _Rule(r"decimal\((\d+),(\d+)\)", "NUMERIC({0},{1})", "Number (decimal)", "NUMERIC"),
     _Rule(r"string( collate .+)?|(char|varchar)\(\d+\)|json of .+", "TEXT", "String", "TEXT"),
     _Rule("binary", "BYTES", "(not shown)", "BYTES"),
     _Rule("date", "DATE", "Date", "MOMENT"),
@@ -131,6 +119,11 @@ def is_moment(column: Column) -> bool:
     return found is not None and found[0].family in ("MOMENT", "INSTANT")
 
 
+def rules() -> list[str]:
+    """The patterns of the names of all types that have a place."""
+    return [rule.spark for rule in _RULES]
+
+
 def comparable(one: str, other: str) -> bool:
     """Whether Hyper can relate columns of these two types of Spark's."""
     return _family(one) == _family(other)
@@ -138,8 +131,9 @@ def comparable(one: str, other: str) -> bool:
 
 def file_version(columns: Iterable[Column]) -> int:
     """The lowest version of the `.hyper` format that holds them: more products open it."""
-    found = (_find(column.type) for column in columns)
-    return max((rule.version for rule, _ in filter(None, found)), default=2)
+    found = filter(None, (_find(column.type) for column in columns))
+    types = (rule.hyper.format(*groups) for rule, groups in found)
+    return max(map(needed_version, types), default=LOWEST)
 
 
 def _find(type_: str) -> tuple[_Rule, tuple[str, ...]] | None:

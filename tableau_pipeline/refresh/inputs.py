@@ -4,12 +4,12 @@ from collections.abc import Mapping
 
 from tableau_pipeline.hyper.tables import Column, Relationship
 from tableau_pipeline.hyper.types import (
-    PRODUCTS,
     UnsupportedTypeError,
     comparable,
     file_version,
     hyper_type,
 )
+from tableau_pipeline.hyper.versions import PRODUCTS
 from tableau_pipeline.refresh.contents import Models
 from tableau_pipeline.refresh.declaration import Declaration
 from tableau_pipeline.refresh.errors import RefusedError

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -21,9 +22,7 @@ def read_frame(spark: SparkSession, snapshots: Sequence[Snapshot]) -> DataFrame:
     """
     columns = common_columns(snapshots)
     files = [
-        _GLOB.sub(r"\\\g<0>", spark_path(snapshot.folder / file.name))
-        for snapshot in snapshots
-        for file in snapshot.files
+        exact_path(snapshot.folder / file.name) for snapshot in snapshots for file in snapshot.files
     ]
     if not files:
         schema = ", ".join(f"`{each.name.replace('`', '``')}` {each.type}" for each in columns)
@@ -31,3 +30,8 @@ def read_frame(spark: SparkSession, snapshots: Sequence[Snapshot]) -> DataFrame:
     # The files hold Spark's own schema: as text, the names inside of a struct lost their quotes.
     # The folder of a partition would show as a column.
     return spark.read.parquet(*files).select(*[column(each.name) for each in columns])
+
+
+def exact_path(path: Path) -> str:
+    """A path for Spark to read, whatever characters it has."""
+    return _GLOB.sub(r"\\\g<0>", spark_path(path))

@@ -51,6 +51,17 @@ def test_no_change_materializes_the_datasource_alone(story: Story):
     assert State.model_validate(found[PUBLISHED][STATE]).luid == found[PUBLISHED]["luid"]
 
 
+def test_columns_and_where_they_come_from(story: Story):
+    """Prevents: nobody sees which model's column is behind a field of a dashboard."""
+    found = metadata(refresh(story))[PUBLISHED]
+    types = {column.name: column.type for column in found["dagster/column_schema"].columns}
+    assert types["flights.carrier"] == "TEXT"
+    assert types["flights.scheduled_departure"] == "TIMESTAMP"
+    deps = found["dagster/column_lineage"].deps_by_column
+    assert deps.keys() == types.keys()
+    assert deps["airlines.airline"] == [dg.TableColumnDep(dg.AssetKey("airlines"), "airline")]
+
+
 def test_full_publishes_and_records_its_intent_before_and_after(story: Story):
     """Prevents: a sending that the run after a crash knows nothing of."""
     result = refresh(story, full=True)

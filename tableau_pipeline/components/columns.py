@@ -1,0 +1,31 @@
+"""The columns of a published data source, as Dagster shows them: their types and origins."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import dagster as dg
+
+from tableau_pipeline.hyper.tables import Column
+from tableau_pipeline.hyper.types import hyper_type
+from tableau_pipeline.refresh.declaration import Declaration, Table
+from tableau_pipeline.refresh.state import State
+
+
+def column_metadata(declaration: Declaration, state: State) -> dict[str, Any]:
+    """Schema and lineage; with several tables, a column is called "table.column"."""
+    schema, lineage = [], {}
+    for name, table, column in _columns(declaration, state):
+        schema.append(dg.TableColumn(name, hyper_type(column, table=table.name)))
+        model = dg.AssetKey.from_user_string(table.model)
+        lineage[name] = [dg.TableColumnDep(model, column.name)]
+    return {
+        "dagster/column_schema": dg.TableSchema(columns=schema),
+        "dagster/column_lineage": dg.TableColumnLineage(lineage),
+    }
+
+
+def _columns(declaration: Declaration, state: State) -> Iterator[tuple[str, Table, Column]]:
+    alone = len(declaration.tables) == 1
+    for table in declaration.tables:
+        for column in state.tables[table.name].columns:
+            yield column.name if alone else f"{table.name}.{column.name}", table, column

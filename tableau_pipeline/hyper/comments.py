@@ -1,0 +1,38 @@
+"""Comments of columns: what they mean, for whoever finds the file."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+from tableauhyperapi import Connection, SchemaName, TableName, escape_name, escape_string_literal
+
+_FIND = """
+    SELECT nspname, relname, attname, description
+    FROM pg_catalog.pg_description
+    JOIN pg_catalog.pg_class c ON c.oid = objoid
+    JOIN pg_catalog.pg_namespace n ON n.oid = relnamespace
+    JOIN pg_catalog.pg_attribute ON attrelid = objoid AND attnum = objsubid
+"""
+
+
+def comment(connection: Connection, table: TableName, comments: Mapping[str, str]) -> None:
+    """Give columns of a table their comments, by name."""
+    for column, text in comments.items():
+        connection.execute_command(
+            f"COMMENT ON COLUMN {table}.{escape_name(column)} IS {escape_string_literal(text)}"
+        )
+    if comments:
+        # hyperd forgets comments, unless something else of the schema changes.
+        database = table.schema_name.database_name if table.schema_name else None
+        passing = SchemaName(database, "passing") if database else SchemaName("passing")
+        connection.execute_command(f"CREATE SCHEMA {passing}")
+        connection.execute_command(f"DROP SCHEMA {passing}")
+
+
+def copy_comments(old: Connection, new: Connection) -> None:
+    """Give the columns of a file the comments that they have in another."""
+    found: dict[TableName, dict[str, str]] = defaultdict(dict)
+    for row in old.execute_list_query(_FIND):
+        schema, table, column, text = map(str, row)
+        found[TableName(schema, table)][column] = text
+    for name, comments in found.items():
+        comment(new, name, comments)

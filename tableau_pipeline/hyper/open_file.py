@@ -1,0 +1,137 @@
+"""Opening `.hyper` files: to read, to change, or to make a new one. Changes come whole or not."""
+
+import shutil
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Literal
+
+from tableauhyperapi import Connection, HyperException, HyperProcess, escape_name
+
+from tableau_pipeline.hyper.comments import copy_comments
+from tableau_pipeline.hyper.hyper_file import HyperFile, HyperFileError
+from tableau_pipeline.hyper.process import connect, hyper_process
+from tableau_pipeline.hyper.replacing import replacing
+from tableau_pipeline.hyper.versions import LOWEST, NEWEST, needed_version, version_of
+
+_changing: set[Path] = set()
+_lock = threading.Lock()
+
+
+@contextmanager
+def open_hyper(
+    path: Path | str,
+    mode: Literal["r", "a", "w"] = "r",
+    *,
+    version: int = LOWEST,
+    hyper: HyperProcess | None = None,
+) -> Generator[HyperFile]:
+    """A `.hyper` file: to read ("r"), to change ("a"), or to make anew ("w").
+
+    Changes are made to a copy that takes the file's place when the block ends well: readers see
+    all of them or none, and after an error the file is as it was.
+
+    Args:
+        version: of a new file's format.
+        hyper: the hyperd to use; default: the one that this process shares.
+
+    Raises:
+        HyperFileError: there is no such file, it is none, it is damaged, or somebody has it open.
+    """
+    hyper, path = hyper or hyper_process(), Path(path).absolute()
+    if mode == "r":
+        with _opened(hyper, path) as connection:
+            yield HyperFile(connection)
+        return
+    with _alone(path), replacing(path) as unfinished:
+        if mode == "w":
+            with connect(hyper) as connection:
+                connection.execute_command(
+                    f"CREATE DATABASE {escape_name(str(unfinished))} WITH VERSION {version}"
+                )
+            with _opened(hyper, unfinished) as connection:
+                yield HyperFile(connection)
+        else:
+            # As long as we have it open, no other process changes it.
+            with _opened(hyper, path):
+                shutil.copyfile(path, unfinished)
+                with _opened(hyper, unfinished) as connection:
+                    yield HyperFile(connection)
+
+
+def defragment(path: Path | str, *, hyper: HyperProcess | None = None) -> None:
+    """Write a file anew, without the gaps that deleted and updated rows left.
+
+    Raises:
+        HyperFileError: there is no such file, it is none, it is damaged, or somebody has it open.
+    """
+    with open_hyper(path, hyper=hyper):
+        version = version_of(Path(path))
+    convert(path, version=version, hyper=hyper)
+
+
+def convert(path: Path | str, *, version: int, hyper: HyperProcess | None = None) -> None:
+    """Write a file anew in another version of the format.
+
+    Raises:
+        HyperFileError: a column needs a newer one; or it cannot be opened.
+    """
+    hyper, path = hyper or hyper_process(), Path(path).absolute()
+    with _alone(path), replacing(path) as unfinished:
+        with _opened(hyper, path) as connection:
+            _check_version(HyperFile(connection), path, version)
+        if version == version_of(path):
+            # Of the same version, hyperd copies blocks with what was deleted from them.
+            neighbour = version - 1 if version == NEWEST else version + 1
+            with TemporaryDirectory() as folder:
+                between = Path(folder) / "between.hyper"
+                _write_anew(hyper, path, between, version=neighbour)
+                _write_anew(hyper, between, unfinished, version=version)
+        else:
+            _write_anew(hyper, path, unfinished, version=version)
+        with _opened(hyper, path) as old, _opened(hyper, unfinished) as new:
+            copy_comments(old, new)
+
+
+def _write_anew(hyper: HyperProcess, path: Path, to: Path, *, version: int) -> None:
+    old, new = escape_name(str(path)), escape_name(str(to))
+    with connect(hyper) as connection:
+        connection.execute_command(f"CREATE DATABASE {new} WITH VERSION {version} FROM {old}")
+
+
+def _check_version(file: HyperFile, path: Path, version: int) -> None:
+    """Unlike us, hyperd writes files that the products of their version cannot read."""
+    for table in file.table_names():
+        for name, type_ in file.columns(table).items():
+            if needed_version(type_) > version:
+                raise HyperFileError(
+                    f"{path}: {table}.{name} is {type_}, which needs version "
+                    f"{needed_version(type_)} of the format, not {version}: change the column first"
+                )
+
+
+def _opened(hyper: HyperProcess, path: Path) -> Connection:
+    if path.suffix != ".hyper":
+        raise HyperFileError(f"{path}: the name of such a file ends in .hyper")
+    try:
+        return connect(hyper, path)
+    except HyperException as error:
+        # 'error opening database "x": could not load database: <the reason>: DatabaseId: ...'
+        words = str(error.main_message).partition("could not load database: ")[2]
+        reason = words.partition(": DatabaseId")[0] or str(error.main_message)
+        raise HyperFileError(f"{path}: {reason}") from error
+
+
+@contextmanager
+def _alone(path: Path) -> Generator[None]:
+    """Other processes are kept out by hyperd's lock, other threads are not."""
+    with _lock:
+        if path in _changing:
+            raise HyperFileError(f"{path}: another thread is changing it")
+        _changing.add(path)
+    try:
+        yield
+    finally:
+        _changing.discard(path)

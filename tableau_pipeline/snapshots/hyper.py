@@ -1,0 +1,31 @@
+"""Extracts as Spark DataFrames, for models that start from one."""
+
+from pathlib import Path
+from uuid import uuid4
+
+from pyspark.sql import DataFrame, SparkSession
+from tableauhyperapi import TableName, escape_string_literal
+
+from tableau_pipeline.hyper.open_file import open_hyper
+from tableau_pipeline.snapshots.read import exact_path
+
+
+def read_hyper(
+    spark: SparkSession, path: Path | str, what: TableName | str, *, folder: Path
+) -> DataFrame:
+    """The rows of a table of a `.hyper` file, or of a query over it.
+
+    Args:
+        folder: where hyperd leaves them as Parquet, seen by every executor; to be kept as long as
+            the frame is used.
+
+    Raises:
+        HyperFileError: there is no such file, it is none, it is damaged, or somebody has it open.
+    """
+    rows = folder.absolute() / f"{uuid4().hex}.parquet"
+    rows.parent.mkdir(parents=True, exist_ok=True)
+    query = f"SELECT * FROM {what}" if isinstance(what, TableName) else what  # noqa: S608
+    with open_hyper(path) as file:
+        target = escape_string_literal(str(rows))
+        file.execute(f"COPY ({query}) TO {target} WITH (FORMAT PARQUET)")
+    return spark.read.parquet(exact_path(rows))

@@ -1,0 +1,34 @@
+"""The tables of `docs/types.md` are those of the code."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tableau_pipeline.hyper.tables import Column
+from tableau_pipeline.hyper.types import file_version, hyper_type, rules, tableau_type
+from tableau_pipeline.hyper.versions import PRODUCTS
+
+PAGE = (Path(__file__).parents[2] / "docs" / "types.md").read_text("utf-8")
+ROWS = re.findall(r"^\| `(.+?)` \| `(.+?)` \| (.+?) \| (.*)\|$", PAGE, re.MULTILINE)
+
+
+@pytest.mark.parametrize(("spark", "hyper", "tableau", "notes"), ROWS)
+def test_each_row(spark: str, hyper: str, tableau: str, notes: str):
+    """Prevents: readers plan for a type that they do not get."""
+    column = Column("c", spark)
+    assert (hyper_type(column, table="t"), tableau_type(column)) == (hyper, tableau)
+    named = re.search(r"file version (\d)", notes)
+    assert file_version([column]) == (int(named[1]) if named else 2)
+
+
+def test_every_type_has_a_row():
+    """Prevents: a type that we hold and nobody knows of."""
+    patterns = [re.compile(rule, re.IGNORECASE) for rule in rules()]
+    assert all(any(each.fullmatch(row[0]) for row in ROWS) for each in patterns)
+
+
+def test_versions():
+    """Prevents: an administrator is told of the wrong products."""
+    rows = re.findall(r"^\| (\d) \| .+? \| (.+?) \|$", PAGE, re.MULTILINE)
+    assert {int(version): products for version, products in rows} == PRODUCTS

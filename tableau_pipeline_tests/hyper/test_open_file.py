@@ -1,0 +1,173 @@
+import subprocess
+import sys
+from pathlib import Path
+from uuid import uuid4
+
+import pyarrow as pa
+import pytest
+from tableauhyperapi import HyperException, HyperProcess, TableName
+
+from tableau_pipeline.hyper import HyperFileError, convert, defragment, open_hyper
+from tableau_pipeline.hyper.process import hyper_process
+from tableau_pipeline.hyper.versions import version_of
+from tableau_pipeline_tests.hyper.samples import constraints
+
+TABLE = TableName("Extract", "Extract")
+ROWS = pa.table({"id": [1, 2], "name": ["a", None]})
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A file with two rows."""
+    path = tmp_path / "x.hyper"
+    with open_hyper(path, "w") as file:
+        file.create(TABLE, ROWS, key=["id"])
+    return path
+
+
+def content(path: Path) -> list[dict]:
+    with open_hyper(path) as file:
+        return file.read(TABLE).sort_by("id").to_pylist()
+
+
+def test_what_is_in_a_file(path: Path) -> None:
+    """Prevents: a listing that leaves out a schema, a table, or the NULLs in its count."""
+    with open_hyper(path, "a") as file:
+        file.create(TableName("other schema", 'a "table"'), pa.table({"x": [1.5]}))
+        file.create(TableName("public", "empty"), pa.schema([("d", pa.date32())]).empty_table())
+    with open_hyper(path) as file:
+        assert set(file.schemas()) >= {"Extract", "other schema", "public"}
+        assert [(str(each.name), each.columns, each.rows) for each in file.tables()] == [
+            ('"Extract"."Extract"', {"id": "BIGINT", "name": "TEXT"}, 2),
+            ('"other schema"."a ""table"""', {"x": "DOUBLE PRECISION"}, 1),
+            ('"public"."empty"', {"d": "DATE"}, 0),
+        ]
+
+
+@pytest.mark.parametrize("mode", ["a", "w"])
+def test_an_error_leaves_the_file_as_it_was(path: Path, mode: str) -> None:
+    """Prevents: half of a change, or nothing, where a good file was."""
+    before = path.read_bytes()
+
+    def change() -> None:
+        with open_hyper(path, mode) as file:
+            file.create(TableName("t"), ROWS)
+            file.execute("MAKE ME A SANDWICH")
+
+    with pytest.raises(HyperException, match="syntax"):
+        change()
+    assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_reader_sees_nothing_half_done(path: Path) -> None:
+    """Prevents: a reader that sees some of the changes."""
+    with open_hyper(path, "a") as file:
+        file.execute(f"DELETE FROM {TABLE}")
+        assert len(content(path)) == 2
+    assert content(path) == []
+
+
+def test_a_killed_writer_leaves_the_file(path: Path) -> None:
+    """Prevents: a damaged file after a crash, or a next writer that trips over the remains."""
+    script = (
+        "import os, sys; from tableau_pipeline.hyper import open_hyper\n"
+        f"with open_hyper({str(path)!r}, 'a') as file:\n"
+        f"    file.execute('DELETE FROM {TABLE}'); os.kill(os.getpid(), 9)"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == -9
+    assert content(path) == ROWS.to_pylist()
+    with open_hyper(path, "a") as file:
+        file.insert(TABLE, pa.table({"id": [3]}))
+    assert len(content(path)) == 3
+    assert list(path.parent.iterdir()) == [path]
+
+
+def _refused(path: Path, mode: str = "r") -> str:
+    with pytest.raises(HyperFileError) as error, open_hyper(path, mode):
+        pass
+    assert str(path) in str(error.value)
+    return str(error.value)
+
+
+@pytest.mark.parametrize("mode", ["r", "a"])
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (lambda path: path.unlink(), "does not exist"),
+        (lambda path: path.write_bytes(b"rubbish" * 99), "not a valid database"),
+        (lambda path: path.write_bytes(b""), "not a valid database"),
+        (lambda path: path.write_bytes(path.read_bytes()[:9999]), "truncated"),
+    ],
+)
+def test_a_file_that_is_none(path: Path, damage, reason: str, mode: str) -> None:
+    """Prevents: an error of hyperd that does not say which file, or a file made by looking."""
+    damage(path)
+    assert reason in _refused(path, mode)
+    assert [each for each in path.parent.iterdir() if each != path] == []
+
+
+def test_a_name_that_hyperd_does_not_open(tmp_path: Path) -> None:
+    """Prevents: a file that Tableau does not take for an extract."""
+    assert "ends in .hyper" in _refused(tmp_path / "x.hyp", "r")
+
+
+def test_a_file_that_somebody_has_open(path: Path) -> None:
+    """Prevents: two writers of whom one loses, and an error that does not say why."""
+    other = hyper_process(memory_limit="600m")
+    with open_hyper(path, hyper=other):
+        assert "locked by another process" in _refused(path)
+        assert "locked by another process" in _refused(path, "a")
+    with open_hyper(path, "a"):
+        assert "another thread is changing it" in _refused(path, "a")
+        with pytest.raises(HyperFileError, match="locked"), open_hyper(path, hyper=other):
+            pass
+    assert content(path) == ROWS.to_pylist()
+
+
+@pytest.mark.parametrize("version", [2, 3, 4])
+def test_defragment(path: Path, hyper: HyperProcess, version: int) -> None:
+    """Prevents: a rewritten file that is no smaller, or that lost keys, comments or rows."""
+    convert(path, version=version)
+    words = [uuid4().hex for _ in range(100_000)]
+    with open_hyper(path, "a") as file:
+        file.insert(TABLE, pa.table({"id": range(3, 100_003), "name": words}))
+        file.comment(TABLE, {"id": "which"})
+    with open_hyper(path, "a") as file:
+        file.execute(f'DELETE FROM {TABLE} WHERE "id" % 100 > 2')
+    rows, size = content(path), path.stat().st_size
+    defragment(path)
+    assert content(path) == rows
+    assert path.stat().st_size < size / 10
+    assert version_of(path) == version
+    assert constraints(hyper, path) == [("p", "Extract", "")]
+    with open_hyper(path) as file:
+        found = file.read("SELECT description FROM pg_catalog.pg_description")
+    assert found["description"].to_pylist() == ["which"]
+
+
+@pytest.mark.parametrize("version", [2, 3, 4])
+def test_convert(path: Path, version: int) -> None:
+    """Prevents: a file of another version than the one asked for."""
+    convert(path, version=version)
+    assert version_of(path) == version
+    assert content(path) == ROWS.to_pylist()
+
+
+def test_convert_to_what_is_too_old(path: Path) -> None:
+    """Prevents: a file that says it is of a version whose products cannot read it."""
+    with open_hyper(path, "w", version=3) as file:
+        file.create(TABLE, pa.table({"d": pa.array([1], pa.decimal128(38, 2))}))
+    before = path.read_bytes()
+    with pytest.raises(HyperFileError, match=r"d is NUMERIC\(38,2\), which needs version 3"):
+        convert(path, version=2)
+    assert path.read_bytes() == before
+
+
+def test_decimals_too_wide_for_the_file(tmp_path: Path) -> None:
+    """Prevents: wide decimals in a file of version 2."""
+    rows = pa.table({"d": pa.array([1], pa.decimal128(38, 2))})
+    path = tmp_path / "x.hyper"
+    with pytest.raises(HyperException, match="128-bit"), open_hyper(path, "w") as file:
+        file.create(TABLE, rows)
+    assert list(tmp_path.iterdir()) == []
