@@ -55,6 +55,7 @@ def published_result(
         "bytes sent": report.extract.size if report.extract else 0,
         **({"bytes in full": state.size} if state.size else {}),
         **_shipped(report),
+        **{f"rows without a partner/{edge}": count for edge, count in report.orphans.items()},
         **({"job": report.job_id} if report.job_id else {}),
         "updates since published whole": state.increments,
         "luid": remote.luid,

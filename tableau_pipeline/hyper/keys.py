@@ -24,6 +24,25 @@ def null_problem(hyper: HyperProcess, table: TableSource, columns: Sequence[str]
         return _nulls(connection, table, columns)
 
 
+def orphans(
+    hyper: HyperProcess, many: TableSource, one: TableSource, on: Sequence[tuple[str, str]]
+) -> int:
+    """How many rows of `many` point at no row of `one`; those that point nowhere do not count.
+
+    Args:
+        on: pairs (column of `many`, column of `one`).
+    """
+    pairs = [(escape_name(left), escape_name(right)) for left, right in on]
+    same = " AND ".join(f"m.{left} = o.{right}" for left, right in pairs)
+    pointing = " AND ".join(f"m.{left} IS NOT NULL" for left, _ in pairs)
+    with connect(hyper) as connection:
+        count: Any = connection.execute_scalar_query(
+            f"SELECT COUNT(*) FROM {rows(many)} m WHERE {pointing} "  # noqa: S608
+            f"AND NOT EXISTS (SELECT 1 FROM {rows(one)} o WHERE {same})"
+        )
+    return count
+
+
 def _nulls(connection: Connection, table: TableSource, columns: Sequence[str]) -> str | None:
     missing = " OR ".join(f"{escape_name(column)} IS NULL" for column in columns)
     where = f"FROM {rows(table)} source WHERE {missing}"

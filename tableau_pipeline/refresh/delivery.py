@@ -49,6 +49,7 @@ class Delivery:
             RefusedError: it would be wrong or unsafe; nothing was sent or overwritten.
             RefreshError: it could not be carried out; the next run settles what is open.
         """
+        report = replace(report, orphans=self._orphans(decision))
         if isinstance(decision, Update):
             increments, decision = self._pieces(decision)
             if isinstance(decision, Update):
@@ -60,6 +61,11 @@ class Delivery:
         if decision.small_as_update and extract.size <= self._limit:
             return self._replace_all(decision, extract, report)
         return self._publish(decision, extract, report)
+
+    def _orphans(self, decision: Update | Publish) -> dict[str, int]:
+        changed = decision.tables if isinstance(decision, Update) else self.desired.tables
+        with self.clock.phase("build"):
+            return self.files.orphans(self.desired.tables, changed)
 
     @property
     def _limit(self) -> int:

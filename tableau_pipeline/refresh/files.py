@@ -15,7 +15,7 @@ from tableau_pipeline.refresh.contents import Models, source
 from tableau_pipeline.refresh.declaration import Declaration
 from tableau_pipeline.refresh.increment import Increment, build_increment
 from tableau_pipeline.refresh.plan import Update, View
-from tableau_pipeline.refresh.rows_check import check_rows
+from tableau_pipeline.refresh.rows_check import check_rows, count_orphans
 from tableau_pipeline.refresh.slices import Slice
 from tableau_pipeline.refresh.snapshot import Snapshot
 from tableau_pipeline.refresh.state import TableState
@@ -99,6 +99,13 @@ class Files:
         payload = increment.extract
         self.log.info("Built the payload %s (%.1f MB)", payload.path, payload.size / 1e6)
         return increment
+
+    def orphans(self, tables: Mapping[str, TableState], changed: Collection[str]) -> dict[str, int]:
+        """Rows of the new content that point at no row of the other table, by relationship."""
+        found = count_orphans(self.hyper(), self.declaration, self.models, tables, tables=changed)
+        for edge, count in found.items():
+            self.log.warning("Relationship %s: %s rows have no partner", edge, f"{count:,}")
+        return found
 
     def _tidy(self) -> None:
         """Remove the files of earlier refreshes."""

@@ -22,6 +22,7 @@ class Report:
             of a split update the last payload, with the rows and bytes of all; None when there was
             nothing to build.
         tables: what an update did to each table that it changed.
+        orphans: rows that point at no row of the other table, by relationship of what changed.
         state: None when the data source was not refreshed.
         job_id: of the server's job that carried it out, if one did.
         seconds: by phase.
@@ -30,6 +31,7 @@ class Report:
     plan: Plan | None
     extract: Extract | None = None
     tables: Mapping[str, Shipped] = field(default_factory=dict)
+    orphans: Mapping[str, int] = field(default_factory=dict)
     state: State | None = None
     remote: RemoteDatasource | None = None
     job_id: str | None = None

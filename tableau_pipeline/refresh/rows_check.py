@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from tableauhyperapi import HyperProcess
 
-from tableau_pipeline.hyper.keys import key_problem, null_problem
+from tableau_pipeline.hyper.keys import key_problem, null_problem, orphans
 from tableau_pipeline.hyper.tables import TableSource
 from tableau_pipeline.refresh.contents import Models, source
 from tableau_pipeline.refresh.declaration import Declaration
@@ -48,6 +48,33 @@ def check_rows(
     ]
     if problems:
         raise RefusedError("\n".join(problems))
+
+
+def count_orphans(
+    hyper: HyperProcess,
+    declaration: Declaration,
+    models: Models,
+    desired: Mapping[str, TableState],
+    *,
+    tables: Collection[str],
+) -> dict[str, int]:
+    """Rows that point at no row of the other table, by relationship; only where there are any.
+
+    Tableau shows them without the other table's fields: worth a warning, but no fault in itself.
+
+    Args:
+        tables: those that change.
+    """
+    sources = {
+        table.name: source(table.name, models[table.model], desired[table.name].cutoff)
+        for table in declaration.tables
+    }
+    found = {
+        str(edge): orphans(hyper, sources[edge.many], sources[edge.one], edge.on)
+        for edge in declaration.relationships
+        if {edge.many, edge.one}.intersection(tables)
+    }
+    return {edge: count for edge, count in found.items() if count}
 
 
 def _relationship_problems(

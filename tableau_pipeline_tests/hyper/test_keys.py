@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -5,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 from tableauhyperapi import HyperProcess
 
-from tableau_pipeline.hyper.keys import key_problem
+from tableau_pipeline.hyper.keys import key_problem, orphans
 from tableau_pipeline.hyper.tables import Column, TableSource
 from tableau_pipeline_tests.hyper.samples import source, stored_source
 from tableau_pipeline_tests.snapshots.samples import store
@@ -84,3 +85,13 @@ def test_keys_of_sparks_own_types(spark: SparkSession, hyper: HyperProcess, tmp_
         assert key_problem(hyper, table, [key]) is None
     assert key_problem(hyper, table, ["d", "same"]) is None
     assert "is not unique" in (key_problem(hyper, table, ["same"]) or "")
+
+
+def test_rows_without_a_partner_are_counted(hyper: HyperProcess, tmp_path: Path) -> None:
+    """Prevents: a warning for rows that point nowhere on purpose, or for a composite key's half."""
+    one = source(tmp_path, "one", {"a": [1, 1, 2], "b": ["x", "y", "x"], "c": [0, 0, 0]})
+    columns = {"k": [1, 1, 2, 2, None, 2], "l": ["x", "y", "x", "y", "z", None]}
+    many = source(tmp_path, "many", columns, files=2)
+    assert orphans(hyper, many, one, [("k", "a"), ("l", "b")]) == 1
+    assert orphans(hyper, many, one, [("k", "a")]) == 0
+    assert orphans(hyper, many, replace(one, files=()), [("l", "b")]) == 5
