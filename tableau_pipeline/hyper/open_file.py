@@ -79,26 +79,31 @@ def convert(path: Path | str, *, version: int, hyper: HyperProcess | None = None
         HyperFileError: a column needs a newer one; or it cannot be opened.
     """
     hyper, path = hyper or hyper_process(), Path(path).absolute()
-    with _alone(path), replacing(path) as unfinished:
-        with _opened(hyper, path) as connection:
-            _check_version(HyperFile(connection), path, version)
+    with (
+        _alone(path),
+        replacing(path) as unfinished,
+        # As long as we have it open, no other process changes it, but hyperd copies closed ones.
+        _opened(hyper, path) as old,
+        TemporaryDirectory() as folder,
+    ):
+        _check_version(HyperFile(old), path, version)
+        source = Path(folder) / "source.hyper"
+        shutil.copyfile(path, source)
         if version == version_of(path):
             # Of the same version, hyperd copies blocks with what was deleted from them.
-            neighbour = version - 1 if version == NEWEST else version + 1
-            with TemporaryDirectory() as folder:
-                between = Path(folder) / "between.hyper"
-                _write_anew(hyper, path, between, version=neighbour)
-                _write_anew(hyper, between, unfinished, version=version)
-        else:
-            _write_anew(hyper, path, unfinished, version=version)
-        with _opened(hyper, path) as old, _opened(hyper, unfinished) as new:
+            between = Path(folder) / "between.hyper"
+            _write_anew(
+                old, source, between, version=version - 1 if version == NEWEST else version + 1
+            )
+            source = between
+        _write_anew(old, source, unfinished, version=version)
+        with _opened(hyper, unfinished) as new:
             copy_comments(old, new)
 
 
-def _write_anew(hyper: HyperProcess, path: Path, to: Path, *, version: int) -> None:
+def _write_anew(connection: Connection, path: Path, to: Path, *, version: int) -> None:
     old, new = escape_name(str(path)), escape_name(str(to))
-    with connect(hyper) as connection:
-        connection.execute_command(f"CREATE DATABASE {new} WITH VERSION {version} FROM {old}")
+    connection.execute_command(f"CREATE DATABASE {new} WITH VERSION {version} FROM {old}")
 
 
 def _check_version(file: HyperFile, path: Path, version: int) -> None:
