@@ -1,4 +1,5 @@
 from tableau_pipeline.components.by_hand import send_batch
+from tableau_pipeline.components.file_drop import FileDrop
 from tableau_pipeline.components.published_datasource import PublishedDatasource
 
-__all__ = ["PublishedDatasource", "send_batch"]
+__all__ = ["FileDrop", "PublishedDatasource", "send_batch"]

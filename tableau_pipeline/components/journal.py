@@ -22,7 +22,9 @@ _MATERIALIZATIONS = 50
 class DagsterJournal:
     """Implements `refresh.journal.Journal` for one published asset."""
 
-    def __init__(self, context: dg.AssetExecutionContext, asset_key: dg.AssetKey) -> None:
+    def __init__(
+        self, context: dg.AssetExecutionContext | dg.OpExecutionContext, asset_key: dg.AssetKey
+    ) -> None:
         self._context = context
         self._asset_key = asset_key
 

@@ -1,6 +1,13 @@
-"""How the two assets of a data source are called."""
+"""How the assets of a data source are called."""
+
+import re
 
 import dagster as dg
+
+
+def asset_key_of(name: str) -> str:
+    """The asset key of a data source of this name, as dagster-tableau writes it."""
+    return re.sub(r"[^A-Za-z0-9_]+", "_", name).lower()
 
 
 def extract_key(published: str) -> dg.AssetKey:

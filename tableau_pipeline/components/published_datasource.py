@@ -1,6 +1,5 @@
 """The component: a published Tableau data source, declared once."""
 
-import re
 from typing import Any, Literal, Self
 
 import dagster as dg
@@ -14,6 +13,7 @@ from tableau_pipeline.components.attributes import (
     Trigger,
     known_trigger,
 )
+from tableau_pipeline.components.keys import asset_key_of
 from tableau_pipeline.components.timestamps import Timestamps, clock, known_timestamps
 from tableau_pipeline.hyper.tables import Relationship
 from tableau_pipeline.hyper.type_policy import TypePolicy
@@ -146,7 +146,7 @@ class PublishedDatasource(dg.Component, dg.Resolvable, Attributes):
     @property
     def asset_key(self) -> str:
         """The key of the published asset; "a/b" for two parts."""
-        return self.key or re.sub(r"[^A-Za-z0-9_]+", "_", self.name).lower()
+        return self.key or asset_key_of(self.name)
 
     @property
     def declaration(self) -> Declaration:

@@ -7,6 +7,8 @@ from zoneinfo import ZoneInfo
 
 from tableau_pipeline.hyper.tables import Column
 
+Nested = Literal["refuse", "json"]
+
 _NESTED = re.compile(r"(array|map|struct)<.*|variant", re.DOTALL)
 
 
@@ -24,7 +26,7 @@ class TypePolicy:
     """
 
     timestamps: Literal["utc", "with_time_zone"] | ZoneInfo = "utc"
-    nested: Literal["refuse", "json"] = "refuse"
+    nested: Nested = "refuse"
     floats: Literal["double", "real"] = "double"
 
     def declared(self, column: Column) -> Column:
