@@ -1,7 +1,8 @@
 """A job that publishes files as they come, without code."""
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from pathlib import Path
 from typing import cast, get_args
 
@@ -128,7 +129,7 @@ def publish_files(
     published = dg.AssetKey.from_user_string(declaration.key)
     (model,) = declaration.models
     journal = DagsterJournal(context, published)
-    with as_failure():
+    with as_failure(), _about(config.path):
         bad_rows = _store(context, config, spark, root=Path(snapshots.root), model=model)
         report = Refresh(
             declaration=declaration,
@@ -175,11 +176,11 @@ def _store(
         reading = read_files(spark.spark_session, files)
         snapshot = write_snapshot(reading.frame, folder, asset_key=model, run_id=context.run.run_id)
     except (UnstorableError, *READ_ERRORS) as error:
-        raise RefusedError(f"{config.path}: {reason(error)}") from error
+        raise RefusedError(reason(error)) from error
     if reading.bad_rows and config.bad_rows == "refuse":
         shutil.rmtree(folder)
         raise RefusedError(
-            f"{config.path}: {reading.bad_rows:,} rows do not fit the columns "
+            f"{reading.bad_rows:,} rows do not fit the columns "
             f"{_named(snapshot.columns)}, for instance {reading.sample!r}. Mend the file, say "
             "other columns, or leave such rows out with bad_rows: drop"
         )
@@ -190,6 +191,15 @@ def _store(
             reading.sample,
         )
     return reading.bad_rows
+
+
+@contextmanager
+def _about(path: str) -> Generator[None]:
+    """Refusals say which files are meant."""
+    try:
+        yield
+    except RefusedError as error:
+        raise RefusedError(f"{path}: {error}") from error
 
 
 def _named(columns: Iterable[Column]) -> str:

@@ -1,15 +1,18 @@
 """Files as Spark reads them: CSV, JSON and Parquet; rows that cannot be read are counted."""
 
 import glob
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Literal
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame, DataFrameReader, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
@@ -102,11 +105,15 @@ def format_of(paths: Sequence[Path]) -> Format:
 
 
 def read_files(spark: SparkSession, files: Files) -> Reading:
-    """Read files, whatever characters their paths have."""
+    """Read files, whatever characters their paths have.
+
+    Raises:
+        RefusedError: Spark cannot read the types of some columns, which it names.
+    """
     paths = [exact_path(path) for path in files.paths]
     reader = spark.read.options(**{**_DEFAULTS[files.format], **files.options})
     if files.format == "parquet":
-        return Reading(reader.parquet(*paths), None)
+        return Reading(_parquet(spark, reader, files.paths), None)
     if files.columns:
         reader = reader.schema(files.columns)
     fields = reader.format(files.format).load(paths).schema.fields
@@ -135,3 +142,29 @@ def reason(error: Exception) -> str:
     while cause.getCause() is not None:
         cause = cause.getCause()
     return str(cause.getMessage())
+
+
+def _parquet(spark: SparkSession, reader: DataFrameReader, paths: Sequence[Path]) -> DataFrame:
+    try:
+        return reader.parquet(*map(exact_path, paths))
+    except AnalysisException as error:
+        problems = [problem for path in paths for problem in _illegal_columns(spark, path)]
+        if problems:
+            raise RefusedError("; ".join(dict.fromkeys(problems))) from error
+        raise
+
+
+def _illegal_columns(spark: SparkSession, path: Path) -> Iterator[str]:
+    """Spark tells which type it cannot read, but not in which column: ask it of each alone."""
+    try:
+        schema = pq.read_schema(path)
+    except (pa.ArrowInvalid, OSError):
+        return
+    for number, each in enumerate(schema):
+        with TemporaryDirectory() as folder:
+            alone = Path(folder) / "alone.parquet"
+            pq.write_table(pa.schema([each]).empty_table(), alone)
+            try:
+                spark.read.parquet(exact_path(alone))
+            except AnalysisException as error:
+                yield f'column "{schema.names[number]}": {error}'
