@@ -9,7 +9,7 @@ from typing import Any
 
 import dagster as dg
 from dagster_pyspark import LazyPySparkResource
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 from tableauhyperapi import Connection, CreateMode, HyperProcess
 
 from tableau_pipeline.hyper.process import connect, hyper_process
@@ -72,10 +72,19 @@ class HyperResource(dg.ConfigurableResource):
         return connect(self.process, path, create_mode)
 
 
-def _secret(description: str) -> Any:
+# What the launchpad shows in the place of a secret, and sends back as its value.
+_MASK = "********"
+_SECRETS = {
+    "token_value": "TABLEAU_TOKEN_VALUE",
+    "password": "TABLEAU_PASSWORD",
+    "connected_app_secret_value": "TABLEAU_CONNECTED_APP_SECRET_VALUE",
+}
+
+
+def _secret(name: str) -> Any:
     return Field(
         default=None,
-        description=description,
+        description=_SECRETS[name],
         repr=False,
         json_schema_extra={"dagster__is_secret": True},
     )
@@ -90,13 +99,20 @@ class TableauServerResource(dg.ConfigurableResource):
     server_url: str | None = Field(default=None, description="TABLEAU_SERVER_URL")
     site: str = Field(default="", description='The site\'s content URL; "" is the default site.')
     token_name: str | None = Field(default=None, description="TABLEAU_TOKEN_NAME")
-    token_value: str | None = _secret("TABLEAU_TOKEN_VALUE")
+    token_value: str | None = _secret("token_value")
     username: str | None = Field(default=None, description="TABLEAU_USERNAME")
-    password: str | None = _secret("TABLEAU_PASSWORD")
+    password: str | None = _secret("password")
     connected_app_client_id: str | None = Field(default=None)
     connected_app_secret_id: str | None = Field(default=None)
-    connected_app_secret_value: str | None = _secret("TABLEAU_CONNECTED_APP_SECRET_VALUE")
+    connected_app_secret_value: str | None = _secret("connected_app_secret_value")
     ca_bundle: str | None = Field(default=None, description="Certificates to trust (PEM file).")
+
+    @field_validator(*_SECRETS)
+    @classmethod
+    def _unmasked(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value == _MASK:
+            return os.environ.get(_SECRETS[str(info.field_name)])
+        return value
 
     @contextmanager
     def session(self, log: logging.Logger | None = None) -> Generator[TableauSite]:

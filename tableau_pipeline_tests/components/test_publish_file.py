@@ -226,3 +226,28 @@ def test_a_dry_run(publish: Publish, story: Story, name: str, tmp_path: Path):
     assert publish(path=os.path.relpath(path), name=name, dry_run=True).success
     with session(story.sandbox) as site:
         assert not list(site.tsc.datasources.filter(name=name))
+
+
+def test_secrets_as_the_launchpad_sends_them(story: Story, name: str, tmp_path: Path):
+    """Prevents: a run from the launchpad that signs in by the asterisks that stand for a token."""
+    from tableau_pipeline.definitions import defs
+
+    path = tmp_path / "x.csv"
+    path.write_text("a\n1\n", "utf-8")
+    shown = {
+        "server_url": {"env": "TABLEAU_SERVER_URL"},
+        "token_name": {"env": "TABLEAU_TOKEN_NAME"},
+        **dict.fromkeys(("token_value", "password", "connected_app_secret_value"), "********"),
+    }
+    result = (
+        defs()
+        .resolve_job_def("publish_file")
+        .execute_in_process(
+            instance=story.instance,
+            run_config={
+                "ops": {"publish_files": {"config": {"path": str(path), "name": name}}},
+                "resources": {"tableau": {"config": shown}},
+            },
+        )
+    )
+    assert told(result)["decision"] == "publish (create)"
