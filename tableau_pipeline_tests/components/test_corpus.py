@@ -26,6 +26,7 @@ def corpus(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_corpus(corpus: Path, publish: Publish, story: Story):
     """Prevents: a crash, or data that is not the file's, for a file of another writer."""
