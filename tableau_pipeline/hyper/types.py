@@ -37,7 +37,7 @@ _RULES = (
     _Rule("float as real", "REAL", "Number (decimal)", "NUMBER"),
     _Rule(r"decimal\((\d+),(\d+)\)", "NUMERIC({0},{1})", "Number (decimal)", "NUMERIC"),
     _Rule(r"string( collate .+)?|(char|varchar)\(\d+\)|json of .+", "TEXT", "String", "TEXT"),
-    _Rule("binary", "BYTES", "(not shown)", "BYTES"),
+    _Rule("binary", "BYTES", "(unknown)", "BYTES"),
     _Rule("date", "DATE", "Date", "MOMENT"),
     # Tableau's datetime has no zone: an instant becomes the wall clock of UTC, or of a zone.
     _Rule("timestamp|timestamp at .+|timestamp_ntz", "TIMESTAMP", "Date & Time", "MOMENT"),
