@@ -65,11 +65,17 @@ def _mostly(usual: Any, *others: Any, often: int = 5) -> st.SearchStrategy[Any]:
     return st.sampled_from([usual] * often + list(others))
 
 
+# What was changed and is changed back shows whether the way there is forgotten.
+_usual_changes = st.one_of(
+    *[_few_rows] * 2, st.builds(changes.Rewind, st.integers(1, 2)).map(lambda change: [change])
+)
 # Refreshes that build on each other, and on what a troubled one left open.
 _usual = st.builds(
     Step,
     before=st.one_of(*[st.just(())] * 2, st.just((happenings.Lose("payloads"),))),
-    changes=st.lists(st.tuples(st.integers(0, 2), _few_rows), min_size=1, max_size=2).map(tuple),
+    changes=st.lists(st.tuples(st.integers(0, 2), _usual_changes), min_size=1, max_size=2).map(
+        tuple
+    ),
     accept=st.just(tuple(Accept)),
     hold=_mostly(False, True, often=2),
     trouble=st.one_of(st.just(NONE), deaths, deaths, failures, releases),
