@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Mapping
+from uuid import uuid4
 
 from tableauhyperapi import Connection, SchemaName, TableName, escape_name, escape_string_literal
 
@@ -23,7 +24,8 @@ def comment(connection: Connection, table: TableName, comments: Mapping[str, str
     if comments:
         # hyperd forgets comments, unless something else of the schema changes.
         database = table.schema_name.database_name if table.schema_name else None
-        passing = SchemaName(database, "passing") if database else SchemaName("passing")
+        name = f"passing {uuid4()}"
+        passing = SchemaName(database, name) if database else SchemaName(name)
         connection.execute_command(f"CREATE SCHEMA {passing}")
         connection.execute_command(f"DROP SCHEMA {passing}")
 

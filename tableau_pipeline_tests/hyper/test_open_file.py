@@ -132,6 +132,7 @@ def test_defragment(path: Path, hyper: HyperProcess, version: int) -> None:
     words = [uuid4().hex for _ in range(100_000)]
     with open_hyper(path, "a") as file:
         file.insert(TABLE, pa.table({"id": range(3, 100_003), "name": words}))
+        file.execute("CREATE SCHEMA passing")
         file.comment(TABLE, {"id": "which"})
     with open_hyper(path, "a") as file:
         file.execute(f'DELETE FROM {TABLE} WHERE "id" % 100 > 2')
