@@ -9,7 +9,7 @@ export PYTHONWARNINGS := ignore:Class `SparkDeclarativePipelineScaffolder`
 # A host name that resolves to no local address would stop Spark.
 export SPARK_LOCAL_IP ?= 127.0.0.1
 
-.PHONY: demo test test-all dev check bench clean python java
+.PHONY: demo test test-all dev check bench clean python java postgresql
 
 demo: java .venv/installed
 	@$(BIN)/python -m tableau_pipeline.demo
@@ -20,7 +20,7 @@ dev: java .venv/installed
 test: java .venv/installed
 	@$(BIN)/pytest $(IN_PARALLEL) -m "not slow"
 
-test-all: test
+test-all: test postgresql
 	@$(BIN)/pytest $(IN_PARALLEL) -m slow
 
 check: .venv/installed
@@ -53,3 +53,10 @@ java:
 	major=$$($$java -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p'); \
 	[ "$${major:-0}" -ge 17 ] || { \
 	  echo "Java 17 or newer is needed (found: $${major:-none}): apt-get install openjdk-17-jre-headless, or brew install openjdk@17; JAVA_HOME chooses one" >&2; exit 1; }
+
+# For the long tests only. Debian's package: a server for tests to start, and its JDBC driver.
+postgresql:
+	@ls /usr/lib/postgresql/*/bin/initdb /usr/share/java/postgresql.jar >/dev/null 2>&1 || { \
+	  apt-get update -qq && \
+	  apt-get install -y -qq --no-install-recommends postgresql libpostgresql-jdbc-java >/dev/null; } || { \
+	  echo "PostgreSQL and its JDBC driver are needed: sudo apt-get install postgresql libpostgresql-jdbc-java" >&2; exit 1; }

@@ -6,7 +6,7 @@ from typing import Any
 import dagster as dg
 
 from tableau_pipeline.hyper.tables import Column
-from tableau_pipeline.hyper.types import hyper_type
+from tableau_pipeline.hyper.types import UnsupportedTypeError, hyper_type
 from tableau_pipeline.refresh.declaration import Declaration, Table
 from tableau_pipeline.refresh.state import State
 
@@ -15,13 +15,21 @@ def column_metadata(declaration: Declaration, state: State) -> dict[str, Any]:
     """Schema and lineage; with several tables, a column is called "table.column"."""
     schema, lineage = [], {}
     for name, table, column in _columns(declaration, state):
-        schema.append(dg.TableColumn(name, hyper_type(column, table=table.name)))
+        schema.append(dg.TableColumn(name, _type(column)))
         model = dg.AssetKey.from_user_string(table.model)
         lineage[name] = [dg.TableColumnDep(model, column.name)]
     return {
         "dagster/column_schema": dg.TableSchema(columns=schema),
         "dagster/column_lineage": dg.TableColumnLineage(lineage),
     }
+
+
+def _type(column: Column) -> str:
+    try:
+        return hyper_type(column, table="")
+    except UnsupportedTypeError:
+        # Of a file that is published as it is: its own type, whatever the server makes of it.
+        return column.type
 
 
 def _columns(declaration: Declaration, state: State) -> Iterator[tuple[str, Table, Column]]:

@@ -9,7 +9,8 @@ import dagster as dg
 from pydantic import Field, ValidationError, field_validator
 
 from tableau_pipeline.components.base import Attributes
-from tableau_pipeline.components.publish_file import PublishFileConfig, publish_file
+from tableau_pipeline.components.file_config import PublishFileConfig
+from tableau_pipeline.components.publish_file import publish_file
 
 # A file that somebody still writes changes its size or time stamp between two ticks.
 _STILL = 2

@@ -52,7 +52,7 @@ def published_result(
         **({"data source": dg.MetadataValue.url(remote.link)} if remote.link else {}),
         **_rows(declaration, rows),
         **column_metadata(declaration, state),
-        "bytes sent": report.extract.size if report.extract else 0,
+        "bytes sent": report.sent,
         **({"bytes in full": state.size} if state.size else {}),
         **_shipped(report),
         **{f"rows without a partner/{edge}": count for edge, count in report.orphans.items()},

@@ -125,7 +125,7 @@ class Delivery:
             rows={name: shipped.inserted for name, shipped in tables.items()},
             size=sum(increment.extract.size for increment in increments),
         )
-        return replace(report, extract=sent)
+        return replace(report, extract=sent, sent=sent.size)
 
     def _replace_all(self, decision: Publish, extract: Extract, report: Report) -> Report:
         """The whole file as one update, which leaves the metadata alone."""
@@ -169,7 +169,7 @@ class Delivery:
         )
         with self.clock.phase("send"):
             state, remote, intent = self.sender.update(sending)
-        return replace(report, state=state, remote=remote, job_id=intent.job_id)
+        return replace(report, state=state, remote=remote, job_id=intent.job_id, sent=extract.size)
 
     def _publish(self, decision: Publish, extract: Extract, report: Report) -> Report:
         keeps_metadata = decision.mode is PublishMode.REPLACE
@@ -185,4 +185,4 @@ class Delivery:
         )
         with self.clock.phase("send"):
             state, remote, intent = self.sender.publish(sending)
-        return replace(report, state=state, remote=remote, job_id=intent.job_id)
+        return replace(report, state=state, remote=remote, job_id=intent.job_id, sent=extract.size)

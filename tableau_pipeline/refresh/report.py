@@ -24,6 +24,7 @@ class Report:
         tables: what an update did to each table that it changed.
         orphans: rows that point at no row of the other table, by relationship of what changed.
         state: None when the data source was not refreshed.
+        sent: bytes of all files that were sent.
         job_id: of the server's job that carried it out, if one did.
         seconds: by phase.
     """
@@ -34,6 +35,7 @@ class Report:
     orphans: Mapping[str, int] = field(default_factory=dict)
     state: State | None = None
     remote: RemoteDatasource | None = None
+    sent: int = 0
     job_id: str | None = None
     seconds: dict[str, float] = field(default_factory=dict)
 

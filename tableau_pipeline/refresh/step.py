@@ -58,7 +58,7 @@ class Refresh:
             RefusedError: it would be wrong or unsafe; nothing was sent or overwritten.
             RefreshError: it could not be carried out; the next run settles what is open.
         """
-        with self._alone():
+        with self.alone():
             types = self.declaration.types
             models = {
                 model: [snapshot.declared(types) for snapshot in snapshots]
@@ -81,8 +81,8 @@ class Refresh:
     def _refresh(self, server: Server, models: Models, options: Options) -> Report:
         clock = Clock()
         with clock.phase("settle"):
-            project_id = self._project(server)
-            view = self._look(server, project_id, options)
+            project_id = self.project(server)
+            view = self.look(server, project_id, options)
         with clock.phase("plan"):
             desired = self._desired(server, models, view)
             decision = plan(self.declaration, desired, view, options)
@@ -98,20 +98,26 @@ class Refresh:
             view=view,
             files=self._files(models),
             project=lambda: project_id or server.project(self.declaration.project, create=True),
-            sender=self._sender(server),
+            sender=self.sender(server),
             clock=clock,
         )
         if options.dry_run:
             return delivery.rehearse(decision, report)
         return delivery.carry_out(decision, report)
 
-    def _project(self, server: Server) -> str | None:
+    def project(self, server: Server) -> str | None:
+        """The id of the project; None if it does not exist, and may be created.
+
+        Raises:
+            RefusedError: it does not exist, and may not be created.
+        """
         declaration = self.declaration
         if declaration.create_project:
             return server.find_project(declaration.project)
         return server.project(declaration.project, create=False)
 
-    def _look(self, server: Server, project_id: str | None, options: Options) -> View:
+    def look(self, server: Server, project_id: str | None, options: Options) -> View:
+        """Settle what is open, and find the data source."""
         return look(
             self.declaration,
             self.journal,
@@ -135,7 +141,8 @@ class Refresh:
             ),
         )
 
-    def _sender(self, server: Server) -> Sender:
+    def sender(self, server: Server) -> Sender:
+        """What sends, and records it."""
         return Sender(
             server=server,
             journal=self.journal,
@@ -159,7 +166,8 @@ class Refresh:
         """The files that may have to be sent again."""
         return {each.payload for each in self.journal.intents() if each.outcome is None}
 
-    def _alone(self) -> AbstractContextManager[None]:
+    def alone(self) -> AbstractContextManager[None]:
+        """No other refresh of the data source runs within the block."""
         return alone(
             lock_file(self.folder, self.declaration.key),
             what=self.declaration.key,

@@ -56,10 +56,15 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The good rows of files; what was wrong is known once they were written."""
+    """The good rows of files; what was wrong is known once they were written.
+
+    Attributes:
+        paths: the files; none of what was not read from files.
+    """
 
     frame: DataFrame
-    totals: Observation | None
+    totals: Observation | None = None
+    paths: tuple[Path, ...] = ()
 
     @property
     def bad_rows(self) -> int:
@@ -113,7 +118,7 @@ def read_files(spark: SparkSession, files: Files) -> Reading:
     paths = [exact_path(path) for path in files.paths]
     reader = spark.read.options(**{**_DEFAULTS[files.format], **files.options})
     if files.format == "parquet":
-        return Reading(_parquet(spark, reader, files.paths), None)
+        return Reading(_parquet(spark, reader, files.paths), paths=files.paths)
     if files.columns:
         reader = reader.schema(files.columns)
     fields = reader.format(files.format).load(paths).schema.fields
@@ -131,7 +136,7 @@ def read_files(spark: SparkSession, files: Files) -> Reading:
         totals, F.count(bad).alias("bad"), F.min(F.substring(bad, 1, 200)).alias("sample")
     )
     good = observed.where(bad.isNull()).select(*[column(field.name) for field in fields])
-    return Reading(good, totals)
+    return Reading(good, totals, files.paths)
 
 
 def reason(error: Exception) -> str:

@@ -1,7 +1,7 @@
 """Writing snapshots: one Spark job that stores the rows, hashes them and adds them up."""
 
 import shutil
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,8 +27,18 @@ from tableau_pipeline.snapshots.store import (
 )
 
 
-def write_snapshot(frame: DataFrame, folder: Path, *, asset_key: str, run_id: str) -> Snapshot:
+def write_snapshot(
+    frame: DataFrame,
+    folder: Path,
+    *,
+    asset_key: str,
+    run_id: str,
+    before_commit: Callable[[], None] = lambda: None,
+) -> Snapshot:
     """Store all rows of a model in a new folder.
+
+    Args:
+        before_commit: looks at what is known once the rows are stored; if it raises, nothing stays.
 
     Raises:
         UnstorableError: before anything is written; names the model, the column and the remedy.
@@ -41,12 +51,13 @@ def write_snapshot(frame: DataFrame, folder: Path, *, asset_key: str, run_id: st
             asset_key=asset_key,
             created_at=datetime.now(UTC),
             run_id=run_id,
-            columns=_columns(frame),
+            columns=columns_of(frame),
             fingerprint=fingerprint,
             files=_files(folder),
             comments=_comments(frame),
         )
         _check_rows(fingerprint, [snapshot])
+        before_commit()
         commit(snapshot)
     return snapshot
 
@@ -59,10 +70,14 @@ def write_partitions(
     partitions: Mapping[str, Window] | Sequence[str],
     asset_key: str,
     run_id: str,
+    before_commit: Callable[[], None] = lambda: None,
 ) -> list[Snapshot]:
     """Store the rows of some partitions of a model in a new folder, a snapshot for each.
 
     A partition without rows gets a snapshot too: it holds none.
+
+    Args:
+        before_commit: looks at what is known once the rows are stored; if it raises, nothing stays.
 
     Raises:
         UnstorableError: before anything is written; names the model, the column and the remedy.
@@ -91,16 +106,22 @@ def write_partitions(
                     span=_span(partitions[key]) if isinstance(partitions, Mapping) else None,
                     created_at=datetime.now(UTC),
                     run_id=run_id,
-                    columns=_columns(frame),
+                    columns=columns_of(frame),
                     fingerprint=_fingerprint(part, files),
                     files=files,
                     comments=_comments(frame),
                 )
             )
         _check_rows(fingerprint, snapshots)
+        before_commit()
         for snapshot in snapshots:
             commit(snapshot)
     return snapshots
+
+
+def columns_of(frame: DataFrame) -> tuple[Column, ...]:
+    """The columns of a model as its snapshots name them."""
+    return tuple(Column(field.name, field.dataType.simpleString()) for field in frame.schema.fields)
 
 
 def _span(window: Window) -> Span:
@@ -121,10 +142,6 @@ def _hashed(frame: DataFrame) -> DataFrame:
     """With the columns that only we use: the JSON of what is nested, and the hash of each row."""
     texts = {json_text(name): value for name, value in json_values(frame.schema).items()}
     return frame.withColumns({**texts, ROW_HASH: row_hash(frame.schema)})
-
-
-def _columns(frame: DataFrame) -> tuple[Column, ...]:
-    return tuple(Column(field.name, field.dataType.simpleString()) for field in frame.schema.fields)
 
 
 def _comments(frame: DataFrame) -> dict[str, str]:
