@@ -6,6 +6,7 @@ import dagster as dg
 from pydantic import Field, field_validator
 
 from tableau_pipeline.components.attributes import Trigger
+from tableau_pipeline.components.checks import check_results, check_specs, failed_checks
 from tableau_pipeline.components.collection import collect_snapshots
 from tableau_pipeline.components.failures import as_failure
 from tableau_pipeline.components.journal import DagsterJournal
@@ -17,6 +18,7 @@ from tableau_pipeline.components.report import (
 )
 from tableau_pipeline.components.trigger import automation_condition, follows_extract
 from tableau_pipeline.refresh.declaration import Declaration
+from tableau_pipeline.refresh.errors import RefreshError
 from tableau_pipeline.refresh.plan import Accept, Options
 from tableau_pipeline.refresh.step import Refresh
 from tableau_pipeline.resources import (
@@ -60,7 +62,11 @@ class RefreshConfig(dg.Config):
         )
 
 
-def refresh_assets(declaration: Declaration, trigger: Trigger | None) -> dg.AssetsDefinition:
+def refresh_assets(
+    declaration: Declaration,
+    trigger: Trigger | None,
+    freshness: dg.FreshnessPolicy | None = None,
+) -> dg.AssetsDefinition:
     """`<key>_extract` and `<key>`; a trigger becomes the first one's automation condition."""
     published = dg.AssetKey.from_user_string(declaration.key)
     extract = extract_key(declaration.key)
@@ -89,8 +95,10 @@ def refresh_assets(declaration: Declaration, trigger: Trigger | None) -> dg.Asse
                 kinds={"tableau"},
                 skippable=True,
                 automation_condition=follows_extract(trigger),
+                freshness_policy=freshness,
             ),
         ],
+        check_specs=check_specs(declaration, published),
         pool=POOL,
     )
     def refresh_step(
@@ -99,7 +107,7 @@ def refresh_assets(declaration: Declaration, trigger: Trigger | None) -> dg.Asse
         snapshots: dg.ResourceParam[SnapshotIOManager],
         hyper: HyperResource,
         tableau: TableauServerResource,
-    ) -> Iterator[dg.MaterializeResult]:
+    ) -> Iterator[dg.MaterializeResult | dg.AssetCheckResult]:
         refresh = Refresh(
             declaration=declaration,
             models=lambda: {model: snapshots.snapshots(model) for model in declaration.models},
@@ -111,7 +119,12 @@ def refresh_assets(declaration: Declaration, trigger: Trigger | None) -> dg.Asse
             log=context.log,
         )
         with as_failure():
-            report = refresh.run(config.options())
+            try:
+                report = refresh.run(config.options())
+            except RefreshError as error:
+                yield from failed_checks(published, error)
+                raise
+        yield from check_results(declaration, published, report)
         if config.dry_run:
             context.log_event(dry_run_observation(published, report))
             return

@@ -7,6 +7,8 @@ from pydantic import ConfigDict, Discriminator, Field, Tag, field_validator, mod
 
 from tableau_pipeline.components.base import Attributes, keys
 from tableau_pipeline.components.policies import Refresh, RetainAttributes, known_policy, policy
+from tableau_pipeline.hyper.tables import Column
+from tableau_pipeline.refresh.contract import spark_name
 from tableau_pipeline.refresh.declaration import Guard, Table
 
 
@@ -42,6 +44,12 @@ class TableAttributes(Attributes):
         default_factory=GuardAttributes, description="What must hold before it is published."
     )
 
+    columns: dict[str, str] = Field(
+        default_factory=dict,
+        description="The contract: the model must have exactly these columns, by name and Spark "
+        "type; default: whatever it has.",
+    )
+
     @field_validator("refresh", mode="before")
     @classmethod
     def _known_policy(cls, refresh: Any) -> Any:
@@ -55,6 +63,7 @@ class TableAttributes(Attributes):
             guard=Guard(self.guard.min_rows, self.guard.max_shrink),
             policy=policy(self.refresh),
             retain=self.retain.declared() if self.retain else None,
+            columns=tuple(Column(name, spark_name(type_)) for name, type_ in self.columns.items()),
         )
 
 

@@ -14,6 +14,11 @@ from tableau_pipeline.components.attributes import (
     known_trigger,
 )
 from tableau_pipeline.components.keys import asset_key_of
+from tableau_pipeline.components.promises import (
+    FreshnessAttributes,
+    ReconcileAttributes,
+    reconcile,
+)
 from tableau_pipeline.components.timestamps import Timestamps, clock, known_timestamps
 from tableau_pipeline.hyper.tables import Relationship
 from tableau_pipeline.hyper.type_policy import TypePolicy
@@ -84,6 +89,16 @@ class PublishedDatasource(dg.Component, dg.Resolvable, Attributes):
         description="The newest version of the .hyper format that your readers open; columns that "
         "need a newer one are refused. 2: Tableau 2022.1.2; 3: 2022.4.1 and Server 2023.1, for "
         "decimals beyond 18 digits; 4: 2024.3, for 32-bit floats.",
+    )
+    reconcile: ReconcileAttributes | Literal["never"] = Field(
+        default_factory=ReconcileAttributes,
+        description="After a refresh, what is published is read back and compared with the models: "
+        "{max_mb: 100, checksums: false}; or never.",
+    )
+    freshness: FreshnessAttributes | None = Field(
+        default=None,
+        description='When it has to be fresh: {by: "07:00", timezone: Europe/Paris} or '
+        "{within: 24h}.",
     )
     trigger: Trigger | None = Field(
         default=None, description="When it is refreshed by itself; absent: by hand only."
@@ -168,8 +183,12 @@ class PublishedDatasource(dg.Component, dg.Resolvable, Attributes):
             payload_limit=int(self.payload_limit_mb * 1e6) if self.payload_limit_mb else None,
             types=TypePolicy(clock(self.timestamps), self.nested, self.floats),
             max_database_version=self.max_database_version,
+            reconcile=reconcile(self.reconcile),
         )
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """The extract and the published data source, two assets of one step."""
-        return dg.Definitions(assets=[refresh_assets(self.declaration, self.trigger)])
+        freshness = self.freshness.policy() if self.freshness else None
+        return dg.Definitions(
+            assets=[refresh_assets(self.declaration, self.trigger, freshness)],
+        )

@@ -55,7 +55,7 @@ def published_result(
         "bytes sent": report.sent,
         **({"bytes in full": state.size} if state.size else {}),
         **_shipped(report),
-        **{f"rows without a partner/{edge}": count for edge, count in report.orphans.items()},
+        **{f"rows without a partner/{edge}": count for edge, count in state.orphans.items()},
         **({"job": report.job_id} if report.job_id else {}),
         "updates since published whole": state.increments,
         "luid": remote.luid,

@@ -76,7 +76,7 @@ class AsItIs:
         if options.dry_run:
             return report
         if isinstance(decision, Refuse):
-            raise RefusedError(decision.reason)
+            raise RefusedError(decision.reason, decision.failed)
         if isinstance(decision, NoChange):
             return replace(report, state=view.bases[-1])
         keeps_metadata = decision.mode is PublishMode.REPLACE

@@ -9,7 +9,7 @@ from typing import Literal
 
 from tableauhyperapi import TableName
 
-from tableau_pipeline.hyper.tables import EXTRACT_SCHEMA, Relationship
+from tableau_pipeline.hyper.tables import EXTRACT_SCHEMA, Column, Relationship
 from tableau_pipeline.hyper.type_policy import TypePolicy
 from tableau_pipeline.refresh.policy import Diff, Policy, Replace, Retain
 
@@ -34,13 +34,31 @@ class Guard:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of a data source; `model` is the asset key of its model, "a/b" for two parts."""
+    """A table of a data source; `model` is the asset key of its model, "a/b" for two parts.
+
+    Attributes:
+        columns: the contract: exactly these, in any order; none when nothing was promised.
+    """
 
     name: str
     model: str
     guard: Guard = field(default_factory=Guard)
     policy: Policy = field(default_factory=Replace)
     retain: Retain | None = None
+    columns: tuple[Column, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reconcile:
+    """How what is published is compared with the models after it was sent.
+
+    Attributes:
+        max_bytes: of the file to download; a larger one is not compared.
+        checksums: compare the contents of each column too, not only the number of rows.
+    """
+
+    max_bytes: int = 100_000_000
+    checksums: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +74,7 @@ class Declaration:
         types: what becomes of types for which there is more than one way.
         max_database_version: of the `.hyper` format that all products of its readers open; None
             when they open any.
+        reconcile: None to trust the server.
     """
 
     key: str
@@ -71,6 +90,7 @@ class Declaration:
     payload_limit: int | None = None
     types: TypePolicy = field(default_factory=TypePolicy)
     max_database_version: int | None = None
+    reconcile: Reconcile | None = None
 
     @property
     def tag(self) -> str:

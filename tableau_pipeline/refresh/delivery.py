@@ -33,8 +33,14 @@ class Delivery:
     clock: Clock
 
     def rehearse(self, decision: Update | Publish, report: Report) -> Report:
-        """What would be done: an update is built, and removed again."""
+        """What would be done: rows are checked, an update is built, and removed again.
+
+        Raises:
+            RefusedError: the rows of a model are not fit to be published.
+        """
+        report = replace(report, orphans=self._orphans(decision))
         if isinstance(decision, Publish):
+            self.files.check(self.desired.tables)
             return report
         increment, decision = self._built(decision)
         increment.extract.path.unlink()
@@ -63,9 +69,17 @@ class Delivery:
         return self._publish(decision, extract, report)
 
     def _orphans(self, decision: Update | Publish) -> dict[str, int]:
+        """Counted where a table changed; where none did, the rows are those of the last refresh."""
         changed = decision.tables if isinstance(decision, Update) else self.desired.tables
         with self.clock.phase("build"):
-            return self.files.orphans(self.desired.tables, changed)
+            counted = self.files.orphans(self.desired.tables, changed)
+        before = self.view.bases[-1].orphans if isinstance(decision, Update) else {}
+        edges = [
+            str(edge)
+            for edge in self.declaration.relationships
+            if not {edge.many, edge.one}.intersection(changed)
+        ]
+        return {edge: before[edge] for edge in edges if edge in before} | counted
 
     @property
     def _limit(self) -> int:
@@ -157,6 +171,7 @@ class Delivery:
                 "metadata": self.view.our_metadata,
                 "increments": 1 + max(base.increments for base in self.view.bases),
                 "size": size,
+                "orphans": dict(report.orphans),
             }
         )
         sending = DataUpdate(
@@ -176,7 +191,13 @@ class Delivery:
         metadata = self.view.our_metadata if keeps_metadata else None
         sending = WholeFile(
             file=extract.path,
-            target=self.desired.model_copy(update={"metadata": metadata, "size": extract.size}),
+            target=self.desired.model_copy(
+                update={
+                    "metadata": metadata,
+                    "size": extract.size,
+                    "orphans": dict(report.orphans),
+                }
+            ),
             mode=decision.mode,
             to=self.view.remote,
             project_id=self.project(),

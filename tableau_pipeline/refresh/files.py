@@ -42,11 +42,11 @@ class Files:
         Raises:
             RefusedError: the rows of a model are not fit to be published.
         """
-        declaration, hyper = self.declaration, self.hyper()
-        check_rows(hyper, declaration, self.models, tables, tables=tables)
+        declaration = self.declaration
+        self.check(tables)
         self._tidy()
         extract = build_extract(
-            hyper,
+            self.hyper(),
             self._new(),
             tables=[
                 source(
@@ -61,6 +61,14 @@ class Files:
         rows = ", ".join(f"{table} {count:,}" for table, count in extract.rows.items())
         self.log.info("Built %s (%.1f MB): rows %s", extract.path, extract.size / 1e6, rows)
         return extract
+
+    def check(self, tables: Mapping[str, TableState]) -> None:
+        """Look at the rows, build nothing.
+
+        Raises:
+            RefusedError: the rows of a model are not fit to be published.
+        """
+        check_rows(self.hyper(), self.declaration, self.models, tables, tables=tables)
 
     def increment(self, update: Update, tables: Mapping[str, TableState], view: View) -> Increment:
         """The payload and the actions of an update.

@@ -11,8 +11,9 @@ from tableau_pipeline.hyper.types import (
 )
 from tableau_pipeline.hyper.versions import PRODUCTS
 from tableau_pipeline.refresh.contents import Models
+from tableau_pipeline.refresh.contract import contract_problems
 from tableau_pipeline.refresh.declaration import Declaration
-from tableau_pipeline.refresh.errors import RefusedError
+from tableau_pipeline.refresh.errors import Check, RefusedError
 from tableau_pipeline.refresh.policy_columns import policy_problems
 from tableau_pipeline.refresh.snapshot import common_columns
 
@@ -43,12 +44,16 @@ def check_models(declaration: Declaration, models: Models) -> None:
     for name, columns in known.items():
         problems += _type_problems(name, columns)
     problems += _version_problems(declaration, known)
+    for table in declaration.tables:
+        if table.name in known:
+            problems += contract_problems(table, known[table.name], declaration.types)
     if not problems:
         problems = [
             problem for table in declaration.tables for problem in policy_problems(table, models)
         ]
     if problems:
-        raise RefusedError("\n".join(problems))
+        found = "\n".join(problems)
+        raise RefusedError(found, {Check.SCHEMA: found} if known else {})
 
 
 def _reader(declaration: Declaration, model: str) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from tableau_pipeline.refresh.declaration import Declaration
+from tableau_pipeline.refresh.errors import Check
 from tableau_pipeline.refresh.guards import guard_problems
 from tableau_pipeline.refresh.schema_change import schema_changes, schema_problems
 from tableau_pipeline.refresh.server import RemoteDatasource
@@ -70,9 +71,14 @@ class Publish:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """Do nothing; `reason` names what is wrong and what to decide."""
+    """Do nothing; `reason` names what is wrong and what to decide.
+
+    Attributes:
+        failed: what each check that failed has found.
+    """
 
     reason: str
+    failed: Mapping[Check, str] = field(default_factory=dict)
 
     @property
     def decision(self) -> str:
@@ -133,7 +139,7 @@ class Options:
 def plan(declaration: Declaration, desired: State, view: View, options: Options) -> Plan:
     """Decide what makes the data source hold `desired`."""
     if refusal := _refusal(declaration, desired, view, options):
-        return Refuse(refusal)
+        return refusal
     base = view.bases[-1] if view.bases else None
     remote = view.remote
     if remote is None:
@@ -162,22 +168,27 @@ def plan(declaration: Declaration, desired: State, view: View, options: Options)
     return _ship(declaration, changed, view)
 
 
-def _refusal(declaration: Declaration, desired: State, view: View, options: Options) -> str | None:
+def _refusal(
+    declaration: Declaration, desired: State, view: View, options: Options
+) -> Refuse | None:
     """Every reason to do nothing, in the order in which a person would want to know."""
     remote = view.remote
     if remote and not _is_ours(declaration, view, remote) and not declaration.adopt:
-        return (
+        return Refuse(
             f'A data source "{remote.name}" exists in project "{declaration.project}" that '
             "this pipeline did not publish. It is left alone: choose another name, or set "
             "adopt: true to take it over, which replaces its data and metadata."
         )
     base = view.bases[-1] if view.bases else None
-    problems = guard_problems(
+    guards = guard_problems(
         declaration, desired, view.bases, accept_shrink=Accept.SHRINK in options.accept
     )
+    schema: list[str] = []
+    problems = guards
     if base and remote:
         if Accept.SCHEMA not in options.accept:
-            problems += schema_problems(desired, base, declaration.on_schema_change)
+            schema = schema_problems(desired, base, declaration.on_schema_change)
+        problems = guards + schema
         if not problems and _drops_edits(desired, view, options):
             problems.append(
                 f'"{remote.name}" must be overwritten, because '
@@ -186,7 +197,10 @@ def _refusal(declaration: Declaration, desired: State, view: View, options: Opti
                 "folders, which an overwrite drops. Save that work, then run again with "
                 "accept: [overwrite]"
             )
-    return "\n".join(problems) or None
+    if not problems:
+        return None
+    failed = {Check.GUARD: "\n".join(guards), Check.SCHEMA: "\n".join(schema)}
+    return Refuse("\n".join(problems), {check: found for check, found in failed.items() if found})
 
 
 def _why_edited(view: View) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from tableau_pipeline.hyper.build import Extract
 from tableau_pipeline.refresh.increment import Shipped
 from tableau_pipeline.refresh.plan import Plan
+from tableau_pipeline.refresh.reconcile import Reconciliation
 from tableau_pipeline.refresh.server import RemoteDatasource
 from tableau_pipeline.refresh.state import State
 
@@ -22,7 +23,8 @@ class Report:
             of a split update the last payload, with the rows and bytes of all; None when there was
             nothing to build.
         tables: what an update did to each table that it changed.
-        orphans: rows that point at no row of the other table, by relationship of what changed.
+        orphans: rows that point at no row of the other table, by relationship; only where any do.
+        reconciliation: how what was published compares with the models; None if nothing was sent.
         state: None when the data source was not refreshed.
         sent: bytes of all files that were sent.
         job_id: of the server's job that carried it out, if one did.
@@ -33,6 +35,7 @@ class Report:
     extract: Extract | None = None
     tables: Mapping[str, Shipped] = field(default_factory=dict)
     orphans: Mapping[str, int] = field(default_factory=dict)
+    reconciliation: Reconciliation | None = None
     state: State | None = None
     remote: RemoteDatasource | None = None
     sent: int = 0

@@ -8,7 +8,7 @@ from tableau_pipeline.hyper.keys import key_problem, null_problem, orphans
 from tableau_pipeline.hyper.tables import TableSource
 from tableau_pipeline.refresh.contents import Models, source
 from tableau_pipeline.refresh.declaration import Declaration
-from tableau_pipeline.refresh.errors import RefusedError
+from tableau_pipeline.refresh.errors import Check, RefusedError
 from tableau_pipeline.refresh.policy import Append, Diff
 from tableau_pipeline.refresh.state import TableState
 
@@ -47,7 +47,8 @@ def check_rows(
         ),
     ]
     if problems:
-        raise RefusedError("\n".join(problems))
+        found = "\n".join(problems)
+        raise RefusedError(found, {Check.KEYS: found})
 
 
 def count_orphans(

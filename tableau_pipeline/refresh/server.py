@@ -131,5 +131,12 @@ class Server(Protocol):
     def tag(self, luid: str, tag: str) -> None:
         """Add a tag to a data source."""
 
+    def download(self, luid: str, folder: Path) -> Path:
+        """A data source with its extract, as a packaged file (`.tdsx`) in a folder.
+
+        Raises:
+            RefusedError: this user may not.
+        """
+
     def metadata_digest(self, luid: str) -> str:
         """Changes when somebody edits calculated fields, captions or folders."""

@@ -56,7 +56,8 @@ class Settled:
             failed = f"the last update failed on the server ({intent.note or 'without a note'})"
             return self if intent.mode else replace(self, trouble=failed)
         if intent.target is None:
-            return replace(self, trouble="an update that was written by hand changed it")
+            by_hand = "an update that was written by hand changed it"
+            return replace(self, trouble=intent.note or by_hand)
         creating = self.creating or intent.target.luid is None
         if intent.outcome is None or not intent.final:
             return replace(self, bases=(*self.bases, intent.target), creating=creating)

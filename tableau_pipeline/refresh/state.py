@@ -84,6 +84,8 @@ class State(Frozen):
         metadata: a digest of the `.tds` after our last publish: analysts' edits change it.
         increments: updates since the file was last published whole.
         size: bytes of that file.
+        orphans: rows that point at no row of the other table, by relationship; only where any do.
+        unreconciled: why the published rows were not compared with those of the models.
     """
 
     format: Literal[1] = 1
@@ -98,6 +100,8 @@ class State(Frozen):
     metadata: str | None = None
     increments: int = 0
     size: int | None = None
+    orphans: dict[str, int] = Field(default_factory=dict)
+    unreconciled: str | None = "nobody has looked yet"
 
     def same_content(self, other: "State") -> bool:
         """Whether both stand for the same published tables."""

@@ -21,6 +21,7 @@ from tableau_pipeline.refresh.limits import Limits
 from tableau_pipeline.refresh.look import look
 from tableau_pipeline.refresh.plan import NoChange, Options, Refuse, View, plan
 from tableau_pipeline.refresh.readable import readable
+from tableau_pipeline.refresh.reconcile import Reconciling, UnequalError
 from tableau_pipeline.refresh.report import Clock, Report
 from tableau_pipeline.refresh.send import Sender
 from tableau_pipeline.refresh.server import Server
@@ -89,7 +90,7 @@ class Refresh:
         self.log.info("Decision: %s. Reason: %s", decision.decision, decision.reason)
         report = Report(plan=decision, remote=view.remote, seconds=clock.seconds)
         if isinstance(decision, Refuse) and not options.dry_run:
-            raise RefusedError(decision.reason)
+            raise RefusedError(decision.reason, decision.failed)
         if isinstance(decision, NoChange | Refuse):
             return report if options.dry_run else replace(report, state=_renewed(view, desired))
         delivery = Delivery(
@@ -103,7 +104,31 @@ class Refresh:
         )
         if options.dry_run:
             return delivery.rehearse(decision, report)
-        return delivery.carry_out(decision, report)
+        report = delivery.carry_out(decision, report)
+        with clock.phase("reconcile"):
+            return self._reconciled(server, models, report)
+
+    def _reconciled(self, server: Server, models: Models, report: Report) -> Report:
+        """Compare what was published with the models.
+
+        Raises:
+            RefreshError: it differs; the next run publishes in full.
+        """
+        state = report.state
+        if state is None or self.declaration.reconcile is None:
+            return report
+        found = Reconciling(
+            self.declaration, models, server, self.hyper(), self.folder / "extracts"
+        ).compare(state)
+        if found.problem:
+            # No state may rest on it, nor an increment.
+            sent = self.journal.intents()[-1]
+            self.journal.record(sent.model_copy(update={"target": None, "note": found.problem}))
+            raise UnequalError(found)
+        if found.skipped:
+            self.log.warning("Not reconciled with the models: %s", found.skipped)
+        state = state.model_copy(update={"unreconciled": found.skipped})
+        return replace(report, state=state, reconciliation=found)
 
     def project(self, server: Server) -> str | None:
         """The id of the project; None if it does not exist, and may be created.

@@ -1,8 +1,10 @@
 """Which snapshots a refresh leaves, as Dagster runs it: two data sources share a model."""
 
 import shutil
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
+from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import dagster as dg
@@ -39,9 +41,15 @@ class Location:
         return aged(written.folder, self.root, days, MODEL)
 
     def refresh(
-        self, key: str, *, keep_days: float = 14, **config: Any
+        self,
+        key: str,
+        *,
+        keep_days: float = 14,
+        declared: Mapping[str, Any] = MappingProxyType({}),
+        **config: Any,
     ) -> dg.ExecuteInProcessResult:
-        declaration = Declaration(key, key, "Default", (Table("flights", MODEL),))
+        tables = (Table("flights", MODEL),)
+        declaration = replace(Declaration(key, key, "Default", tables), **declared)
         tableau = TableauServerResource(
             server_url=self.sandbox.url,
             username=self.sandbox.user,

@@ -1,0 +1,125 @@
+"""What a refresh looks at, as Dagster's asset checks of the published asset.
+
+They are facets of the refresh itself, which stops at the same findings whether they are selected
+or not.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import dagster as dg
+
+from tableau_pipeline.refresh.declaration import Declaration
+from tableau_pipeline.refresh.errors import Check, RefreshError, RefusedError
+from tableau_pipeline.refresh.plan import Refuse
+from tableau_pipeline.refresh.reconcile import UnequalError
+from tableau_pipeline.refresh.report import Report
+
+RELATIONSHIPS, RECONCILIATION = "relationships", "reconciliation"
+_BEFORE = {
+    Check.GUARD: "No table is empty or suddenly small (`guard`).",
+    Check.KEYS: "Keys are unique and not NULL where a relationship or a policy needs them.",
+    Check.SCHEMA: "The columns can be published, as `columns` and `on_schema_change` demand.",
+}
+
+
+def check_specs(declaration: Declaration, published: dg.AssetKey) -> list[dg.AssetCheckSpec]:
+    """The checks of a data source, whatever the refresh finds."""
+    described = {check.value: text for check, text in _BEFORE.items()}
+    if declaration.relationships:
+        described[RELATIONSHIPS] = "Every row of a many side has its partner on the one side."
+    if declaration.reconcile:
+        described[RECONCILIATION] = "What is published, read back, equals the models."
+    return [
+        dg.AssetCheckSpec(name, asset=published, description=text)
+        for name, text in described.items()
+    ]
+
+
+def check_results(
+    declaration: Declaration, published: dg.AssetKey, report: Report
+) -> Iterator[dg.AssetCheckResult]:
+    """What a refresh found that was not stopped, or would be: it was a dry run."""
+    refused = report.plan if isinstance(report.plan, Refuse) else None
+    for check in Check:
+        if refused and check in refused.failed:
+            yield _failed(published, check.value, refused.failed[check])
+        elif refused and check is Check.KEYS:
+            yield _not_looked_at(published, check.value, "the refresh would be refused anyway")
+        else:
+            yield dg.AssetCheckResult(asset_key=published, check_name=check.value, passed=True)
+    if declaration.relationships:
+        yield _relationships(published, report)
+    if declaration.reconcile:
+        yield _reconciliation(published, report)
+
+
+def failed_checks(published: dg.AssetKey, error: RefreshError) -> Iterator[dg.AssetCheckResult]:
+    """What stopped a refresh; the other checks were not come to."""
+    if isinstance(error, RefusedError):
+        for check, found in error.failed.items():
+            yield _failed(published, check.value, found)
+    if isinstance(error, UnequalError):
+        rows = _metadata("rows read back", error.found.rows)
+        yield _failed(published, RECONCILIATION, str(error), rows)
+
+
+def _relationships(published: dg.AssetKey, report: Report) -> dg.AssetCheckResult:
+    orphans = report.orphans or (report.state.orphans if report.state else {})
+    return dg.AssetCheckResult(
+        asset_key=published,
+        check_name=RELATIONSHIPS,
+        passed=not orphans,
+        severity=dg.AssetCheckSeverity.WARN,
+        description="\n".join(
+            f"{edge}: {count:,} rows without a partner" for edge, count in orphans.items()
+        ),
+        metadata=_metadata("rows without a partner", orphans),
+    )
+
+
+def _reconciliation(published: dg.AssetKey, report: Report) -> dg.AssetCheckResult:
+    found = report.reconciliation
+    if found is None or found.skipped:
+        known = report.state.unreconciled if report.state else "nothing was published"
+        why = found.skipped if found else known
+        if why:
+            return _not_looked_at(published, RECONCILIATION, why)
+        return dg.AssetCheckResult(
+            asset_key=published,
+            check_name=RECONCILIATION,
+            passed=True,
+            description="Nothing was sent since it was reconciled.",
+        )
+    return dg.AssetCheckResult(
+        asset_key=published,
+        check_name=RECONCILIATION,
+        passed=True,
+        metadata={
+            **_metadata("rows read back", found.rows),
+            **{f"checksum/{name}": f"{value:x}" for name, value in found.checksums.items()},
+        },
+    )
+
+
+def _failed(
+    published: dg.AssetKey, name: str, found: str, metadata: Mapping[str, Any] | None = None
+) -> dg.AssetCheckResult:
+    return dg.AssetCheckResult(
+        asset_key=published, check_name=name, passed=False, description=found, metadata=metadata
+    )
+
+
+def _not_looked_at(published: dg.AssetKey, name: str, why: str) -> dg.AssetCheckResult:
+    """Not a pass, but no fault either."""
+    return dg.AssetCheckResult(
+        asset_key=published,
+        check_name=name,
+        passed=False,
+        severity=dg.AssetCheckSeverity.WARN,
+        description=f"Not looked at: {why}",
+    )
+
+
+def _metadata(what: str, counts: Mapping[str, int]) -> dict[str, int]:
+    return {f"{what}/{name}": count for name, count in counts.items()}
