@@ -15,10 +15,11 @@ from tableau_pipeline.components.report import (
     dry_run_observation,
     extract_result,
     published_result,
+    run_tags,
 )
 from tableau_pipeline.components.trigger import automation_condition, follows_extract
 from tableau_pipeline.refresh.declaration import Declaration
-from tableau_pipeline.refresh.errors import RefreshError
+from tableau_pipeline.refresh.errors import RefreshError, RefusedError
 from tableau_pipeline.refresh.plan import Accept, Options
 from tableau_pipeline.refresh.step import Refresh
 from tableau_pipeline.resources import (
@@ -122,11 +123,15 @@ def refresh_assets(
             try:
                 report = refresh.run(config.options())
             except RefreshError as error:
+                decided = "refuse" if isinstance(error, RefusedError) else "failed"
+                context.instance.add_run_tags(context.run.run_id, run_tags(declaration, decided))
                 yield from failed_checks(published, error)
                 raise
+        decided = report.plan.decision if report.plan else "build"
+        context.instance.add_run_tags(context.run.run_id, run_tags(declaration, decided))
         yield from check_results(declaration, published, report)
         if config.dry_run:
-            context.log_event(dry_run_observation(published, report))
+            context.log_event(dry_run_observation(published, declaration, report))
             return
         if report.extract:
             yield extract_result(extract, declaration, report)

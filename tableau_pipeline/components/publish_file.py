@@ -14,7 +14,7 @@ from tableau_pipeline.components.assets import POOL
 from tableau_pipeline.components.failures import as_failure
 from tableau_pipeline.components.file_config import PublishFileConfig
 from tableau_pipeline.components.journal import DagsterJournal
-from tableau_pipeline.components.report import dry_run_observation, published_result
+from tableau_pipeline.components.report import dry_run_observation, published_result, run_tags
 from tableau_pipeline.refresh.as_it_is import AsItIs
 from tableau_pipeline.refresh.errors import RefusedError
 from tableau_pipeline.refresh.report import Report
@@ -70,8 +70,10 @@ def publish_files(
             log=context.log,
         )
         report = _carried_out(refresh, config, rows)
+    decided = report.plan.decision if report.plan else "build"
+    context.instance.add_run_tags(context.run.run_id, run_tags(declaration, decided))
     if config.dry_run:
-        context.log_event(dry_run_observation(published, report))
+        context.log_event(dry_run_observation(published, declaration, report))
     elif report.state:
         result = published_result(published, declaration, report)
         metadata = {**(result.metadata or {}), "bad rows": rows.bad}

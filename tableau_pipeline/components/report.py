@@ -7,9 +7,9 @@ import dagster as dg
 
 from tableau_pipeline.components.columns import column_metadata
 from tableau_pipeline.components.journal import STATE
+from tableau_pipeline.components.plan_table import plan_table
 from tableau_pipeline.hyper.versions import PRODUCTS
 from tableau_pipeline.refresh.declaration import Declaration
-from tableau_pipeline.refresh.plan import Plan
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline.refresh.state import State
 
@@ -48,7 +48,7 @@ def published_result(
         raise ValueError("no data source was refreshed")
     rows = {name: table.content.rows for name, table in state.tables.items()}
     metadata: dict[str, Any] = {
-        **_decision(report.plan),
+        **_decision(declaration, report),
         **({"data source": dg.MetadataValue.url(remote.link)} if remote.link else {}),
         **_rows(declaration, rows),
         **column_metadata(declaration, state),
@@ -68,17 +68,30 @@ def published_result(
     )
 
 
-def dry_run_observation(key: dg.AssetKey, report: Report) -> dg.AssetObservation:
+def dry_run_observation(
+    key: dg.AssetKey, declaration: Declaration, report: Report
+) -> dg.AssetObservation:
     """What a refresh would have done."""
     sizes = {"bytes to send": report.extract.size} if report.extract else {}
-    metadata = {**_decision(report.plan), **_shipped(report), **sizes}
+    metadata = {**_decision(declaration, report), **_shipped(report), **sizes}
     return dg.AssetObservation(key, description="Dry run", metadata=metadata)
 
 
-def _decision(plan: Plan | None) -> dict[str, Any]:
-    if plan is None:
+def run_tags(declaration: Declaration, decision: str) -> dict[str, str]:
+    """By which runs can be found: the data source, and what became of it."""
+    # Dagster allows one stroke and 63 characters.
+    name = declaration.key.replace("/", ".")[:63]
+    return {f"tableau/{name}": decision}
+
+
+def _decision(declaration: Declaration, report: Report) -> dict[str, Any]:
+    if report.plan is None:
         return {}
-    return {"decision": plan.decision, "reason": plan.reason}
+    return {
+        "decision": report.plan.decision,
+        "reason": report.plan.reason,
+        "plan": dg.MetadataValue.md(plan_table(declaration, report)),
+    }
 
 
 def _shipped(report: Report) -> dict[str, int]:
