@@ -19,12 +19,14 @@ from tableau_pipeline.components.promises import (
     ReconcileAttributes,
     reconcile,
 )
+from tableau_pipeline.components.scaffolder import PublishedDatasourceScaffolder
 from tableau_pipeline.components.timestamps import Timestamps, clock, known_timestamps
 from tableau_pipeline.hyper.tables import Relationship
 from tableau_pipeline.hyper.type_policy import TypePolicy
 from tableau_pipeline.refresh.declaration import Declaration, tree_problem
 
 
+@dg.scaffold_with(PublishedDatasourceScaffolder)
 class PublishedDatasource(dg.Component, dg.Resolvable, Attributes):
     """A published Tableau data source, kept equal to the Spark models that feed it."""
 
