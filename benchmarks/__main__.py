@@ -3,12 +3,14 @@
 import argparse
 
 from benchmarks.build_extract import compare_with_bare_sql
+from benchmarks.choices import compare_choices
 from benchmarks.increments import compare_with_full_refresh
 from benchmarks.peers.comparison import compare_with_peers
 
 _WHICH = {
     "build": lambda _: compare_with_bare_sql(),
     "increments": lambda chosen: compare_with_full_refresh(chosen.scale, chosen.runs),
+    "choices": lambda chosen: compare_choices(chosen.scale, chosen.runs),
     "peers": lambda chosen: compare_with_peers(chosen.scale, chosen.runs),
 }
 
