@@ -29,16 +29,27 @@ Costs = Mapping[Contender, Sequence[Cost]]
 def compare_with_peers(scale: float, runs: int) -> None:
     """Print a table for each input.
 
-    What collects all rows in Python runs on a tenth of the scale, where ours does too.
+    What collects all rows in Python runs on a tenth of the scale, where ours does too. Per row it
+    is compared with ours at the whole scale as well: on few rows, the JVM's warming is most of it.
     """
     with TemporaryDirectory() as name:
         folder = Path(name)
-        for rows, contenders in (
-            (write_lineitem(folder, scale), _IN_BULK),
-            (write_lineitem(folder, scale / 10), (OURS, *_BY_ROW)),
-            (write_flights(folder), (*_IN_BULK, *_BY_ROW)),
-        ):
-            print("\n" + table(rows, _in_turns(rows, contenders, runs)), flush=True)
+        large, small = write_lineitem(folder, scale), write_lineitem(folder, scale / 10)
+        flights = write_flights(folder)
+        in_bulk = _in_turns(large, _IN_BULK, runs)
+        by_row = _in_turns(small, (OURS, *_BY_ROW), runs)
+        print("\n" + table(large, in_bulk) + "\n\n" + table(small, by_row) + "\n")
+        for contender in _BY_ROW:
+            per_row = [
+                (slow.wall / small.rows) / (ours.wall / large.rows)
+                for slow, ours in zip(by_row[contender], in_bulk[OURS], strict=True)
+            ]
+            print(
+                f"seconds per row, {contender.name} at scale {scale / 10:g} / ours at scale "
+                f"{scale:g}: {spread(per_row)}"
+            )
+        everyone = (*_IN_BULK, *_BY_ROW)
+        print("\n" + table(flights, _in_turns(flights, everyone, runs)), flush=True)
 
 
 def table(rows: Input, costs: Costs) -> str:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow.parquet as pq
+
 from benchmarks import lineitem
 from benchmarks.fresh_process import in_fresh_process
 from tableau_pipeline.defs.flights import sources, transformations
@@ -21,6 +23,11 @@ class Input:
     def files(self) -> list[str]:
         """The paths of the files."""
         return [str(path) for path in sorted(self.folder.glob("*.parquet"))]
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return sum(pq.read_metadata(file).num_rows for file in self.files)
 
 
 def write_lineitem(folder: Path, scale: float) -> Input:
