@@ -20,8 +20,8 @@ KOHEESIO = Contender("koheesio", "koheesio", environment="koheesio")
 PANTAB = Contender("pantab on Arrow", "pantab_arrow")
 INSERTER = Contender("Inserter, row by row", "inserter")
 
-_IN_BULK = (OURS, FLOOR, HASHED_FLOOR, DEFAULT, COPY, KOHEESIO, PANTAB)
-_BY_ROW = (INSERT, INSERTER)
+_BY_FILES = (OURS, FLOOR, HASHED_FLOOR, DEFAULT, COPY, KOHEESIO)
+_COLLECTING = (PANTAB, INSERT, INSERTER)
 
 Costs = Mapping[Contender, Sequence[Cost]]
 
@@ -36,19 +36,19 @@ def compare_with_peers(scale: float, runs: int) -> None:
         folder = Path(name)
         large, small = write_lineitem(folder, scale), write_lineitem(folder, scale / 10)
         flights = write_flights(folder)
-        in_bulk = _in_turns(large, _IN_BULK, runs)
-        by_row = _in_turns(small, (OURS, *_BY_ROW), runs)
-        print("\n" + table(large, in_bulk) + "\n\n" + table(small, by_row) + "\n")
-        for contender in _BY_ROW:
+        by_files = _in_turns(large, _BY_FILES, runs)
+        collecting = _in_turns(small, (OURS, *_COLLECTING), runs)
+        print("\n" + table(large, by_files) + "\n\n" + table(small, collecting) + "\n")
+        for contender in _COLLECTING:
             per_row = [
                 (slow.wall / small.rows) / (ours.wall / large.rows)
-                for slow, ours in zip(by_row[contender], in_bulk[OURS], strict=True)
+                for slow, ours in zip(collecting[contender], by_files[OURS], strict=True)
             ]
             print(
                 f"seconds per row, {contender.name} at scale {scale / 10:g} / ours at scale "
                 f"{scale:g}: {spread(per_row)}"
             )
-        everyone = (*_IN_BULK, *_BY_ROW)
+        everyone = (*_BY_FILES, *_COLLECTING)
         print("\n" + table(flights, _in_turns(flights, everyone, runs)), flush=True)
 
 
