@@ -3,15 +3,23 @@
 import argparse
 
 from benchmarks.build_extract import compare_with_bare_sql
+from benchmarks.choices import compare_choices
 from benchmarks.increments import compare_with_full_refresh
+from benchmarks.peers.comparison import compare_with_peers
+
+_WHICH = {
+    "build": lambda _: compare_with_bare_sql(),
+    "increments": lambda chosen: compare_with_full_refresh(chosen.scale, chosen.runs),
+    "choices": lambda chosen: compare_choices(chosen.scale, chosen.runs),
+    "peers": lambda chosen: compare_with_peers(chosen.scale, chosen.runs),
+}
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("which", nargs="?", choices=["build", "increments"], help="(default: both)")
+    parser.add_argument("which", nargs="?", choices=_WHICH, help="(default: all)")
     parser.add_argument("--scale", type=float, default=1, help="of TPC-H (default: 1)")
-    parser.add_argument("--runs", type=int, default=5, help="of the increments (default: 5)")
+    parser.add_argument("--runs", type=int, default=5, help="of all but the build (default: 5)")
     parsed = parser.parse_args()
-    if parsed.which != "increments":
-        compare_with_bare_sql()
-    if parsed.which != "build":
-        compare_with_full_refresh(parsed.scale, parsed.runs)
+    for name, compare in _WHICH.items():
+        if parsed.which in (None, name):
+            compare(parsed)

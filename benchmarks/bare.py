@@ -1,11 +1,40 @@
 """What hyperd does with Parquet files on its own: the floor, and an independent look."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
-from tableauhyperapi import escape_string_literal
+from tableauhyperapi import HyperProcess, TableName, escape_name, escape_string_literal
+
+from tableau_pipeline.hyper.process import connect
 
 
 def scan(files: Sequence[str]) -> str:
     """The files as one relation in SQL."""
     paths = ", ".join(escape_string_literal(file) for file in files)
     return f"external(ARRAY[{paths}], FORMAT => 'parquet')"
+
+
+def differing_rows(
+    hyper: HyperProcess,
+    path: Path,
+    table: TableName,
+    *,
+    files: Sequence[str],
+    columns: Sequence[str],
+    key: Sequence[str],
+) -> int:
+    """Rows of a table, or of Parquet files, without an equal on the other side.
+
+    Args:
+        key: identifies the rows of the files; where those of the table repeat, they differ.
+    """
+    same_key = " AND ".join(f"t.{c} = f.{c}" for c in map(escape_name, key))
+    differs = " OR ".join(f"t.{c} IS DISTINCT FROM f.{c}" for c in map(escape_name, columns))
+    with connect(hyper, path) as connection:
+        rows = connection.execute_scalar_query(f"SELECT COUNT(*) FROM {table}")
+        wanted = connection.execute_scalar_query(f"SELECT COUNT(*) FROM {scan(files)}")
+        differing = connection.execute_scalar_query(
+            f"SELECT COUNT(*) FROM {table} t FULL JOIN {scan(files)} f ON {same_key} "
+            f"WHERE {differs}"
+        )
+    return differing + abs(rows - wanted)

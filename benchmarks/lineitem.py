@@ -28,15 +28,20 @@ class Content:
     changed: Path
 
 
-def write_contents(folder: Path, scale: float) -> tuple[Content, Content]:
-    """Both contents, as models are stored."""
+def generate(folder: Path, scale: float) -> Path:
+    """Write lineitem as one Parquet file into a folder; returns its path."""
     program = str(Path(sys.executable).with_name("tpchgen-cli"))
     subprocess.run(
         [program, "parquet", "-q", "-s", str(scale), "-T", "lineitem", "-o", str(folder)],
         check=True,
     )
+    return folder / "lineitem.parquet"
+
+
+def write_contents(folder: Path, scale: float) -> tuple[Content, Content]:
+    """Both contents, as models are stored."""
     spark = spark_session(master="local[*]", remote=None, driver_memory="2g", config={})
-    rows = spark.read.parquet(str(folder / "lineitem.parquet"))
+    rows = spark.read.parquet(str(generate(folder, scale)))
     number = F.expr(f"pmod(xxhash64({', '.join(KEY)}), 1000)")
     updated = number.isin(*_UPDATED)
     first = rows.where(number != _ONLY_IN_SECOND)

@@ -5,11 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tableauhyperapi import HyperProcess, TableName, escape_name
+from tableauhyperapi import HyperProcess, TableName
 
-from benchmarks.bare import scan
+from benchmarks.bare import differing_rows
 from benchmarks.lineitem import KEY
-from tableau_pipeline.hyper.process import connect
 from tableau_pipeline.publishing.credentials import PersonalAccessToken
 from tableau_pipeline.publishing.site import signed_in
 from tableau_pipeline.refresh.snapshot import Snapshot
@@ -33,20 +32,14 @@ def check_published(
         with zipfile.ZipFile(tdsx) as package:
             (member,) = (name for name in package.namelist() if name.endswith(".hyper"))
             file = Path(package.extract(member, folder))
-        if differing := _differing(hyper, file, Snapshot.read(model)):
-            raise RuntimeError(f"{differing:,} of the published rows are not those of the model")
-
-
-def _differing(hyper: HyperProcess, file: Path, model: Snapshot) -> int:
-    """Rows without an equal on the other side; none only if keys repeat on neither."""
-    published = TableName("Extract", "Extract")
-    same_key = " AND ".join(f"p.{c} = m.{c}" for c in map(escape_name, KEY))
-    columns = [escape_name(column.name) for column in model.columns]
-    differs = " OR ".join(f"p.{c} IS DISTINCT FROM m.{c}" for c in columns)
-    with connect(hyper, file) as connection:
-        rows = connection.execute_scalar_query(f"SELECT COUNT(*) FROM {published}")
-        differing = connection.execute_scalar_query(
-            f"SELECT COUNT(*) FROM {published} p FULL JOIN {scan(model.paths)} m ON {same_key} "
-            f"WHERE {differs}"
+        wanted = Snapshot.read(model)
+        differing = differing_rows(
+            hyper,
+            file,
+            TableName("Extract", "Extract"),
+            files=wanted.paths,
+            columns=[column.name for column in wanted.columns],
+            key=KEY,
         )
-    return differing + abs(rows - model.fingerprint.rows)
+        if differing:
+            raise RuntimeError(f"{differing:,} of the published rows are not those of the model")

@@ -1,5 +1,7 @@
 """The row hash: a 64-bit number that tells two rows apart, computed by Spark."""
 
+from collections.abc import Mapping
+
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
@@ -12,6 +14,9 @@ from pyspark.sql.types import (
     VariantType,
 )
 
+# A sum of numbers of so many bits holds 2^41 rows.
+_BITS = 22
+_MASK = (1 << _BITS) - 1
 _NESTED = (ArrayType, MapType, StructType, VariantType)
 # The defaults leave out nulls and all below milliseconds.
 _JSON = {
@@ -30,6 +35,24 @@ def row_hash(schema: StructType) -> Column:
     """
     nulls = [column(field.name).isNull() for field in schema.fields]
     return F.xxhash64(*[_hashable(field) for field in schema.fields], *nulls)
+
+
+def hash_parts(hashes: Column) -> dict[str, Column]:
+    """The bits of hashes in parts by name, the sums of which make the sum of the hashes.
+
+    A sum of bigints overflows, and one of decimals would make the write take a tenth longer.
+    """
+    return {
+        "high_bits": F.shiftright(hashes, 2 * _BITS),
+        "middle_bits": F.shiftright(hashes, _BITS).bitwiseAND(F.lit(_MASK)),
+        "low_bits": hashes.bitwiseAND(F.lit(_MASK)),
+    }
+
+
+def sum_of_hashes(sums: Mapping[str, int | None]) -> int:
+    """The sum of all hashes by the sums of their `hash_parts`; those over no rows are NULL."""
+    high, middle, low = (sums[name] or 0 for name in ("high_bits", "middle_bits", "low_bits"))
+    return (high << 2 * _BITS) + (middle << _BITS) + low
 
 
 def json_values(schema: StructType) -> dict[str, Column]:

@@ -15,7 +15,12 @@ from pyspark.sql import functions as F
 from tableau_pipeline.hyper.tables import Column, json_text
 from tableau_pipeline.refresh.snapshot import ROW_HASH, DataFile, Fingerprint, Snapshot, Span
 from tableau_pipeline.snapshots.partitions import PartitionError, Window, with_partition
-from tableau_pipeline.snapshots.row_hash import json_values, row_hash
+from tableau_pipeline.snapshots.row_hash import (
+    hash_parts,
+    json_values,
+    row_hash,
+    sum_of_hashes,
+)
 from tableau_pipeline.snapshots.storable import check_storable
 from tableau_pipeline.snapshots.store import (
     PARTITION,
@@ -158,15 +163,13 @@ def _store(
     observed = hashed.observe(
         totals,
         F.count(F.lit(1)).alias("rows"),
-        # A sum of bigints overflows; of decimals it holds 10^10 rows of the largest hash.
-        F.sum(F.col(ROW_HASH).cast("decimal(20,0)")).alias("hash_sum"),
+        *(F.sum(part).alias(name) for name, part in hash_parts(F.col(ROW_HASH)).items()),
         F.count_if(stray).alias("strays"),
     )
     writer = observed.write.partitionBy(PARTITION) if by_partition else observed.write
     writer.parquet(spark_path(folder))
-    # Sums over no rows are NULL.
-    rows, hash_sum, strays = (int(totals.get[name] or 0) for name in ("rows", "hash_sum", "strays"))
-    return Fingerprint(rows=rows, hash_sum=hash_sum), strays
+    found = totals.get
+    return Fingerprint(rows=found["rows"], hash_sum=sum_of_hashes(found)), found["strays"]
 
 
 def _stray(placed: DataFrame, expression: str) -> object:

@@ -1,0 +1,110 @@
+"""What the snapshot's files could be like, and what that does to the write, the load and sizes."""
+
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from tableauhyperapi import CreateMode, HyperProcess
+
+from benchmarks.bare import scan
+from benchmarks.lineitem import KEY, generate
+from benchmarks.peers.process_tree import processor_seconds
+from benchmarks.spread import spread
+from tableau_pipeline.hyper.process import connect, hyper_process
+from tableau_pipeline.snapshots.session import spark_session
+
+_MB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A way to write the same rows.
+
+    Attributes:
+        options: of Spark's Parquet writer.
+        order: brings the rows into another order.
+    """
+
+    name: str
+    options: Mapping[str, str | int] = field(default_factory=dict)
+    order: Callable[[DataFrame], DataFrame] = lambda rows: rows
+
+
+@dataclass(frozen=True)
+class Effect:
+    """Processor seconds and bytes of the Parquet files, and of the `.hyper` file made of them."""
+
+    write: float
+    stored: int
+    load: float
+    loaded: int
+
+
+_CHOICES = (
+    Choice("Spark's defaults: snappy, row groups of 128 MB"),
+    *(Choice(name, {"compression": name}) for name in ("zstd", "lz4_raw", "uncompressed")),
+    *(Choice(f"row groups of {mb} MB", {"parquet.block.size": mb * _MB}) for mb in (8, 32)),
+    Choice("files of 250,000 rows", {"maxRecordsPerFile": 250_000}),
+    Choice("one file", order=lambda rows: rows.coalesce(1)),
+    Choice("sorted by key", order=lambda rows: rows.sortWithinPartitions(*KEY)),
+    Choice("sorted by ship date", order=lambda rows: rows.sortWithinPartitions("l_shipdate")),
+    Choice("shuffled", order=lambda rows: rows.sortWithinPartitions(F.xxhash64(*KEY))),
+)
+
+
+def compare_choices(scale: float, runs: int) -> None:
+    """Print a table: ratios to Spark's defaults, each write and load in turns."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        spark = spark_session(master="local[*]", remote=None, driver_memory="2g", config={})
+        rows = spark.read.parquet(generate(folder, scale).as_uri())
+        found: dict[str, list[Effect]] = {choice.name: [] for choice in _CHOICES}
+        for run in range(runs + 1):
+            for choice in _CHOICES:
+                effect = _effect(rows, choice, folder=folder / "written")
+                if run:  # the first one warms the JVM
+                    found[choice.name].append(effect)
+    print(f"\nlineitem at scale {scale:g}, {runs} runs; processor seconds and bytes as ratios")
+    print("| choice | write | load | bytes of Parquet | bytes of .hyper |")
+    print("| --- | --- | --- | --- | --- |")
+    defaults = found[_CHOICES[0].name]
+    for name, effects in found.items():
+        cells = [spread(_ratios(effects, defaults, of)) for of in ("write", "load")]
+        sizes = [f"{_ratios(effects, defaults, of)[0]:.2f}" for of in ("stored", "loaded")]
+        print(f"| {name} | {' | '.join([*cells, *sizes])} |")
+
+
+def _ratios(effects: Sequence[Effect], defaults: Sequence[Effect], of: str) -> list[float]:
+    pairs = zip(effects, defaults, strict=True)
+    return [getattr(effect, of) / getattr(default, of) for effect, default in pairs]
+
+
+def _effect(rows: DataFrame, choice: Choice, *, folder: Path) -> Effect:
+    shutil.rmtree(folder, ignore_errors=True)
+    write = _processor_seconds(
+        lambda: choice.order(rows).write.options(**choice.options).parquet(folder.as_uri())
+    )
+    files = sorted(folder.glob("*.parquet"))
+    extract = folder / "rows.hyper"
+    load = _processor_seconds(lambda: _load(hyper_process(), files, extract))
+    stored = sum(file.stat().st_size for file in files)
+    return Effect(write, stored, load, extract.stat().st_size)
+
+
+def _load(hyper: HyperProcess, files: list[Path], extract: Path) -> None:
+    with connect(hyper, extract, CreateMode.CREATE_AND_REPLACE) as connection:
+        connection.execute_command(
+            f'CREATE TABLE "rows" AS SELECT * FROM {scan([str(file) for file in files])}'
+        )
+
+
+def _processor_seconds(work: Callable[[], object]) -> float:
+    """Of this process, its JVM and its hyperd: other load on the machine hardly moves them."""
+    before = processor_seconds(os.getpid())
+    work()
+    return processor_seconds(os.getpid()) - before

@@ -1,0 +1,95 @@
+"""From Spark to `.hyper`: ours, the peers and the floor, in turns, on equal contents."""
+
+import os
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from benchmarks.peers.inputs import Input, write_flights, write_lineitem
+from benchmarks.peers.measure import Contender, Cost, measure
+from benchmarks.spread import spread
+
+OURS = Contender("ours", "ours")
+FLOOR = Contender("floor: Spark's write and a bare CTAS", "floor")
+HASHED_FLOOR = Contender("floor that writes a hash of each row along", "floor", "hash")
+DEFAULT = Contender("hyperleaup PARQUET (its default)", "hyperleaup", "PARQUET", "hyperleaup")
+COPY = Contender("hyperleaup COPY", "hyperleaup", "COPY", "hyperleaup")
+INSERT = Contender("hyperleaup INSERT", "hyperleaup", "INSERT", "hyperleaup")
+KOHEESIO = Contender("koheesio", "koheesio", environment="koheesio")
+PANTAB = Contender("pantab on Arrow", "pantab_arrow")
+INSERTER = Contender("Inserter, row by row", "inserter")
+
+_BY_FILES = (OURS, FLOOR, HASHED_FLOOR, DEFAULT, COPY, KOHEESIO)
+_COLLECTING = (PANTAB, INSERT, INSERTER)
+
+Costs = Mapping[Contender, Sequence[Cost]]
+
+
+def compare_with_peers(scale: float, runs: int) -> None:
+    """Print a table for each input.
+
+    What collects all rows in Python runs on a tenth of the scale, where ours does too. Per row it
+    is compared with ours at the whole scale as well: on few rows, the JVM's warming is most of it.
+    """
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        large, small = write_lineitem(folder, scale), write_lineitem(folder, scale / 10)
+        flights = write_flights(folder)
+        by_files = _in_turns(large, _BY_FILES, runs)
+        collecting = _in_turns(small, (OURS, *_COLLECTING), runs)
+        print("\n" + table(large, by_files) + "\n\n" + table(small, collecting) + "\n")
+        for contender in _COLLECTING:
+            per_row = [
+                (slow.wall / small.rows) / (ours.wall / large.rows)
+                for slow, ours in zip(collecting[contender], by_files[OURS], strict=True)
+            ]
+            print(
+                f"seconds per row, {contender.name} at scale {scale / 10:g} / ours at scale "
+                f"{scale:g}: {spread(per_row)}"
+            )
+        everyone = (*_BY_FILES, *_COLLECTING)
+        print("\n" + table(flights, _in_turns(flights, everyone, runs)), flush=True)
+
+
+def table(rows: Input, costs: Costs) -> str:
+    """The costs as Markdown: ratios to ours of the same turn, where the contents are equal."""
+    lines = [
+        f"{rows.name}; median (min to max), the last three as ratios to ours of the same turn",
+        "",
+        "| contender | seconds | MB of file | seconds | processor | peak memory | runs |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    ours = costs[OURS]
+    for contender, own in costs.items():
+        if differing := max(cost.differing for cost in own):
+            ratios = [f"contents differ: {differing:,} rows", "", ""]
+        else:
+            ratios = [_ratios(own, ours, what) for what in ("wall", "cpu", "peak")]
+        size = statistics.median(cost.size for cost in own) / 1e6
+        cells = [contender.name, spread([cost.wall for cost in own]), f"{size:.1f}", *ratios]
+        lines.append(f"| {' | '.join(cells)} | {len(own)} |")
+    return "\n".join(lines)
+
+
+def _ratios(own: Sequence[Cost], ours: Sequence[Cost], what: str) -> str:
+    return spread([getattr(a, what) / getattr(b, what) for a, b in zip(own, ours, strict=True)])
+
+
+def _in_turns(rows: Input, contenders: Sequence[Contender], runs: int) -> Costs:
+    """Each turn begins with another contender, as the first one may find the machine otherwise."""
+    costs: dict[Contender, list[Cost]] = {contender: [] for contender in contenders}
+    for run in range(runs):
+        first = run % len(contenders)
+        for contender in (*contenders[first:], *contenders[:first]):
+            cost = measure(contender, rows)
+            if contender is OURS and cost.differing:
+                raise RuntimeError(f"{rows.name}: ours differs in {cost.differing:,} rows")
+            costs[contender].append(cost)
+            print(
+                f"{rows.name}, run {run + 1}, {contender.name}: {cost.wall:.2f} s, processor "
+                f"{cost.cpu:.2f} s, peak {cost.peak / 1e6:.0f} MB, differing {cost.differing:,} "
+                f"(load {os.getloadavg()[0]:.1f})",
+                flush=True,
+            )
+    return costs

@@ -1,0 +1,38 @@
+"""hyperleaup in the mode that the option names: PARQUET, its default, COPY or INSERT.
+
+Its fourth mode, LARGEFILE, runs inside Databricks only.
+"""
+
+import shutil
+import sys
+from pathlib import Path
+from types import ModuleType
+from uuid import uuid4
+
+from pyspark.sql import DataFrame
+
+from benchmarks.peers.protocol import contend, options
+
+# It imports everything from there, and uses nothing of it in the modes that we compare.
+sys.modules |= {
+    name: ModuleType(name) for name in ("databricks", "databricks.sdk", "databricks.sdk.runtime")
+}
+
+from hyperleaup import HyperFile, HyperFileConfig  # noqa: E402  # ty: ignore[import-not-found]
+
+
+def _build(frame: DataFrame, folder: Path) -> str:
+    (mode,) = options()
+    # By default it would replace NULL in some columns by 0: unlike contents.
+    config = HyperFileConfig(allow_nulls=True)
+    # It works below /tmp/hyperleaup, whatever it is told.
+    name = uuid4().hex
+    try:
+        made = HyperFile(name=name, df=frame, creation_mode=mode, config=config)
+        return made.save(str(folder))
+    finally:
+        shutil.rmtree(f"/tmp/hyperleaup/{name}")
+
+
+if __name__ == "__main__":
+    contend(_build)

@@ -1,0 +1,56 @@
+"""What all contenders start from: Parquet files, whose rows all of them can hold."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from benchmarks import lineitem
+from benchmarks.fresh_process import in_fresh_process
+from tableau_pipeline.defs.flights import sources, transformations
+from tableau_pipeline.snapshots.session import spark_session
+
+
+@dataclass(frozen=True)
+class Input:
+    """Rows in Parquet files, named for the table that is printed; `key` identifies them."""
+
+    name: str
+    folder: Path
+    key: tuple[str, ...]
+
+    @property
+    def files(self) -> list[str]:
+        """The paths of the files."""
+        return [str(path) for path in sorted(self.folder.glob("*.parquet"))]
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return sum(pq.read_metadata(file).num_rows for file in self.files)
+
+
+def write_lineitem(folder: Path, scale: float) -> Input:
+    """TPC-H's lineitem: numbers, dates and texts, none of them NULL."""
+    target = folder / f"lineitem_{scale:g}"
+    lineitem.generate(target, scale)
+    return Input(f"lineitem at scale {scale:g}", target, lineitem.KEY)
+
+
+def write_flights(folder: Path) -> Input:
+    """The flights without what some contender has no way for.
+
+    hyperleaup refuses the type `timestamp_ntz`, and hyperd its `timestamp` in Parquet mode;
+    koheesio turns NULL into 0 or "", and hyperleaup's CSV mode knows no NULL in numbers. So there
+    are neither columns with a time of day nor rows with a NULL in any other.
+    """
+    return in_fresh_process(_write_flights, folder)
+
+
+def _write_flights(folder: Path) -> Input:
+    spark = spark_session(master="local[*]", remote=None, driver_memory="2g", config={})
+    flights = transformations.flights(sources.read(spark, "flights", data_dir=folder))
+    kept = [name for name, type_ in flights.dtypes if not type_.startswith("timestamp")]
+    target = folder / "flights"
+    flights.select(*kept).dropna().write.parquet(target.as_uri())
+    return Input("flights", target, ("flight_id",))

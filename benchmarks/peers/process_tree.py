@@ -1,0 +1,58 @@
+"""What a process and all that it started take of the machine: its JVM, workers and hyperd."""
+
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+import psutil
+
+_EVERY = 0.2  # seconds
+
+
+@dataclass
+class Peak:
+    """The most bytes that were resident at once; what processes share counts for each of them."""
+
+    bytes: int = 0
+
+
+def processor_seconds(pid: int) -> float:
+    """Of all its processes, ended ones included."""
+    total = 0.0
+    for process in _tree(pid):
+        with suppress(psutil.NoSuchProcess):
+            used = process.cpu_times()
+            total += used.user + used.system + used.children_user + used.children_system
+    return total
+
+
+@contextmanager
+def watched_memory(pid: int) -> Generator[Peak]:
+    """Look at the memory of all its processes five times a second."""
+    peak, done = Peak(), threading.Event()
+
+    def look() -> None:
+        while not done.wait(_EVERY):
+            peak.bytes = max(peak.bytes, _resident(pid))
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    try:
+        yield peak
+    finally:
+        done.set()
+        thread.join()
+
+
+def _resident(pid: int) -> int:
+    total = 0
+    for process in _tree(pid):
+        with suppress(psutil.NoSuchProcess):
+            total += process.memory_info().rss
+    return total
+
+
+def _tree(pid: int) -> list[psutil.Process]:
+    root = psutil.Process(pid)
+    return [root, *root.children(recursive=True)]
