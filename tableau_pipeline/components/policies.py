@@ -76,19 +76,21 @@ class PartitionsAttributes(Attributes):
 class DiffRefresh(Attributes):
     """refresh: {diff: {key: [...]}}"""  # noqa: D415
 
-    diff: DiffAttributes
+    diff: DiffAttributes = Field(description="Ship the rows that differ.")
 
 
 class AppendRefresh(Attributes):
     """refresh: {append: {cursor: ...}}"""  # noqa: D415
 
-    append: AppendAttributes
+    append: AppendAttributes = Field(
+        description="Ship the rows from the last published maximum on."
+    )
 
 
 class PartitionsRefresh(Attributes):
     """refresh: {partitions: {column: ...}}"""  # noqa: D415
 
-    partitions: PartitionsAttributes
+    partitions: PartitionsAttributes = Field(description="Ship the partitions that changed.")
 
 
 _POLICIES = ("diff", "append", "partitions")
