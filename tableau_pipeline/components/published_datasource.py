@@ -6,15 +6,11 @@ import dagster as dg
 from pydantic import BaseModel, Field, field_validator, model_validator
 
 from tableau_pipeline.components.assets import refresh_assets
-from tableau_pipeline.components.attributes import (
-    Attributes,
-    RelationshipAttributes,
-    TableAttributes,
-    Trigger,
-    known_trigger,
-)
+from tableau_pipeline.components.attributes import RelationshipAttributes, TableAttributes
+from tableau_pipeline.components.base import Attributes
 from tableau_pipeline.components.keys import asset_key_of
 from tableau_pipeline.components.timestamps import Timestamps, clock, known_timestamps
+from tableau_pipeline.components.trigger_attributes import Trigger, known_trigger
 from tableau_pipeline.hyper.tables import Relationship
 from tableau_pipeline.hyper.type_policy import TypePolicy
 from tableau_pipeline.refresh.declaration import Declaration, tree_problem

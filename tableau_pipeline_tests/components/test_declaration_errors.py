@@ -75,7 +75,20 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "unknown trigger": ({"trigger": {"every": "day"}}, ["attributes.trigger", "{after: any}"]),
     "two triggers": (
         {"trigger": {"after": "any", "cron": "0 6 * * *"}},
-        ["attributes.trigger.after.cron", "Extra inputs are not permitted"],
+        ["attributes.trigger", "`after` and `cron` are 2 triggers", "keep one"],
+    ),
+    "three triggers": (
+        {"trigger": {"dbt": "run_results.json", "after": "any", "cron": "0 6 * * *"}},
+        ["attributes.trigger", "`after` and `cron` and `dbt` are 3 triggers"],
+    ),
+    "a list of triggers": (
+        {"trigger": [{"after": "any"}, {"cron": "0 6 * * *"}]},
+        ["attributes.trigger", "trigger is one of", "{dbt: .../run_results.json"],
+    ),
+    "dbt without a file": ({"trigger": {"dbt": ""}}, ["trigger.dbt.dbt", "at least 1 character"]),
+    "no dbt model": (
+        {"trigger": {"dbt": "run_results.json", "models": []}},
+        ["trigger.dbt.models", "at least 1 item"],
     ),
     "bad cron": (
         {"trigger": {"cron": "61 6 * * *"}},
