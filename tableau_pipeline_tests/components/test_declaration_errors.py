@@ -108,6 +108,31 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
 }
 
 
+TWO_TRIGGERS = """type: tableau_pipeline.components.PublishedDatasource
+attributes:
+  name: Shop
+  project: Sales
+  tables:
+    orders: {}
+  trigger: {after: any}
+  trigger: {cron: "0 6 * * *"}
+"""
+
+
+def test_a_key_that_stands_twice():
+    """Prevents: the last of two triggers, or policies, taken without a word."""
+    with create_defs_folder_sandbox() as sandbox:
+        folder = sandbox.defs_folder_path / "shop"
+        folder.mkdir()
+        (folder / "defs.yaml").write_text(TWO_TRIGGERS, "utf-8")
+        with (
+            pytest.raises(ComponentTreeException) as raised,
+            sandbox.load_component_and_build_defs(defs_path=folder),
+        ):
+            pass
+    assert "defs.yaml:8: `trigger` stands here and on line 7" in str(raised.value.__cause__)
+
+
 @pytest.mark.parametrize(("changes", "expected"), CASES.values(), ids=CASES)
 def test_error_names_file_and_key(changes: dict[str, Any], expected: list[str]):
     """Prevents: a mistake in YAML that is ignored, or whose place a person has to guess."""
