@@ -93,7 +93,7 @@ def dg_dev(folder: Path, environment: Mapping[str, str], log: Path) -> Iterator[
         )  # fmt: skip
     try:
         server = WebServer(f"http://127.0.0.1:{port}")
-        until(server.answers, seconds=90, what=f"no web server, see {log}")
+        until(server.answers, seconds=180, what=f"no web server, see {log}")
         yield server
     finally:
         process.send_signal(signal.SIGINT)
