@@ -48,6 +48,21 @@ def test_nothing_starts_by_itself():
     assert sensor.default_status is dg.DefaultSensorStatus.STOPPED
 
 
+def test_a_deployment_switches_its_triggers_on(monkeypatch: pytest.MonkeyPatch):
+    """Prevents: a new deployment whose dashboards stand still until somebody clicks."""
+    monkeypatch.setenv("PIPELINE_TRIGGERS", "on")
+    (sensor,) = load().sensors or ()
+    assert sensor.default_status is dg.DefaultSensorStatus.RUNNING
+
+
+def test_an_unknown_switch_is_an_error(monkeypatch: pytest.MonkeyPatch):
+    """Prevents: `true` taken for off, and a night without a refresh."""
+    monkeypatch.setenv("PIPELINE_TRIGGERS", "true")
+    with pytest.raises(Exception, match=r"automation\.py") as raised:
+        load()
+    assert "PIPELINE_TRIGGERS is 'true': set it to on or off" in str(raised.value.__cause__)
+
+
 def test_loading_warns_of_nothing():
     """Prevents: warnings in every log page, among which nobody sees the one that matters."""
     loaded = subprocess.run(

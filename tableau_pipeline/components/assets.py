@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import dagster as dg
 from pydantic import Field, field_validator
 
-from tableau_pipeline.components.attributes import Trigger
 from tableau_pipeline.components.checks import check_results, check_specs, failed_checks
 from tableau_pipeline.components.collection import collect_snapshots
 from tableau_pipeline.components.failures import as_failure
@@ -18,6 +17,7 @@ from tableau_pipeline.components.report import (
     run_tags,
 )
 from tableau_pipeline.components.trigger import automation_condition, follows_extract
+from tableau_pipeline.components.trigger_attributes import Trigger
 from tableau_pipeline.refresh.declaration import Declaration
 from tableau_pipeline.refresh.errors import RefreshError, RefusedError
 from tableau_pipeline.refresh.plan import Accept, Options

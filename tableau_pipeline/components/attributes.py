@@ -1,11 +1,10 @@
 """The keys of a declared data source, as YAML writes them; every mistake names its key."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Any
 
-import dagster as dg
-from pydantic import ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
-from tableau_pipeline.components.base import Attributes, keys
+from tableau_pipeline.components.base import Attributes
 from tableau_pipeline.components.policies import Refresh, RetainAttributes, known_policy, policy
 from tableau_pipeline.hyper.tables import Column
 from tableau_pipeline.refresh.contract import spark_name
@@ -90,53 +89,3 @@ class RelationshipAttributes(Attributes):
         if isinstance(keys, dict) and True in keys:
             return {"on" if key is True else key: value for key, value in keys.items()}
         return keys
-
-
-class AfterTrigger(Attributes):
-    """Refresh when upstream models are new: when any of them is, or when all are."""
-
-    after: Literal["any", "all"] = Field(
-        description="any: as soon as one model is new; all: once every model is, feeds included."
-    )
-
-
-class CronTrigger(Attributes):
-    """Refresh at fixed times."""
-
-    cron: str = Field(description='When, as in "0 6 * * *".')
-    timezone: str = Field(default="UTC", description='Whose clock counts: "Europe/Paris".')
-
-    @model_validator(mode="after")
-    def _valid(self) -> Self:
-        """Dagster's own check, but with the error where the mistake is."""
-        try:
-            dg.ScheduleDefinition(
-                job_name="check", cron_schedule=self.cron, execution_timezone=self.timezone
-            )
-        except dg.DagsterInvalidDefinitionError as error:
-            raise ValueError(str(error)) from error
-        return self
-
-
-def _trigger(value: Any) -> str | None:
-    return next((name for name in ("after", "cron") if name in keys(value)), None)
-
-
-def known_trigger(value: Any) -> Any:
-    """Refuse what is none of the triggers.
-
-    Raises:
-        ValueError: names them.
-    """
-    if value is not None and _trigger(value) is None:
-        raise ValueError(
-            f"trigger is one of: {{after: any}}; {{after: all}}; {{cron: ..., timezone: ...}}; "
-            f"not {value!r}"
-        )
-    return value
-
-
-Trigger = Annotated[
-    Annotated[AfterTrigger, Tag("after")] | Annotated[CronTrigger, Tag("cron")],
-    Discriminator(_trigger),
-]

@@ -9,6 +9,7 @@ import dagster as dg
 from pydantic import Field, ValidationError, field_validator
 
 from tableau_pipeline.components.base import Attributes
+from tableau_pipeline.components.deployment import sensor_status
 from tableau_pipeline.components.file_config import PublishFileConfig
 from tableau_pipeline.components.publish_file import publish_file
 
@@ -44,12 +45,13 @@ class FileDrop(dg.Component, dg.Resolvable, Attributes):
         return publish
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """A sensor, off until it is switched on, for the job `publish_file`."""
+        """A sensor for the job `publish_file`."""
 
         @dg.sensor(
             name=self.sensor,
             job=publish_file,
             minimum_interval_seconds=self.seconds,
+            default_status=sensor_status(),
             description=f"Publishes files that are dropped into {self.folder}.",
         )
         def drop(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:

@@ -1,26 +1,24 @@
 """The component: a published Tableau data source, declared once."""
 
+from pathlib import Path
 from typing import Any, Literal, Self
 
 import dagster as dg
 from pydantic import BaseModel, Field, field_validator, model_validator
 
 from tableau_pipeline.components.assets import refresh_assets
-from tableau_pipeline.components.attributes import (
-    Attributes,
-    RelationshipAttributes,
-    TableAttributes,
-    Trigger,
-    known_trigger,
-)
+from tableau_pipeline.components.attributes import RelationshipAttributes, TableAttributes
+from tableau_pipeline.components.base import Attributes
 from tableau_pipeline.components.keys import asset_key_of
 from tableau_pipeline.components.promises import (
     FreshnessAttributes,
     ReconcileAttributes,
     reconcile,
 )
+from tableau_pipeline.components.repeated_keys import refuse_repeated_keys
 from tableau_pipeline.components.scaffolder import PublishedDatasourceScaffolder
 from tableau_pipeline.components.timestamps import Timestamps, clock, known_timestamps
+from tableau_pipeline.components.trigger_attributes import Trigger, known_trigger
 from tableau_pipeline.hyper.tables import Relationship
 from tableau_pipeline.hyper.type_policy import TypePolicy
 from tableau_pipeline.refresh.declaration import Declaration, tree_problem
@@ -114,7 +112,13 @@ class PublishedDatasource(dg.Component, dg.Resolvable, Attributes):
 
     @classmethod
     def resolve_from_model(cls, context: dg.ResolutionContext, model: BaseModel) -> Self:
-        """Fill in `{{ env.X }}` and the like."""
+        """Fill in `{{ env.X }}` and the like.
+
+        Raises:
+            ValueError: the file has a key twice, such as two triggers.
+        """
+        if tree := context.source_position_tree:
+            refuse_repeated_keys(Path(tree.position.filename))
         return cls.model_validate(
             context.resolve_value(model.model_dump(by_alias=True, exclude_unset=True))
         )

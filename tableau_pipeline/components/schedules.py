@@ -6,13 +6,14 @@ from collections.abc import Iterable
 
 import dagster as dg
 
-from tableau_pipeline.components.attributes import CronTrigger
+from tableau_pipeline.components.deployment import schedule_status
 from tableau_pipeline.components.keys import extract_key
 from tableau_pipeline.components.published_datasource import PublishedDatasource
+from tableau_pipeline.components.trigger_attributes import CronTrigger
 
 
 def refresh_schedules(datasources: Iterable[PublishedDatasource]) -> list[dg.ScheduleDefinition]:
-    """One schedule and job for each distinct cron and time zone, off until switched on.
+    """One schedule and job for each distinct cron and time zone.
 
     Not one for each data source: Dagster resolves every job against all assets.
     """
@@ -34,5 +35,6 @@ def _schedule(cron: str, zone: str, keys: list[dg.AssetKey]) -> dg.ScheduleDefin
         job=dg.define_asset_job(f"{name}_job", selection=dg.AssetSelection.assets(*keys)),
         cron_schedule=cron,
         execution_timezone=zone,
+        default_status=schedule_status(),
         description=f"Refreshes the data sources due at {cron} ({zone}).",
     )

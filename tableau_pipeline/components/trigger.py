@@ -6,7 +6,7 @@ from operator import and_
 
 import dagster as dg
 
-from tableau_pipeline.components.attributes import AfterTrigger, Trigger
+from tableau_pipeline.components.trigger_attributes import AfterTrigger, Trigger
 
 RETRY_CRON = "*/30 * * * *"
 
@@ -35,6 +35,8 @@ def automation_condition(
         (new | failed).with_label("refresh after models")
         & ~dg.AutomationCondition.in_progress()
         & ~dg.AutomationCondition.any_deps_in_progress()
+        # A check that failed, or has not looked yet: what is new stays remembered meanwhile.
+        & dg.AutomationCondition.all_deps_blocking_checks_passed()
     )
 
 

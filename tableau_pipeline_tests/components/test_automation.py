@@ -15,14 +15,21 @@ BOTH = {dg.AssetKey("shop_orders"), dg.AssetKey("shop_orders_extract")}
 class Location:
     """A location with one data source, and a clock for its automation."""
 
-    def __init__(self, after: str) -> None:
+    def __init__(
+        self, after: str, *, orders: dg.PartitionsDefinition | None = None, checked: bool = False
+    ) -> None:
         datasource = declared(trigger={"after": after})
+
+        @dg.asset_check(asset=ORDERS, blocking=True)
+        def sound() -> dg.AssetCheckResult: ...
+
         self.definitions = dg.Definitions(
             assets=[
                 refresh_assets(datasource.declaration, datasource.trigger),
-                dg.AssetSpec(ORDERS),
+                dg.AssetSpec(ORDERS, partitions_def=orders),
                 dg.AssetSpec(CUSTOMERS),
             ],
+            asset_checks=[sound] if checked else [],
             resources=resources_from_env(),
             executor=dg.in_process_executor,
         )
@@ -35,6 +42,11 @@ class Location:
         for model in models:
             self.instance.report_runless_asset_event(dg.AssetMaterialization(model))
 
+    def check_orders(self, *, passed: bool) -> None:
+        self.instance.report_runless_asset_event(
+            dg.AssetCheckEvaluation(asset_key=ORDERS, check_name="sound", passed=passed)
+        )
+
     def tick(self, *, minutes: int = 1) -> set[dg.AssetKey]:
         """The assets that the sensor requests."""
         self._now += timedelta(minutes=minutes)
@@ -43,6 +55,14 @@ class Location:
         )
         self._cursor = result.cursor
         return {key for key in BOTH if result.get_num_requested(key)}
+
+    def start(self) -> dg.DagsterRun:
+        """A refresh that is under way, planned as by the launcher."""
+        return self.instance.create_run_for_job(
+            self.definitions.resolve_implicit_global_asset_job_def(),
+            asset_selection=frozenset(BOTH),
+            status=dg.DagsterRunStatus.STARTED,
+        )
 
     def refresh(self) -> bool:
         """Run the step; without snapshots it fails."""
@@ -111,6 +131,41 @@ def test_failed_refresh_is_tried_again(after: str):
     assert location.tick(minutes=30) == BOTH
     assert location.tick() == set()
     assert location.tick(minutes=30) == BOTH
+
+
+@pytest.mark.parametrize("after", ["any", "all"])
+def test_blocking_checks_are_respected(after: str):
+    """Prevents: rows in Tableau that a check of their model has not seen, or has refused."""
+    location = Location(after, checked=True)
+    location.materialize(ORDERS, CUSTOMERS)
+    assert location.tick() == set()
+    location.check_orders(passed=False)
+    assert location.tick() == set()
+    location.check_orders(passed=True)
+    assert location.tick() == BOTH
+    assert location.tick() == set()
+
+
+def test_a_missing_partition_is_no_blocker():
+    """Prevents: a day that never came, and a data source that stands still from then on."""
+    days = dg.DailyPartitionsDefinition("2025-12-20", timezone="UTC")
+    location = Location("any", orders=days)
+    location.instance.report_runless_asset_event(
+        dg.AssetMaterialization(ORDERS, partition="2025-12-31")
+    )
+    assert location.tick() == BOTH
+    assert location.tick() == set()
+
+
+@pytest.mark.parametrize("after", ["any", "all"])
+def test_at_most_one_refresh_in_flight(after: str):
+    """Prevents: a queue of refreshes of one data source, each behind the next model."""
+    location = Location(after)
+    run = location.start()
+    location.materialize(ORDERS, CUSTOMERS)
+    assert location.tick() == set()
+    location.instance.report_run_canceled(run)
+    assert location.tick() == BOTH
 
 
 def test_one_schedule_for_each_cron_and_zone():

@@ -75,7 +75,20 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "unknown trigger": ({"trigger": {"every": "day"}}, ["attributes.trigger", "{after: any}"]),
     "two triggers": (
         {"trigger": {"after": "any", "cron": "0 6 * * *"}},
-        ["attributes.trigger.after.cron", "Extra inputs are not permitted"],
+        ["attributes.trigger", "`after` and `cron` are 2 triggers", "keep one"],
+    ),
+    "three triggers": (
+        {"trigger": {"dbt": "run_results.json", "after": "any", "cron": "0 6 * * *"}},
+        ["attributes.trigger", "`after` and `cron` and `dbt` are 3 triggers"],
+    ),
+    "a list of triggers": (
+        {"trigger": [{"after": "any"}, {"cron": "0 6 * * *"}]},
+        ["attributes.trigger", "trigger is one of", "{dbt: .../run_results.json"],
+    ),
+    "dbt without a file": ({"trigger": {"dbt": ""}}, ["trigger.dbt.dbt", "at least 1 character"]),
+    "no dbt model": (
+        {"trigger": {"dbt": "run_results.json", "models": []}},
+        ["trigger.dbt.models", "at least 1 item"],
     ),
     "bad cron": (
         {"trigger": {"cron": "61 6 * * *"}},
@@ -93,6 +106,31 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
         ['"x_extract"', "set `key`"],
     ),
 }
+
+
+TWO_TRIGGERS = """type: tableau_pipeline.components.PublishedDatasource
+attributes:
+  name: Shop
+  project: Sales
+  tables:
+    orders: {}
+  trigger: {after: any}
+  trigger: {cron: "0 6 * * *"}
+"""
+
+
+def test_a_key_that_stands_twice():
+    """Prevents: the last of two triggers, or policies, taken without a word."""
+    with create_defs_folder_sandbox() as sandbox:
+        folder = sandbox.defs_folder_path / "shop"
+        folder.mkdir()
+        (folder / "defs.yaml").write_text(TWO_TRIGGERS, "utf-8")
+        with (
+            pytest.raises(ComponentTreeException) as raised,
+            sandbox.load_component_and_build_defs(defs_path=folder),
+        ):
+            pass
+    assert "defs.yaml:8: `trigger` stands here and on line 7" in str(raised.value.__cause__)
 
 
 @pytest.mark.parametrize(("changes", "expected"), CASES.values(), ids=CASES)

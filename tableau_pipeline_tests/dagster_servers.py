@@ -1,0 +1,100 @@
+"""Dagster's web server and daemon as real processes, and its GraphQL."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from socket import socket
+from typing import Any
+
+import httpx
+
+ENDED = ("SUCCESS", "FAILURE", "CANCELED")
+LAUNCH = """
+mutation($selector: JobOrPipelineSelector!, $config: RunConfigData) {
+  launchRun(executionParams: {selector: $selector, runConfigData: $config}) {
+    __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } }
+}"""
+STATUS = """
+query($run: ID!) {
+  runOrError(runId: $run) { ... on Run { status } }
+}"""
+
+
+class WebServer:
+    """Dagster's GraphQL, as its pages use it."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def ask(self, query: str, **variables: Any) -> dict[str, Any]:
+        answer = httpx.post(
+            f"{self.url}/graphql", json={"query": query, "variables": variables}, timeout=60
+        ).json()
+        assert "errors" not in answer, answer["errors"]
+        return answer["data"]
+
+    def launch(self, location: str, *assets: str, config: Mapping[str, Any] | None = None) -> str:
+        """Launch a run of some assets and wait until it has ended; its status."""
+        selector = {
+            "repositoryLocationName": location,
+            "repositoryName": "__repository__",
+            "pipelineName": "__ASSET_JOB",
+            "assetSelection": [{"path": asset.split("/")} for asset in assets],
+        }
+        launched = self.ask(LAUNCH, selector=selector, config=config or {})["launchRun"]
+        assert launched["__typename"] == "LaunchRunSuccess", launched
+        return self.ended(launched["run"]["runId"])
+
+    def ended(self, run_id: str) -> str:
+        """Wait for a run; its status."""
+        return until(
+            lambda: self._ended(run_id), seconds=150, what=f"run {run_id} should have ended"
+        )
+
+    def _ended(self, run_id: str) -> str | None:
+        status = self.ask(STATUS, run=run_id)["runOrError"]["status"]
+        return status if status in ENDED else None
+
+    def answers(self) -> bool:
+        """Whether it is up."""
+        try:
+            return httpx.get(f"{self.url}/server_info", timeout=5).status_code == 200
+        except httpx.TransportError:
+            return False
+
+
+def until(found: Callable[[], Any], *, seconds: float, what: str) -> Any:
+    deadline = time.monotonic() + seconds
+    while not (answer := found()):
+        assert time.monotonic() < deadline, what
+        time.sleep(0.3)
+    return answer
+
+
+def free_port() -> int:
+    with socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+@contextmanager
+def dg_dev(folder: Path, environment: Mapping[str, str], log: Path) -> Iterator[WebServer]:
+    """`dg dev -w workspace.yaml` in a folder: web server, daemon and code servers."""
+    port = free_port()
+    command = [str(Path(sys.executable).with_name("dg")), "dev", "-w", "workspace.yaml"]
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            [*command, "--host", "127.0.0.1", "--port", str(port)],
+            cwd=folder, env=dict(environment), stdout=output, stderr=output, start_new_session=True,
+        )  # fmt: skip
+    try:
+        server = WebServer(f"http://127.0.0.1:{port}")
+        until(server.answers, seconds=180, what=f"no web server, see {log}")
+        yield server
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(30)

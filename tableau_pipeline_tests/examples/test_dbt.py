@@ -1,0 +1,187 @@
+"""examples/dbt as a user runs it: dbt's location and ours, the real daemon, web server and dbt."""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tableau_pipeline.sandbox.testing import running_sandbox
+from tableau_pipeline_tests.conftest import ROOT
+from tableau_pipeline_tests.dagster_servers import ENDED, WebServer, dg_dev, until
+
+BIN = Path(sys.executable).parent
+SENSORS = """
+{ sensorsOrError(repositorySelector: {repositoryLocationName: "dashboards",
+                                      repositoryName: "__repository__"}) {
+    ... on Sensors { results { name sensorState { status ticks(limit: 1) { status } } } } } }"""
+SWITCH_ON = """
+mutation($name: String!) {
+  startSensor(sensorSelector: {repositoryLocationName: "dashboards",
+                               repositoryName: "__repository__", sensorName: $name}) {
+    __typename ... on Sensor { sensorState { status } } ... on PythonError { message } } }"""
+RUNS = "{ runsOrError { ... on Runs { results { runId status assetSelection { path } } } } }"
+SHIPPED = """
+query($key: AssetKeyInput!) {
+  assetOrError(assetKey: $key) { ... on Asset { assetMaterializations(limit: 1) {
+    runId metadataEntries {
+      label ... on IntMetadataEntry { intValue } ... on TextMetadataEntry { text } } } } } }"""
+# Both sensors look every 30 seconds.
+TWO_LOOKS = 70
+
+
+@dataclass
+class Shop:
+    """The copied example, and its servers."""
+
+    folder: Path
+    environment: dict[str, str]
+    server: WebServer
+
+    def write(self, seed: str, *rows: str) -> None:
+        file = self.folder / "transform" / "seeds" / f"{seed}.csv"
+        head = file.read_text("utf-8").splitlines()[0]
+        file.write_text("\n".join([head, *rows, ""]), "utf-8")
+
+    def dbt(self, command: str) -> None:
+        """Dbt outside Dagster."""
+        subprocess.run(
+            [BIN / "dbt", command, "--target-path", f"{self.environment['SHOP_LAKE']}/target"],
+            cwd=self.folder / "transform", env=self.environment, check=True, capture_output=True,
+        )  # fmt: skip
+
+    def dbt_in_dagster(self) -> str:
+        names = ("raw_orders", "raw_customers", "shop/orders", "shop/customers")
+        return self.server.launch("warehouse", *names)
+
+    def switch_on(self, sensor: str) -> None:
+        """Start a sensor that was off, and wait until it has looked once."""
+        ((name, state),) = [each for each in self.sensors().items() if each[0].startswith(sensor)]
+        assert state["status"] == "STOPPED"
+        answer = self.server.ask(SWITCH_ON, name=name)["startSensor"]
+        assert answer["sensorState"]["status"] == "RUNNING"
+        until(
+            lambda: self.sensors()[name]["ticks"] and self.sensors()[name]["ticks"][0]["status"]
+            in ("SKIPPED", "SUCCESS"),
+            seconds=60, what=f"{name} should have looked",
+        )  # fmt: skip
+
+    def sensors(self) -> dict[str, dict[str, Any]]:
+        found = self.server.ask(SENSORS)["sensorsOrError"]["results"]
+        return {each["name"]: each["sensorState"] for each in found}
+
+    def refreshes(self, key: str) -> dict[str, list[str]]:
+        """The runs that have a data source, and what else they have."""
+        runs = self.server.ask(RUNS)["runsOrError"]["results"]
+        selected = {
+            run["runId"]: sorted("/".join(each["path"]) for each in run["assetSelection"] or ())
+            for run in runs
+        }
+        return {run: assets for run, assets in selected.items() if key in assets}
+
+    def next_refresh(self, key: str, known: set[str]) -> tuple[str, list[str]]:
+        """Wait for the first run that was not known, and for its success."""
+        new = until(
+            lambda: {r: a for r, a in self.refreshes(key).items() if r not in known},
+            seconds=150, what=f"{key} should have been refreshed",
+        )  # fmt: skip
+        ((run, assets),) = new.items()
+        assert self.server.ended(run) == "SUCCESS"
+        return run, assets
+
+    def shipped(self, key: str) -> dict[str, Any]:
+        """What the last refresh did, and in which run."""
+        asset = self.server.ask(SHIPPED, key={"path": [key]})["assetOrError"]
+        (last,) = asset["assetMaterializations"]
+        metadata = {
+            each["label"]: each.get("text", each.get("intValue"))
+            for each in last["metadataEntries"]
+        }
+        return {"run": last["runId"], **metadata}
+
+    def quiet(self) -> bool:
+        runs = self.server.ask(RUNS)["runsOrError"]["results"]
+        return all(run["status"] in ENDED for run in runs)
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    tmp_path = tmp_path_factory.mktemp("shop")
+    folder, lake, home = tmp_path / "dbt", tmp_path / "lake", tmp_path / "home"
+    shutil.copytree(ROOT / "examples" / "dbt", folder, ignore=shutil.ignore_patterns("target"))
+    for each in (lake, home):
+        each.mkdir()
+    shutil.copy(ROOT / "dagster_home" / "dagster.yaml", home)
+    with running_sandbox(tmp_path / "sandbox") as sandbox:
+        environment = {
+            **os.environ,
+            "PATH": f"{BIN}:{os.environ['PATH']}",
+            "DAGSTER_HOME": str(home),
+            "SHOP_LAKE": str(lake),
+            "PIPELINE_DATA_DIR": str(tmp_path / "data"),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "TABLEAU_SERVER_URL": sandbox.url,
+            "TABLEAU_TOKEN_NAME": sandbox.token_name,
+            "TABLEAU_TOKEN_VALUE": sandbox.token_secret,
+        }
+        with dg_dev(folder, environment, tmp_path / "dev.log") as server:
+            yield Shop(folder, environment, server)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_one_refresh_after_dbt_in_another_location(shop: Shop):
+    """Prevents: a data source that does not follow another location, follows it twice, ships more
+    than what changed, or ships what dbt's own tests have found wrong."""
+    assert shop.dbt_in_dagster() == "SUCCESS"
+    everything = ("sales", "shop_sales_extract", "shop_sales")
+    assert shop.server.launch("dashboards", *everything) == "SUCCESS"
+    shop.switch_on("refresh_after_models")
+    known = set(shop.refreshes("shop_sales"))
+
+    # One order is corrected, one is gone, two are new.
+    shop.write("raw_orders", "1,1,1250", "2,2,400", "4,1,5", "5,2,6")
+    assert shop.dbt_in_dagster() == "SUCCESS"
+    run, assets = shop.next_refresh("shop_sales", known)
+    assert assets == ["shop_sales", "shop_sales_extract"]
+    shipped = shop.shipped("shop_sales")
+    assert (shipped["run"], shipped["decision"]) == (run, "update")
+    assert (shipped["rows deleted/sales"], shipped["rows inserted/sales"]) == (2, 3)
+    assert shipped["rows/sales"] == 4
+
+    # An order twice: dbt's test fails, and it is a blocking check here.
+    shop.write("raw_orders", "1,1,1250", "1,1,1250")
+    assert shop.dbt_in_dagster() == "FAILURE"
+    time.sleep(TWO_LOOKS)
+    assert shop.quiet()
+    assert shop.refreshes("shop_sales").keys() - known == {run}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_one_run_after_dbt_outside_dagster(shop: Shop):
+    """Prevents: a data source that misses a dbt it cannot see, or is refreshed for each look at its
+    results, or before its Spark model has read them."""
+    shop.write("raw_orders", "1,1,1250")
+    shop.switch_on("refresh_after_dbt")
+    shop.dbt("build")
+    first, assets = shop.next_refresh("shop_customers", set())
+    assert assets == ["customers", "shop_customers", "shop_customers_extract"]
+    assert shop.shipped("shop_customers")["decision"] == "publish (create)"
+
+    shop.write("raw_customers", "1,Ada", "2,Grace H.", "3,Edsger")
+    shop.dbt("build")
+    second, _ = shop.next_refresh("shop_customers", {first})
+    shipped = shop.shipped("shop_customers")
+    assert (shipped["run"], shipped["decision"]) == (second, "update")
+    assert (shipped["rows deleted/customers"], shipped["rows inserted/customers"]) == (1, 2)
+
+    shop.dbt("test")
+    time.sleep(TWO_LOOKS)
+    assert shop.refreshes("shop_customers").keys() == {first, second}
