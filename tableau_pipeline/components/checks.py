@@ -17,9 +17,11 @@ from tableau_pipeline.refresh.report import Report
 
 RELATIONSHIPS, RECONCILIATION = "relationships", "reconciliation"
 _BEFORE = {
-    Check.GUARD: "No table is empty or suddenly small (`guard`).",
-    Check.KEYS: "Keys are unique and not NULL where a relationship or a policy needs them.",
-    Check.SCHEMA: "The columns can be published, as `columns` and `on_schema_change` demand.",
+    Check.GUARD: "No table is empty or suddenly small (`guard`); otherwise nothing is sent.",
+    Check.KEYS: "Keys that a relationship or a policy needs are unique and not NULL; otherwise "
+    "nothing is sent.",
+    Check.SCHEMA: "The columns can be published, and are as `columns` and `on_schema_change` "
+    "demand; otherwise nothing is sent.",
 }
 
 
