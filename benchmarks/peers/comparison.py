@@ -23,7 +23,8 @@ INSERTER = Contender("Inserter, row by row", "inserter")
 _BY_FILES = (OURS, FLOOR, HASHED_FLOOR, DEFAULT, COPY, KOHEESIO)
 _COLLECTING = (PANTAB, INSERT, INSERTER)
 
-Costs = Mapping[Contender, Sequence[Cost]]
+# Of each contender by turns; or why it failed, after which it is left out.
+Costs = Mapping[Contender, Sequence[Cost] | str]
 
 
 def compare_with_peers(scale: float, runs: int) -> None:
@@ -42,12 +43,13 @@ def compare_with_peers(scale: float, runs: int) -> None:
         for contender in _COLLECTING:
             per_row = [
                 (slow.wall / small.rows) / (ours.wall / large.rows)
-                for slow, ours in zip(collecting[contender], by_files[OURS], strict=True)
+                for slow, ours in _pairs(collecting[contender], by_files[OURS])
             ]
-            print(
-                f"seconds per row, {contender.name} at scale {scale / 10:g} / ours at scale "
-                f"{scale:g}: {spread(per_row)}"
-            )
+            if per_row:
+                print(
+                    f"seconds per row, {contender.name} at scale {scale / 10:g} / ours at scale "
+                    f"{scale:g}: {spread(per_row)}"
+                )
         everyone = (*_BY_FILES, *_COLLECTING)
         print("\n" + table(flights, _in_turns(flights, everyone, runs)), flush=True)
 
@@ -62,6 +64,9 @@ def table(rows: Input, costs: Costs) -> str:
     ]
     ours = costs[OURS]
     for contender, own in costs.items():
+        if isinstance(own, str):
+            lines.append(f"| {contender.name} | failed: {own} | | | | | |")
+            continue
         if differing := max(cost.differing for cost in own):
             ratios = [f"contents differ: {differing:,} rows", "", ""]
         else:
@@ -69,20 +74,53 @@ def table(rows: Input, costs: Costs) -> str:
         size = statistics.median(cost.size for cost in own) / 1e6
         cells = [contender.name, spread([cost.wall for cost in own]), f"{size:.1f}", *ratios]
         lines.append(f"| {' | '.join(cells)} | {len(own)} |")
-    return "\n".join(lines)
+    return "\n".join([*lines, "", _verdict(costs)])
 
 
-def _ratios(own: Sequence[Cost], ours: Sequence[Cost], what: str) -> str:
-    return spread([getattr(a, what) / getattr(b, what) for a, b in zip(own, ours, strict=True)])
+def _verdict(costs: Costs) -> str:
+    """In how many turns ours was faster than the fastest peer with equal contents."""
+    peers = [
+        own
+        for contender, own in costs.items()
+        if contender not in (OURS, FLOOR, HASHED_FLOOR)
+        and not isinstance(own, str)
+        and not any(cost.differing for cost in own)
+    ]
+    if not peers or isinstance(costs[OURS], str):
+        return ""
+    best = [min(turn, key=lambda cost: cost.wall) for turn in zip(*peers, strict=True)]
+    faster = [ours.wall < peer.wall for peer, ours in _pairs(best, costs[OURS])]
+    return f"Ours was faster than the fastest peer in {sum(faster)} of {len(faster)} turns."
+
+
+def _pairs(own: Sequence[Cost] | str, ours: Sequence[Cost] | str) -> list[tuple[Cost, Cost]]:
+    """What both took in each turn; none where one of them failed."""
+    if isinstance(own, str) or isinstance(ours, str):
+        return []
+    return list(zip(own, ours, strict=True))
+
+
+def _ratios(own: Sequence[Cost] | str, ours: Sequence[Cost] | str, what: str) -> str:
+    return spread([getattr(a, what) / getattr(b, what) for a, b in _pairs(own, ours)])
 
 
 def _in_turns(rows: Input, contenders: Sequence[Contender], runs: int) -> Costs:
     """Each turn begins with another contender, as the first one may find the machine otherwise."""
     costs: dict[Contender, list[Cost]] = {contender: [] for contender in contenders}
+    failed: dict[Contender, str] = {}
     for run in range(runs):
         first = run % len(contenders)
         for contender in (*contenders[first:], *contenders[:first]):
-            cost = measure(contender, rows)
+            if contender in failed:
+                continue
+            try:
+                cost = measure(contender, rows)
+            except RuntimeError as error:
+                if contender is OURS:
+                    raise
+                print(error, flush=True)
+                failed[contender] = str(error).strip().splitlines()[-1]
+                continue
             if contender is OURS and cost.differing:
                 raise RuntimeError(f"{rows.name}: ours differs in {cost.differing:,} rows")
             costs[contender].append(cost)
@@ -92,4 +130,4 @@ def _in_turns(rows: Input, contenders: Sequence[Contender], runs: int) -> Costs:
                 f"(load {os.getloadavg()[0]:.1f})",
                 flush=True,
             )
-    return costs
+    return costs | failed

@@ -62,6 +62,7 @@ def new_file(pipeline: Pipeline) -> None:
     new_rows(pipeline)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", [first, new_file])
 def test_killed_at_any_moment(
     new_pipeline: Callable[..., Pipeline], before: Callable[[Pipeline], None]

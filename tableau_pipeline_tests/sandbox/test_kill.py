@@ -62,7 +62,7 @@ def signed_in_to(url: str) -> tsc.Server:
     return server
 
 
-@pytest.mark.parametrize("kills", [10, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [4, pytest.param(50, marks=pytest.mark.slow)])
 def test_kill_leaves_the_last_committed_state(
     tmp_path: Path, versions: list[Path], kills: int, monkeypatch: pytest.MonkeyPatch
 ):
