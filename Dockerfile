@@ -35,8 +35,9 @@ ENV PATH=/opt/venv/bin:$PATH \
     DAGSTER_HOME=/srv/tableau_pipeline/deploy \
     PIPELINE_DATA_DIR=/srv/data
 
-# A new volume takes over the owner of the folder that it is mounted on.
-RUN install --directory --owner=pipeline --group=pipeline deploy/storage /srv/data \
+# A new volume takes over the owner of the folder that it is mounted on. Dagster also writes some
+# files of its own beside dagster.yaml.
+RUN install --directory --owner=pipeline --group=pipeline deploy deploy/storage /srv/data \
     && python -m compileall -q tableau_pipeline
 USER 10001
 
