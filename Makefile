@@ -36,7 +36,7 @@ bench: java .venv/installed
 clean:
 	rm -rf .venv data .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +
-	find dagster_home -mindepth 1 -not -name dagster.yaml -delete
+	find dagster_home deploy -mindepth 1 -not -name dagster.yaml -not -name workspace.yaml -delete
 
 .venv/installed: pyproject.toml constraints.txt | python
 	@echo "Setting up .venv: a few minutes the first time"

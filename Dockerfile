@@ -1,0 +1,44 @@
+# syntax=docker/dockerfile:1
+# One image for the code location, the web server and the daemon; compose.yaml says which is which.
+# linux/amd64 only: for Linux, Tableau's Hyper API is made for no other processor.
+
+# bookworm, because the Debian after it has no Java 17.
+FROM python:3.11-slim-bookworm AS packages
+
+WORKDIR /srv/tableau_pipeline
+# An empty package in the place of the code: a changed model does not install everything anew.
+# Editable, because Dagster looks for pyproject.toml above the package.
+COPY LICENSE README.md constraints.txt pyproject.toml ./
+RUN --mount=type=cache,target=/root/.cache/pip \
+    install -D /dev/null tableau_pipeline/__init__.py \
+    && python -m venv /opt/venv \
+    && /opt/venv/bin/pip install --constraint constraints.txt --editable '.[postgres]'
+
+
+FROM python:3.11-slim-bookworm
+
+# Debian keeps only the newest build of a package: a pinned one could not be installed next month.
+# hadolint ignore=DL3008
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends openjdk-17-jre-headless procps \
+    && rm -rf /var/lib/apt/lists/* \
+    && useradd --uid 10001 --create-home pipeline
+
+WORKDIR /srv/tableau_pipeline
+COPY --from=packages /opt/venv /opt/venv
+COPY LICENSE README.md constraints.txt pyproject.toml ./
+COPY deploy deploy
+COPY tableau_pipeline tableau_pipeline
+
+ENV PATH=/opt/venv/bin:$PATH \
+    PYTHONUNBUFFERED=1 \
+    DAGSTER_HOME=/srv/tableau_pipeline/deploy \
+    PIPELINE_DATA_DIR=/srv/data
+
+# A new volume takes over the owner of the folder that it is mounted on. Dagster also writes some
+# files of its own beside dagster.yaml.
+RUN install --directory --owner=pipeline --group=pipeline deploy deploy/storage /srv/data \
+    && python -m compileall -q tableau_pipeline
+USER 10001
+
+CMD ["dagster", "api", "grpc", "--host", "0.0.0.0", "--port", "4000", "--module-name", "tableau_pipeline.definitions"]

@@ -1,0 +1,111 @@
+"""What can be known of the image and the composition without Docker."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+from compose_spec import PyCompose
+
+from tableau_pipeline_tests.conftest import ROOT
+from tableau_pipeline_tests.deployment.compose import COMPOSE, SERVICES
+
+SECRET = re.compile(r"PASSWORD|SECRET|TOKEN|KEY")
+
+
+def text(name: str) -> str:
+    return (ROOT / name).read_text("utf-8")
+
+
+def variables(of: str) -> set[str]:
+    """Those that a compose file takes from the environment; `$$` is a dollar."""
+    return set(re.findall(r"\$\{(\w+)", of.replace("$$", "")))
+
+
+def test_dockerfile_is_clean():
+    """Prevents: an image that runs as root, or grows by what apt and pip leave behind."""
+    linter = Path(sys.executable).with_name("hadolint")
+    linted = subprocess.run([linter, ROOT / "Dockerfile"], capture_output=True, text=True)
+    assert (linted.returncode, linted.stdout) == (0, "")
+
+
+def test_compose_file_keeps_to_the_specification():
+    """Prevents: a key that Docker refuses, first seen on the server."""
+    composition = PyCompose.from_json(json.dumps(COMPOSE))
+    assert sorted(composition.service_names()) == ["code", "daemon", "postgres", "webserver"]
+
+
+def test_compose_file_names_only_what_there_is():
+    """Prevents: a volume or a service that nobody declares, which no schema knows."""
+    for service in SERVICES.values():
+        assert set(service.get("depends_on", {})) <= SERVICES.keys()
+        for volume in service["volumes"]:
+            assert volume.split(":")[0] in COMPOSE["volumes"]
+        assert service["healthcheck"]["test"]
+        assert service["restart"] == "unless-stopped"
+
+
+def test_dagsters_of_the_image_are_the_composed_ones():
+    """Prevents: an image that starts otherwise by itself than in the composition."""
+    (command,) = re.findall(r"^CMD (\[.*\])$", text("Dockerfile"), re.M)
+    assert json.loads(command) == SERVICES["code"]["command"]
+    settings = dict(re.findall(r"(DAGSTER_HOME|PIPELINE_DATA_DIR)=(\S+)", text("Dockerfile")))
+    assert settings.items() <= SERVICES["code"]["environment"].items()
+
+
+def test_every_variable_is_documented():
+    """Prevents: a setting that an administrator finds out by a failed start."""
+    documented = set(re.findall(r"^#? ?(\w+)=", text(".env.example"), re.M))
+    storage = re.findall(r"env: (\w+)", text("deploy/dagster.yaml"))
+    assert variables(text("compose.yaml")) | set(storage) <= documented
+    assert set(storage) <= SERVICES["daemon"]["environment"].keys()
+
+
+def test_secrets_come_from_the_environment_only():
+    """Prevents: a password in the repository, in a layer of the image, or where none is needed."""
+    assert not SECRET.search(re.sub(r"#.*", "", text("Dockerfile")))
+    for name, service in SERVICES.items():
+        assert ("env_file" in service) == (name == "code")
+        for variable, value in service["environment"].items():
+            assert not SECRET.search(variable) or value.startswith("${")
+    for line in text(".env.example").splitlines():
+        if SECRET.search(line.partition("=")[0]) and not line.startswith("#"):
+            assert line.endswith(":-}")
+
+
+def test_what_the_image_copies_is_there_and_let_in():
+    """Prevents: a build that stops at a COPY, and one that takes `.env` along."""
+    first, *rules = [
+        line for line in text(".dockerignore").splitlines() if not line.startswith("#")
+    ]
+    assert first == "*"
+    let_in = {rule[1:].removesuffix("/*.yaml") for rule in rules if rule.startswith("!")}
+    copied = re.findall(r"^COPY (?!--from)(.*) \S+$", text("Dockerfile"), re.M)
+    sources = {source for line in copied for source in line.split()}
+    assert sources == let_in
+    assert all((ROOT / source).exists() for source in sources)
+
+
+def test_postgresql_is_the_only_difference():
+    """Prevents: a pool or a retry that one deployment has and the other lacks."""
+    sqlite: dict[str, Any] = yaml.safe_load(text("dagster_home/dagster.yaml"))
+    postgresql: dict[str, Any] = yaml.safe_load(text("deploy/dagster.yaml"))
+    storage = postgresql.pop("storage")
+    assert list(storage) == ["postgres"]
+    assert postgresql == sqlite
+
+
+def test_code_server_is_the_location_of_the_laptop():
+    """Prevents: triggers that forget that they were on, since the location has another name."""
+    (target,) = yaml.safe_load(text("workspace.yaml"))["load_from"]
+    (server,) = yaml.safe_load(text("deploy/workspace.yaml"))["load_from"]
+    command = SERVICES["code"]["command"]
+    assert server["grpc_server"] == {
+        "host": "code",
+        "port": int(command[command.index("--port") + 1]),
+        "location_name": target["python_module"]["location_name"],
+    }
+    assert command[-1] == target["python_module"]["module_name"]

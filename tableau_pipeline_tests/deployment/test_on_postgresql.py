@@ -1,0 +1,135 @@
+"""The composition's own commands, on a real PostgreSQL."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tableau_pipeline.sandbox.testing import Sandbox
+from tableau_pipeline.sandbox.testing import tableau_sandbox as tableau_sandbox  # a fixture
+from tableau_pipeline_tests.conftest import ROOT
+from tableau_pipeline_tests.dagster_servers import WebServer, free_port, until
+from tableau_pipeline_tests.deployment.compose import SERVICES
+from tableau_pipeline_tests.postgresql import PASSWORD, USER, PostgreSQL, running_postgresql
+
+PUBLISH = """
+mutation($files: RunConfigData!) { launchRun(executionParams: {runConfigData: $files, selector: {
+    repositoryLocationName: "tableau_pipeline", repositoryName: "__repository__",
+    jobName: "publish_file"}}) {
+  __typename ... on LaunchRunSuccess { run { runId } } ... on Error { message } } }"""
+
+
+class Composition:
+    """What compose.yaml starts, without containers: other addresses, the same commands."""
+
+    def __init__(self, folder: Path, postgresql: PostgreSQL, settings: Mapping[str, str]) -> None:
+        self.folder = folder
+        self.home = folder / "home"
+        self.home.mkdir()
+        (self.home / "dagster.yaml").write_text((ROOT / "deploy" / "dagster.yaml").read_text())
+        self._code, self._web = free_port(), free_port()
+        self._settings = settings
+        workspace = yaml.safe_load((ROOT / "deploy" / "workspace.yaml").read_text())
+        workspace["load_from"][0]["grpc_server"].update(host="127.0.0.1", port=self._code)
+        (folder / "workspace.yaml").write_text(yaml.safe_dump(workspace))
+        self.web = WebServer(f"http://127.0.0.1:{self._web}")
+        self._storage = {
+            "DAGSTER_POSTGRES_HOST": "127.0.0.1",
+            "DAGSTER_POSTGRES_PORT": str(postgresql.port),
+            "DAGSTER_POSTGRES_USER": USER,
+            "DAGSTER_POSTGRES_PASSWORD": PASSWORD,
+            "DAGSTER_POSTGRES_DB": "postgres",
+        }
+
+    @contextmanager
+    def running(self, service: str) -> Iterator[None]:
+        """Start a service and wait until its health check is content, as `depends_on` does."""
+        with (self.folder / f"{service}.log").open("w") as log:
+            process = subprocess.Popen(
+                self._here(SERVICES[service]["command"]), stdout=log, stderr=log,
+                cwd=self.folder, env=self._environment(service), start_new_session=True,
+            )  # fmt: skip
+        try:
+            until(
+                lambda: process.poll() is not None or self.healthy(service),
+                seconds=90, what=f"{service} should be healthy",
+            )  # fmt: skip
+            assert process.poll() is None, self.log(service)
+            yield
+        finally:
+            process.terminate()
+            process.wait(60)
+
+    def healthy(self, service: str) -> bool:
+        """Whether the health check that compose.yaml gives it passes."""
+        kind, *command = SERVICES[service]["healthcheck"]["test"]
+        assert kind == "CMD"
+        return not subprocess.run(
+            self._here(command), cwd=self.folder, env=self._environment(service),
+            capture_output=True,
+        ).returncode  # fmt: skip
+
+    def log(self, service: str) -> str:
+        return (self.folder / f"{service}.log").read_text()
+
+    def _here(self, command: list[str]) -> list[str]:
+        places = {
+            "0.0.0.0": "127.0.0.1",
+            "3000": str(self._web),
+            "4000": str(self._code),
+            "deploy/workspace.yaml": "workspace.yaml",
+        }
+        program, *arguments = [
+            places.get(word, word.replace(":3000", f":{self._web}")) for word in command
+        ]
+        return [str(Path(sys.executable).with_name(program)), *arguments]
+
+    def _environment(self, service: str) -> dict[str, str]:
+        """What the service is given in compose.yaml, and nothing else."""
+        given = SERVICES[service]
+        own = self._settings if "env_file" in given else {}
+        assert self._storage.keys() <= given["environment"].keys()
+        return {**os.environ, **self._storage, **own, "DAGSTER_HOME": str(self.home)}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_a_run_of_the_composition(tableau_sandbox: Sandbox, tmp_path: Path):
+    """Prevents: entry commands that do not start, runs kept in SQLite after all, and a password
+    in a log or an event."""
+    (tmp_path / "sales.csv").write_text("id,amount\n1,10\n2,20\n")
+    (tmp_path / "data").mkdir()
+    settings = {
+        "TABLEAU_SERVER_URL": tableau_sandbox.url,
+        "TABLEAU_TOKEN_NAME": tableau_sandbox.token_name,
+        "TABLEAU_TOKEN_VALUE": tableau_sandbox.token_secret,
+        "PIPELINE_DATA_DIR": str(tmp_path / "data"),
+        "SPARK_MASTER": "local[1]",
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    with running_postgresql() as postgresql, ExitStack() as services:
+        composition = Composition(tmp_path, postgresql, settings)
+        for service in ("code", "webserver", "daemon"):
+            services.enter_context(composition.running(service))
+        files = {"path": str(tmp_path / "sales.csv"), "name": "Sales", "key": ["id"]}
+        config = {"ops": {"publish_files": {"config": files}}}
+        launched = composition.web.ask(PUBLISH, files=config)["launchRun"]
+        assert launched["__typename"] == "LaunchRunSuccess", launched
+        run_id = launched["run"]["runId"]
+        status = composition.web.ended(run_id)
+        assert status == "SUCCESS", composition.log("daemon") + composition.log("code")
+        assert postgresql.run("SELECT run_id, status FROM runs") == f"{run_id}|SUCCESS"
+        events = postgresql.run(f"SELECT event FROM event_logs WHERE run_id = '{run_id}'")
+        instance = postgresql.run("SELECT run_body FROM runs")
+    assert "published" in events
+    assert list(composition.home.rglob("*.db")) == []
+    logs = [*tmp_path.glob("*.log"), *composition.home.glob("storage/*/compute_logs/*")]
+    assert len(logs) > 3, "the logs of the services, and those of the run"
+    said = [log.read_text("utf-8") for log in logs]
+    for secret in (PASSWORD, tableau_sandbox.token_secret):
+        assert not any(secret in text for text in (events, instance, *said))
