@@ -1,7 +1,8 @@
-"""What somebody without this project would write: the text of the bare location, bar its models."""
+"""What somebody without the component would write, in bare Dagster."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import dagster as dg
 from pydantic import Field
@@ -80,16 +81,13 @@ def refreshed(key: str, model: str, *, follows: bool) -> dg.AssetsDefinition:
     return step
 
 
-def location(count: int) -> dg.Definitions:
-    """All of it; the models are the functions of the file that this text ends up in."""
+def schedules(count: int) -> list[dg.ScheduleDefinition]:
+    """One for each distinct time, with its job."""
     due: dict[str, list[str]] = defaultdict(list)
-    steps = []
     for number in range(count):
-        key, cron = f"shop_{number}", cron_of(number)
-        steps.append(refreshed(key, f"orders_{number}", follows=not cron))
-        if cron:
-            due[cron] += [f"{key}_extract", key]
-    schedules = [
+        if cron := cron_of(number):
+            due[cron] += [f"shop_{number}_extract", f"shop_{number}"]
+    return [
         dg.ScheduleDefinition(
             name=f"at_{cron.split()[1]}",
             job=dg.define_asset_job(
@@ -100,12 +98,24 @@ def location(count: int) -> dg.Definitions:
         )
         for cron, keys in due.items()
     ]
-    sensor = dg.AutomationConditionSensorDefinition("after_models", target=dg.AssetSelection.all())
+
+
+def sensor() -> dg.AutomationConditionSensorDefinition:
+    """For all that follow their models."""
+    return dg.AutomationConditionSensorDefinition("after_models", target=dg.AssetSelection.all())
+
+
+def location(models: Mapping[str, Any], count: int) -> dg.Definitions:
+    """All of it, with these models by name."""
+    steps = [
+        refreshed(f"shop_{number}", f"orders_{number}", follows=not cron_of(number))
+        for number in range(count)
+    ]
     from_env = resources_from_env()
     return dg.Definitions(
-        assets=[*(globals()[f"orders_{number}"] for number in range(count)), *steps],
-        schedules=schedules,
-        sensors=[sensor],
+        assets=[*(models[f"orders_{number}"] for number in range(count)), *steps],
+        schedules=schedules(count),
+        sensors=[sensor()],
         resources={**from_env, "io_manager": from_env["snapshots"]},
         executor=dg.in_process_executor,
     )

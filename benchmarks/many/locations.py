@@ -1,15 +1,15 @@
-"""The same code location twice: declared in YAML, and written by hand in bare Dagster."""
+"""The same code location: declared in YAML, and by hand in bare Dagster, in folders or one file."""
 
 from pathlib import Path
 
-DECLARED, BARE = "many_declared.definitions", "many_bare"
+DECLARED, FOLDERS, BARE = "many_declared.definitions", "many_folders.definitions", "many_bare"
 
 _PROJECT = """
 [tool.dg]
 directory_type = "project"
 
 [tool.dg.project]
-root_module = "many_declared"
+root_module = "{package}"
 """
 _DEFINITIONS = """
 from pathlib import Path
@@ -53,6 +53,17 @@ def orders_{number}(spark: SparkResource) -> DataFrame:
     """Every order."""
     return spark.spark_session.read.parquet("/lake/orders_{number}")
 '''
+_STEP = """
+from benchmarks.many.by_hand import refreshed
+
+shop = refreshed("shop_{number}", "orders_{number}", follows={follows})
+"""
+_BARE_AUTOMATION = """
+from benchmarks.many.by_hand import schedules, sensor
+
+at_fixed_times = schedules({count})
+after_models = sensor()
+"""
 _DECLARATION = """
 type: dagster.DefsFolderComponent
 
@@ -77,28 +88,46 @@ def cron_of(number: int) -> str | None:
 
 def write_declared(folder: Path, count: int) -> None:
     """A project with `count` data sources, each a folder of a `defs.yaml` and its model."""
-    package = folder / "many_declared"
-    defs = package / "defs"
-    defs.mkdir(parents=True)
-    (folder / "pyproject.toml").write_text(_PROJECT)
-    for parent in (package, defs):
-        (parent / "__init__.py").touch()
-    (package / "definitions.py").write_text(_DEFINITIONS)
+    defs = _project(folder, DECLARED, count)
     (defs / "automation.py").write_text(_AUTOMATION)
-    (defs / "resources.py").write_text(_RESOURCES)
     for number in range(count):
         cron = cron_of(number)
         trigger = f'{{cron: "{cron}"}}' if cron else "{after: any}"
-        of_one = defs / f"shop_{number}"
-        of_one.mkdir()
-        (of_one / "__init__.py").touch()
-        (of_one / "models.py").write_text(_MODEL_IMPORTS + _MODEL.format(number=number))
-        (of_one / "defs.yaml").write_text(_DECLARATION.format(number=number, trigger=trigger))
+        declaration = _DECLARATION.format(number=number, trigger=trigger)
+        (defs / f"shop_{number}" / "defs.yaml").write_text(declaration)
+
+
+def write_folders(folder: Path, count: int) -> None:
+    """The same folders, with Python by hand in place of YAML."""
+    defs = _project(folder, FOLDERS, count)
+    (defs / "automation.py").write_text(_BARE_AUTOMATION.format(count=count))
+    for number in range(count):
+        step = _STEP.format(number=number, follows=not cron_of(number))
+        (defs / f"shop_{number}" / "datasource.py").write_text(step)
 
 
 def write_bare(folder: Path, count: int) -> None:
     """One Python file with the same models, steps, checks, conditions and schedules."""
     models = "".join(_MODEL.format(number=number) for number in range(count))
-    rest = Path(__file__).with_name("by_hand.py").read_text()
-    calls = f"\n\ndefs = location({count})\n"
-    (folder / f"{BARE}.py").write_text(_MODEL_IMPORTS + models + rest + calls)
+    by_hand = "\n\nfrom benchmarks.many.by_hand import location\n"
+    (folder / f"{BARE}.py").write_text(
+        f"{_MODEL_IMPORTS}{by_hand}{models}\n\ndefs = location(globals(), {count})\n"
+    )
+
+
+def _project(folder: Path, module: str, count: int) -> Path:
+    """An empty project but for the models, each in a folder; where its definitions are."""
+    package = folder / module.split(".")[0]
+    defs = package / "defs"
+    defs.mkdir(parents=True)
+    (folder / "pyproject.toml").write_text(_PROJECT.format(package=package.name))
+    for parent in (package, defs):
+        (parent / "__init__.py").touch()
+    (package / "definitions.py").write_text(_DEFINITIONS)
+    (defs / "resources.py").write_text(_RESOURCES)
+    for number in range(count):
+        of_one = defs / f"shop_{number}"
+        of_one.mkdir()
+        (of_one / "__init__.py").touch()
+        (of_one / "models.py").write_text(_MODEL_IMPORTS + _MODEL.format(number=number))
+    return defs
