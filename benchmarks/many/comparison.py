@@ -40,9 +40,9 @@ def compare_many(runs: int) -> None:
             for count in COUNTS:
                 for location in _LOCATIONS:
                     folder = Path(name) / location / str(count)
-                    found[location, count].append(
-                        in_fresh_process(measure, folder, location, count)
-                    )
+                    figures = in_fresh_process(measure, folder, location, count)
+                    print(location, count, figures, flush=True)  # a run that is cut short tells
+                    found[location, count].append(figures)
     _print(found, runs)
 
 
