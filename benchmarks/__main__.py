@@ -5,6 +5,7 @@ import argparse
 from benchmarks.build_extract import compare_with_bare_sql
 from benchmarks.choices import compare_choices
 from benchmarks.increments import compare_with_full_refresh
+from benchmarks.many.comparison import compare_many
 from benchmarks.peers.comparison import compare_with_peers
 
 _WHICH = {
@@ -12,6 +13,7 @@ _WHICH = {
     "increments": lambda chosen: compare_with_full_refresh(chosen.scale, chosen.runs),
     "choices": lambda chosen: compare_choices(chosen.scale, chosen.runs),
     "peers": lambda chosen: compare_with_peers(chosen.scale, chosen.runs),
+    "many": lambda chosen: compare_many(chosen.runs),
 }
 
 if __name__ == "__main__":

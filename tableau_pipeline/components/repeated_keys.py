@@ -5,6 +5,9 @@ from pathlib import Path
 
 import yaml
 
+# The one written in C, where PyYAML was built with it: ten times as fast, by the same rules.
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
 
 def refuse_repeated_keys(file: Path) -> None:
     """Two triggers of one data source, for instance.
@@ -12,7 +15,7 @@ def refuse_repeated_keys(file: Path) -> None:
     Raises:
         ValueError: names file, lines and key.
     """
-    for document in yaml.compose_all(file.read_text("utf-8"), Loader=yaml.SafeLoader):
+    for document in yaml.compose_all(file.read_text("utf-8"), Loader=_Loader):
         for key, first, second in _repeated(document):
             raise ValueError(
                 f"{file}:{second}: `{key}` stands here and on line {first}, but only one of them "

@@ -1,0 +1,73 @@
+"""Hundreds of declared data sources against the same definitions in bare Dagster."""
+
+import statistics
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from benchmarks.fresh_process import in_fresh_process
+from benchmarks.many.locations import (
+    BARE,
+    DECLARED,
+    FOLDERS,
+    write_bare,
+    write_declared,
+    write_folders,
+)
+from benchmarks.many.measure import Figures, measure
+
+COUNTS = (125, 500)
+_LOCATIONS = {DECLARED: write_declared, FOLDERS: write_folders, BARE: write_bare}
+_STEPS = {
+    "load": "loading the location",
+    "first_tick": "the sensor's first tick",
+    "idle_tick": "a tick with nothing new",
+    "busy_tick": "a tick with every model new",
+}
+
+
+def compare_many(runs: int) -> None:
+    """Print a table: medians, each run in a process of its own, the locations in turns."""
+    found: dict[tuple[str, int], list[Figures]] = defaultdict(list)
+    with TemporaryDirectory() as name:
+        for count in COUNTS:
+            for location, write in _LOCATIONS.items():
+                folder = Path(name) / location / str(count)
+                folder.mkdir(parents=True)
+                write(folder, count)
+        for _ in range(runs):
+            for count in COUNTS:
+                for location in _LOCATIONS:
+                    folder = Path(name) / location / str(count)
+                    figures = in_fresh_process(measure, folder, location, count)
+                    print(location, count, figures, flush=True)  # a run that is cut short tells
+                    found[location, count].append(figures)
+    _print(found, runs)
+
+
+def _print(found: Mapping[tuple[str, int], Sequence[Figures]], runs: int) -> None:
+    least, most = COUNTS
+    print(f"\n{runs} runs; processor seconds at {most}, in brackets those on the clock; ratios")
+    print(
+        f"| step | declared | bare, same folders | bare, one file | declared / same folders at "
+        f"{least}, {most} | declared / one file at {least}, {most} | from {least} to {most} "
+        f"(linear: {most / least:g}) |"
+    )
+    print(f"{'| --- ' * 7}|")
+    for step, words in _STEPS.items():
+        cpu = {key: _median(each, step, "cpu") for key, each in found.items()}
+        wall = {key: _median(each, step, "wall") for key, each in found.items()}
+        cells = [f"{cpu[each, most]:.2f} ({wall[each, most]:.2f})" for each in _LOCATIONS]
+        for bare in (FOLDERS, BARE):
+            ratios = [cpu[DECLARED, count] / cpu[bare, count] for count in COUNTS]
+            cells.append(", ".join(f"{ratio:.2f}" for ratio in ratios))
+        growth = [cpu[each, most] / cpu[each, least] for each in _LOCATIONS]
+        cells.append(", ".join(f"{each:.1f}" for each in growth))
+        print(f"| {words} | {' | '.join(cells)} |")
+    requested = {key: sorted({each.requested for each in every}) for key, every in found.items()}
+    print(f"requested by the last tick: {requested}")
+
+
+def _median(figures: Sequence[Figures], step: str, clock: str) -> float:
+    return statistics.median(getattr(getattr(each, step), clock) for each in figures)

@@ -1,0 +1,133 @@
+"""The same code location: declared in YAML, and by hand in bare Dagster, in folders or one file."""
+
+from pathlib import Path
+
+DECLARED, FOLDERS, BARE = "many_declared.definitions", "many_folders.definitions", "many_bare"
+
+_PROJECT = """
+[tool.dg]
+directory_type = "project"
+
+[tool.dg.project]
+root_module = "{package}"
+"""
+_DEFINITIONS = """
+from pathlib import Path
+
+import dagster as dg
+
+
+@dg.definitions
+def defs() -> dg.Definitions:
+    return dg.load_from_defs_folder(path_within_project=Path(__file__).parent)
+"""
+_AUTOMATION = """
+from tableau_pipeline.components.automation import automation
+
+__all__ = ["automation"]
+"""
+_RESOURCES = """
+import dagster as dg
+
+from tableau_pipeline.resources import resources_from_env
+
+
+@dg.definitions
+def resources() -> dg.Definitions:
+    from_env = resources_from_env()
+    return dg.Definitions(
+        resources={**from_env, "io_manager": from_env["snapshots"]},
+        executor=dg.in_process_executor,
+    )
+"""
+_MODEL_IMPORTS = """
+import dagster as dg
+from pyspark.sql import DataFrame
+
+from tableau_pipeline.resources import SparkResource
+"""
+_MODEL = '''
+
+@dg.asset
+def orders_{number}(spark: SparkResource) -> DataFrame:
+    """Every order."""
+    return spark.spark_session.read.parquet("/lake/orders_{number}")
+'''
+_STEP = """
+from benchmarks.many.by_hand import refreshed
+
+shop = refreshed("shop_{number}", "orders_{number}", follows={follows})
+"""
+_BARE_AUTOMATION = """
+from benchmarks.many.by_hand import schedules, sensor
+
+at_fixed_times = schedules({count})
+after_models = sensor()
+"""
+_DECLARATION = """
+type: dagster.DefsFolderComponent
+
+---
+type: tableau_pipeline.components.PublishedDatasource
+
+attributes:
+  name: Shop {number}
+  project: Sales/Curated
+  tables:
+    orders:
+      model: orders_{number}
+      refresh: {{diff: {{key: [order_id]}}}}
+  trigger: {trigger}
+"""
+
+
+def cron_of(number: int) -> str | None:
+    """Every fifth data source has a schedule, at one of four times; the others follow models."""
+    return f"0 {number % 4 + 3} * * *" if number % 5 == 0 else None
+
+
+def write_declared(folder: Path, count: int) -> None:
+    """A project with `count` data sources, each a folder of a `defs.yaml` and its model."""
+    defs = _project(folder, DECLARED, count)
+    (defs / "automation.py").write_text(_AUTOMATION)
+    for number in range(count):
+        cron = cron_of(number)
+        trigger = f'{{cron: "{cron}"}}' if cron else "{after: any}"
+        declaration = _DECLARATION.format(number=number, trigger=trigger)
+        (defs / f"shop_{number}" / "defs.yaml").write_text(declaration)
+
+
+def write_folders(folder: Path, count: int) -> None:
+    """The same folders, with Python by hand in place of YAML."""
+    defs = _project(folder, FOLDERS, count)
+    (defs / "automation.py").write_text(_BARE_AUTOMATION.format(count=count))
+    for number in range(count):
+        step = _STEP.format(number=number, follows=not cron_of(number))
+        (defs / f"shop_{number}" / "datasource.py").write_text(step)
+
+
+def write_bare(folder: Path, count: int) -> None:
+    """One Python file with the same models, steps, checks, conditions and schedules."""
+    models = "".join(_MODEL.format(number=number) for number in range(count))
+    by_hand = "\n\nfrom benchmarks.many.by_hand import location\n"
+    (folder / f"{BARE}.py").write_text(
+        f"{_MODEL_IMPORTS}{by_hand}{models}\n\ndefs = location(globals(), {count})\n"
+    )
+
+
+def _project(folder: Path, module: str, count: int) -> Path:
+    """An empty project but for the models, each in a folder; where its definitions are."""
+    package = folder / module.split(".")[0]
+    defs = package / "defs"
+    defs.mkdir(parents=True)
+    (folder / "pyproject.toml").write_text(_PROJECT.format(package=package.name))
+    for parent in (package, defs):
+        (parent / "__init__.py").touch()
+    (package / "definitions.py").write_text(_DEFINITIONS)
+    (defs / "resources.py").write_text(_RESOURCES)
+    for number in range(count):
+        of_one = defs / f"shop_{number}"
+        of_one.mkdir()
+        (of_one / "__init__.py").touch()
+        (of_one / "models.py").write_text(_MODEL_IMPORTS + _MODEL.format(number=number))
+    return defs

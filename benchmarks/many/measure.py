@@ -1,0 +1,94 @@
+"""What a location of many data sources costs its code server and Dagster's daemon."""
+
+import importlib
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TypeVar
+
+import dagster as dg
+
+# Not what is measured: both locations need them, and they do not grow with the data sources.
+import pyspark.sql  # noqa: F401
+
+import tableau_pipeline.components
+import tableau_pipeline.components.automation
+import tableau_pipeline.resources  # noqa: F401
+
+_R = TypeVar("_R")
+
+
+@dataclass(frozen=True)
+class Took:
+    """Seconds of a step, on the clock and of the processor."""
+
+    wall: float
+    cpu: float
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Of one location, each step in turn.
+
+    Attributes:
+        load: from the import of its module to a repository that Dagster has validated.
+        first_tick: of its automation sensor.
+        idle_tick: the one after, with nothing new.
+        busy_tick: with every model new, so that every data source is requested.
+        requested: how many assets the busy tick requested.
+    """
+
+    load: Took
+    first_tick: Took
+    idle_tick: Took
+    busy_tick: Took
+    requested: int
+
+
+def measure(folder: Path, module: str, count: int) -> Figures:
+    """Load the location `module` of a folder and tick three times; in a process of its own."""
+    warnings.simplefilter("ignore", dg.BetaWarning)
+    sys.path.insert(0, str(folder))
+    # Dagster imports each installed library of components, dbt's for seconds.
+    for library in entry_points(group="dagster_dg_cli.registry_modules"):
+        library.load()
+    definitions, load = _timed(lambda: _load(module))
+    with TemporaryDirectory() as home:
+        instance = dg.DagsterInstance.local_temp(home)
+        first, first_tick = _timed(lambda: _tick(definitions, instance, after=None))
+        idle, idle_tick = _timed(lambda: _tick(definitions, instance, after=first))
+        for number in range(count):
+            model = dg.AssetKey(f"orders_{number}")
+            instance.report_runless_asset_event(dg.AssetMaterialization(model))
+        busy, busy_tick = _timed(lambda: _tick(definitions, instance, after=idle))
+    return Figures(load, first_tick, idle_tick, busy_tick, busy.total_requested)
+
+
+def _load(module: str) -> dg.Definitions:
+    found = importlib.import_module(module).defs
+    definitions = found if isinstance(found, dg.Definitions) else found()
+    dg.Definitions.validate_loadable(definitions)
+    definitions.get_repository_def().load_all_definitions()
+    return definitions
+
+
+def _tick(
+    definitions: dg.Definitions,
+    instance: dg.DagsterInstance,
+    *,
+    after: dg.EvaluateAutomationConditionsResult | None,
+) -> dg.EvaluateAutomationConditionsResult:
+    return dg.evaluate_automation_conditions(
+        definitions, instance, cursor=after.cursor if after else None
+    )
+
+
+def _timed(work: Callable[[], _R]) -> tuple[_R, Took]:
+    wall, cpu = time.perf_counter(), time.process_time()
+    done = work()
+    return done, Took(time.perf_counter() - wall, time.process_time() - cpu)
