@@ -48,6 +48,9 @@ class Effect:
 _CHOICES = (
     Choice("Spark's defaults: snappy, row groups of 128 MB"),
     *(Choice(name, {"compression": name}) for name in ("zstd", "lz4_raw", "uncompressed")),
+    Choice("no dictionaries", {"parquet.enable.dictionary": "false"}),
+    Choice("no dictionaries, zstd", {"parquet.enable.dictionary": "false", "compression": "zstd"}),
+    Choice("no checksums of pages", {"parquet.page.write-checksum.enabled": "false"}),
     *(Choice(f"row groups of {mb} MB", {"parquet.block.size": mb * _MB}) for mb in (8, 32)),
     Choice("files of 250,000 rows", {"maxRecordsPerFile": 250_000}),
     Choice("one file", order=lambda rows: rows.coalesce(1)),
