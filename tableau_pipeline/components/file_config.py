@@ -91,6 +91,8 @@ class PublishFileConfig(RefreshConfig):
             raise ValueError('table goes with a path such as "jdbc:postgresql://host/shop"')
         if self.is_database and self.mode != "replace":
             raise ValueError(f"mode {self.mode} goes with files, not with a database")
+        if self.mode == "as_is" and not self.publish:
+            raise ValueError("mode as_is builds nothing: it cannot go with publish: false")
         if self.file_column and self.mode != "append":
             raise ValueError("file_column goes with mode append")
         return self

@@ -1,5 +1,6 @@
 """Reconciliation: what is published, read back, against the models."""
 
+import logging
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -60,6 +61,7 @@ class Reconciling:
     server: Server
     hyper: HyperProcess
     folder: Path
+    log: logging.Logger
 
     def compare(self, state: State) -> Reconciliation:
         """Read back what a refresh has just left."""
@@ -71,6 +73,7 @@ class Reconciling:
                 skipped=f"its file of {state.size / 1e6:,.1f} MB is larger than "
                 f"reconcile: max_mb: {rule.max_bytes / 1e6:g}"
             )
+        self.log.info("Reading back what was published, %.1f MB in full", state.size / 1e6)
         self.folder.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(prefix="read back ", dir=self.folder) as folder:
             try:

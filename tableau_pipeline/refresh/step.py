@@ -117,8 +117,9 @@ class Refresh:
         state = report.state
         if state is None or self.declaration.reconcile is None:
             return report
+        folder = self.folder / "extracts"
         found = Reconciling(
-            self.declaration, models, server, self.hyper(), self.folder / "extracts"
+            self.declaration, models, server, self.hyper(), folder, self.log
         ).compare(state)
         if found.problem:
             # No state may rest on it, nor an increment.

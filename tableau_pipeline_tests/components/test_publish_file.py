@@ -202,6 +202,7 @@ def test_a_parquet_file_as_it_is(publish: Publish, story: Story, name: str, tmp_
     [
         ({"mode": "merge"}, "'merge' is not one of replace, append, as_is"),
         ({"file_column": "f"}, "file_column goes with mode append"),
+        ({"mode": "as_is", "publish": False}, "cannot go with publish: false"),
         ({"path": "jdbc:postgresql://h/d"}, "say which table"),
         ({"table": "t"}, "table goes with a path such as"),
         ({"path": "jdbc:x", "table": "t", "mode": "append"}, "mode append goes with files"),
