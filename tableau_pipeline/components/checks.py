@@ -15,6 +15,7 @@ from tableau_pipeline.refresh.plan import Refuse
 from tableau_pipeline.refresh.reconcile import UnequalError
 from tableau_pipeline.refresh.report import Report
 
+_REFUSED = "the refresh would be refused anyway"
 RELATIONSHIPS, RECONCILIATION = "relationships", "reconciliation"
 _BEFORE = {
     Check.GUARD: "No table is empty or suddenly small (`guard`); otherwise nothing is sent.",
@@ -47,10 +48,12 @@ def check_results(
         if refused and check in refused.failed:
             yield _failed(published, check.value, refused.failed[check])
         elif refused and check is Check.KEYS:
-            yield _not_looked_at(published, check.value, "the refresh would be refused anyway")
+            yield _not_looked_at(published, check.value, _REFUSED)
         else:
             yield dg.AssetCheckResult(asset_key=published, check_name=check.value, passed=True)
-    if declaration.relationships:
+    if declaration.relationships and refused:
+        yield _not_looked_at(published, RELATIONSHIPS, _REFUSED)
+    elif declaration.relationships:
         yield _relationships(published, report)
     if declaration.reconcile:
         yield _reconciliation(published, report)
@@ -67,16 +70,15 @@ def failed_checks(published: dg.AssetKey, error: RefreshError) -> Iterator[dg.As
 
 
 def _relationships(published: dg.AssetKey, report: Report) -> dg.AssetCheckResult:
-    orphans = report.orphans or (report.state.orphans if report.state else {})
     return dg.AssetCheckResult(
         asset_key=published,
         check_name=RELATIONSHIPS,
-        passed=not orphans,
+        passed=not report.orphans,
         severity=dg.AssetCheckSeverity.WARN,
         description="\n".join(
-            f"{edge}: {count:,} rows without a partner" for edge, count in orphans.items()
+            f"{edge}: {count:,} rows without a partner" for edge, count in report.orphans.items()
         ),
-        metadata=_metadata("rows without a partner", orphans),
+        metadata=_metadata("rows without a partner", report.orphans),
     )
 
 

@@ -1,22 +1,26 @@
 """Guards: an empty or suddenly small table is more often a fault upstream than the truth."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from tableau_pipeline.refresh.declaration import Declaration, Guard
-from tableau_pipeline.refresh.state import State
+from tableau_pipeline.refresh.state import State, TableState
 
 
 def guard_problems(
-    declaration: Declaration, desired: State, bases: Sequence[State], *, accept_shrink: bool
+    declaration: Declaration,
+    desired: Mapping[str, TableState],
+    bases: Sequence[State],
+    *,
+    accept_shrink: bool,
 ) -> list[str]:
-    """A sentence for each guard that `desired` breaks, compared with what is published.
+    """A sentence for each guard that the tables break, compared with what is published.
 
     After a crash that may be any of `bases`: the largest counts.
     """
     problems = []
     for table in declaration.tables:
-        rows = desired.tables[table.name].content.rows
+        rows = desired[table.name].content.rows
         published = [base.tables[table.name] for base in bases if table.name in base.tables]
         before = max((each.content.rows for each in published), default=0)
         problem = _problem(table.guard, rows, before)

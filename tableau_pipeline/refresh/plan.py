@@ -181,7 +181,7 @@ def _refusal(
         )
     base = view.bases[-1] if view.bases else None
     guards = guard_problems(
-        declaration, desired, view.bases, accept_shrink=Accept.SHRINK in options.accept
+        declaration, desired.tables, view.bases, accept_shrink=Accept.SHRINK in options.accept
     )
     schema: list[str] = []
     problems = guards

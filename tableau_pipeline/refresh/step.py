@@ -13,13 +13,14 @@ from tableau_pipeline.refresh.alone import alone
 from tableau_pipeline.refresh.contents import Models, desired_tables
 from tableau_pipeline.refresh.declaration import Declaration, file_name, lock_file
 from tableau_pipeline.refresh.delivery import Delivery
-from tableau_pipeline.refresh.errors import RefusedError
+from tableau_pipeline.refresh.errors import Check, RefusedError
 from tableau_pipeline.refresh.files import Files
+from tableau_pipeline.refresh.guards import guard_problems
 from tableau_pipeline.refresh.inputs import check_models
 from tableau_pipeline.refresh.journal import Journal
 from tableau_pipeline.refresh.limits import Limits
 from tableau_pipeline.refresh.look import look
-from tableau_pipeline.refresh.plan import NoChange, Options, Refuse, View, plan
+from tableau_pipeline.refresh.plan import Accept, NoChange, Options, Refuse, View, plan
 from tableau_pipeline.refresh.readable import readable
 from tableau_pipeline.refresh.reconcile import Reconciling, UnequalError
 from tableau_pipeline.refresh.report import Clock, Report
@@ -68,16 +69,21 @@ class Refresh:
             check_models(self.declaration, models)
             with readable(self.hyper, self.declaration, models):
                 if not options.publish:
-                    return self._only_build(models)
+                    return self._only_build(models, options)
                 with self.server() as server:
                     return self._refresh(server, models, options)
 
-    def _only_build(self, models: Models) -> Report:
+    def _only_build(self, models: Models, options: Options) -> Report:
         clock, files = Clock(), self._files(models)
         with clock.phase("build"):
             tables = desired_tables(self.hyper, self.declaration, models, bases=(), now=self.now())
+            accept = Accept.SHRINK in options.accept
+            if problems := guard_problems(self.declaration, tables, (), accept_shrink=accept):
+                found = "\n".join(problems)
+                raise RefusedError(found, {Check.GUARD: found})
+            orphans = files.orphans(tables, tables)
             extract = files.whole(tables)
-        return Report(plan=None, extract=extract, seconds=clock.seconds)
+        return Report(plan=None, extract=extract, orphans=orphans, seconds=clock.seconds)
 
     def _refresh(self, server: Server, models: Models, options: Options) -> Report:
         clock = Clock()
@@ -91,8 +97,11 @@ class Refresh:
         report = Report(plan=decision, remote=view.remote, seconds=clock.seconds)
         if isinstance(decision, Refuse) and not options.dry_run:
             raise RefusedError(decision.reason, decision.failed)
-        if isinstance(decision, NoChange | Refuse):
+        if isinstance(decision, NoChange):
+            report = replace(report, orphans=view.bases[-1].orphans)
             return report if options.dry_run else replace(report, state=_renewed(view, desired))
+        if isinstance(decision, Refuse):
+            return report
         delivery = Delivery(
             declaration=self.declaration,
             desired=desired,

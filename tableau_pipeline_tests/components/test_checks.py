@@ -88,9 +88,25 @@ def test_a_dry_run_tells_what_would_fail(star: Location):
     assert found["guard"][0] is False
     assert found["keys"] == (False, "WARN", "Not looked at: the refresh would be refused anyway")
     assert found["schema"][0] is True
+    refused = {**STAR, "tables": (*guarded["tables"], STAR["tables"][1])}
+    found = checks(star.refresh("rehearsed", declared=refused, dry_run=True))
+    assert found["relationships"][1:] == ("WARN", found["keys"][2])
     keys = {"tables": (replace(FLIGHTS, policy=Diff(("carrier",))),)}
     result = star.refresh("rehearsed", declared=keys, dry_run=True)
     assert checks(result)["keys"][0] is False
+
+
+def test_what_is_only_built_is_looked_at_too(star: Location):
+    """Prevents: a pass for what nobody looked at, because nothing was to be published."""
+    snapshot(star.root, airlines("UA"), asset_key="airlines")
+    result = star.refresh("built", declared=STAR, publish=False)
+    assert result.success
+    found = checks(result)
+    assert found["relationships"][:2] == (False, "WARN")
+    assert found["reconciliation"][2] == "Not looked at: nothing was published"
+    guarded = {"tables": (replace(FLIGHTS, guard=Guard(min_rows=9)),)}
+    refused = star.refresh("built", declared=guarded, publish=False)
+    assert list(checks(refused)) == ["guard"]
 
 
 def test_a_refresh_without_its_checks_cannot_be_selected(star: Location):
