@@ -16,6 +16,7 @@ from tableau_pipeline.refresh.reconcile import UnequalError
 from tableau_pipeline.refresh.report import Report
 
 _REFUSED = "the refresh would be refused anyway"
+_ONLY_BUILT = "only the file was built, and not compared with what is published"
 RELATIONSHIPS, RECONCILIATION = "relationships", "reconciliation"
 _BEFORE = {
     Check.GUARD: "No table is empty or suddenly small (`guard`); otherwise nothing is sent.",
@@ -49,6 +50,11 @@ def check_results(
             yield _failed(published, check.value, refused.failed[check])
         elif refused and check is Check.KEYS:
             yield _not_looked_at(published, check.value, _REFUSED)
+        elif check is Check.KEYS and report.unknown_keys:
+            tables = ", ".join(report.unknown_keys)
+            yield _not_looked_at(published, check.value, f"the rows of {tables} did not change")
+        elif check is not Check.KEYS and report.plan is None:
+            yield _not_looked_at(published, check.value, _ONLY_BUILT)
         else:
             yield dg.AssetCheckResult(asset_key=published, check_name=check.value, passed=True)
     if declaration.relationships and refused:

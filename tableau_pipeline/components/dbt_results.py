@@ -79,7 +79,7 @@ class Invocation:
 
 def _is_one_of(node: str, models: set[str]) -> bool:
     """A unique id reads model.<project>.<name>, or model.<project>.<name>.v2."""
-    return node in models or node.split(".")[2] in models
+    return node in models or bool(models.intersection(node.split(".")[2:3]))
 
 
 def read_invocation(run_results: str, *, seen: str | None) -> Invocation:

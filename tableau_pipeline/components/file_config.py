@@ -1,5 +1,6 @@
 """The run config of the job that publishes files."""
 
+import hashlib
 from typing import cast, get_args
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
@@ -91,11 +92,27 @@ class PublishFileConfig(RefreshConfig):
             raise ValueError('table goes with a path such as "jdbc:postgresql://host/shop"')
         if self.is_database and self.mode != "replace":
             raise ValueError(f"mode {self.mode} goes with files, not with a database")
-        if self.mode == "as_is" and not self.publish:
-            raise ValueError("mode as_is builds nothing: it cannot go with publish: false")
+        if self.mode == "as_is":
+            self._nothing_but_the_file()
+        if self.is_database and self.columns:
+            raise ValueError("columns goes with files: a database tells the types of its columns")
         if self.file_column and self.mode != "append":
             raise ValueError("file_column goes with mode append")
         return self
+
+    def _nothing_but_the_file(self) -> None:
+        settings = {
+            "publish: false": not self.publish,
+            "key": self.key,
+            "columns": self.columns,
+            "reader": self.reader,
+            "bad_rows: drop": self.bad_rows == "drop",
+            "nested: json": self.nested == "json",
+        }
+        if wrong := [name for name, value in settings.items() if value]:
+            raise ValueError(
+                f"mode as_is sends the file unread: it cannot go with {', '.join(wrong)}"
+            )
 
     @property
     def is_database(self) -> bool:
@@ -104,7 +121,9 @@ class PublishFileConfig(RefreshConfig):
 
     def declaration(self) -> Declaration:
         """The data source that the files become, by a tag that no declared one has."""
-        key = f"files/{asset_key_of(self.name)}"
+        # Names that differ in other characters only, or in the project, are other data sources.
+        place = hashlib.sha256(f"{self.project}/{self.name}".encode()).hexdigest()[:8]
+        key = f"files/{asset_key_of(self.name)}_{place}"
         return Declaration(
             key=key,
             name=self.name,

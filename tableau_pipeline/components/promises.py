@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any, Literal, Self
 
 import dagster as dg
+from dagster_shared.check import CheckError
 from pydantic import Field, field_validator, model_validator
 
 from tableau_pipeline.components.base import Attributes
@@ -71,7 +72,10 @@ class FreshnessAttributes(Attributes):
     def _one(self) -> Self:
         if bool(self.by) == bool(self.within):
             raise ValueError('freshness is either {by: "07:00", timezone: ...} or {within: 24h}')
-        self.policy()
+        try:
+            self.policy()
+        except (CheckError, OverflowError) as error:
+            raise ValueError(f"freshness: {error}") from error
         return self
 
     def policy(self) -> dg.FreshnessPolicy:

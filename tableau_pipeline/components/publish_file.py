@@ -1,7 +1,6 @@
 """A job that publishes files, and tables of databases, as they come, without code."""
 
-import shutil
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from tableau_pipeline.components.journal import DagsterJournal
 from tableau_pipeline.components.report import dry_run_observation, published_result, run_tags
 from tableau_pipeline.refresh.as_it_is import AsItIs
 from tableau_pipeline.refresh.errors import RefusedError
-from tableau_pipeline.refresh.report import Report
+from tableau_pipeline.refresh.journal import Journal
 from tableau_pipeline.refresh.snapshot import Snapshot
 from tableau_pipeline.refresh.step import Refresh
 from tableau_pipeline.resources import (
@@ -27,7 +26,7 @@ from tableau_pipeline.resources import (
     TableauServerResource,
     data_dir,
 )
-from tableau_pipeline.snapshots.collect import needed_by
+from tableau_pipeline.snapshots.collect import MAY_HAVE_LANDED, folders_of, needed_by
 from tableau_pipeline.snapshots.database_table import DatabaseTable
 from tableau_pipeline.snapshots.file_store import FileStore
 from tableau_pipeline.snapshots.files import (
@@ -61,7 +60,7 @@ def publish_files(
         rows = _Rows(context, config, spark, new_folder(root, model))
         refresh = Refresh(
             declaration=declaration,
-            models=lambda: {model: rows.kept(model, snapshots.snapshots(model))},
+            models=lambda: {model: rows.kept(model, _existing(journal, snapshots, model))},
             journal=journal,
             server=lambda: tableau.session(context.log),
             hyper=lambda: hyper.process,
@@ -69,7 +68,10 @@ def publish_files(
             run_id=context.run.run_id,
             log=context.log,
         )
-        report = _carried_out(refresh, config, rows)
+        if config.mode == "as_is":
+            report = AsItIs(refresh, _only_file(config)).run(config.options())
+        else:
+            report = refresh.run(config.options())
     decided = report.plan.decision if report.plan else "build"
     context.instance.add_run_tags(context.run.run_id, run_tags(declaration, decided))
     if config.dry_run:
@@ -102,7 +104,9 @@ class _Rows:
     folder: Path
     bad: int = 0
 
-    def kept(self, model: str, existing: tuple[Snapshot, ...]) -> tuple[Snapshot, ...]:
+    def kept(
+        self, model: str, existing: Callable[[], tuple[Snapshot, ...]]
+    ) -> tuple[Snapshot, ...]:
         """All that the data source shall hold.
 
         Raises:
@@ -114,7 +118,7 @@ class _Rows:
             self.folder, model, self.context.run.run_id, drop_bad_rows=config.bad_rows == "drop"
         )
         if config.mode == "append":
-            kept = store.append(reading, existing, file_column=config.file_column)
+            kept = store.append(reading, existing(), file_column=config.file_column)
         else:
             kept = store.replace(reading)
         if reading.bad_rows:
@@ -126,15 +130,12 @@ class _Rows:
             )
         return kept
 
-    def forget(self) -> None:
-        """What was refused must not be published with the next file."""
-        shutil.rmtree(self.folder, ignore_errors=True)
-
     def _reading(self) -> Reading:
         config, session = self.config, self.spark.spark_session
         try:
             if config.is_database:
                 table = DatabaseTable(config.path, str(config.table), config.credentials)
+                table.check(config.reader)
                 self.context.log.info("Reading %s of %s", table.table, table.url)
                 return Reading(table.read(session, config.reader))
             files = _files(config)
@@ -144,14 +145,34 @@ class _Rows:
             raise RefusedError(reason(error)) from error
 
 
-def _carried_out(refresh: Refresh, config: PublishFileConfig, rows: _Rows) -> Report:
-    if config.mode == "as_is":
-        return AsItIs(refresh, _only_file(config)).run(config.options())
-    try:
-        return refresh.run(config.options())
-    except RefusedError:
-        rows.forget()
-        raise
+def _existing(
+    journal: Journal, snapshots: SnapshotIOManager, model: str
+) -> Callable[[], tuple[Snapshot, ...]]:
+    """Finds what the data source holds, or may hold: not what was kept and then refused.
+
+    Only where no record tells, the newest snapshots count.
+    """
+
+    def found() -> tuple[Snapshot, ...]:
+        sent = [each.target for each in journal.intents() if each.outcome in MAY_HAVE_LANDED]
+        state = next((each for each in (*reversed(sent), journal.state()) if each), None)
+        if state is None:
+            return snapshots.snapshots(model)
+        folders = [*folders_of(state)]
+        if not folders:
+            raise RefusedError(
+                "its rows were published as they are (mode as_is), and are not kept here to add "
+                "to: publish all files with mode replace first"
+            )
+        try:
+            return tuple(map(Snapshot.read, folders))
+        except FileNotFoundError as error:
+            raise RefusedError(
+                f"the rows that were published before are gone from the disk ({error.filename}): "
+                "publish all files with mode replace"
+            ) from error
+
+    return found
 
 
 def _only_file(config: PublishFileConfig) -> Path:
@@ -172,12 +193,12 @@ def _files(config: PublishFileConfig) -> Files:
 
 @contextmanager
 def _root(config: PublishFileConfig, snapshots: SnapshotIOManager) -> Generator[Path]:
-    """Where snapshots go: those of a dry run are nobody's newest ones."""
-    if not config.dry_run:
+    """Where snapshots go: of what is not to be published, none stays."""
+    if config.publish and not config.dry_run:
         yield Path(snapshots.root)
         return
     data_dir().mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix="dry run ", dir=data_dir()) as scratch:
+    with TemporaryDirectory(prefix="not published ", dir=data_dir()) as scratch:
         yield Path(scratch)
 
 

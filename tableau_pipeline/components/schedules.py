@@ -1,8 +1,9 @@
 """Schedules of the data sources that are refreshed at fixed times."""
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
+from zlib import crc32
 
 import dagster as dg
 
@@ -24,12 +25,29 @@ def refresh_schedules(datasources: Iterable[PublishedDatasource]) -> list[dg.Sch
                 extract_key(datasource.declaration.key),
                 dg.AssetKey.from_user_string(datasource.asset_key),
             ]
-    return [_schedule(cron, zone, keys) for (cron, zone), keys in due.items()]
+    names = Counter(_name(cron, zone) for cron, zone in due)
+    return [
+        _schedule(
+            _name(cron, zone) + (_mark(cron, zone) if names[_name(cron, zone)] > 1 else ""),
+            cron,
+            zone,
+            keys=keys,
+        )
+        for (cron, zone), keys in due.items()
+    ]
 
 
-def _schedule(cron: str, zone: str, keys: list[dg.AssetKey]) -> dg.ScheduleDefinition:
+def _name(cron: str, zone: str) -> str:
     words = re.sub(r"[^A-Za-z0-9]+", "_", cron.replace("*", "x").replace("/", " per "))
-    name = f"refresh_at_{words}_{re.sub(r'[^A-Za-z0-9]+', '_', zone)}"
+    return f"refresh_at_{words}_{re.sub(r'[^A-Za-z0-9]+', '_', zone)}"
+
+
+def _mark(cron: str, zone: str) -> str:
+    """Tells apart what reads alike: "1-5" and "1,5", GMT+1 and GMT-1."""
+    return f"_{crc32(f'{cron} {zone}'.encode()):08x}"
+
+
+def _schedule(name: str, cron: str, zone: str, *, keys: list[dg.AssetKey]) -> dg.ScheduleDefinition:
     return dg.ScheduleDefinition(
         name=name,
         job=dg.define_asset_job(f"{name}_job", selection=dg.AssetSelection.assets(*keys)),

@@ -40,9 +40,13 @@ class AsItIs:
         """
         with self.refresh.alone():
             file = self._copy()
-            table = _described(file)
-            with self.refresh.server() as server:
-                return self._run(server, file, table, options)
+            try:
+                table = _described(file)
+                with self.refresh.server() as server:
+                    return self._run(server, file, table, options)
+            finally:
+                if file not in self.refresh.needed():
+                    file.unlink()
 
     def _copy(self) -> Path:
         """What is sent must be what was looked at, even if somebody writes the file anew."""

@@ -20,7 +20,11 @@ _ALIASES = {
 
 def spark_name(type_: str) -> str:
     """A type as Spark tells of it: "Decimal (10, 2)" is "decimal(10,2)"."""
-    plain = re.sub(r"\s*([(),<>:])\s*", r"\1", type_.strip()).lower()
+    plain = re.sub(r"\s*([(),<>:])\s*", r"\1", type_.strip())
+    if re.search(r"[<:]|collate", plain, re.IGNORECASE):
+        # The names within, of fields and collations, have a case of their own.
+        return plain
+    plain = plain.lower()
     plain = re.sub(r"^(dec|numeric)\b", "decimal", plain)
     return _ALIASES.get(plain, "decimal(10,0)" if plain == "decimal" else plain)
 

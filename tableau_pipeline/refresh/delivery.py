@@ -171,6 +171,7 @@ class Delivery:
                 "metadata": self.view.our_metadata,
                 "increments": 1 + max(base.increments for base in self.view.bases),
                 "size": size,
+                "grown": max(base.grown for base in self.view.bases) + extract.size,
                 "orphans": dict(report.orphans),
             }
         )

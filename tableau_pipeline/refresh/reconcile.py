@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from tableauhyperapi import Connection, HyperProcess, escape_name
+from tableauhyperapi import Connection, HyperException, HyperProcess, escape_name
 
 from tableau_pipeline.hyper.process import connect
 from tableau_pipeline.hyper.rows import rows
@@ -68,19 +68,23 @@ class Reconciling:
         rule = self.declaration.reconcile or Reconcile()
         if state.size is None:
             return Reconciliation(skipped="the size of the published file is not known")
-        if state.size > rule.max_bytes:
+        size = state.size + state.grown
+        if size > rule.max_bytes:
             return Reconciliation(
-                skipped=f"its file of {state.size / 1e6:,.1f} MB is larger than "
+                skipped=f"its file of up to {size / 1e6:,.1f} MB is larger than "
                 f"reconcile: max_mb: {rule.max_bytes / 1e6:g}"
             )
-        self.log.info("Reading back what was published, %.1f MB in full", state.size / 1e6)
+        self.log.info("Reading back what was published, up to %.1f MB", size / 1e6)
         self.folder.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(prefix="read back ", dir=self.folder) as folder:
             try:
-                file = _extract(self.server.download(str(state.luid), Path(folder)))
-            except (RefreshError, zipfile.BadZipFile) as error:
+                package = self.server.download(str(state.luid), Path(folder))
+            except RefreshError as error:
                 return Reconciliation(skipped=f"it could not be read back: {error}")
-            return self._compare(file, state, checksums=rule.checksums)
+            try:
+                return self._compare(_extract(package), state, checksums=rule.checksums)
+            except (HyperException, zipfile.BadZipFile, ValueError) as error:
+                return Reconciliation(problem=f"it cannot be read: {error}")
 
     def _compare(self, file: Path, state: State, *, checksums: bool) -> Reconciliation:
         problems, counts, sums = [], {}, {}
@@ -107,10 +111,16 @@ class Reconciling:
 
 
 def _extract(package: Path) -> Path:
-    """The `.hyper` file in a packaged data source."""
+    """The `.hyper` file in a packaged data source.
+
+    Raises:
+        ValueError: there is none, or several.
+    """
     with zipfile.ZipFile(package) as opened:
-        (member,) = (name for name in opened.namelist() if name.endswith(".hyper"))
-        return Path(opened.extract(member, package.parent))
+        members = [name for name in opened.namelist() if name.endswith(".hyper")]
+        if len(members) != 1:
+            raise ValueError(f"the package holds {len(members)} .hyper files, not one")
+        return Path(opened.extract(members[0], package.parent))
 
 
 def _rows(connection: Connection, relation: str) -> int:

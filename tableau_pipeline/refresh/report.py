@@ -24,6 +24,7 @@ class Report:
             nothing to build.
         tables: what an update did to each table that it changed.
         orphans: rows that point at no row of the other table, by relationship; only where any do.
+        unknown_keys: tables whose key nobody looked at, as they did not change since it was named.
         reconciliation: how what was published compares with the models; None if nothing was sent.
         state: None when the data source was not refreshed.
         sent: bytes of all files that were sent.
@@ -35,6 +36,7 @@ class Report:
     extract: Extract | None = None
     tables: Mapping[str, Shipped] = field(default_factory=dict)
     orphans: Mapping[str, int] = field(default_factory=dict)
+    unknown_keys: tuple[str, ...] = ()
     reconciliation: Reconciliation | None = None
     state: State | None = None
     remote: RemoteDatasource | None = None

@@ -10,7 +10,7 @@ from tableau_pipeline.refresh.contents import Models, source
 from tableau_pipeline.refresh.declaration import Declaration
 from tableau_pipeline.refresh.errors import Check, RefusedError
 from tableau_pipeline.refresh.policy import Append, Diff
-from tableau_pipeline.refresh.state import TableState
+from tableau_pipeline.refresh.state import State, TableState
 
 
 def check_rows(
@@ -49,6 +49,23 @@ def check_rows(
     if problems:
         found = "\n".join(problems)
         raise RefusedError(found, {Check.KEYS: found})
+
+
+def unknown_keys(
+    declaration: Declaration, desired: State, *, changed: Collection[str]
+) -> tuple[str, ...]:
+    """The tables whose key, or cursor, nobody looked at: they did not change, their policy did.
+
+    Args:
+        changed: tables that were looked at now.
+    """
+    return tuple(
+        table.name
+        for table in declaration.tables
+        if table.name not in changed
+        and isinstance(table.policy, Diff)
+        and desired.tables[table.name].key != table.policy.key
+    )
 
 
 def count_orphans(

@@ -56,8 +56,7 @@ class Settled:
             failed = f"the last update failed on the server ({intent.note or 'without a note'})"
             return self if intent.mode else replace(self, trouble=failed)
         if intent.target is None:
-            by_hand = "an update that was written by hand changed it"
-            return replace(self, trouble=intent.note or by_hand)
+            return replace(self, trouble="an update that was written by hand changed it")
         creating = self.creating or intent.target.luid is None
         if intent.outcome is None or not intent.final:
             return replace(self, bases=(*self.bases, intent.target), creating=creating)
@@ -65,6 +64,7 @@ class Settled:
             bases=(intent.target,),
             luid=intent.target.luid or self.luid,
             creating=creating,
+            trouble=intent.unequal,
             landing=Landing.of(status, before=self.stamps, seen=seen)
             if intent.mode in (None, PublishMode.REPLACE)
             else None,

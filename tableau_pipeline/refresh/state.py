@@ -25,6 +25,10 @@ class PublishMode(StrEnum):
     OVERWRITE = "overwrite"
 
 
+# Of a state whose published rows are still to be compared with the models.
+UNSEEN = "nobody has looked yet"
+
+
 class Cutoff(Frozen):
     """Where `retain` cuts: rows with `column` below `value` are not published.
 
@@ -84,6 +88,7 @@ class State(Frozen):
         metadata: a digest of the `.tds` after our last publish: analysts' edits change it.
         increments: updates since the file was last published whole.
         size: bytes of that file.
+        grown: bytes of the payloads since.
         orphans: rows that point at no row of the other table, by relationship; only where any do.
         unreconciled: why the published rows were not compared with those of the models.
     """
@@ -100,8 +105,9 @@ class State(Frozen):
     metadata: str | None = None
     increments: int = 0
     size: int | None = None
+    grown: int = 0
     orphans: dict[str, int] = Field(default_factory=dict)
-    unreconciled: str | None = "nobody has looked yet"
+    unreconciled: str | None = UNSEEN
 
     def same_content(self, other: "State") -> bool:
         """Whether both stand for the same published tables."""
@@ -136,6 +142,7 @@ class Intent(Frozen):
         resent_at: when a later refresh sent it again, and heard nothing.
         job_id: of the server's job, when there is one and its id is known.
         outcome: None while it is open: the sending may or may not have taken effect.
+        unequal: how what was published turned out to differ from `target`.
     """
 
     request_id: str = Field(default_factory=lambda: str(uuid4()))
@@ -152,6 +159,7 @@ class Intent(Frozen):
     job_id: str | None = None
     outcome: Outcome | None = None
     note: str | None = None
+    unequal: str | None = None
 
     @property
     def action(self) -> str:

@@ -20,13 +20,14 @@ from tableau_pipeline.refresh.inputs import check_models
 from tableau_pipeline.refresh.journal import Journal
 from tableau_pipeline.refresh.limits import Limits
 from tableau_pipeline.refresh.look import look
-from tableau_pipeline.refresh.plan import Accept, NoChange, Options, Refuse, View, plan
+from tableau_pipeline.refresh.plan import Accept, NoChange, Options, Refuse, Update, View, plan
 from tableau_pipeline.refresh.readable import readable
 from tableau_pipeline.refresh.reconcile import Reconciling, UnequalError
 from tableau_pipeline.refresh.report import Clock, Report
+from tableau_pipeline.refresh.rows_check import unknown_keys
 from tableau_pipeline.refresh.send import Sender
 from tableau_pipeline.refresh.server import Server
-from tableau_pipeline.refresh.state import State
+from tableau_pipeline.refresh.state import UNSEEN, Intent, Outcome, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +99,15 @@ class Refresh:
         if isinstance(decision, Refuse) and not options.dry_run:
             raise RefusedError(decision.reason, decision.failed)
         if isinstance(decision, NoChange):
-            report = replace(report, orphans=view.bases[-1].orphans)
-            return report if options.dry_run else replace(report, state=_renewed(view, desired))
+            report = replace(
+                report,
+                orphans=view.bases[-1].orphans,
+                unknown_keys=unknown_keys(self.declaration, desired, changed=()),
+            )
+            if options.dry_run:
+                return report
+            report = replace(report, state=_renewed(view, desired))
+            return self._reconciled(server, models, report)
         if isinstance(decision, Refuse):
             return report
         delivery = Delivery(
@@ -114,31 +122,47 @@ class Refresh:
         if options.dry_run:
             return delivery.rehearse(decision, report)
         report = delivery.carry_out(decision, report)
+        if isinstance(report.plan, Update):
+            unknown = unknown_keys(self.declaration, desired, changed=report.plan.tables)
+            report = replace(report, unknown_keys=unknown)
         with clock.phase("reconcile"):
             return self._reconciled(server, models, report)
 
     def _reconciled(self, server: Server, models: Models, report: Report) -> Report:
-        """Compare what was published with the models.
+        """Compare what is published with the models, unless that was done before.
 
         Raises:
             RefreshError: it differs; the next run publishes in full.
         """
         state = report.state
-        if state is None or self.declaration.reconcile is None:
+        if state is None or self.declaration.reconcile is None or state.unreconciled != UNSEEN:
             return report
         folder = self.folder / "extracts"
         found = Reconciling(
             self.declaration, models, server, self.hyper(), folder, self.log
         ).compare(state)
         if found.problem:
-            # No state may rest on it, nor an increment.
-            sent = self.journal.intents()[-1]
-            self.journal.record(sent.model_copy(update={"target": None, "note": found.problem}))
+            # No increment may build on it.
+            self.journal.record(self._sent(state).model_copy(update={"unequal": found.problem}))
             raise UnequalError(found)
         if found.skipped:
             self.log.warning("Not reconciled with the models: %s", found.skipped)
         state = state.model_copy(update={"unreconciled": found.skipped})
         return replace(report, state=state, reconciliation=found)
+
+    def _sent(self, state: State) -> Intent:
+        """What led to a state: the last intent; none was kept if that was long ago."""
+        for intent in reversed(self.journal.intents()):
+            if intent.outcome is Outcome.DONE:
+                return intent
+        return Intent(
+            run_id=self.run_id,
+            mode=None,
+            target=state,
+            luid=state.luid,
+            payload=None,
+            outcome=Outcome.DONE,
+        )
 
     def project(self, server: Server) -> str | None:
         """The id of the project; None if it does not exist, and may be created.
@@ -193,11 +217,11 @@ class Refresh:
             models=models,
             hyper=self.hyper,
             folder=self.folder / "extracts" / file_name(self.declaration.key),
-            needed=self._needed,
+            needed=self.needed,
             log=self.log,
         )
 
-    def _needed(self) -> set[Path | None]:
+    def needed(self) -> set[Path | None]:
         """The files that may have to be sent again."""
         return {each.payload for each in self.journal.intents() if each.outcome is None}
 

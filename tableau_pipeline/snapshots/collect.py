@@ -11,7 +11,7 @@ from tableau_pipeline.refresh.snapshot import MANIFEST
 from tableau_pipeline.refresh.state import Outcome, State
 from tableau_pipeline.snapshots.store import began, is_committed, partition_folders, versions
 
-_MAY_HAVE_LANDED = (None, Outcome.DONE)
+MAY_HAVE_LANDED = (None, Outcome.DONE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def collect(
 
 def needed_by(journal: Journal) -> set[Path]:
     """The snapshots of everything that the published data source may hold."""
-    maybe = (intent.target for intent in journal.intents() if intent.outcome in _MAY_HAVE_LANDED)
+    maybe = (intent.target for intent in journal.intents() if intent.outcome in MAY_HAVE_LANDED)
     return {folder for state in (journal.state(), *maybe) if state for folder in folders_of(state)}
 
 

@@ -10,9 +10,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tableau_pipeline.refresh.errors import RefusedError
 
-# User and password in a URL, as JDBC drivers take them.
-_SECRET = re.compile(r"//[^/?;]*:[^/?;]*@|[?;&](password|pwd|accesstoken)=", re.IGNORECASE)
-_SECRET_OPTION = re.compile(r"user|password|pwd|token|secret", re.IGNORECASE)
+# User and password in a URL, in the ways of the usual drivers: before the host, or as properties.
+_SECRET = re.compile(
+    r"//[^@?;]*:[^@?;]*@|thin:[^@]+@|(password|passwd|pwd|token|secret)\w*\s*=", re.IGNORECASE
+)
+_OURS = re.compile(r"user|password|passwd|pwd|token|secret|^(url|dbtable|query)$", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,27 +32,38 @@ class DatabaseTable:
     table: str
     credentials: str
 
+    def check(self, options: Mapping[str, str]) -> None:
+        """Look for what must not be in the config of a run.
+
+        Args:
+            options: of Spark's reader.
+
+        Raises:
+            RefusedError: there is a secret, or another table.
+        """
+        if _SECRET.search(self.url):
+            raise RefusedError(
+                "The URL of the database holds a user or a secret, which Dagster keeps with the "
+                f"config of this run: leave it out, set {self._variable('USER')} and "
+                f"{self._variable('PASSWORD')} in the environment, and change the password"
+            )
+        if wrong := [name for name in options if _OURS.search(name)]:
+            raise RefusedError(
+                f"reader: {wrong[0]} is not taken: say path and table, and set "
+                f"{self._variable('USER')} and {self._variable('PASSWORD')} in the environment, "
+                "as Dagster keeps the config of this run"
+            )
+
     def read(self, spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
         """The rows, by one query unless the options say otherwise: so they are of one moment.
 
         Args:
-            options: of Spark's reader, such as "fetchsize".
+            options: of Spark's reader, such as "fetchsize"; checked.
 
         Raises:
-            RefusedError: a secret is where everybody can read it, half of one is missing, or Spark
-                has no driver for this database.
+            RefusedError: half of the credentials is missing, or Spark has no driver for this
+                database.
         """
-        if _SECRET.search(self.url):
-            raise RefusedError(
-                "The URL of the database holds a user and password, which Dagster would record: "
-                f"leave them out, and set {self._variable('USER')} and "
-                f"{self._variable('PASSWORD')} in the environment"
-            )
-        if secret := [name for name in options if _SECRET_OPTION.search(name)]:
-            raise RefusedError(
-                f"reader: {secret[0]} would be recorded by Dagster: set {self._variable('USER')} "
-                f"and {self._variable('PASSWORD')} in the environment instead"
-            )
         login = self._login()
         reader = spark.read.format("jdbc").options(url=self.url, dbtable=self.table)
         try:

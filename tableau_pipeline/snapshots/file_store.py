@@ -73,6 +73,7 @@ class FileStore:
             )
         frame = reading.frame
         if file_column:
+            _check_free(file_column, frame.columns)
             frame = frame.withColumn(file_column, F.expr(_FILE))
         others = [each for each in existing if each.partition not in names]
         kept = [each if each.partition else self._as_partition(each) for each in others]
@@ -118,6 +119,15 @@ def _refused() -> Generator[None]:
         yield
     except (UnstorableError, *READ_ERRORS) as error:
         raise RefusedError(reason(error)) from error
+
+
+def _check_free(name: str, columns: Sequence[str]) -> None:
+    taken = [column for column in columns if column.casefold() == name.casefold()]
+    if taken:
+        raise RefusedError(
+            f'file_column "{name}": the files have a column "{taken[0]}" of their own, which it '
+            "would replace. Choose another name"
+        )
 
 
 def _check_columns(kept: Snapshot, columns: Sequence[Column], names: Sequence[str]) -> None:

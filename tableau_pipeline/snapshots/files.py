@@ -115,6 +115,8 @@ def read_files(spark: SparkSession, files: Files) -> Reading:
     Raises:
         RefusedError: Spark cannot read the types of some columns, which it names.
     """
+    if files.columns and files.format == "parquet":
+        raise RefusedError("columns does not go with Parquet, whose files tell their own types")
     paths = [exact_path(path) for path in files.paths]
     reader = spark.read.options(**{**_DEFAULTS[files.format], **files.options})
     if files.format == "parquet":

@@ -205,3 +205,12 @@ def test_a_schedule_refreshes_its_datasources_alone():
     assert len(due.run_requests or []) == 1
     job = definitions.resolve_job_def(schedules[1].job_name)
     assert job.asset_layer.executable_asset_keys == {dg.AssetKey("b"), dg.AssetKey("b_extract")}
+
+
+def test_times_that_read_alike_are_two_schedules():
+    """Prevents: a location that does not load because of two data sources' times."""
+    datasources = [
+        declared(name=name, trigger={"cron": cron})
+        for name, cron in (("A", "0 6 * * 1-5"), ("B", "0 6 * * 1,5"))
+    ]
+    assert len({schedule.name for schedule in refresh_schedules(datasources)}) == 2

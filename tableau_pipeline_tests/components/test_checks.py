@@ -104,9 +104,22 @@ def test_what_is_only_built_is_looked_at_too(star: Location):
     found = checks(result)
     assert found["relationships"][:2] == (False, "WARN")
     assert found["reconciliation"][2] == "Not looked at: nothing was published"
+    assert [found[name][:2] for name in ("guard", "schema")] == [(False, "WARN")] * 2
     guarded = {"tables": (replace(FLIGHTS, guard=Guard(min_rows=9)),)}
     refused = star.refresh("built", declared=guarded, publish=False)
     assert list(checks(refused)) == ["guard"]
+
+
+def test_a_key_of_rows_that_nobody_looked_at_is_no_pass(star: Location):
+    """Prevents: a pass for a key that was named after the rows were published."""
+    assert star.refresh("keyed").success
+    keyed = {"tables": (replace(FLIGHTS, policy=Diff(("carrier",))),)}
+    result = star.refresh("keyed", declared=keyed)
+    assert checks(result)["keys"] == (
+        False,
+        "WARN",
+        "Not looked at: the rows of flights did not change",
+    )
 
 
 def test_a_refresh_without_its_checks_cannot_be_selected(star: Location):
@@ -164,9 +177,10 @@ def test_freshness(freshness: dict[str, Any], policy: dg.FreshnessPolicy):
         ({"by": "7 am"}, "no time of day"),
         ({"within": "soon"}, "no span of time"),
         ({"by": "07:00", "timezone": "Paris"}, "Paris"),
+        ({"within": "9999999999d"}, "freshness"),
     ],
 )
 def test_mistakes_in_freshness(freshness: dict[str, Any], words: str):
     """Prevents: a promise that is never checked because it was misspelt."""
-    with pytest.raises(Exception, match=words):
+    with pytest.raises(ValueError, match=words):
         declared(freshness=freshness)

@@ -7,6 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tableau_pipeline.components.file_config import PublishFileConfig
+from tableau_pipeline.refresh.errors import RefusedError
+from tableau_pipeline.snapshots.database_table import DatabaseTable
 from tableau_pipeline_tests.components.test_publish_file import Publish, failure, published, told
 from tableau_pipeline_tests.components.test_publish_file import name as name  # a fixture
 from tableau_pipeline_tests.components.test_publish_file import publish as publish  # a fixture
@@ -99,6 +101,8 @@ def test_a_parquet_file_as_it_is(publish: Publish, story: Story, name: str, tmp_
         ({"mode": "merge"}, "'merge' is not one of replace, append, as_is"),
         ({"file_column": "f"}, "file_column goes with mode append"),
         ({"mode": "as_is", "publish": False}, "cannot go with publish: false"),
+        ({"mode": "as_is", "key": ["a"], "columns": "a int"}, "cannot go with key, columns"),
+        ({"path": "jdbc:x", "table": "t", "columns": "a int"}, "columns goes with files"),
         ({"path": "jdbc:postgresql://h/d"}, "say which table"),
         ({"table": "t"}, "table goes with a path such as"),
         ({"path": "jdbc:x", "table": "t", "mode": "append"}, "mode append goes with files"),
@@ -117,13 +121,56 @@ def test_settings_that_do_not_fit(config: dict[str, str], message: str):
         ("jdbc:postgresql://host/d?user=me&password=secret", {}),
         ("jdbc:sqlserver://host;databaseName=d;password=secret", {}),
         ("jdbc:postgresql://host/d", {"password": "secret"}),
+        ("jdbc:postgresql://host/d", {"url": "jdbc:postgresql://me:secret@host/d"}),
+        ("jdbc:oracle:thin:scott/secret@//host:1521/d", {}),
+        ("jdbc:db2://host/d:user=me;password = secret;", {}),
+        ("jdbc:mysql://address=(host=h)(password=secret)/d", {}),
+        ("jdbc:x://host/d?sslpassword=secret", {}),
     ],
 )
-def test_secrets_of_a_database(publish: Publish, name: str, url: str, reader: dict[str, str]):
-    """Prevents: a password that the event log keeps for ever, or that the message repeats."""
-    message = failure(publish(path=url, table="t", name=name, reader=reader))
-    assert "JDBC_PASSWORD" in message
-    assert "secret" not in message
+def test_secrets_of_a_database(url: str, reader: dict[str, str]):
+    """Prevents: a password in the log, or in the message that refuses it."""
+    with pytest.raises(RefusedError) as refused:
+        DatabaseTable(url, "t", "JDBC").check(reader)
+    assert "JDBC_PASSWORD" in str(refused.value)
+    assert "me:secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "jdbc:postgresql://host:5432/d?ssl=true",
+        "jdbc:oracle:thin:@//host:1521/service",
+        "jdbc:sqlserver://host;databaseName=d;encrypt=true",
+    ],
+)
+def test_a_url_without_secrets(url: str):
+    """Prevents: a database that cannot be read because its URL looks odd."""
+    DatabaseTable(url, "t", "JDBC").check({"fetchsize": "10"})
+
+
+def test_a_file_column_that_the_files_have(publish: Publish, name: str, tmp_path: Path):
+    """Prevents: a column of the files that the names of the files replace."""
+    path = write(tmp_path / "a.csv", "id,Source", "1,web")
+    message = failure(publish(path=str(path), name=name, mode="append", file_column="source"))
+    assert 'the files have a column "Source"' in message
+
+
+def test_names_that_differ_a_little_are_different():
+    """Prevents: rows of one data source that are added to another, in another project even."""
+    places = [("EU", "Sales"), ("US", "Sales"), ("EU", "sales"), ("EU", "売上"), ("EU", "在庫")]
+    configs = [PublishFileConfig(path="x", project=p, name=n) for p, n in places]
+    assert len({config.declaration().key for config in configs}) == len(places)
+
+
+def test_what_is_only_built_is_not_kept(publish: Publish, story: Story, name: str, tmp_path: Path):
+    """Prevents: a trial whose rows go out with the next file."""
+    config = {"name": name, "mode": "append"}
+    told(publish(path=str(write(tmp_path / "a.csv", "id,v", "1,a")), **config))
+    trial = write(tmp_path / "b.csv", "id,v", "2,b")
+    assert publish(path=str(trial), publish=False, **config).success
+    told(publish(path=str(write(tmp_path / "c.csv", "id,v", "3,c")), **config))
+    assert published(story, name)["v"].to_pylist() == ["a", "c"]
 
 
 def test_a_database_without_a_driver(publish: Publish, name: str):

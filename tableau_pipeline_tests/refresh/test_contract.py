@@ -20,6 +20,8 @@ from tableau_pipeline_tests.refresh.pipeline import Pipeline
         ("numeric(10,2)", "decimal(10,2)"),
         ("decimal", "decimal(10,0)"),
         ("array < int >", "array<int>"),
+        ("struct<Id: int>", "struct<Id:int>"),
+        ("string collate UTF8_LCASE", "string collate UTF8_LCASE"),
     ],
 )
 def test_types_by_all_their_names(written: str, told: str):

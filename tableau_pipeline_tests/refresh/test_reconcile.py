@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from tableau_pipeline.hyper import open_hyper
@@ -76,6 +77,38 @@ def test_checksums_tell_values_apart(pipeline: Pipeline):
         pipeline.run(around=around)
     assert pipeline.run().plan.decision == "publish (replace)"
     assert pipeline.wrong() == []
+
+
+def test_a_difference_after_an_overwrite_is_mended_too(pipeline: Pipeline):
+    """Prevents: a refusal in the name of analysts who edited nothing, while the rows are wrong."""
+    pipeline.declare(reconcile=Reconcile())
+    pipeline.run()
+    pipeline.model("flights", flights(9).append_column("gate", pa.array(range(9))))
+    around = damaged(pipeline, 'DELETE FROM "Extract"."Extract" WHERE "flight_id" = 1')
+    with pytest.raises(UnequalError):
+        pipeline.run(around=around)
+    report = pipeline.run()
+    assert report.plan.reason == "in full: flights holds 8 rows, its model 9"
+    assert pipeline.wrong() == []
+
+
+def test_a_table_that_is_missing_is_a_difference(pipeline: Pipeline):
+    """Prevents: the worst of differences ending as an error that the next run forgets."""
+    pipeline.declare(reconcile=Reconcile())
+    with pytest.raises(UnequalError, match="it cannot be read"):
+        pipeline.run(around=damaged(pipeline, 'DROP TABLE "Extract"."Extract"'))
+
+
+def test_what_a_crash_left_unseen_is_looked_at_next(pipeline: Pipeline):
+    """Prevents: rows that nobody ever compares because the run that sent them was killed."""
+    pipeline.run()
+    pipeline.declare(reconcile=Reconcile())
+    around = damaged(pipeline, 'DELETE FROM "Extract"."Extract" WHERE "flight_id" = 1')
+    with pytest.raises(UnequalError):
+        pipeline.run(around=around)
+    assert "flights holds 7 rows" in pipeline.run().plan.reason
+    assert pipeline.wrong() == []
+    assert pipeline.run().state.unreconciled is None
 
 
 def test_what_is_too_large_is_not_called_reconciled(pipeline: Pipeline):
