@@ -1,5 +1,6 @@
 """Dagster's web server and daemon as real processes, and its GraphQL."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -96,5 +97,15 @@ def dg_dev(folder: Path, environment: Mapping[str, str], log: Path) -> Iterator[
         until(server.answers, seconds=180, what=f"no web server, see {log}")
         yield server
     finally:
-        process.send_signal(signal.SIGINT)
-        process.wait(30)
+        stop(process)
+
+
+def stop(process: subprocess.Popen) -> None:
+    """End a server that leads a session of its own, and what it started."""
+    process.send_signal(signal.SIGINT)
+    try:
+        process.wait(60)
+    except subprocess.TimeoutExpired:
+        # On a busy machine `dg dev` may miss the end of one of its servers, and wait for ever.
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ import httpx
 import pytest
 
 from tableau_pipeline_tests.conftest import ROOT, Story
-from tableau_pipeline_tests.dagster_servers import WebServer, free_port, until
+from tableau_pipeline_tests.dagster_servers import WebServer, free_port, stop, until
 from tableau_pipeline_tests.docs.page import Page
 
 PUBLISHED = """
@@ -51,13 +50,12 @@ def dev(folder: Path, **variables: str) -> Iterator[tuple[WebServer, str]]:
         )  # fmt: skip
     try:
         server = WebServer(f"http://127.0.0.1:{port}")
-        until(server.answers, seconds=60, what=log.read_text())
+        until(server.answers, seconds=180, what=log.read_text())
         sandbox = re.search(r"http://\S+", log.read_text())
         assert sandbox
         yield server, sandbox[0]
     finally:
-        process.send_signal(signal.SIGINT)
-        process.wait(30)
+        stop(process)
 
 
 def refresh_as_documented(server: WebServer) -> str:

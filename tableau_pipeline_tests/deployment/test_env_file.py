@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tableau_pipeline_tests.conftest import ROOT
-from tableau_pipeline_tests.dagster_servers import free_port, until
+from tableau_pipeline_tests.dagster_servers import free_port, stop, until
 
 SAID = "PIPELINE_TRIGGERS is 'perhaps'"
 
@@ -43,8 +42,7 @@ def test_it_is_read(command: str, tmp_path: Path):
         )
         assert process.poll() is None, output.read_text()
     finally:
-        process.send_signal(signal.SIGINT)
-        process.wait(30)
+        stop(process)
     assert len(list(home.iterdir())) > 1, "the DAGSTER_HOME of .env is not in use"
 
 

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,7 +21,7 @@ from hypothesis import strategies as st
 
 from tableau_pipeline.components.keys import asset_key_of
 from tableau_pipeline_tests.conftest import ROOT
-from tableau_pipeline_tests.dagster_servers import WebServer, free_port, until
+from tableau_pipeline_tests.dagster_servers import WebServer, free_port, stop, until
 
 OURS, THEIRS = "tableau_pipeline", "dashboards"
 NODES = """
@@ -84,8 +83,7 @@ def server(tmp_path: Path) -> Iterator[WebServer]:
         until(served.answers, seconds=120, what=f"no web server, see {log}")
         yield served
     finally:
-        process.send_signal(signal.SIGINT)
-        process.wait(30)
+        stop(process)
 
 
 @pytest.mark.slow
