@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from socket import socket
 from typing import Any
@@ -82,14 +82,24 @@ def free_port() -> int:
         return free.getsockname()[1]
 
 
-@contextmanager
-def dg_dev(folder: Path, environment: Mapping[str, str], log: Path) -> Iterator[WebServer]:
+def dg_dev(
+    folder: Path, environment: Mapping[str, str], log: Path
+) -> AbstractContextManager[WebServer]:
     """`dg dev -w workspace.yaml` in a folder: web server, daemon and code servers."""
+    return served("dg", "dev", folder=folder, environment=environment, log=log)
+
+
+@contextmanager
+def served(
+    *command: str, folder: Path, environment: Mapping[str, str], log: Path
+) -> Iterator[WebServer]:
+    """A command that serves the folder's workspace.yaml on a free port."""
+    program, *arguments = command
     port = free_port()
-    command = [str(Path(sys.executable).with_name("dg")), "dev", "-w", "workspace.yaml"]
     with log.open("w") as output:
         process = subprocess.Popen(
-            [*command, "--host", "127.0.0.1", "--port", str(port)],
+            [str(Path(sys.executable).with_name(program)), *arguments, "-w", "workspace.yaml",
+             "--host", "127.0.0.1", "--port", str(port)],
             cwd=folder, env=dict(environment), stdout=output, stderr=output, start_new_session=True,
         )  # fmt: skip
     try:

@@ -2,8 +2,6 @@
 
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,7 +19,7 @@ from hypothesis import strategies as st
 
 from tableau_pipeline.components.keys import asset_key_of
 from tableau_pipeline_tests.conftest import ROOT
-from tableau_pipeline_tests.dagster_servers import WebServer, free_port, stop, until
+from tableau_pipeline_tests.dagster_servers import WebServer, served
 
 OURS, THEIRS = "tableau_pipeline", "dashboards"
 NODES = """
@@ -70,20 +68,10 @@ def server(tmp_path: Path) -> Iterator[WebServer]:
     }
     (tmp_path / "workspace.yaml").write_text(yaml.safe_dump(workspace))
     shutil.copy(ROOT / "dagster_home" / "dagster.yaml", tmp_path)
-    port, log = free_port(), tmp_path / "webserver.log"
-    program = str(Path(sys.executable).with_name("dagster-webserver"))
-    with log.open("w") as output:
-        process = subprocess.Popen(
-            [program, "-w", "workspace.yaml", "-h", "127.0.0.1", "-p", str(port)],
-            cwd=tmp_path, env={**os.environ, "DAGSTER_HOME": str(tmp_path)},
-            stdout=output, stderr=output, start_new_session=True,
-        )  # fmt: skip
-    try:
-        served = WebServer(f"http://127.0.0.1:{port}")
-        until(served.answers, seconds=120, what=f"no web server, see {log}")
-        yield served
-    finally:
-        stop(process)
+    environment = {**os.environ, "DAGSTER_HOME": str(tmp_path)}
+    log = tmp_path / "webserver.log"
+    with served("dagster-webserver", folder=tmp_path, environment=environment, log=log) as server:
+        yield server
 
 
 @pytest.mark.slow
