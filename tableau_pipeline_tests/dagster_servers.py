@@ -4,14 +4,15 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from socket import socket
 from typing import Any
 
 import httpx
+
+from tableau_pipeline_tests.waiting import until
 
 ENDED = ("SUCCESS", "FAILURE", "CANCELED")
 LAUNCH = """
@@ -66,14 +67,6 @@ class WebServer:
             return httpx.get(f"{self.url}/server_info", timeout=5).status_code == 200
         except httpx.TransportError:
             return False
-
-
-def until(found: Callable[[], Any], *, seconds: float, what: str) -> Any:
-    deadline = time.monotonic() + seconds
-    while not (answer := found()):
-        assert time.monotonic() < deadline, what
-        time.sleep(0.3)
-    return answer
 
 
 def free_port() -> int:

@@ -14,8 +14,9 @@ import httpx
 import pytest
 
 from tableau_pipeline_tests.conftest import ROOT, Story
-from tableau_pipeline_tests.dagster_servers import WebServer, free_port, stop, until
+from tableau_pipeline_tests.dagster_servers import WebServer, free_port, stop
 from tableau_pipeline_tests.docs.page import Page
+from tableau_pipeline_tests.waiting import until
 
 PUBLISHED = """
 { assetNodes(assetKeys: [{path: ["nyc_flights"]}]) {

@@ -13,9 +13,10 @@ import yaml
 from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline.sandbox.testing import tableau_sandbox as tableau_sandbox  # a fixture
 from tableau_pipeline_tests.conftest import ROOT
-from tableau_pipeline_tests.dagster_servers import WebServer, free_port, until
+from tableau_pipeline_tests.dagster_servers import WebServer, free_port
 from tableau_pipeline_tests.deployment.compose import SERVICES
 from tableau_pipeline_tests.postgresql import PASSWORD, USER, PostgreSQL, running_postgresql
+from tableau_pipeline_tests.waiting import until
 
 PUBLISH = """
 mutation($files: RunConfigData!) { launchRun(executionParams: {runConfigData: $files, selector: {

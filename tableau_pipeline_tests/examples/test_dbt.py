@@ -14,7 +14,8 @@ import pytest
 
 from tableau_pipeline.sandbox.testing import running_sandbox
 from tableau_pipeline_tests.conftest import ROOT
-from tableau_pipeline_tests.dagster_servers import ENDED, WebServer, dg_dev, until
+from tableau_pipeline_tests.dagster_servers import ENDED, WebServer, dg_dev
+from tableau_pipeline_tests.waiting import until
 
 BIN = Path(sys.executable).parent
 SENSORS = """

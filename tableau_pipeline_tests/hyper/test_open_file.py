@@ -11,6 +11,7 @@ from tableau_pipeline.hyper import HyperFileError, convert, defragment, open_hyp
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.versions import version_of
 from tableau_pipeline_tests.hyper.samples import constraints
+from tableau_pipeline_tests.waiting import until
 
 TABLE = TableName("Extract", "Extract")
 ROWS = pa.table({"id": [1, 2], "name": ["a", None]})
@@ -76,11 +77,23 @@ def test_a_killed_writer_leaves_the_file(path: Path) -> None:
         f"    file.execute('DELETE FROM {TABLE}'); os.kill(os.getpid(), 9)"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == -9
+    until(lambda: _unlocked(path), seconds=30, what="hyperd has outlived the one that started it")
     assert content(path) == ROWS.to_pylist()
     with open_hyper(path, "a") as file:
         file.insert(TABLE, pa.table({"id": [3]}))
     assert len(content(path)) == 3
     assert list(path.parent.iterdir()) == [path]
+
+
+def _unlocked(path: Path) -> bool:
+    """Its hyperd ends by itself, but some milliseconds after the one that was killed."""
+    try:
+        with open_hyper(path):
+            return True
+    except HyperFileError as error:
+        if "locked by another process" not in str(error):
+            raise
+        return False
 
 
 def _refused(path: Path, mode: str = "r") -> str:
