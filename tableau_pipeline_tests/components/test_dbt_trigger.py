@@ -19,6 +19,9 @@ from tableau_pipeline.components.dbt_sensors import dbt_sensors
 from tableau_pipeline.resources import resources_from_env
 from tableau_pipeline_tests.conftest import ROOT
 
+# Four commands of dbt take a while.
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:

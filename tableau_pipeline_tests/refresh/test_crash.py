@@ -103,7 +103,14 @@ def test_killed_at_any_moment(
     assert ("metadata_digest" in traces[-1]) is (sent_by == "publish")
 
 
-@pytest.mark.parametrize("before", [new_file, new_rows, changed_rows])
+@pytest.mark.parametrize(
+    "before",
+    [
+        new_rows,
+        pytest.param(new_file, marks=pytest.mark.slow),
+        pytest.param(changed_rows, marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize(("calls", "again"), [(1, 2), (2, 1), (2, 2), (3, 2), (2, 3)])
 def test_killed_twice_with_different_content(
     pipeline: Pipeline, before: Callable[[Pipeline], None], calls: int, again: int

@@ -83,7 +83,9 @@ def test_killed_at_any_moment(
 
 
 @pytest.mark.parametrize("calls", [2, 3], ids=["job unknown", "job known"])
-@pytest.mark.parametrize("before", [first, new_file, new_rows])
+@pytest.mark.parametrize(
+    "before", [first, pytest.param(new_file, marks=pytest.mark.slow), new_rows]
+)
 def test_job_that_still_runs_at_the_next_start(
     slow: Pipeline, calls: int, before: Callable[[Pipeline], None]
 ):

@@ -96,7 +96,7 @@ def test_pieces_add_up(large: Callable[[str], Pipeline], policy: str):
 
 
 @pytest.mark.parametrize("policy", ["diff", "dates", "partitions"])
-@pytest.mark.parametrize("calls", [3, 9])
+@pytest.mark.parametrize("calls", [pytest.param(3, marks=pytest.mark.slow), 9])
 def test_killed_between_pieces(large: Callable[[str], Pipeline], policy: str, calls: int):
     """Prevents: half of the pieces pass for all of them, or the rest for nothing."""
     pipeline = large(policy)

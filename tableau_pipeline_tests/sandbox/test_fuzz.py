@@ -32,7 +32,7 @@ HEALED_EVERY = 50
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("count", [300, pytest.param(SHARE, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [100, pytest.param(SHARE, marks=pytest.mark.slow)])
 def test_spoilt_requests(
     start_sandbox: Callable[..., Sandbox], tmp_path: Path, one_row: Path, family: str, count: int
 ):
