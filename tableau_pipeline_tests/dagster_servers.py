@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from socket import socket
@@ -20,10 +20,20 @@ mutation($selector: JobOrPipelineSelector!, $config: RunConfigData) {
   launchRun(executionParams: {selector: $selector, runConfigData: $config}) {
     __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } }
 }"""
+BACKFILL = """
+mutation($asset: AssetKeyInput!, $partitions: [String!]!) {
+  launchPartitionBackfill(backfillParams: {assetSelection: [$asset], partitionNames: $partitions}) {
+    __typename ... on PythonError { message } } }"""
 STATUS = """
 query($run: ID!) {
   runOrError(runId: $run) { ... on Run { status } }
 }"""
+RUNS = "{ runsOrError { ... on Runs { results { runId status assetSelection { path } } } } }"
+SHIPPED = """
+query($key: AssetKeyInput!) {
+  assetOrError(assetKey: $key) { ... on Asset { assetMaterializations(limit: 1) {
+    runId metadataEntries {
+      label ... on IntMetadataEntry { intValue } ... on TextMetadataEntry { text } } } } } }"""
 
 
 class WebServer:
@@ -51,11 +61,52 @@ class WebServer:
         assert launched["__typename"] == "LaunchRunSuccess", launched
         return self.ended(launched["run"]["runId"])
 
+    def backfill(self, asset: str, partitions: Sequence[str]) -> None:
+        """Have the daemon materialize some partitions of an asset."""
+        launched = self.ask(BACKFILL, asset={"path": [asset]}, partitions=partitions)
+        answer = launched["launchPartitionBackfill"]
+        assert answer["__typename"] == "LaunchBackfillSuccess", answer
+
+    def runs_of(self, asset: str) -> dict[str, list[str]]:
+        """The runs that have an asset, and all that each of them has."""
+        selected = {
+            run["runId"]: sorted("/".join(each["path"]) for each in run["assetSelection"] or ())
+            for run in self._runs()
+        }
+        return {run: assets for run, assets in selected.items() if asset in assets}
+
+    def next_run(self, asset: str, *, known: Collection[str] = ()) -> tuple[str, list[str]]:
+        """Wait for the first run of an asset that was not known, and for its success."""
+        new = until(
+            lambda: {run: all_ for run, all_ in self.runs_of(asset).items() if run not in known},
+            seconds=150, what=f"{asset} should have been materialized",
+        )  # fmt: skip
+        ((run, assets),) = new.items()
+        assert self.ended(run) == "SUCCESS"
+        return run, assets
+
+    def shipped(self, datasource: str) -> dict[str, Any]:
+        """What the last refresh of a data source did, and in which run."""
+        asset = self.ask(SHIPPED, key={"path": [datasource]})["assetOrError"]
+        (last,) = asset["assetMaterializations"]
+        metadata = {
+            each["label"]: each.get("text", each.get("intValue"))
+            for each in last["metadataEntries"]
+        }
+        return {"run": last["runId"], **metadata}
+
+    def quiet(self) -> bool:
+        """Whether every run has ended."""
+        return all(run["status"] in ENDED for run in self._runs())
+
     def ended(self, run_id: str) -> str:
         """Wait for a run; its status."""
         return until(
             lambda: self._ended(run_id), seconds=150, what=f"run {run_id} should have ended"
         )
+
+    def _runs(self) -> list[dict[str, Any]]:
+        return self.ask(RUNS)["runsOrError"]["results"]
 
     def _ended(self, run_id: str) -> str | None:
         status = self.ask(STATUS, run=run_id)["runOrError"]["status"]

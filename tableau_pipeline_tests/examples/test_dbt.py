@@ -14,7 +14,7 @@ import pytest
 
 from tableau_pipeline.sandbox.testing import running_sandbox
 from tableau_pipeline_tests.conftest import ROOT
-from tableau_pipeline_tests.dagster_servers import ENDED, WebServer, dg_dev
+from tableau_pipeline_tests.dagster_servers import WebServer, dg_dev
 from tableau_pipeline_tests.waiting import until
 
 BIN = Path(sys.executable).parent
@@ -27,12 +27,6 @@ mutation($name: String!) {
   startSensor(sensorSelector: {repositoryLocationName: "dashboards",
                                repositoryName: "__repository__", sensorName: $name}) {
     __typename ... on Sensor { sensorState { status } } ... on PythonError { message } } }"""
-RUNS = "{ runsOrError { ... on Runs { results { runId status assetSelection { path } } } } }"
-SHIPPED = """
-query($key: AssetKeyInput!) {
-  assetOrError(assetKey: $key) { ... on Asset { assetMaterializations(limit: 1) {
-    runId metadataEntries {
-      label ... on IntMetadataEntry { intValue } ... on TextMetadataEntry { text } } } } } }"""
 # Both sensors look every 30 seconds.
 TWO_LOOKS = 70
 
@@ -77,39 +71,6 @@ class Shop:
         found = self.server.ask(SENSORS)["sensorsOrError"]["results"]
         return {each["name"]: each["sensorState"] for each in found}
 
-    def refreshes(self, key: str) -> dict[str, list[str]]:
-        """The runs that have a data source, and what else they have."""
-        runs = self.server.ask(RUNS)["runsOrError"]["results"]
-        selected = {
-            run["runId"]: sorted("/".join(each["path"]) for each in run["assetSelection"] or ())
-            for run in runs
-        }
-        return {run: assets for run, assets in selected.items() if key in assets}
-
-    def next_refresh(self, key: str, known: set[str]) -> tuple[str, list[str]]:
-        """Wait for the first run that was not known, and for its success."""
-        new = until(
-            lambda: {r: a for r, a in self.refreshes(key).items() if r not in known},
-            seconds=150, what=f"{key} should have been refreshed",
-        )  # fmt: skip
-        ((run, assets),) = new.items()
-        assert self.server.ended(run) == "SUCCESS"
-        return run, assets
-
-    def shipped(self, key: str) -> dict[str, Any]:
-        """What the last refresh did, and in which run."""
-        asset = self.server.ask(SHIPPED, key={"path": [key]})["assetOrError"]
-        (last,) = asset["assetMaterializations"]
-        metadata = {
-            each["label"]: each.get("text", each.get("intValue"))
-            for each in last["metadataEntries"]
-        }
-        return {"run": last["runId"], **metadata}
-
-    def quiet(self) -> bool:
-        runs = self.server.ask(RUNS)["runsOrError"]["results"]
-        return all(run["status"] in ENDED for run in runs)
-
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
@@ -144,14 +105,14 @@ def test_one_refresh_after_dbt_in_another_location(shop: Shop):
     everything = ("sales", "shop_sales_extract", "shop_sales")
     assert shop.server.launch("dashboards", *everything) == "SUCCESS"
     shop.switch_on("refresh_after_models")
-    known = set(shop.refreshes("shop_sales"))
+    known = shop.server.runs_of("shop_sales").keys()
 
     # One order is corrected, one is gone, two are new.
     shop.write("raw_orders", "1,1,1250", "2,2,400", "4,1,5", "5,2,6")
     assert shop.dbt_in_dagster() == "SUCCESS"
-    run, assets = shop.next_refresh("shop_sales", known)
+    run, assets = shop.server.next_run("shop_sales", known=known)
     assert assets == ["shop_sales", "shop_sales_extract"]
-    shipped = shop.shipped("shop_sales")
+    shipped = shop.server.shipped("shop_sales")
     assert (shipped["run"], shipped["decision"]) == (run, "update")
     assert (shipped["rows deleted/sales"], shipped["rows inserted/sales"]) == (2, 3)
     assert shipped["rows/sales"] == 4
@@ -160,8 +121,8 @@ def test_one_refresh_after_dbt_in_another_location(shop: Shop):
     shop.write("raw_orders", "1,1,1250", "1,1,1250")
     assert shop.dbt_in_dagster() == "FAILURE"
     time.sleep(TWO_LOOKS)
-    assert shop.quiet()
-    assert shop.refreshes("shop_sales").keys() - known == {run}
+    assert shop.server.quiet()
+    assert shop.server.runs_of("shop_sales").keys() - known == {run}
 
 
 @pytest.mark.slow
@@ -172,17 +133,17 @@ def test_one_run_after_dbt_outside_dagster(shop: Shop):
     shop.write("raw_orders", "1,1,1250")
     shop.switch_on("refresh_after_dbt")
     shop.dbt("build")
-    first, assets = shop.next_refresh("shop_customers", set())
+    first, assets = shop.server.next_run("shop_customers")
     assert assets == ["customers", "shop_customers", "shop_customers_extract"]
-    assert shop.shipped("shop_customers")["decision"] == "publish (create)"
+    assert shop.server.shipped("shop_customers")["decision"] == "publish (create)"
 
     shop.write("raw_customers", "1,Ada", "2,Grace H.", "3,Edsger")
     shop.dbt("build")
-    second, _ = shop.next_refresh("shop_customers", {first})
-    shipped = shop.shipped("shop_customers")
+    second, _ = shop.server.next_run("shop_customers", known={first})
+    shipped = shop.server.shipped("shop_customers")
     assert (shipped["run"], shipped["decision"]) == (second, "update")
     assert (shipped["rows deleted/customers"], shipped["rows inserted/customers"]) == (1, 2)
 
     shop.dbt("test")
     time.sleep(TWO_LOOKS)
-    assert shop.refreshes("shop_customers").keys() == {first, second}
+    assert shop.server.runs_of("shop_customers").keys() == {first, second}
