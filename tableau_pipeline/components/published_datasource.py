@@ -119,9 +119,10 @@ class PublishedDatasource(dg.Component, dg.Resolvable, Attributes):
         """
         if tree := context.source_position_tree:
             refuse_repeated_keys(Path(tree.position.filename))
+        # Most have nothing to fill in, and Dagster walks through every key.
+        if isinstance(model, cls) and "{{" not in repr(model):
+            return model
         attributes = model.model_dump(by_alias=True, exclude_unset=True)
-        if "{{" not in repr(attributes):  # most are plain, and Dagster walks through every key
-            return cls.model_validate(attributes)
         return cls.model_validate(context.resolve_value(attributes))
 
     @field_validator("trigger", mode="before")

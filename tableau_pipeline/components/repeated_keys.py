@@ -1,6 +1,7 @@
 """Keys that YAML has twice in one mapping: its reader takes the last one without a word."""
 
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 import yaml
@@ -15,12 +16,21 @@ def refuse_repeated_keys(file: Path) -> None:
     Raises:
         ValueError: names file, lines and key.
     """
-    for document in yaml.compose_all(file.read_text("utf-8"), Loader=_Loader):
-        for key, first, second in _repeated(document):
-            raise ValueError(
-                f"{file}:{second}: `{key}` stands here and on line {first}, but only one of them "
-                "can hold: keep one"
-            )
+    if found := _first_repeated(file.read_text("utf-8")):
+        key, first, second = found
+        raise ValueError(
+            f"{file}:{second}: `{key}` stands here and on line {first}, but only one of them "
+            "can hold: keep one"
+        )
+
+
+# A file is asked about once for each component in it, of which there may be hundreds.
+@lru_cache(maxsize=1)
+def _first_repeated(text: str) -> tuple[str, int, int] | None:
+    for document in yaml.compose_all(text, Loader=_Loader):
+        for found in _repeated(document):
+            return found
+    return None
 
 
 def _repeated(node: yaml.Node | None) -> Iterator[tuple[str, int, int]]:

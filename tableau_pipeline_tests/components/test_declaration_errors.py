@@ -133,6 +133,26 @@ def test_a_key_that_stands_twice():
     assert "defs.yaml:8: `trigger` stands here and on line 7" in str(raised.value.__cause__)
 
 
+def test_several_data_sources_in_one_file():
+    """Prevents: only one of them found, or a mistake in a later one laid to the first."""
+    first = "".join(line for line in TWO_TRIGGERS.splitlines(keepends=True) if "cron" not in line)
+    stock = first.replace("Shop", "Stock")
+    with create_defs_folder_sandbox() as sandbox:
+        folder = sandbox.defs_folder_path / "shop"
+        folder.mkdir()
+        (folder / "defs.yaml").write_text(f"{first}\n---\n{stock}", "utf-8")
+        with sandbox.build_component_tree() as tree:
+            found = tree.get_all_components(of_type=PublishedDatasource)
+        assert {each.asset_key for each in found} == {"shop", "stock"}
+        (folder / "defs.yaml").write_text(f"{stock}\n---\n{TWO_TRIGGERS}", "utf-8")
+        with (
+            pytest.raises(ComponentTreeException) as raised,
+            sandbox.load_component_and_build_defs(defs_path=folder),
+        ):
+            pass
+    assert "defs.yaml:17: `trigger` stands here and on line 16" in str(raised.value.__cause__)
+
+
 @pytest.mark.parametrize(("changes", "expected"), CASES.values(), ids=CASES)
 def test_error_names_file_and_key(changes: dict[str, Any], expected: list[str]):
     """Prevents: a mistake in YAML that is ignored, or whose place a person has to guess."""
