@@ -154,12 +154,12 @@ def served(
         stop(process)
 
 
-def stop(process: subprocess.Popen) -> None:
+def stop(process: subprocess.Popen, *, by: signal.Signals = signal.SIGINT) -> None:
     """End a server that leads a session of its own, and what it started."""
-    process.send_signal(signal.SIGINT)
+    process.send_signal(by)
     try:
         process.wait(60)
     except subprocess.TimeoutExpired:
-        # On a busy machine `dg dev` may miss the end of one of its servers, and wait for ever.
+        # On a busy machine Dagster may miss the end of what it started, and wait for ever.
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()

@@ -1,7 +1,6 @@
 """A folder that the real daemon watches."""
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -14,6 +13,7 @@ import pytest
 from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline.sandbox.testing import tableau_sandbox as tableau_sandbox  # a fixture
 from tableau_pipeline_tests.conftest import ROOT
+from tableau_pipeline_tests.dagster_servers import stop
 from tableau_pipeline_tests.refresh.pipeline import session
 
 LOCATION = """
@@ -36,13 +36,12 @@ def daemon(location: Path, environment: dict[str, str], log: Path) -> Generator[
     with log.open("w") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "dagster._daemon", "run", "-f", location],
-            cwd=ROOT, env=environment, stdout=output, stderr=output,
+            cwd=ROOT, env=environment, stdout=output, stderr=output, start_new_session=True,
         )  # fmt: skip
     try:
         yield
     finally:
-        process.send_signal(signal.SIGINT)
-        process.wait(60)
+        stop(process)
 
 
 def updates(sandbox: Sandbox) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """The composition's own commands, on a real PostgreSQL."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -13,7 +14,7 @@ import yaml
 from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline.sandbox.testing import tableau_sandbox as tableau_sandbox  # a fixture
 from tableau_pipeline_tests.conftest import ROOT
-from tableau_pipeline_tests.dagster_servers import WebServer, free_port
+from tableau_pipeline_tests.dagster_servers import WebServer, free_port, stop
 from tableau_pipeline_tests.deployment.compose import SERVICES
 from tableau_pipeline_tests.postgresql import PASSWORD, USER, PostgreSQL, running_postgresql
 from tableau_pipeline_tests.waiting import until
@@ -63,8 +64,7 @@ class Composition:
             assert process.poll() is None, self.log(service)
             yield
         finally:
-            process.terminate()
-            process.wait(60)
+            stop(process, by=signal.SIGTERM)
 
     def healthy(self, service: str) -> bool:
         """Whether the health check that compose.yaml gives it passes."""

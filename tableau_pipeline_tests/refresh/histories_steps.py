@@ -84,6 +84,9 @@ def calm(history: History) -> None:
         note("  an hour passes")
         history.age += timedelta(hours=1)
         outcome = history.refresh(limits=LONG)
+    if history.late and _has_to_come_again(outcome):
+        note("  a time stamp has moved meanwhile")
+        outcome = history.refresh(limits=LONG)
     if isinstance(outcome, RefusedError):
         outcome = history.refresh(accept=_ALL, limits=LONG)
     if isinstance(outcome, RefusedError):
@@ -106,6 +109,11 @@ def _mend(history: History) -> None:
 def _has_to_wait(outcome: object) -> bool:
     """Who may not list jobs has to wait for as long as they may take."""
     return isinstance(outcome, RefreshError) and "nor may this user list jobs" in str(outcome)
+
+
+def _has_to_come_again(outcome: object) -> bool:
+    """A time stamp that moves late can do so while a refresh is under way."""
+    return isinstance(outcome, RefreshError) and "was changed on the server while" in str(outcome)
 
 
 def _rows(model: Model) -> str:
