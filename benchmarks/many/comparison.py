@@ -8,17 +8,25 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.fresh_process import in_fresh_process
 from benchmarks.many.locations import (
-    BARE,
-    DECLARED,
+    FILE,
+    FILE_BARE,
     FOLDERS,
-    write_bare,
-    write_declared,
+    FOLDERS_BARE,
+    write_file,
+    write_file_bare,
     write_folders,
+    write_folders_bare,
 )
 from benchmarks.many.measure import Figures, measure
 
 COUNTS = (125, 500)
-_LOCATIONS = {DECLARED: write_declared, FOLDERS: write_folders, BARE: write_bare}
+_LOCATIONS = {
+    FOLDERS: write_folders,
+    FOLDERS_BARE: write_folders_bare,
+    FILE: write_file,
+    FILE_BARE: write_file_bare,
+}
+_BY_HAND = {FOLDERS: FOLDERS_BARE, FILE: FILE_BARE}
 _STEPS = {
     "load": "loading the location",
     "first_tick": "the sensor's first tick",
@@ -50,17 +58,19 @@ def _print(found: Mapping[tuple[str, int], Sequence[Figures]], runs: int) -> Non
     least, most = COUNTS
     print(f"\n{runs} runs; processor seconds at {most}, in brackets those on the clock; ratios")
     print(
-        f"| step | declared | bare, same folders | bare, one file | declared / same folders at "
-        f"{least}, {most} | declared / one file at {least}, {most} | from {least} to {most} "
-        f"(linear: {most / least:g}) |"
+        f"| step | folders | by hand | ratio at {least}, {most} | one file | by hand | ratio at "
+        f"{least}, {most} | from {least} to {most} (linear: {most / least:g}) |"
     )
-    print(f"{'| --- ' * 7}|")
+    print(f"{'| --- ' * 8}|")
     for step, words in _STEPS.items():
         cpu = {key: _median(each, step, "cpu") for key, each in found.items()}
         wall = {key: _median(each, step, "wall") for key, each in found.items()}
-        cells = [f"{cpu[each, most]:.2f} ({wall[each, most]:.2f})" for each in _LOCATIONS]
-        for bare in (FOLDERS, BARE):
-            ratios = [cpu[DECLARED, count] / cpu[bare, count] for count in COUNTS]
+        cells = []
+        for layout, by_hand in _BY_HAND.items():
+            cells += [
+                f"{cpu[each, most]:.2f} ({wall[each, most]:.2f})" for each in (layout, by_hand)
+            ]
+            ratios = [cpu[layout, count] / cpu[by_hand, count] for count in COUNTS]
             cells.append(", ".join(f"{ratio:.2f}" for ratio in ratios))
         growth = [cpu[each, most] / cpu[each, least] for each in _LOCATIONS]
         cells.append(", ".join(f"{each:.1f}" for each in growth))

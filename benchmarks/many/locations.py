@@ -1,8 +1,10 @@
-"""The same code location: declared in YAML, and by hand in bare Dagster, in folders or one file."""
+"""The same code location: declared in YAML and by hand in bare Dagster, in folders or one file."""
 
 from pathlib import Path
 
-DECLARED, FOLDERS, BARE = "many_declared.definitions", "many_folders.definitions", "many_bare"
+# A folder for each data source and its model; or all in one file, and all models in another.
+FOLDERS, FOLDERS_BARE = "many_folders.definitions", "many_folders_bare.definitions"
+FILE, FILE_BARE = "many_file.definitions", "many_file_bare"
 
 _PROJECT = """
 [tool.dg]
@@ -64,10 +66,12 @@ from benchmarks.many.by_hand import schedules, sensor
 at_fixed_times = schedules({count})
 after_models = sensor()
 """
-_DECLARATION = """
+_WITH_FOLDER = """
 type: dagster.DefsFolderComponent
 
 ---
+"""
+_DECLARATION = """
 type: tableau_pipeline.components.PublishedDatasource
 
 attributes:
@@ -86,37 +90,63 @@ def cron_of(number: int) -> str | None:
     return f"0 {number % 4 + 3} * * *" if number % 5 == 0 else None
 
 
-def write_declared(folder: Path, count: int) -> None:
+def write_folders(folder: Path, count: int) -> None:
     """A project with `count` data sources, each a folder of a `defs.yaml` and its model."""
-    defs = _project(folder, DECLARED, count)
+    defs = _project_of_folders(folder, FOLDERS, count)
     (defs / "automation.py").write_text(_AUTOMATION)
     for number in range(count):
-        cron = cron_of(number)
-        trigger = f'{{cron: "{cron}"}}' if cron else "{after: any}"
-        declaration = _DECLARATION.format(number=number, trigger=trigger)
-        (defs / f"shop_{number}" / "defs.yaml").write_text(declaration)
+        (defs / f"shop_{number}" / "defs.yaml").write_text(_WITH_FOLDER + _declared(number))
 
 
-def write_folders(folder: Path, count: int) -> None:
+def write_folders_bare(folder: Path, count: int) -> None:
     """The same folders, with Python by hand in place of YAML."""
-    defs = _project(folder, FOLDERS, count)
+    defs = _project_of_folders(folder, FOLDERS_BARE, count)
     (defs / "automation.py").write_text(_BARE_AUTOMATION.format(count=count))
     for number in range(count):
         step = _STEP.format(number=number, follows=not cron_of(number))
         (defs / f"shop_{number}" / "datasource.py").write_text(step)
 
 
-def write_bare(folder: Path, count: int) -> None:
+def write_file(folder: Path, count: int) -> None:
+    """A project with one `defs.yaml` of `count` documents, and one file of models."""
+    defs = _project(folder, FILE)
+    (defs / "automation.py").write_text(_AUTOMATION)
+    (defs / "models.py").write_text(_MODEL_IMPORTS + _models(count))
+    (defs / "shops").mkdir()
+    (defs / "shops" / "defs.yaml").write_text("\n---\n".join(map(_declared, range(count))))
+
+
+def write_file_bare(folder: Path, count: int) -> None:
     """One Python file with the same models, steps, checks, conditions and schedules."""
-    models = "".join(_MODEL.format(number=number) for number in range(count))
     by_hand = "\n\nfrom benchmarks.many.by_hand import location\n"
-    (folder / f"{BARE}.py").write_text(
-        f"{_MODEL_IMPORTS}{by_hand}{models}\n\ndefs = location(globals(), {count})\n"
+    (folder / f"{FILE_BARE}.py").write_text(
+        f"{_MODEL_IMPORTS}{by_hand}{_models(count)}\n\ndefs = location(globals(), {count})\n"
     )
 
 
-def _project(folder: Path, module: str, count: int) -> Path:
-    """An empty project but for the models, each in a folder; where its definitions are."""
+def _declared(number: int) -> str:
+    cron = cron_of(number)
+    trigger = f'{{cron: "{cron}"}}' if cron else "{after: any}"
+    return _DECLARATION.format(number=number, trigger=trigger)
+
+
+def _models(count: int) -> str:
+    return "".join(_MODEL.format(number=number) for number in range(count))
+
+
+def _project_of_folders(folder: Path, module: str, count: int) -> Path:
+    """A project of the models, each in a folder; where its definitions are."""
+    defs = _project(folder, module)
+    for number in range(count):
+        of_one = defs / f"shop_{number}"
+        of_one.mkdir()
+        (of_one / "__init__.py").touch()
+        (of_one / "models.py").write_text(_MODEL_IMPORTS + _MODEL.format(number=number))
+    return defs
+
+
+def _project(folder: Path, module: str) -> Path:
+    """A project of nothing but resources; where its definitions are."""
     package = folder / module.split(".")[0]
     defs = package / "defs"
     defs.mkdir(parents=True)
@@ -125,9 +155,4 @@ def _project(folder: Path, module: str, count: int) -> Path:
         (parent / "__init__.py").touch()
     (package / "definitions.py").write_text(_DEFINITIONS)
     (defs / "resources.py").write_text(_RESOURCES)
-    for number in range(count):
-        of_one = defs / f"shop_{number}"
-        of_one.mkdir()
-        (of_one / "__init__.py").touch()
-        (of_one / "models.py").write_text(_MODEL_IMPORTS + _MODEL.format(number=number))
     return defs
