@@ -2,11 +2,16 @@
 
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from uuid import uuid4
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from tableauhyperapi import CreateMode, HyperProcess
@@ -28,11 +33,32 @@ class Choice:
     Attributes:
         options: of Spark's Parquet writer.
         order: brings the rows into another order.
+        by_arrow: Python's workers write what Spark gives them as Arrow batches.
     """
 
     name: str
     options: Mapping[str, str | int] = field(default_factory=dict)
     order: Callable[[DataFrame], DataFrame] = lambda rows: rows
+    by_arrow: bool = False
+
+    def write(self, rows: DataFrame, folder: Path) -> None:
+        """Write the rows to a folder that does not exist yet."""
+        rows = self.order(rows)
+        if self.by_arrow:
+            folder.mkdir()
+            rows.mapInArrow(partial(_write_part, str(folder)), "path string").collect()
+        else:
+            rows.write.options(**self.options).parquet(folder.as_uri())
+
+
+def _write_part(folder: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    path = f"{folder}/{uuid4().hex}.parquet"
+    first = next(batches, None)
+    if first is not None:
+        with pq.ParquetWriter(path, first.schema) as file:
+            for batch in chain([first], batches):
+                file.write_batch(batch)
+        yield pa.RecordBatch.from_pydict({"path": [path]})
 
 
 @dataclass(frozen=True)
@@ -54,6 +80,7 @@ _CHOICES = (
     *(Choice(f"row groups of {mb} MB", {"parquet.block.size": mb * _MB}) for mb in (8, 32)),
     Choice("files of 250,000 rows", {"maxRecordsPerFile": 250_000}),
     Choice("one file", order=lambda rows: rows.coalesce(1)),
+    Choice("by pyarrow, in Python's workers", by_arrow=True),
     Choice("sorted by key", order=lambda rows: rows.sortWithinPartitions(*KEY)),
     Choice("sorted by ship date", order=lambda rows: rows.sortWithinPartitions("l_shipdate")),
     Choice("shuffled", order=lambda rows: rows.sortWithinPartitions(F.xxhash64(*KEY))),
@@ -89,9 +116,7 @@ def _ratios(effects: Sequence[Effect], defaults: Sequence[Effect], of: str) -> l
 
 def _effect(rows: DataFrame, choice: Choice, *, folder: Path) -> Effect:
     shutil.rmtree(folder, ignore_errors=True)
-    write = _processor_seconds(
-        lambda: choice.order(rows).write.options(**choice.options).parquet(folder.as_uri())
-    )
+    write = _processor_seconds(lambda: choice.write(rows, folder))
     files = sorted(folder.glob("*.parquet"))
     extract = folder / "rows.hyper"
     load = _processor_seconds(lambda: _load(hyper_process(), files, extract))

@@ -1,19 +1,13 @@
 """What somebody without the component would write, in bare Dagster."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 import dagster as dg
 from pydantic import Field
 
 from benchmarks.many.locations import cron_of
-from tableau_pipeline.resources import (
-    HyperResource,
-    SnapshotIOManager,
-    TableauServerResource,
-    resources_from_env,
-)
+from tableau_pipeline.resources import HyperResource, SnapshotIOManager, TableauServerResource
 
 
 class Options(dg.Config):
@@ -103,19 +97,3 @@ def schedules(count: int) -> list[dg.ScheduleDefinition]:
 def sensor() -> dg.AutomationConditionSensorDefinition:
     """For all that follow their models."""
     return dg.AutomationConditionSensorDefinition("after_models", target=dg.AssetSelection.all())
-
-
-def location(models: Mapping[str, Any], count: int) -> dg.Definitions:
-    """All of it, with these models by name."""
-    steps = [
-        refreshed(f"shop_{number}", f"orders_{number}", follows=not cron_of(number))
-        for number in range(count)
-    ]
-    from_env = resources_from_env()
-    return dg.Definitions(
-        assets=[*(models[f"orders_{number}"] for number in range(count)), *steps],
-        schedules=schedules(count),
-        sensors=[sensor()],
-        resources={**from_env, "io_manager": from_env["snapshots"]},
-        executor=dg.in_process_executor,
-    )

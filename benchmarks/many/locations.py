@@ -4,7 +4,7 @@ from pathlib import Path
 
 # A folder for each data source and its model; or all in one file, and all models in another.
 FOLDERS, FOLDERS_BARE = "many_folders.definitions", "many_folders_bare.definitions"
-FILE, FILE_BARE = "many_file.definitions", "many_file_bare"
+FILE, FILE_BARE = "many_file.definitions", "many_file_bare.definitions"
 
 _PROJECT = """
 [tool.dg]
@@ -59,6 +59,15 @@ _STEP = """
 from benchmarks.many.by_hand import refreshed
 
 shop = refreshed("shop_{number}", "orders_{number}", follows={follows})
+"""
+_STEPS = """
+from benchmarks.many.by_hand import refreshed
+from benchmarks.many.locations import cron_of
+
+shops = [
+    refreshed(f"shop_{{number}}", f"orders_{{number}}", follows=not cron_of(number))
+    for number in range({count})
+]
 """
 _BARE_AUTOMATION = """
 from benchmarks.many.by_hand import schedules, sensor
@@ -117,11 +126,11 @@ def write_file(folder: Path, count: int) -> None:
 
 
 def write_file_bare(folder: Path, count: int) -> None:
-    """One Python file with the same models, steps, checks, conditions and schedules."""
-    by_hand = "\n\nfrom benchmarks.many.by_hand import location\n"
-    (folder / f"{FILE_BARE}.py").write_text(
-        f"{_MODEL_IMPORTS}{by_hand}{_models(count)}\n\ndefs = location(globals(), {count})\n"
-    )
+    """The same project, with one Python file by hand in place of YAML."""
+    defs = _project(folder, FILE_BARE)
+    (defs / "automation.py").write_text(_BARE_AUTOMATION.format(count=count))
+    (defs / "models.py").write_text(_MODEL_IMPORTS + _models(count))
+    (defs / "shops.py").write_text(_STEPS.format(count=count))
 
 
 def _declared(number: int) -> str:
