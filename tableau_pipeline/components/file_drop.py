@@ -8,7 +8,7 @@ from typing import Any
 import dagster as dg
 from pydantic import Field, ValidationError, field_validator
 
-from tableau_pipeline.components.base import Attributes
+from tableau_pipeline.components.declared import Declared
 from tableau_pipeline.components.deployment import sensor_status
 from tableau_pipeline.components.file_config import PublishFileConfig
 from tableau_pipeline.components.publish_file import publish_file
@@ -17,7 +17,7 @@ from tableau_pipeline.components.publish_file import publish_file
 _STILL = 2
 
 
-class FileDrop(dg.Component, dg.Resolvable, Attributes):
+class FileDrop(Declared):
     """Publish each file that is dropped into a folder, and each that takes another's place."""
 
     folder: str = Field(description="Where files are dropped; seen by daemon and runs.")

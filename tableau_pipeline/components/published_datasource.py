@@ -1,21 +1,19 @@
 """The component: a published Tableau data source, declared once."""
 
-from pathlib import Path
 from typing import Any, Literal, Self
 
 import dagster as dg
-from pydantic import BaseModel, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from tableau_pipeline.components.assets import refresh_assets
 from tableau_pipeline.components.attributes import RelationshipAttributes, TableAttributes
-from tableau_pipeline.components.base import Attributes
+from tableau_pipeline.components.declared import Declared
 from tableau_pipeline.components.keys import asset_key_of
 from tableau_pipeline.components.promises import (
     FreshnessAttributes,
     ReconcileAttributes,
     reconcile,
 )
-from tableau_pipeline.components.repeated_keys import refuse_repeated_keys
 from tableau_pipeline.components.scaffolder import PublishedDatasourceScaffolder
 from tableau_pipeline.components.timestamps import Timestamps, clock, known_timestamps
 from tableau_pipeline.components.trigger_attributes import Trigger, known_trigger
@@ -25,7 +23,7 @@ from tableau_pipeline.refresh.declaration import Declaration, tree_problem
 
 
 @dg.scaffold_with(PublishedDatasourceScaffolder)
-class PublishedDatasource(dg.Component, dg.Resolvable, Attributes):
+class PublishedDatasource(Declared):
     """A published Tableau data source, kept equal to the Spark models that feed it."""
 
     name: str = Field(min_length=1, max_length=255, description="Name on the Tableau site.")
@@ -103,27 +101,6 @@ class PublishedDatasource(dg.Component, dg.Resolvable, Attributes):
     trigger: Trigger | None = Field(
         default=None, description="When it is refreshed by itself; absent: by hand only."
     )
-
-    # Dagster would derive a looser model, whose errors name the outermost key only.
-    @classmethod
-    def model(cls) -> type[Self]:
-        """The class that reads the YAML: this one."""
-        return cls
-
-    @classmethod
-    def resolve_from_model(cls, context: dg.ResolutionContext, model: BaseModel) -> Self:
-        """Fill in `{{ env.X }}` and the like.
-
-        Raises:
-            ValueError: the file has a key twice, such as two triggers.
-        """
-        if tree := context.source_position_tree:
-            refuse_repeated_keys(Path(tree.position.filename))
-        # Most have nothing to fill in, and Dagster walks through every key.
-        if isinstance(model, cls) and "{{" not in repr(model):
-            return model
-        attributes = model.model_dump(by_alias=True, exclude_unset=True)
-        return cls.model_validate(context.resolve_value(attributes))
 
     @field_validator("trigger", mode="before")
     @classmethod

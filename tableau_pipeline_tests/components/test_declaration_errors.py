@@ -117,20 +117,32 @@ attributes:
   trigger: {after: any}
   trigger: {cron: "0 6 * * *"}
 """
+TWO_FOLDERS = """type: tableau_pipeline.components.FileDrop
+attributes:
+  folder: one
+  folder: other
+"""
 
 
-def test_a_key_that_stands_twice():
+@pytest.mark.parametrize(
+    ("declared", "expected"),
+    [
+        (TWO_TRIGGERS, "defs.yaml:8: `trigger` stands here and on line 7"),
+        (TWO_FOLDERS, "defs.yaml:4: `folder` stands here and on line 3"),
+    ],
+)
+def test_a_key_that_stands_twice(declared: str, expected: str):
     """Prevents: the last of two triggers, or policies, taken without a word."""
     with create_defs_folder_sandbox() as sandbox:
         folder = sandbox.defs_folder_path / "shop"
         folder.mkdir()
-        (folder / "defs.yaml").write_text(TWO_TRIGGERS, "utf-8")
+        (folder / "defs.yaml").write_text(declared, "utf-8")
         with (
             pytest.raises(ComponentTreeException) as raised,
             sandbox.load_component_and_build_defs(defs_path=folder),
         ):
             pass
-    assert "defs.yaml:8: `trigger` stands here and on line 7" in str(raised.value.__cause__)
+    assert expected in str(raised.value.__cause__)
 
 
 def test_several_data_sources_in_one_file():

@@ -1,0 +1,35 @@
+"""How a component of ours is read from YAML."""
+
+from pathlib import Path
+from typing import Self
+
+import dagster as dg
+from pydantic import BaseModel
+
+from tableau_pipeline.components.base import Attributes
+from tableau_pipeline.components.repeated_keys import refuse_repeated_keys
+
+
+class Declared(dg.Component, dg.Resolvable, Attributes):
+    """A component that is its own model of the YAML."""
+
+    # Dagster would derive a looser one, whose errors name the outermost key only.
+    @classmethod
+    def model(cls) -> type[Self]:
+        """The class that reads the YAML: this one."""
+        return cls
+
+    @classmethod
+    def resolve_from_model(cls, context: dg.ResolutionContext, model: BaseModel) -> Self:
+        """Fill in `{{ env.X }}` and the like.
+
+        Raises:
+            ValueError: the file has a key twice, such as two triggers.
+        """
+        if tree := context.source_position_tree:
+            refuse_repeated_keys(Path(tree.position.filename))
+        # Most have nothing to fill in, and Dagster walks through every key.
+        if isinstance(model, cls) and "{{" not in repr(model):
+            return model
+        attributes = model.model_dump(by_alias=True, exclude_unset=True)
+        return cls.model_validate(context.resolve_value(attributes))
