@@ -77,9 +77,9 @@ def recover(pipeline: Pipeline, fuse: Fuse, before: Callable[[Pipeline], None]) 
         (first, "publish"),
         (new_rows, "update"),
         (changed_rows, "update"),
-        (new_file, "publish"),
-        (new_column, "publish"),
-        (adopted, "publish"),
+        pytest.param(new_file, "publish", marks=pytest.mark.slow),
+        pytest.param(new_column, "publish", marks=pytest.mark.slow),
+        pytest.param(adopted, "publish", marks=pytest.mark.slow),
     ],
 )
 def test_killed_at_any_moment(

@@ -81,7 +81,7 @@ def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_histories(sandboxes: Sandboxes):
     """Prevents: a data source that is not what its models are, and nobody notices."""
     machine = partial(Histories, sandboxes)
-    run_state_machine_as_test(machine, settings=settings(SOME, max_examples=6))
+    run_state_machine_as_test(machine, settings=settings(SOME, max_examples=4))
 
 
 @pytest.mark.slow
