@@ -3,13 +3,14 @@
 import os
 import shutil
 import subprocess
-import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from socket import socket
 from tempfile import mkdtemp
+
+from tableau_pipeline_tests.waiting import until
 
 USER, PASSWORD = "pipeline", "a password of the test's"
 
@@ -62,19 +63,17 @@ def running_postgresql() -> Generator[PostgreSQL]:
         )  # fmt: skip
     try:
         server = PostgreSQL(port, programs)
-        _wait_for(server, folder / "log")
+        until(
+            lambda: _answers(server),
+            seconds=30,
+            what="PostgreSQL should answer",
+            log=folder / "log",
+        )
         yield server
     finally:
         process.terminate()
         process.wait(30)
         shutil.rmtree(folder)
-
-
-def _wait_for(server: PostgreSQL, log: Path) -> None:
-    deadline = time.monotonic() + 30
-    while not _answers(server):
-        assert time.monotonic() < deadline, log.read_text()
-        time.sleep(0.2)
 
 
 def _answers(server: PostgreSQL) -> bool:

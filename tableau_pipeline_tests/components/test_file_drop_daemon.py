@@ -15,6 +15,7 @@ from tableau_pipeline.sandbox.testing import tableau_sandbox as tableau_sandbox 
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.dagster_servers import stop
 from tableau_pipeline_tests.refresh.pipeline import session
+from tableau_pipeline_tests.waiting import until
 
 LOCATION = """
 import dagster as dg
@@ -71,10 +72,10 @@ def test_dropped_files_are_published(tableau_sandbox: Sandbox, tmp_path: Path):
     (folder / "sales.csv").write_text("id,v\n1,a\n")
     log = tmp_path / "daemon.log"
     with daemon(location, environment, log):
-        deadline = time.monotonic() + 150
-        while "sales" not in (first := updates(tableau_sandbox)):
-            assert time.monotonic() < deadline, log.read_text()
-            time.sleep(1)
+        first = until(
+            lambda: updates(tableau_sandbox), seconds=150, what="nothing was published", log=log
+        )
+        assert first.keys() == {"sales"}
         # Some more ticks, in which nothing may happen.
         time.sleep(15)
         assert updates(tableau_sandbox) == first

@@ -51,7 +51,7 @@ def dev(folder: Path, **variables: str) -> Iterator[tuple[WebServer, str]]:
         )  # fmt: skip
     try:
         server = WebServer(f"http://127.0.0.1:{port}")
-        until(server.answers, seconds=180, what=log.read_text())
+        until(server.answers, seconds=180, what="no web server", log=log)
         sandbox = re.search(r"http://\S+", log.read_text())
         assert sandbox
         yield server, sandbox[0]

@@ -1,7 +1,6 @@
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from socket import create_connection, socket
@@ -12,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from tableau_pipeline.refresh.snapshot import Snapshot
 from tableau_pipeline.snapshots.write import write_snapshot
+from tableau_pipeline_tests.waiting import until
 
 MODEL = (
     "SELECT id, IF(id % 3 = 0, NULL, 'é' || id) AS name, TIMESTAMP '2026-01-01 00:00:00Z' AS at, \
@@ -56,10 +56,10 @@ def connect_server(tmp_path: Path) -> Iterator[str]:
             stderr=log,
         )
     try:
-        deadline = time.monotonic() + 60
-        while not _listens(port):
-            assert time.monotonic() < deadline, (tmp_path / "connect.log").read_text()[-2000:]
-            time.sleep(0.5)
+        until(
+            lambda: _listens(port), seconds=60, what="it should listen",
+            log=tmp_path / "connect.log",
+        )  # fmt: skip
         yield f"sc://127.0.0.1:{port}"
     finally:
         server.terminate()
