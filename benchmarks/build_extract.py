@@ -11,13 +11,13 @@ import pyarrow as pa
 from tableauhyperapi import Connection, CreateMode, HyperProcess, TableName
 
 from benchmarks.bare import scan
+from tableau_pipeline.core.checkpoint import TableState
+from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.defs.flights import sources, transformations
 from tableau_pipeline.demo.story import datasources
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.read import read_table
 from tableau_pipeline.refresh.files import Files
-from tableau_pipeline.refresh.snapshot import Snapshot
-from tableau_pipeline.refresh.state import TableState
 from tableau_pipeline.snapshots.session import spark_session
 from tableau_pipeline.snapshots.store import new_folder
 from tableau_pipeline.snapshots.write import write_snapshot

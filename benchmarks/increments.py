@@ -11,14 +11,14 @@ from benchmarks.lineitem import KEY, Content, write_contents
 from benchmarks.one_refresh import Cost, refresh
 from benchmarks.published import check_published
 from benchmarks.spread import spread
+from tableau_pipeline.core.declaration import Declaration, Table
+from tableau_pipeline.core.file_journal import FileJournal
+from tableau_pipeline.core.policies import Diff
+from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.demo.sandbox_process import sandbox_process
 from tableau_pipeline.hyper.build import build_extract
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.refresh.contents import source
-from tableau_pipeline.refresh.declaration import Declaration, Table
-from tableau_pipeline.refresh.file_journal import FileJournal
-from tableau_pipeline.refresh.policy import Diff
-from tableau_pipeline.refresh.snapshot import Snapshot
 
 _UPLINK = 12_500_000  # bytes per second: 100 Mbit/s
 

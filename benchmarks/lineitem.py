@@ -8,7 +8,7 @@ from pathlib import Path
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tableau_pipeline.refresh.snapshot import Snapshot
+from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.snapshots.session import spark_session
 from tableau_pipeline.snapshots.store import new_folder
 from tableau_pipeline.snapshots.write import write_snapshot

@@ -9,9 +9,9 @@ from tableauhyperapi import HyperProcess, TableName
 
 from benchmarks.bare import differing_rows
 from benchmarks.lineitem import KEY
+from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.publishing.credentials import PersonalAccessToken
 from tableau_pipeline.publishing.site import signed_in
-from tableau_pipeline.refresh.snapshot import Snapshot
 
 
 def check_published(

@@ -5,8 +5,8 @@ from uuid import uuid4
 import dagster as dg
 from tableauhyperapi import CreateMode
 
+from tableau_pipeline.actions.batch import Batch, Delete, Upsert, source, target
 from tableau_pipeline.components import send_batch
-from tableau_pipeline.refresh.batch import Batch, Delete, Upsert, source, target
 from tableau_pipeline.resources import HyperResource, TableauServerResource, data_dir
 
 

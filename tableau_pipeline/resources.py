@@ -12,6 +12,7 @@ from dagster_pyspark import LazyPySparkResource
 from pydantic import Field, ValidationInfo, field_validator
 from tableauhyperapi import Connection, CreateMode, HyperProcess
 
+from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.process import connect, hyper_process
 from tableau_pipeline.publishing.credentials import (
     ConnectedApp,
@@ -20,7 +21,6 @@ from tableau_pipeline.publishing.credentials import (
     PersonalAccessToken,
 )
 from tableau_pipeline.publishing.site import TableauSite, signed_in
-from tableau_pipeline.refresh.errors import RefusedError
 from tableau_pipeline.snapshots.io_manager import SnapshotIOManager
 from tableau_pipeline.snapshots.session import spark_session
 

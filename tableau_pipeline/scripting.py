@@ -7,15 +7,15 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+from tableau_pipeline.core.declaration import Declaration, tree_problem
+from tableau_pipeline.core.file_journal import FileJournal
+from tableau_pipeline.core.server import Server
+from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.refresh.alone import alone
-from tableau_pipeline.refresh.declaration import Declaration, tree_problem
-from tableau_pipeline.refresh.errors import RefusedError
-from tableau_pipeline.refresh.file_journal import FileJournal
 from tableau_pipeline.refresh.limits import Limits
 from tableau_pipeline.refresh.plan import Options
 from tableau_pipeline.refresh.report import Report
-from tableau_pipeline.refresh.server import Server
 from tableau_pipeline.refresh.step import Refresh
 from tableau_pipeline.snapshots.store import newest
 

@@ -14,16 +14,16 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from tableau_pipeline.core.checkpoint import State
+from tableau_pipeline.core.declaration import Declaration, Table
+from tableau_pipeline.core.file_journal import FileJournal
 from tableau_pipeline.demo.compare import differences
+from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.tables import Relationship
 from tableau_pipeline.publishing.credentials import Password
 from tableau_pipeline.publishing.site import TableauSite, signed_in
-from tableau_pipeline.refresh.declaration import Declaration, Table
-from tableau_pipeline.refresh.errors import RefreshError, RefusedError
-from tableau_pipeline.refresh.file_journal import FileJournal
 from tableau_pipeline.refresh.plan import NoChange, Options, Publish
-from tableau_pipeline.refresh.state import State
 from tableau_pipeline.refresh.step import Limits, Report
 from tableau_pipeline.sandbox.testing import Sandbox, running_sandbox
 from tableau_pipeline.scripting import refresh

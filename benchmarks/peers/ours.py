@@ -6,10 +6,10 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 
 from benchmarks.peers.protocol import contend
+from tableau_pipeline.core.checkpoint import TableState
+from tableau_pipeline.core.declaration import Declaration, Table
 from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline.refresh.declaration import Declaration, Table
 from tableau_pipeline.refresh.files import Files
-from tableau_pipeline.refresh.state import TableState
 from tableau_pipeline.snapshots.store import new_folder
 from tableau_pipeline.snapshots.write import write_snapshot
 

@@ -18,8 +18,8 @@ from tableau_pipeline.components.report import (
 )
 from tableau_pipeline.components.trigger import automation_condition, follows_extract
 from tableau_pipeline.components.trigger_attributes import Trigger
-from tableau_pipeline.refresh.declaration import Declaration
-from tableau_pipeline.refresh.errors import RefreshError, RefusedError
+from tableau_pipeline.core.declaration import Declaration
+from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.refresh.plan import Accept, Options
 from tableau_pipeline.refresh.step import Refresh
 from tableau_pipeline.resources import (

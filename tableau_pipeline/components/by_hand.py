@@ -4,9 +4,9 @@ from pathlib import Path
 
 import dagster as dg
 
+from tableau_pipeline.actions.batch import Batch
 from tableau_pipeline.components.failures import as_failure
 from tableau_pipeline.components.journal import DagsterJournal
-from tableau_pipeline.refresh.batch import Batch
 from tableau_pipeline.refresh.by_hand import ByHand
 from tableau_pipeline.resources import HyperResource, TableauServerResource, data_dir
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import dagster as dg
 
-from tableau_pipeline.refresh.declaration import Declaration
-from tableau_pipeline.refresh.errors import Check, RefreshError, RefusedError
+from tableau_pipeline.core.declaration import Declaration
+from tableau_pipeline.errors import Check, RefreshError, RefusedError
 from tableau_pipeline.refresh.plan import Refuse
 from tableau_pipeline.refresh.reconcile import UnequalError
 from tableau_pipeline.refresh.report import Report

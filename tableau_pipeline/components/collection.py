@@ -8,7 +8,7 @@ import dagster as dg
 
 from tableau_pipeline.components.journal import DagsterJournal, state_in
 from tableau_pipeline.components.keys import extract_key
-from tableau_pipeline.refresh.declaration import Declaration
+from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.resources import SnapshotIOManager
 from tableau_pipeline.snapshots.collect import folders_of, needed_by
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import dagster as dg
 
+from tableau_pipeline.core.checkpoint import State
+from tableau_pipeline.core.declaration import Declaration, Table
 from tableau_pipeline.hyper.tables import Column
 from tableau_pipeline.hyper.types import UnsupportedTypeError, hyper_type
-from tableau_pipeline.refresh.declaration import Declaration, Table
-from tableau_pipeline.refresh.state import State
 
 
 def column_metadata(declaration: Declaration, state: State) -> dict[str, Any]:

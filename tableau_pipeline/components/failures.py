@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import dagster as dg
 
-from tableau_pipeline.refresh.errors import RefreshError, RefusedError
+from tableau_pipeline.errors import RefreshError, RefusedError
 
 
 @contextmanager

@@ -7,9 +7,9 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from tableau_pipeline.components.assets import RefreshConfig
 from tableau_pipeline.components.keys import asset_key_of
+from tableau_pipeline.core.declaration import Declaration, Table
+from tableau_pipeline.core.policies import Diff, Partitions, Policy, Replace
 from tableau_pipeline.hyper.type_policy import Nested, TypePolicy
-from tableau_pipeline.refresh.declaration import Declaration, Table
-from tableau_pipeline.refresh.policy import Diff, Partitions, Policy, Replace
 from tableau_pipeline.snapshots.files import Format
 
 _CHOICES = {

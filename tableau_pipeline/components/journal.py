@@ -10,7 +10,7 @@ from typing import TypeVar
 import dagster as dg
 from pydantic import ValidationError
 
-from tableau_pipeline.refresh.state import Intent, State
+from tableau_pipeline.core.checkpoint import Intent, State
 
 STATE = "tableau_pipeline/state"
 INTENT = "tableau_pipeline/intent"

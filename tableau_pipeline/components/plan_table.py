@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from tableau_pipeline.refresh.declaration import Declaration
+from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.refresh.plan import NoChange, Publish, Refuse, Update
 from tableau_pipeline.refresh.report import Report
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag
 
 from tableau_pipeline.components.base import Attributes, keys
-from tableau_pipeline.refresh.policy import (
+from tableau_pipeline.core.policies import (
     Append,
     Diff,
     Feed,

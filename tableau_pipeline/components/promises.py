@@ -9,7 +9,7 @@ from dagster_shared.check import CheckError
 from pydantic import Field, field_validator, model_validator
 
 from tableau_pipeline.components.base import Attributes
-from tableau_pipeline.refresh.declaration import Reconcile
+from tableau_pipeline.core.declaration import Reconcile
 
 _SPAN = re.compile(r"(\d+) ?(m|h|d)")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}

@@ -14,10 +14,10 @@ from tableau_pipeline.components.failures import as_failure
 from tableau_pipeline.components.file_config import PublishFileConfig
 from tableau_pipeline.components.journal import DagsterJournal
 from tableau_pipeline.components.report import dry_run_observation, published_result, run_tags
+from tableau_pipeline.core.journal import Journal
+from tableau_pipeline.core.snapshot import Snapshot
+from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.refresh.as_it_is import AsItIs
-from tableau_pipeline.refresh.errors import RefusedError
-from tableau_pipeline.refresh.journal import Journal
-from tableau_pipeline.refresh.snapshot import Snapshot
 from tableau_pipeline.refresh.step import Refresh
 from tableau_pipeline.resources import (
     HyperResource,

@@ -17,9 +17,9 @@ from tableau_pipeline.components.promises import (
 from tableau_pipeline.components.scaffolder import PublishedDatasourceScaffolder
 from tableau_pipeline.components.timestamps import Timestamps, clock, known_timestamps
 from tableau_pipeline.components.trigger_attributes import Trigger, known_trigger
+from tableau_pipeline.core.declaration import Declaration, tree_problem
 from tableau_pipeline.hyper.tables import Relationship
 from tableau_pipeline.hyper.type_policy import TypePolicy
-from tableau_pipeline.refresh.declaration import Declaration, tree_problem
 
 
 @dg.scaffold_with(PublishedDatasourceScaffolder)

@@ -8,10 +8,10 @@ import dagster as dg
 from tableau_pipeline.components.columns import column_metadata
 from tableau_pipeline.components.journal import STATE
 from tableau_pipeline.components.plan_table import plan_table
+from tableau_pipeline.core.checkpoint import State
+from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.hyper.versions import PRODUCTS
-from tableau_pipeline.refresh.declaration import Declaration
 from tableau_pipeline.refresh.report import Report
-from tableau_pipeline.refresh.state import State
 
 
 def extract_result(

@@ -10,11 +10,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from tableauhyperapi import HyperProcess
 
+from tableau_pipeline.core.checkpoint import Cutoff
+from tableau_pipeline.core.declaration import Declaration
+from tableau_pipeline.core.snapshot import Snapshot, common_columns
 from tableau_pipeline.hyper.read import read_table
 from tableau_pipeline.refresh.contents import Models
-from tableau_pipeline.refresh.declaration import Declaration
-from tableau_pipeline.refresh.snapshot import Snapshot, common_columns
-from tableau_pipeline.refresh.state import Cutoff
 
 
 def differences(

@@ -9,10 +9,10 @@ import dagster as dg
 
 from tableau_pipeline.components import PublishedDatasource
 from tableau_pipeline.components.journal import STATE
+from tableau_pipeline.core.checkpoint import State
+from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.demo.compare import differences
 from tableau_pipeline.demo.progress import progress_logger
-from tableau_pipeline.refresh.declaration import Declaration
-from tableau_pipeline.refresh.state import State
 from tableau_pipeline.resources import (
     HyperResource,
     SnapshotIOManager,

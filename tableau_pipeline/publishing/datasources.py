@@ -7,10 +7,10 @@ from pathlib import Path
 import tableauserverclient as TSC
 from tableauserverclient.config import config
 
+from tableau_pipeline.core.checkpoint import PublishMode
+from tableau_pipeline.core.server import RemoteDatasource
+from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.publishing.query import named, same_name
-from tableau_pipeline.refresh.errors import RefreshError
-from tableau_pipeline.refresh.server import RemoteDatasource
-from tableau_pipeline.refresh.state import PublishMode
 
 _MODES = {
     PublishMode.CREATE: TSC.Server.PublishMode.CreateNew,

@@ -17,8 +17,8 @@ from tableauserverclient.server.exceptions import (
     ServerInfoEndpointNotFoundError,
 )
 
+from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.publishing.patience import TooLargeError
-from tableau_pipeline.refresh.errors import RefreshError, RefusedError
 
 _REMEDIES = {
     "400000": "If its message is about a size: refresh with full: true, or have "

@@ -6,9 +6,9 @@ from typing import Literal
 
 import tableauserverclient as TSC
 
+from tableau_pipeline.core.checkpoint import Outcome
+from tableau_pipeline.core.server import JobEntry, JobStatus
 from tableau_pipeline.publishing.query import every, same_name
-from tableau_pipeline.refresh.server import JobEntry, JobStatus
-from tableau_pipeline.refresh.state import Outcome
 
 _NOT_FOUND = {"400031", "404018"}
 _FINISHED = {

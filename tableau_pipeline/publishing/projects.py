@@ -2,8 +2,8 @@
 
 import tableauserverclient as TSC
 
+from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.publishing.query import named, same_name
-from tableau_pipeline.refresh.errors import RefusedError
 
 
 def find_project(server: TSC.Server, path: str) -> str | None:

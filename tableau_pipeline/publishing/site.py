@@ -11,14 +11,14 @@ import requests
 import tableauserverclient as TSC
 from tableauserverclient.server.endpoint.exceptions import NonXMLResponseError, TableauError
 
+from tableau_pipeline.core.checkpoint import Outcome, PublishMode
+from tableau_pipeline.core.server import JobEntry, JobStatus, RemoteDatasource
+from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.publishing import datasources, jobs, projects, updates
 from tableau_pipeline.publishing.credentials import Credentials
 from tableau_pipeline.publishing.errors import SESSION_GONE, NotLetInError, explained
 from tableau_pipeline.publishing.patience import patient_sessions
 from tableau_pipeline.publishing.uploads import ReportedUploads
-from tableau_pipeline.refresh.errors import RefusedError
-from tableau_pipeline.refresh.server import JobEntry, JobStatus, RemoteDatasource
-from tableau_pipeline.refresh.state import Outcome, PublishMode
 
 _T = TypeVar("_T")
 _LOG = logging.getLogger(__name__)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import tableauserverclient as TSC
 
-from tableau_pipeline.refresh.errors import RefusedError
+from tableau_pipeline.errors import RefusedError
 
 _RECEIVED_BEFORE = "409093"
 _MEGABYTE = 10**6

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from tableau_pipeline.refresh.errors import RefreshError
+from tableau_pipeline.errors import RefreshError
 
 
 @contextmanager

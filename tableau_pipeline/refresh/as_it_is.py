@@ -8,16 +8,16 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tableau_pipeline.core.checkpoint import PublishMode, State, TableState
+from tableau_pipeline.core.declaration import file_name
+from tableau_pipeline.core.server import Server
+from tableau_pipeline.core.snapshot import Fingerprint
+from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.tables import Column
-from tableau_pipeline.refresh.declaration import file_name
-from tableau_pipeline.refresh.errors import RefusedError
 from tableau_pipeline.refresh.fit import in_full
 from tableau_pipeline.refresh.plan import NoChange, Options, Refuse, Update, plan
 from tableau_pipeline.refresh.report import Clock, Report
 from tableau_pipeline.refresh.send import WholeFile
-from tableau_pipeline.refresh.server import Server
-from tableau_pipeline.refresh.snapshot import Fingerprint
-from tableau_pipeline.refresh.state import PublishMode, State, TableState
 from tableau_pipeline.refresh.step import Refresh
 
 

@@ -8,20 +8,20 @@ from pathlib import Path
 
 from tableauhyperapi import HyperProcess, TableName
 
+from tableau_pipeline.actions.batch import Batch
+from tableau_pipeline.actions.validate import batch_problems
+from tableau_pipeline.core.checkpoint import Intent, State
+from tableau_pipeline.core.declaration import lock_file, tag_of
+from tableau_pipeline.core.journal import Journal
+from tableau_pipeline.core.server import Server
+from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.read import table_columns
 from tableau_pipeline.hyper.tables import EXTRACT_SCHEMA
 from tableau_pipeline.hyper.types import hyper_type
 from tableau_pipeline.refresh.alone import alone
-from tableau_pipeline.refresh.batch import Batch
-from tableau_pipeline.refresh.batch_check import batch_problems
-from tableau_pipeline.refresh.declaration import lock_file, tag_of
-from tableau_pipeline.refresh.errors import RefusedError
-from tableau_pipeline.refresh.journal import Journal
 from tableau_pipeline.refresh.limits import Limits
 from tableau_pipeline.refresh.send import DataUpdate, Sender
-from tableau_pipeline.refresh.server import Server
 from tableau_pipeline.refresh.settle import Settling
-from tableau_pipeline.refresh.state import Intent, State
 
 
 @dataclass(frozen=True, slots=True)

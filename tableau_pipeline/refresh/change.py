@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tableau_pipeline.core.checkpoint import Cutoff, TableState
+from tableau_pipeline.core.declaration import Table
+from tableau_pipeline.core.snapshot import Fingerprint, Snapshot
 from tableau_pipeline.hyper.rows import rows
 from tableau_pipeline.hyper.tables import Column
 from tableau_pipeline.hyper.types import hyper_type
 from tableau_pipeline.refresh.contents import kept, source
-from tableau_pipeline.refresh.declaration import Table
-from tableau_pipeline.refresh.snapshot import Fingerprint, Snapshot
-from tableau_pipeline.refresh.state import Cutoff, TableState
 from tableau_pipeline.refresh.touched import Match, Part, PartKind
 
 

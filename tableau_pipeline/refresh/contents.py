@@ -5,20 +5,20 @@ from datetime import datetime, timedelta
 
 from tableauhyperapi import Connection, HyperProcess, escape_name, escape_string_literal
 
-from tableau_pipeline.hyper.process import connect
-from tableau_pipeline.hyper.rows import rows
-from tableau_pipeline.hyper.tables import Column, TableSource
-from tableau_pipeline.hyper.types import hyper_type
-from tableau_pipeline.refresh.declaration import Declaration, Table
-from tableau_pipeline.refresh.policy import Diff, Retain
-from tableau_pipeline.refresh.snapshot import (
+from tableau_pipeline.core.checkpoint import Cutoff, State, TableState
+from tableau_pipeline.core.declaration import Declaration, Table
+from tableau_pipeline.core.policies import Diff, Retain
+from tableau_pipeline.core.snapshot import (
     ROW_HASH,
     Fingerprint,
     Snapshot,
     common_columns,
     latest,
 )
-from tableau_pipeline.refresh.state import Cutoff, State, TableState
+from tableau_pipeline.hyper.process import connect
+from tableau_pipeline.hyper.rows import rows
+from tableau_pipeline.hyper.tables import Column, TableSource
+from tableau_pipeline.hyper.types import hyper_type
 
 # The newest snapshots of each model, one for each partition, by its asset key.
 Models = Mapping[str, Sequence[Snapshot]]

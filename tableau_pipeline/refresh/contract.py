@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterator, Sequence
 
+from tableau_pipeline.core.declaration import Table
 from tableau_pipeline.hyper.tables import Column
 from tableau_pipeline.hyper.type_policy import TypePolicy
-from tableau_pipeline.refresh.declaration import Table
 
 # Spark knows some types by several names, and tells of them by one.
 _ALIASES = {

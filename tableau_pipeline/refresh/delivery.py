@@ -3,9 +3,10 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from tableau_pipeline.actions.batch import Batch, Replace
+from tableau_pipeline.core.checkpoint import PublishMode, State
+from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.hyper.build import Extract
-from tableau_pipeline.refresh.batch import Batch, Replace
-from tableau_pipeline.refresh.declaration import Declaration
 from tableau_pipeline.refresh.files import Files
 from tableau_pipeline.refresh.fit import confirm, in_full
 from tableau_pipeline.refresh.increment import Increment, Shipped
@@ -13,7 +14,6 @@ from tableau_pipeline.refresh.plan import Publish, Update, View
 from tableau_pipeline.refresh.report import Clock, Report
 from tableau_pipeline.refresh.send import DataUpdate, Sender, WholeFile
 from tableau_pipeline.refresh.slices import Slice
-from tableau_pipeline.refresh.state import PublishMode, State
 
 
 @dataclass(frozen=True, slots=True)

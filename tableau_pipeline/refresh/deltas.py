@@ -5,12 +5,12 @@ from collections.abc import Sequence
 
 from tableauhyperapi import Connection, escape_name
 
+from tableau_pipeline.core.policies import Append, Diff, Feed, Partitions, Policy, Replace
+from tableau_pipeline.core.snapshot import ROW_HASH, Snapshot
 from tableau_pipeline.hyper.rows import names, rows
 from tableau_pipeline.hyper.tables import Column
 from tableau_pipeline.refresh.change import Change, NotProvedError, part_of
 from tableau_pipeline.refresh.contents import Models, cutoff_value, source
-from tableau_pipeline.refresh.policy import Append, Diff, Feed, Partitions, Policy, Replace
-from tableau_pipeline.refresh.snapshot import ROW_HASH, Snapshot
 from tableau_pipeline.refresh.touched import Match, Part, fill
 from tableau_pipeline.refresh.windows import changed_partitions
 

@@ -9,16 +9,16 @@ from pathlib import Path
 
 from tableauhyperapi import HyperProcess
 
+from tableau_pipeline.core.checkpoint import TableState
+from tableau_pipeline.core.declaration import Declaration
+from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.hyper.build import Extract, build_extract
 from tableau_pipeline.refresh.change import Change, Side
 from tableau_pipeline.refresh.contents import Models, source
-from tableau_pipeline.refresh.declaration import Declaration
 from tableau_pipeline.refresh.increment import Increment, build_increment
 from tableau_pipeline.refresh.plan import Update, View
 from tableau_pipeline.refresh.rows_check import check_rows, count_orphans
 from tableau_pipeline.refresh.slices import Slice
-from tableau_pipeline.refresh.snapshot import Snapshot
-from tableau_pipeline.refresh.state import TableState
 
 
 @dataclass(frozen=True, slots=True)

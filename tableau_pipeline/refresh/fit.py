@@ -3,10 +3,10 @@
 from dataclasses import replace
 from math import ceil
 
-from tableau_pipeline.refresh.declaration import OversizePolicy
+from tableau_pipeline.core.checkpoint import PublishMode
+from tableau_pipeline.core.declaration import OversizePolicy
 from tableau_pipeline.refresh.increment import Increment
 from tableau_pipeline.refresh.plan import Publish, Update
-from tableau_pipeline.refresh.state import PublishMode
 
 # A payload of n slices is larger than one: every file has its own overhead.
 _ROOM = 1.3

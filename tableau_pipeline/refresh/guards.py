@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
-from tableau_pipeline.refresh.declaration import Declaration, Guard
-from tableau_pipeline.refresh.state import State, TableState
+from tableau_pipeline.core.checkpoint import State, TableState
+from tableau_pipeline.core.declaration import Declaration, Guard
 
 
 def guard_problems(

@@ -7,17 +7,17 @@ from typing import get_args
 
 from tableauhyperapi import Connection, HyperProcess, TableName
 
+from tableau_pipeline.actions.batch import Action, Batch, Insert, Replace
+from tableau_pipeline.core.policies import Diff, Feed, Policy
+from tableau_pipeline.core.snapshot import Fingerprint
 from tableau_pipeline.hyper.build import Extract
 from tableau_pipeline.hyper.new_file import create_table, new_file
 from tableau_pipeline.hyper.rows import names
 from tableau_pipeline.hyper.types import file_version
-from tableau_pipeline.refresh.batch import Action, Batch, Insert, Replace
 from tableau_pipeline.refresh.change import Change, NotProvedError
 from tableau_pipeline.refresh.contents import Models, fingerprint
 from tableau_pipeline.refresh.deltas import find_parts
-from tableau_pipeline.refresh.policy import Diff, Feed, Policy
 from tableau_pipeline.refresh.slices import Slice, slice_of
-from tableau_pipeline.refresh.snapshot import Fingerprint
 from tableau_pipeline.refresh.touched import Part, PartKind, in_payload, touched
 
 # The schema of the payload with the rows to insert.

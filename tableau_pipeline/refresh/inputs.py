@@ -2,6 +2,9 @@
 
 from collections.abc import Mapping
 
+from tableau_pipeline.core.declaration import Declaration
+from tableau_pipeline.core.snapshot import common_columns
+from tableau_pipeline.errors import Check, RefusedError
 from tableau_pipeline.hyper.tables import Column, Relationship
 from tableau_pipeline.hyper.types import (
     UnsupportedTypeError,
@@ -12,10 +15,7 @@ from tableau_pipeline.hyper.types import (
 from tableau_pipeline.hyper.versions import PRODUCTS
 from tableau_pipeline.refresh.contents import Models
 from tableau_pipeline.refresh.contract import contract_problems
-from tableau_pipeline.refresh.declaration import Declaration
-from tableau_pipeline.refresh.errors import Check, RefusedError
 from tableau_pipeline.refresh.policy_columns import policy_problems
-from tableau_pipeline.refresh.snapshot import common_columns
 
 
 def check_models(declaration: Declaration, models: Models) -> None:

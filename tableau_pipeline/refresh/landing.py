@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from tableau_pipeline.refresh.server import JobStatus
+from tableau_pipeline.core.server import JobStatus
 
 
 @dataclass(frozen=True, slots=True)

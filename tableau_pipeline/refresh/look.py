@@ -4,14 +4,14 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tableau_pipeline.refresh.declaration import TAG_PREFIX, Declaration
-from tableau_pipeline.refresh.errors import RefusedError
-from tableau_pipeline.refresh.journal import Journal
+from tableau_pipeline.core.checkpoint import State
+from tableau_pipeline.core.declaration import TAG_PREFIX, Declaration
+from tableau_pipeline.core.journal import Journal
+from tableau_pipeline.core.server import RemoteDatasource, Server
+from tableau_pipeline.core.snapshot import MANIFEST
+from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.refresh.plan import View
-from tableau_pipeline.refresh.server import RemoteDatasource, Server
 from tableau_pipeline.refresh.settle import Settled, Settling, explained
-from tableau_pipeline.refresh.snapshot import MANIFEST
-from tableau_pipeline.refresh.state import State
 
 
 def look(

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from tableau_pipeline.refresh.declaration import Declaration
-from tableau_pipeline.refresh.errors import Check
+from tableau_pipeline.core.checkpoint import PublishMode, State
+from tableau_pipeline.core.declaration import Declaration
+from tableau_pipeline.core.server import RemoteDatasource
+from tableau_pipeline.errors import Check
 from tableau_pipeline.refresh.guards import guard_problems
 from tableau_pipeline.refresh.schema_change import schema_changes, schema_problems
-from tableau_pipeline.refresh.server import RemoteDatasource
-from tableau_pipeline.refresh.state import PublishMode, State
 
 
 class Accept(StrEnum):

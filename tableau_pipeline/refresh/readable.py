@@ -5,10 +5,10 @@ from contextlib import contextmanager
 
 from tableauhyperapi import HyperException, HyperProcess
 
+from tableau_pipeline.core.declaration import Declaration
+from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.unreadable import unreadable_columns
 from tableau_pipeline.refresh.contents import Models, source
-from tableau_pipeline.refresh.declaration import Declaration
-from tableau_pipeline.refresh.errors import RefusedError
 
 
 @contextmanager

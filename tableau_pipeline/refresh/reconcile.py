@@ -10,14 +10,14 @@ from typing import Any
 
 from tableauhyperapi import Connection, HyperException, HyperProcess, escape_name
 
+from tableau_pipeline.core.checkpoint import State
+from tableau_pipeline.core.declaration import Declaration, Reconcile, Table
+from tableau_pipeline.core.server import Server
+from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.hyper.process import connect
 from tableau_pipeline.hyper.rows import rows
 from tableau_pipeline.hyper.types import hyper_type
 from tableau_pipeline.refresh.contents import Models, source
-from tableau_pipeline.refresh.declaration import Declaration, Reconcile, Table
-from tableau_pipeline.refresh.errors import RefreshError
-from tableau_pipeline.refresh.server import Server
-from tableau_pipeline.refresh.state import State
 
 # Of the hash of a value: sums of so many bits stay exact over any number of rows.
 _BYTES = 6

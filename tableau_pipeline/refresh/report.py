@@ -5,12 +5,12 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from tableau_pipeline.core.checkpoint import State
+from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.hyper.build import Extract
 from tableau_pipeline.refresh.increment import Shipped
 from tableau_pipeline.refresh.plan import Plan
 from tableau_pipeline.refresh.reconcile import Reconciliation
-from tableau_pipeline.refresh.server import RemoteDatasource
-from tableau_pipeline.refresh.state import State
 
 
 @dataclass(frozen=True, slots=True)

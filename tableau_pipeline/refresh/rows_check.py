@@ -4,13 +4,13 @@ from collections.abc import Collection, Iterator, Mapping
 
 from tableauhyperapi import HyperProcess
 
+from tableau_pipeline.core.checkpoint import State, TableState
+from tableau_pipeline.core.declaration import Declaration
+from tableau_pipeline.core.policies import Append, Diff
+from tableau_pipeline.errors import Check, RefusedError
 from tableau_pipeline.hyper.keys import key_problem, null_problem, orphans
 from tableau_pipeline.hyper.tables import TableSource
 from tableau_pipeline.refresh.contents import Models, source
-from tableau_pipeline.refresh.declaration import Declaration
-from tableau_pipeline.refresh.errors import Check, RefusedError
-from tableau_pipeline.refresh.policy import Append, Diff
-from tableau_pipeline.refresh.state import State, TableState
 
 
 def check_rows(

@@ -1,7 +1,7 @@
 """Schema changes: what readers of a data source would notice, and what to do about it."""
 
-from tableau_pipeline.refresh.declaration import SchemaPolicy
-from tableau_pipeline.refresh.state import State, TableState
+from tableau_pipeline.core.checkpoint import State, TableState
+from tableau_pipeline.core.declaration import SchemaPolicy
 
 
 def schema_changes(desired: State, base: State) -> list[str]:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from tableau_pipeline.refresh.errors import RefreshError, RefusedError
-from tableau_pipeline.refresh.journal import Journal
-from tableau_pipeline.refresh.server import RemoteDatasource, Server
-from tableau_pipeline.refresh.state import Intent, Outcome, PublishMode, State
+from tableau_pipeline.core.checkpoint import Intent, Outcome, PublishMode, State
+from tableau_pipeline.core.journal import Journal
+from tableau_pipeline.core.server import RemoteDatasource, Server
+from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.refresh.waiting import wait_for_job
 
 _STAMP_PAUSE = 0.25

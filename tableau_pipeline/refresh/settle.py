@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
-from tableau_pipeline.refresh.errors import RefreshError, RefusedError
-from tableau_pipeline.refresh.journal import Journal
+from tableau_pipeline.core.checkpoint import Intent, Outcome, PublishMode, State
+from tableau_pipeline.core.journal import Journal
+from tableau_pipeline.core.server import JobEntry, JobStatus, RemoteDatasource, Server
+from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.refresh.landing import Landing
-from tableau_pipeline.refresh.server import JobEntry, JobStatus, RemoteDatasource, Server
-from tableau_pipeline.refresh.state import Intent, Outcome, PublishMode, State
 from tableau_pipeline.refresh.waiting import wait_for_job
 
 # Between our clock and the server's.

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 
 from tableauhyperapi import Connection, escape_name
 
+from tableau_pipeline.core.snapshot import ROW_HASH
 from tableau_pipeline.hyper.rows import names
 from tableau_pipeline.refresh.change import Change
-from tableau_pipeline.refresh.snapshot import ROW_HASH
 from tableau_pipeline.refresh.touched import Match, Part, fill, in_payload, touched
 
 

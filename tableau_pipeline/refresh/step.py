@@ -9,15 +9,17 @@ from pathlib import Path
 
 from tableauhyperapi import HyperProcess
 
+from tableau_pipeline.core.checkpoint import UNSEEN, Intent, Outcome, State
+from tableau_pipeline.core.declaration import Declaration, file_name, lock_file
+from tableau_pipeline.core.journal import Journal
+from tableau_pipeline.core.server import Server
+from tableau_pipeline.errors import Check, RefusedError
 from tableau_pipeline.refresh.alone import alone
 from tableau_pipeline.refresh.contents import Models, desired_tables
-from tableau_pipeline.refresh.declaration import Declaration, file_name, lock_file
 from tableau_pipeline.refresh.delivery import Delivery
-from tableau_pipeline.refresh.errors import Check, RefusedError
 from tableau_pipeline.refresh.files import Files
 from tableau_pipeline.refresh.guards import guard_problems
 from tableau_pipeline.refresh.inputs import check_models
-from tableau_pipeline.refresh.journal import Journal
 from tableau_pipeline.refresh.limits import Limits
 from tableau_pipeline.refresh.look import look
 from tableau_pipeline.refresh.plan import Accept, NoChange, Options, Refuse, Update, View, plan
@@ -26,8 +28,6 @@ from tableau_pipeline.refresh.reconcile import Reconciling, UnequalError
 from tableau_pipeline.refresh.report import Clock, Report
 from tableau_pipeline.refresh.rows_check import unknown_keys
 from tableau_pipeline.refresh.send import Sender
-from tableau_pipeline.refresh.server import Server
-from tableau_pipeline.refresh.state import UNSEEN, Intent, Outcome, State
 
 
 @dataclass(frozen=True, slots=True)

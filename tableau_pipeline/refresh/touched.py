@@ -11,11 +11,11 @@ from typing import Literal
 
 from tableauhyperapi import Connection, TableName, escape_name
 
+from tableau_pipeline.actions.batch import Delete, all_of, source, target
+from tableau_pipeline.actions.conditions import Condition
 from tableau_pipeline.hyper.new_file import NEW, create_table
 from tableau_pipeline.hyper.rows import names
 from tableau_pipeline.hyper.tables import Column
-from tableau_pipeline.refresh.batch import Delete, all_of, source, target
-from tableau_pipeline.refresh.conditions import Condition
 
 PartKind = Literal["touched", "expired", "values"]
 

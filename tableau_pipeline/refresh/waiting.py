@@ -5,9 +5,9 @@ import time
 from collections.abc import Generator
 from dataclasses import replace
 
-from tableau_pipeline.refresh.errors import RefreshError
-from tableau_pipeline.refresh.server import JobStatus, Server
-from tableau_pipeline.refresh.state import Outcome
+from tableau_pipeline.core.checkpoint import Outcome
+from tableau_pipeline.core.server import JobStatus, Server
+from tableau_pipeline.errors import RefreshError
 
 _GROWTH = 1.5
 _FIRST_LOOKS = 8

@@ -6,11 +6,11 @@ from zoneinfo import ZoneInfo
 
 from tableauhyperapi import Connection
 
+from tableau_pipeline.core.snapshot import Snapshot, Span
 from tableau_pipeline.hyper.tables import Column
 from tableau_pipeline.hyper.types import zone_of
 from tableau_pipeline.refresh.change import Change, NotProvedError, part_of
 from tableau_pipeline.refresh.contents import literal
-from tableau_pipeline.refresh.snapshot import Snapshot, Span
 from tableau_pipeline.refresh.touched import Match, Part, fill
 
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from tableau_pipeline.refresh.journal import Journal
-from tableau_pipeline.refresh.snapshot import MANIFEST
-from tableau_pipeline.refresh.state import Outcome, State
+from tableau_pipeline.core.checkpoint import Outcome, State
+from tableau_pipeline.core.journal import Journal
+from tableau_pipeline.core.snapshot import MANIFEST
 from tableau_pipeline.snapshots.store import began, is_committed, partition_folders, versions
 
 MAY_HAVE_LANDED = (None, Outcome.DONE)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
-from tableau_pipeline.refresh.errors import RefusedError
+from tableau_pipeline.errors import RefusedError
 
 # User and password in a URL, in the ways of the usual drivers: before the host, or as properties.
 _SECRET = re.compile(

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from pyspark.sql import functions as F
 
+from tableau_pipeline.core.snapshot import Snapshot
+from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.tables import Column
-from tableau_pipeline.refresh.errors import RefusedError
-from tableau_pipeline.refresh.snapshot import Snapshot
 from tableau_pipeline.snapshots.files import READ_ERRORS, Reading, reason
 from tableau_pipeline.snapshots.storable import UnstorableError
 from tableau_pipeline.snapshots.store import commit, partition_folder

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, DataFrameReader, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
-from tableau_pipeline.refresh.errors import RefusedError
+from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.snapshots.read import exact_path
 from tableau_pipeline.snapshots.row_hash import column
 

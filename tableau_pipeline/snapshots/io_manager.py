@@ -10,7 +10,7 @@ from dagster_pyspark import LazyPySparkResource
 from pydantic import Field
 from pyspark.sql import DataFrame
 
-from tableau_pipeline.refresh.snapshot import Snapshot, combined_version
+from tableau_pipeline.core.snapshot import Snapshot, combined_version
 from tableau_pipeline.snapshots.collect import collect
 from tableau_pipeline.snapshots.partitions import Window
 from tableau_pipeline.snapshots.read import read_frame

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from tableau_pipeline.refresh.snapshot import Snapshot, common_columns
+from tableau_pipeline.core.snapshot import Snapshot, common_columns
 from tableau_pipeline.snapshots.row_hash import column
 from tableau_pipeline.snapshots.store import spark_path
 

@@ -14,8 +14,8 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from tableau_pipeline.core.snapshot import ROW_HASH
 from tableau_pipeline.hyper.tables import json_text
-from tableau_pipeline.refresh.snapshot import ROW_HASH
 from tableau_pipeline.snapshots.store import PARTITION
 
 _UNHASHABLE = (ArrayType, BinaryType, StructType)

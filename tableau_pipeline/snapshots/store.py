@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import quote
 from uuid import uuid4
 
-from tableau_pipeline.refresh.snapshot import MANIFEST, Snapshot
+from tableau_pipeline.core.snapshot import MANIFEST, Snapshot
 
 # The column by which Spark divides a write into folders.
 PARTITION = "_partition"

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
+from tableau_pipeline.core.snapshot import ROW_HASH, DataFile, Fingerprint, Snapshot, Span
 from tableau_pipeline.hyper.tables import Column, json_text
-from tableau_pipeline.refresh.snapshot import ROW_HASH, DataFile, Fingerprint, Snapshot, Span
 from tableau_pipeline.snapshots.partitions import PartitionError, Window, with_partition
 from tableau_pipeline.snapshots.row_hash import (
     hash_parts,

@@ -9,9 +9,9 @@ import pytest
 from dagster._core.errors import DagsterInvalidSubsetError
 
 from tableau_pipeline.components.assets import refresh_assets
+from tableau_pipeline.core.declaration import Guard, Reconcile, Table
+from tableau_pipeline.core.policies import Diff
 from tableau_pipeline.hyper.tables import Column, Relationship
-from tableau_pipeline.refresh.declaration import Guard, Reconcile, Table
-from tableau_pipeline.refresh.policy import Diff
 from tableau_pipeline.resources import resources_from_env
 from tableau_pipeline_tests.components.declarations import declared
 from tableau_pipeline_tests.components.test_collection import MODEL, Location

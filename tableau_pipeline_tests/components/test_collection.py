@@ -11,9 +11,9 @@ import dagster as dg
 import pytest
 
 from tableau_pipeline.components.assets import refresh_assets
+from tableau_pipeline.core.declaration import Declaration, Table
+from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.refresh.declaration import Declaration, Table
-from tableau_pipeline.refresh.errors import RefreshError
 from tableau_pipeline.resources import (
     HyperResource,
     SnapshotIOManager,

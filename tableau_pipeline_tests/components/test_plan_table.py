@@ -2,8 +2,8 @@
 
 import dagster as dg
 
-from tableau_pipeline.refresh.declaration import Guard, Table
-from tableau_pipeline.refresh.policy import Diff
+from tableau_pipeline.core.declaration import Guard, Table
+from tableau_pipeline.core.policies import Diff
 from tableau_pipeline_tests.components.test_checks import STAR
 from tableau_pipeline_tests.components.test_checks import location as location  # a fixture
 from tableau_pipeline_tests.components.test_checks import star as star  # a fixture

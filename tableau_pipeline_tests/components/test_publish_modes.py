@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tableau_pipeline.components.file_config import PublishFileConfig
-from tableau_pipeline.refresh.errors import RefusedError
+from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.snapshots.database_table import DatabaseTable
 from tableau_pipeline_tests.components.test_publish_file import Publish, failure, published, told
 from tableau_pipeline_tests.components.test_publish_file import name as name  # a fixture

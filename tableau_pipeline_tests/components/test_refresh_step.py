@@ -6,7 +6,7 @@ import dagster as dg
 import pytest
 
 from tableau_pipeline.components.journal import INTENT, STATE
-from tableau_pipeline.refresh.state import Intent, Outcome, State
+from tableau_pipeline.core.checkpoint import Intent, Outcome, State
 from tableau_pipeline_tests.conftest import Story
 
 PUBLISHED, EXTRACT = dg.AssetKey("nyc_flights"), dg.AssetKey("nyc_flights_extract")

@@ -7,6 +7,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from tableauhyperapi import Connection, TableName
 
+from tableau_pipeline.core.snapshot import ROW_HASH
 from tableau_pipeline.demo.compare import differences
 from tableau_pipeline.demo.story import datasources
 from tableau_pipeline.hyper.process import hyper_process
@@ -14,7 +15,6 @@ from tableau_pipeline.hyper.read import read_table
 from tableau_pipeline.publishing.credentials import Password
 from tableau_pipeline.publishing.site import signed_in
 from tableau_pipeline.refresh.contents import Models
-from tableau_pipeline.refresh.snapshot import ROW_HASH
 from tableau_pipeline.snapshots.store import newest, spark_path
 from tableau_pipeline_tests.conftest import Story
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from dagster.components.testing import create_defs_folder_sandbox
 
 from tableau_pipeline.components import PublishedDatasource
-from tableau_pipeline.refresh.declaration import Declaration
+from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline_tests.conftest import ROOT
 
 

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
-from tableau_pipeline.refresh.snapshot import Span
+from tableau_pipeline.core.snapshot import Span
 
 TODAY = date(2026, 3, 20)
 _ZONE = "Europe/Paris"

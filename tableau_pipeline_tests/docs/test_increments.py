@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from tableau_pipeline.core.snapshot import MANIFEST
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.plan import Options
 from tableau_pipeline.refresh.report import Report
-from tableau_pipeline.refresh.snapshot import MANIFEST
 from tableau_pipeline.sandbox.testing import Sandbox, running_sandbox
 from tableau_pipeline_tests.docs.messages import is_said
 from tableau_pipeline_tests.docs.page import PAGE, declared

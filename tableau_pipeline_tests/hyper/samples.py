@@ -7,10 +7,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tableauhyperapi import Connection, HyperProcess, TableName
 
+from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.hyper.build import Extract, build_extract
 from tableau_pipeline.hyper.read import read_table
 from tableau_pipeline.hyper.tables import EXTRACT_SCHEMA, Column, TableSource
-from tableau_pipeline.refresh.snapshot import Snapshot
 
 _SPARK_NAMES = {"int64": "bigint", "int32": "int", "string": "string"}
 

@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 from tableauhyperapi import Connection, HyperException, HyperProcess
 
+from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline.refresh.snapshot import Snapshot
 from tableau_pipeline_tests.hyper.samples import build_one, rows_of, stored_source
 from tableau_pipeline_tests.snapshots.samples import store
 

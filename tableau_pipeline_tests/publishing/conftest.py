@@ -8,14 +8,14 @@ from uuid import uuid4
 import pyarrow as pa
 import pytest
 
+from tableau_pipeline.core.checkpoint import PublishMode
+from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.hyper.build import build_extract
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.tables import TableSource
 from tableau_pipeline.publishing import patience
 from tableau_pipeline.publishing.credentials import Credentials, Password
 from tableau_pipeline.publishing.site import TableauSite, signed_in
-from tableau_pipeline.refresh.server import RemoteDatasource
-from tableau_pipeline.refresh.state import PublishMode
 from tableau_pipeline.sandbox.control.control import Armed
 from tableau_pipeline.sandbox.control.faults import Fault
 from tableau_pipeline.sandbox.options import UserSeed

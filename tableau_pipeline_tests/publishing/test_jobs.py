@@ -3,11 +3,11 @@ from pathlib import Path
 
 import pytest
 
+from tableau_pipeline.core.checkpoint import Outcome, PublishMode
+from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.publishing import query
 from tableau_pipeline.publishing.credentials import Password
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.refresh.server import RemoteDatasource
-from tableau_pipeline.refresh.state import Outcome, PublishMode
 from tableau_pipeline.sandbox.control.faults import HoldJobs, Refuse
 from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.publishing.conftest import VIEWER, SignIn, armed

@@ -5,11 +5,11 @@ from time import monotonic
 
 import pytest
 
+from tableau_pipeline.core.checkpoint import PublishMode
+from tableau_pipeline.core.server import RemoteDatasource
+from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.publishing import patience
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.refresh.errors import RefreshError, RefusedError
-from tableau_pipeline.refresh.server import RemoteDatasource
-from tableau_pipeline.refresh.state import PublishMode
 from tableau_pipeline.sandbox.control.faults import CallFault, Delay, Drop, Refuse
 from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.publishing.conftest import LOG, armed

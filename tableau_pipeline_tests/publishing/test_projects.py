@@ -2,8 +2,8 @@ from uuid import uuid4
 
 import pytest
 
+from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.refresh.errors import RefusedError
 
 AWKWARD = [
     "R&D, Europe",

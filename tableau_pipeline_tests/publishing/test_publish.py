@@ -10,13 +10,13 @@ import pytest
 import tableauserverclient as TSC
 from tableauhyperapi import TableName
 
+from tableau_pipeline.core.checkpoint import Outcome, PublishMode
+from tableau_pipeline.core.server import RemoteDatasource
+from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.read import read_table
 from tableau_pipeline.publishing.credentials import Password
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.refresh.errors import RefreshError, RefusedError
-from tableau_pipeline.refresh.server import RemoteDatasource
-from tableau_pipeline.refresh.state import Outcome, PublishMode
 from tableau_pipeline.sandbox.control.faults import Refuse
 from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.publishing.conftest import VIEWER, SignIn, armed, hyper_file

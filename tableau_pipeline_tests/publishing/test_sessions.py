@@ -7,11 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tableau_pipeline.core.checkpoint import Outcome, PublishMode
+from tableau_pipeline.core.server import RemoteDatasource
+from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.publishing.credentials import ConnectedApp, PersonalAccessToken
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.refresh.errors import RefreshError, RefusedError
-from tableau_pipeline.refresh.server import RemoteDatasource
-from tableau_pipeline.refresh.state import Outcome, PublishMode
 from tableau_pipeline.sandbox.control.faults import ExpireSessions, HoldJobs
 from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.publishing.conftest import SignIn, armed, hyper_file

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.publishing.credentials import (
     ConnectedApp,
     Credentials,
@@ -12,7 +13,6 @@ from tableau_pipeline.publishing.credentials import (
     PersonalAccessToken,
 )
 from tableau_pipeline.publishing.site import signed_in
-from tableau_pipeline.refresh.errors import RefreshError, RefusedError
 from tableau_pipeline.sandbox.control.faults import Refuse
 from tableau_pipeline.sandbox.services import DATABASE_FILE
 from tableau_pipeline.sandbox.testing import Sandbox, running_sandbox

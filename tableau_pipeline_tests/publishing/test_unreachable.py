@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from tableau_pipeline.refresh.errors import RefreshError, RefusedError
+from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline_tests.publishing.conftest import SignIn
 
 

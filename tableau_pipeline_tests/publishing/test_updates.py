@@ -7,11 +7,11 @@ from uuid import uuid4
 import pytest
 import requests
 
+from tableau_pipeline.core.checkpoint import Outcome, PublishMode
+from tableau_pipeline.core.server import RemoteDatasource
+from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.publishing.credentials import Password
 from tableau_pipeline.publishing.site import TableauSite, signed_in
-from tableau_pipeline.refresh.errors import RefreshError, RefusedError
-from tableau_pipeline.refresh.server import RemoteDatasource
-from tableau_pipeline.refresh.state import Outcome, PublishMode
 from tableau_pipeline.sandbox.control.faults import Drop, Refuse
 from tableau_pipeline.sandbox.open_questions import RepeatedRequest
 from tableau_pipeline.sandbox.testing import Sandbox, running_sandbox

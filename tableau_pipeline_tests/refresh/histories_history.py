@@ -8,9 +8,9 @@ from pathlib import Path
 
 from hypothesis import note
 
+from tableau_pipeline.core.declaration import Declaration
+from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline.refresh.declaration import Declaration
-from tableau_pipeline.refresh.errors import RefreshError, RefusedError
 from tableau_pipeline.refresh.limits import Limits
 from tableau_pipeline.refresh.plan import Accept, Options
 from tableau_pipeline.refresh.step import Refresh, Report

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
-from tableau_pipeline.refresh.state import Intent, State
+from tableau_pipeline.core.checkpoint import Intent, State
 from tableau_pipeline_tests.refresh.journals import RememberingJournal
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from tableau_pipeline.core.declaration import Declaration
+from tableau_pipeline.core.policies import Retain
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.read import read_table, table_names
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.refresh.declaration import Declaration
-from tableau_pipeline.refresh.policy import Retain
 from tableau_pipeline_tests.refresh.histories_tables import Content, Model
 from tableau_pipeline_tests.refresh.histories_values import published
 

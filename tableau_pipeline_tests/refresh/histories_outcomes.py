@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from tableau_pipeline.refresh.declaration import Declaration, Guard, Table
-from tableau_pipeline.refresh.errors import RefreshError
+from tableau_pipeline.core.declaration import Declaration, Guard, Table
+from tableau_pipeline.core.policies import Append, Diff
+from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.refresh.plan import NoChange, Publish
-from tableau_pipeline.refresh.policy import Append, Diff
 from tableau_pipeline.refresh.step import Report
 from tableau_pipeline_tests.refresh.crashes import KilledError
 from tableau_pipeline_tests.refresh.histories_oracle import Published

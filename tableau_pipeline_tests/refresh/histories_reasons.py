@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
 
-from tableau_pipeline.refresh.declaration import Declaration, Table
+from tableau_pipeline.core.declaration import Declaration, Table
+from tableau_pipeline.core.policies import Diff
 from tableau_pipeline.refresh.plan import Accept
-from tableau_pipeline.refresh.policy import Diff
 from tableau_pipeline_tests.refresh.histories_oracle import contents
 from tableau_pipeline_tests.refresh.histories_tables import Content, Model
 

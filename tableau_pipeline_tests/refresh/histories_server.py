@@ -5,9 +5,9 @@ import time
 from collections.abc import Generator
 from contextlib import ExitStack, closing, contextmanager
 
+from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.publishing.credentials import Password
 from tableau_pipeline.publishing.site import TableauSite, signed_in
-from tableau_pipeline.refresh.server import RemoteDatasource
 from tableau_pipeline.sandbox.control.faults import Fault, HoldJobs, ReorderJobs
 from tableau_pipeline.sandbox.services import DATABASE_FILE
 from tableau_pipeline.sandbox.store.jobs import IN_PROGRESS, PENDING

@@ -11,8 +11,7 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tableau_pipeline.hyper.tables import Column
-from tableau_pipeline.refresh.snapshot import (
+from tableau_pipeline.core.snapshot import (
     MANIFEST,
     ROW_HASH,
     DataFile,
@@ -20,6 +19,7 @@ from tableau_pipeline.refresh.snapshot import (
     Snapshot,
     Span,
 )
+from tableau_pipeline.hyper.tables import Column
 from tableau_pipeline_tests.refresh.histories_tables import Model
 from tableau_pipeline_tests.refresh.histories_values import ARROW
 

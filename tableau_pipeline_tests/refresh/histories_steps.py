@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import note
 
-from tableau_pipeline.refresh.errors import RefreshError, RefusedError
+from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.refresh.plan import Accept, NoChange
 from tableau_pipeline.refresh.step import Report
 from tableau_pipeline_tests.refresh.histories_changes import mended

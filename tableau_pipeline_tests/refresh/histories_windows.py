@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from tableau_pipeline.refresh.snapshot import Span
+from tableau_pipeline.core.snapshot import Span
 from tableau_pipeline_tests.refresh.histories_values import growing
 
 _COUNT = 5

@@ -4,9 +4,8 @@ from dataclasses import dataclass, replace
 
 from hypothesis import strategies as st
 
-from tableau_pipeline.hyper.tables import Relationship
-from tableau_pipeline.refresh.declaration import Declaration, Guard, Table
-from tableau_pipeline.refresh.policy import (
+from tableau_pipeline.core.declaration import Declaration, Guard, Table
+from tableau_pipeline.core.policies import (
     Append,
     Diff,
     Feed,
@@ -15,6 +14,7 @@ from tableau_pipeline.refresh.policy import (
     Replace,
     Retain,
 )
+from tableau_pipeline.hyper.tables import Relationship
 from tableau_pipeline_tests.refresh import histories_windows as windows
 from tableau_pipeline_tests.refresh.histories_settings import SETTINGS, Setting
 from tableau_pipeline_tests.refresh.histories_tables import Col, Content, Model

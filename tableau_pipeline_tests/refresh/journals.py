@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from tableau_pipeline.refresh.file_journal import FileJournal
-from tableau_pipeline.refresh.state import Intent
+from tableau_pipeline.core.checkpoint import Intent
+from tableau_pipeline.core.file_journal import FileJournal
 
 
 class RememberingJournal(FileJournal):

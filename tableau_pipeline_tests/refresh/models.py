@@ -8,8 +8,7 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tableau_pipeline.hyper.tables import Column
-from tableau_pipeline.refresh.snapshot import (
+from tableau_pipeline.core.snapshot import (
     MANIFEST,
     ROW_HASH,
     DataFile,
@@ -17,6 +16,7 @@ from tableau_pipeline.refresh.snapshot import (
     Snapshot,
     Span,
 )
+from tableau_pipeline.hyper.tables import Column
 
 _SPARK_NAMES = {
     pa.bool_(): "boolean",

@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
-from tableau_pipeline.refresh.snapshot import Span
+from tableau_pipeline.core.snapshot import Span
 from tableau_pipeline_tests.refresh.pipeline import Pipeline
 
 

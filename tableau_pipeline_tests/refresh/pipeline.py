@@ -12,18 +12,18 @@ from typing import Any
 import pyarrow as pa
 import tableauserverclient as TSC
 
+from tableau_pipeline.core.declaration import Declaration, Table
+from tableau_pipeline.core.journal import Journal
+from tableau_pipeline.core.policies import Policy
+from tableau_pipeline.core.server import Server
+from tableau_pipeline.core.snapshot import Snapshot, Span
 from tableau_pipeline.demo.compare import differences
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.tables import Relationship
 from tableau_pipeline.publishing.credentials import Password
 from tableau_pipeline.publishing.site import TableauSite, signed_in
-from tableau_pipeline.refresh.declaration import Declaration, Table
-from tableau_pipeline.refresh.journal import Journal
 from tableau_pipeline.refresh.limits import Limits
 from tableau_pipeline.refresh.plan import Accept, Options
-from tableau_pipeline.refresh.policy import Policy
-from tableau_pipeline.refresh.server import Server
-from tableau_pipeline.refresh.snapshot import Snapshot, Span
 from tableau_pipeline.refresh.step import Refresh, Report
 from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.refresh.journals import RememberingJournal

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tableau_pipeline.refresh.errors import RefreshError
-from tableau_pipeline.refresh.server import JobEntry
+from tableau_pipeline.core.server import JobEntry
+from tableau_pipeline.errors import RefreshError
 from tableau_pipeline_tests.refresh.pipeline import Pipeline
 
 

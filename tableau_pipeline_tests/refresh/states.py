@@ -5,12 +5,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from tableau_pipeline.core.checkpoint import State, TableState
+from tableau_pipeline.core.declaration import Declaration, Guard, Table
+from tableau_pipeline.core.server import RemoteDatasource
+from tableau_pipeline.core.snapshot import Fingerprint
 from tableau_pipeline.hyper.tables import Column
-from tableau_pipeline.refresh.declaration import Declaration, Guard, Table
 from tableau_pipeline.refresh.plan import Accept, Options, Plan, View, plan
-from tableau_pipeline.refresh.server import RemoteDatasource
-from tableau_pipeline.refresh.snapshot import Fingerprint
-from tableau_pipeline.refresh.state import State, TableState
 
 NOON = datetime(2025, 3, 1, 12, tzinfo=UTC)
 COLUMNS = (Column("id", "bigint"), Column("name", "string"))

@@ -4,10 +4,10 @@ from dataclasses import replace
 import pytest
 from tableauhyperapi import HyperProcess
 
+from tableau_pipeline.core.checkpoint import PublishMode
+from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline.refresh.errors import RefreshError, RefusedError
 from tableau_pipeline.refresh.plan import Accept, NoChange, Options, Publish
-from tableau_pipeline.refresh.state import PublishMode
 from tableau_pipeline_tests.refresh import analyst
 from tableau_pipeline_tests.refresh.models import flights
 from tableau_pipeline_tests.refresh.pipeline import Pipeline, session

@@ -3,10 +3,10 @@ from collections.abc import Callable
 
 import pytest
 
-from tableau_pipeline.refresh.declaration import Table
+from tableau_pipeline.core.declaration import Table
+from tableau_pipeline.core.policies import Diff
 from tableau_pipeline.refresh.limits import Limits
 from tableau_pipeline.refresh.plan import Accept, NoChange
-from tableau_pipeline.refresh.policy import Diff
 from tableau_pipeline_tests.refresh import analyst
 from tableau_pipeline_tests.refresh.crashes import Fuse, killed_after, killed_for_real
 from tableau_pipeline_tests.refresh.models import flights

@@ -13,13 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 from tableauhyperapi import TableName
 
+from tableau_pipeline.core.policies import Append, Diff, Partitions, Policy, Retain
+from tableau_pipeline.core.snapshot import Span
+from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.read import read_table
 from tableau_pipeline.hyper.type_policy import TypePolicy
-from tableau_pipeline.refresh.errors import RefusedError
 from tableau_pipeline.refresh.plan import Accept
-from tableau_pipeline.refresh.policy import Append, Diff, Partitions, Policy, Retain
-from tableau_pipeline.refresh.snapshot import Span
 from tableau_pipeline_tests.refresh.models import flights
 from tableau_pipeline_tests.refresh.pipeline import Pipeline, declared
 

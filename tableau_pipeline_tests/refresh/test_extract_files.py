@@ -2,7 +2,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tableau_pipeline.refresh.errors import RefusedError
+from tableau_pipeline.errors import RefusedError
 from tableau_pipeline_tests.refresh.crashes import killed_after
 from tableau_pipeline_tests.refresh.models import airlines, flights
 from tableau_pipeline_tests.refresh.pipeline import WHOLE, Pipeline

@@ -2,9 +2,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tableau_pipeline.refresh.errors import RefreshError
+from tableau_pipeline.core.checkpoint import PublishMode
+from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.refresh.plan import Publish, Update
-from tableau_pipeline.refresh.state import PublishMode
 from tableau_pipeline.sandbox.control.faults import Drop, FailJob
 from tableau_pipeline_tests.publishing.conftest import armed
 from tableau_pipeline_tests.refresh.crashes import killed_after

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tableau_pipeline.refresh.declaration import Guard
+from tableau_pipeline.core.declaration import Guard
 from tableau_pipeline.refresh.plan import Accept, Refuse
 from tableau_pipeline_tests.refresh.states import (
     NOTHING,

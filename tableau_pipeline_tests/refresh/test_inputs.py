@@ -1,8 +1,8 @@
 import pyarrow as pa
 import pytest
 
+from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.tables import Relationship
-from tableau_pipeline.refresh.errors import RefusedError
 from tableau_pipeline_tests.refresh.models import airlines, flights
 from tableau_pipeline_tests.refresh.pipeline import Pipeline
 

@@ -8,9 +8,9 @@ from uuid import uuid4
 
 import pytest
 
-from tableau_pipeline.refresh.errors import RefreshError
+from tableau_pipeline.core.checkpoint import Outcome
+from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.refresh.limits import Limits
-from tableau_pipeline.refresh.state import Outcome
 from tableau_pipeline.sandbox.testing import Sandbox, running_sandbox
 from tableau_pipeline_tests.refresh.crashes import killed_after
 from tableau_pipeline_tests.refresh.models import flights

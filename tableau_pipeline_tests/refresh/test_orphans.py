@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from tableau_pipeline.refresh.policy import Diff
+from tableau_pipeline.core.policies import Diff
 from tableau_pipeline_tests.refresh.models import airlines, flights
 from tableau_pipeline_tests.refresh.pipeline import Pipeline
 

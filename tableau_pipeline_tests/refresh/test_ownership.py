@@ -2,9 +2,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tableau_pipeline.refresh.errors import RefusedError
+from tableau_pipeline.core.checkpoint import PublishMode
+from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.refresh.plan import NoChange, Publish
-from tableau_pipeline.refresh.state import PublishMode
 from tableau_pipeline_tests.refresh import analyst
 from tableau_pipeline_tests.refresh.crashes import killed_after
 from tableau_pipeline_tests.refresh.models import flights

@@ -1,7 +1,7 @@
 import pyarrow as pa
 import pytest
 
-from tableau_pipeline.refresh.errors import RefusedError
+from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.refresh.plan import NoChange
 from tableau_pipeline_tests.refresh.models import flights
 from tableau_pipeline_tests.refresh.pipeline import Pipeline

@@ -3,10 +3,10 @@ from datetime import timedelta
 
 import pytest
 
+from tableau_pipeline.core.checkpoint import Cutoff, PublishMode, State
+from tableau_pipeline.core.snapshot import Fingerprint
 from tableau_pipeline.hyper.tables import Column, Relationship
 from tableau_pipeline.refresh.plan import Accept, NoChange, Plan, Publish, Update
-from tableau_pipeline.refresh.snapshot import Fingerprint
-from tableau_pipeline.refresh.state import Cutoff, PublishMode, State
 from tableau_pipeline_tests.refresh.states import (
     COLUMNS,
     NOON,

@@ -1,9 +1,9 @@
 from dataclasses import replace
 
+from tableau_pipeline.core.checkpoint import PublishMode, State
+from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.hyper.tables import Column
-from tableau_pipeline.refresh.declaration import Declaration
 from tableau_pipeline.refresh.plan import Accept, NoChange, Plan, Publish, Refuse, Update, View
-from tableau_pipeline.refresh.state import PublishMode, State
 from tableau_pipeline_tests.refresh.states import (
     COLUMNS,
     NOTHING,

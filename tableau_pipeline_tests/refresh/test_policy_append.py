@@ -5,9 +5,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tableau_pipeline.refresh.errors import RefusedError
+from tableau_pipeline.core.policies import Append, Replace
+from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.refresh.increment import Shipped
-from tableau_pipeline.refresh.policy import Append, Replace
 from tableau_pipeline_tests.refresh.pipeline import Pipeline
 from tableau_pipeline_tests.refresh.shipping import ships, table
 

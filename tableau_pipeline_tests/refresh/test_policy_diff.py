@@ -3,10 +3,10 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from tableau_pipeline.refresh.declaration import Guard
-from tableau_pipeline.refresh.errors import RefusedError
+from tableau_pipeline.core.declaration import Guard
+from tableau_pipeline.core.policies import Diff, Replace
+from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.refresh.increment import Shipped
-from tableau_pipeline.refresh.policy import Diff, Replace
 from tableau_pipeline_tests.refresh.pipeline import Pipeline
 from tableau_pipeline_tests.refresh.shipping import ships, table
 

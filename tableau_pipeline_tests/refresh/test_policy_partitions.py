@@ -6,10 +6,10 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pytest
 
-from tableau_pipeline.refresh.declaration import Guard
-from tableau_pipeline.refresh.errors import RefusedError
+from tableau_pipeline.core.declaration import Guard
+from tableau_pipeline.core.policies import Partitions, Replace
+from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.refresh.increment import Shipped
-from tableau_pipeline.refresh.policy import Partitions, Replace
 from tableau_pipeline_tests.refresh.models import flights
 from tableau_pipeline_tests.refresh.partitioned import day, materialize
 from tableau_pipeline_tests.refresh.pipeline import Pipeline

@@ -7,11 +7,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tableau_pipeline.core.declaration import Reconcile
+from tableau_pipeline.core.policies import Diff
+from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper import open_hyper
 from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline.refresh.declaration import Reconcile
-from tableau_pipeline.refresh.errors import RefusedError
-from tableau_pipeline.refresh.policy import Diff
 from tableau_pipeline.refresh.reconcile import UnequalError
 from tableau_pipeline_tests.refresh.models import airlines, flights
 from tableau_pipeline_tests.refresh.pipeline import Pipeline

@@ -2,12 +2,12 @@ import pyarrow as pa
 import pytest
 from tableauhyperapi import TableName
 
+from tableau_pipeline.core.checkpoint import PublishMode
+from tableau_pipeline.core.declaration import Table
+from tableau_pipeline.core.policies import Diff, Policy, Replace
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.read import read_table, table_names
-from tableau_pipeline.refresh.declaration import Table
 from tableau_pipeline.refresh.plan import Accept, NoChange, Publish, Update
-from tableau_pipeline.refresh.policy import Diff, Policy, Replace
-from tableau_pipeline.refresh.state import PublishMode
 from tableau_pipeline_tests.refresh.models import airlines, flights
 from tableau_pipeline_tests.refresh.pipeline import Pipeline
 

@@ -7,11 +7,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tableau_pipeline.refresh.declaration import Guard
-from tableau_pipeline.refresh.errors import RefusedError
+from tableau_pipeline.core.declaration import Guard
+from tableau_pipeline.core.policies import Append, Diff, Partitions, Policy, Replace, Retain
+from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.refresh.increment import Shipped
 from tableau_pipeline.refresh.plan import NoChange, Update
-from tableau_pipeline.refresh.policy import Append, Diff, Partitions, Policy, Replace, Retain
 from tableau_pipeline_tests.refresh.partitioned import materialize
 from tableau_pipeline_tests.refresh.pipeline import Pipeline
 from tableau_pipeline_tests.refresh.shipping import ships, table

@@ -1,10 +1,10 @@
 import pytest
 
+from tableau_pipeline.core.checkpoint import PublishMode, State
+from tableau_pipeline.core.declaration import SchemaPolicy
 from tableau_pipeline.hyper.tables import Column
-from tableau_pipeline.refresh.declaration import SchemaPolicy
 from tableau_pipeline.refresh.plan import Accept, Publish, Refuse
 from tableau_pipeline.refresh.schema_change import schema_changes, schema_problems
-from tableau_pipeline.refresh.state import PublishMode, State
 from tableau_pipeline_tests.refresh.states import (
     COLUMNS,
     decide,

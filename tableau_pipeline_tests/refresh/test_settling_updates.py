@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from tableau_pipeline.refresh.errors import RefreshError
+from tableau_pipeline.core.checkpoint import Outcome
+from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.refresh.limits import Limits
-from tableau_pipeline.refresh.state import Outcome
 from tableau_pipeline.sandbox.control.faults import Drop, FailJob, HoldJobs
 from tableau_pipeline.sandbox.open_questions import RepeatedRequest, UpdatedAt
 from tableau_pipeline_tests.publishing.conftest import armed

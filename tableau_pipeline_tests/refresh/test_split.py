@@ -7,8 +7,8 @@ from datetime import date, timedelta
 import pyarrow as pa
 import pytest
 
+from tableau_pipeline.core.policies import Append, Diff, Partitions, Policy, Replace
 from tableau_pipeline.refresh.plan import NoChange, Publish, Update
-from tableau_pipeline.refresh.policy import Append, Diff, Partitions, Policy, Replace
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline_tests.refresh.crashes import killed_after
 from tableau_pipeline_tests.refresh.partitioned import materialize

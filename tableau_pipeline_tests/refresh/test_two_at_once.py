@@ -6,10 +6,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pytest
 from filelock import FileLock
 
-from tableau_pipeline.refresh.errors import RefreshError
+from tableau_pipeline.core.checkpoint import Intent
+from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.refresh.limits import Limits
 from tableau_pipeline.refresh.plan import NoChange, Options, Publish
-from tableau_pipeline.refresh.state import Intent
 from tableau_pipeline.refresh.step import Report
 from tableau_pipeline_tests.refresh.journals import RememberingJournal
 from tableau_pipeline_tests.refresh.pipeline import Pipeline

@@ -8,11 +8,11 @@ from uuid import uuid4
 import pyarrow as pa
 import pytest
 
+from tableau_pipeline.core.checkpoint import Outcome, PublishMode
+from tableau_pipeline.core.server import RemoteDatasource
+from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh import waiting
-from tableau_pipeline.refresh.errors import RefreshError
-from tableau_pipeline.refresh.server import RemoteDatasource
-from tableau_pipeline.refresh.state import Outcome, PublishMode
 from tableau_pipeline.refresh.waiting import wait_for_job
 from tableau_pipeline.sandbox.control.faults import FailJob, HoldJobs
 from tableau_pipeline.sandbox.testing import Sandbox

@@ -8,8 +8,8 @@ import jwt
 import pytest
 import tableauserverclient as tsc
 
+from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.publishing import credentials, site
-from tableau_pipeline.refresh.errors import RefusedError
 from tableau_pipeline.sandbox.cli import main
 from tableau_pipeline.sandbox.options import ConnectedApp
 from tableau_pipeline.sandbox.testing import Sandbox

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import uuid4
 
-from tableau_pipeline.refresh.snapshot import DataFile, Fingerprint, Snapshot
+from tableau_pipeline.core.snapshot import DataFile, Fingerprint, Snapshot
 from tableau_pipeline.snapshots.store import commit, new_folder, partition_folder
 
 FILE = DataFile(name="part-0.parquet", rows=0, size=1)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame
 
-from tableau_pipeline.refresh.snapshot import Snapshot
+from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.snapshots.store import new_folder, newest
 from tableau_pipeline.snapshots.write import write_snapshot
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tableau_pipeline.refresh.snapshot import MANIFEST
+from tableau_pipeline.core.snapshot import MANIFEST
 from tableau_pipeline.snapshots import collect as module
 from tableau_pipeline.snapshots.collect import collect
 from tableau_pipeline.snapshots.store import newest, partition_folders

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tableau_pipeline.refresh.snapshot import Fingerprint
+from tableau_pipeline.core.snapshot import Fingerprint
 from tableau_pipeline.snapshots.row_hash import row_hash
 from tableau_pipeline_tests.snapshots.samples import store
 

@@ -5,7 +5,7 @@ import dagster as dg
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from tableau_pipeline.refresh.snapshot import Snapshot
+from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline_tests.snapshots.jobs import materialize, model, reader
 from tableau_pipeline_tests.snapshots.samples import newest_one
 

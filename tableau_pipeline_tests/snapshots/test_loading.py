@@ -93,7 +93,7 @@ NO_JVM = """
 import os, pathlib, sys
 import dagster as dg
 from pyspark import SparkContext
-from tableau_pipeline.refresh.snapshot import Snapshot
+from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline_tests.snapshots.jobs import materialize, reader
 
 seen = []

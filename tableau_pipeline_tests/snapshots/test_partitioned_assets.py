@@ -5,7 +5,7 @@ import pytest
 from dagster_pyspark import LazyPySparkResource
 from pyspark.sql import DataFrame, SparkSession
 
-from tableau_pipeline.refresh.snapshot import Snapshot
+from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.snapshots.io_manager import SnapshotIOManager
 from tableau_pipeline.snapshots.write import PartitionError
 

@@ -7,8 +7,8 @@ from zoneinfo import ZoneInfo
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from tableau_pipeline.refresh.errors import RefusedError
-from tableau_pipeline.refresh.snapshot import Fingerprint, Snapshot, common_columns
+from tableau_pipeline.core.snapshot import Fingerprint, Snapshot, common_columns
+from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.snapshots.partitions import PartitionError, Window
 from tableau_pipeline.snapshots.read import read_frame
 from tableau_pipeline.snapshots.store import new_folder, newest

@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 from pyspark.sql import SparkSession
 
-from tableau_pipeline.refresh.snapshot import Snapshot, Span
+from tableau_pipeline.core.snapshot import Snapshot, Span
 from tableau_pipeline.snapshots.partitions import Window
 from tableau_pipeline.snapshots.store import new_folder
 from tableau_pipeline.snapshots.write import write_partitions

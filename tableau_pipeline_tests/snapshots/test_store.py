@@ -8,8 +8,8 @@ import pytest
 from pydantic import ValidationError
 from pyspark.sql import SparkSession
 
+from tableau_pipeline.core.snapshot import MANIFEST, DataFile, Fingerprint, Snapshot
 from tableau_pipeline.hyper.tables import Column
-from tableau_pipeline.refresh.snapshot import MANIFEST, DataFile, Fingerprint, Snapshot
 from tableau_pipeline.snapshots.store import commit, is_committed, new_folder
 from tableau_pipeline_tests.snapshots.samples import newest_one, store
 

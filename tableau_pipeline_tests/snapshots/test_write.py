@@ -5,7 +5,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tableau_pipeline.refresh.snapshot import Fingerprint, Snapshot
+from tableau_pipeline.core.snapshot import Fingerprint, Snapshot
 from tableau_pipeline.snapshots.storable import UnstorableError
 from tableau_pipeline.snapshots.store import is_committed, new_folder
 from tableau_pipeline.snapshots.write import write_snapshot

@@ -9,8 +9,8 @@ from uuid import uuid4
 
 from pydantic import Field
 
+from tableau_pipeline.core.snapshot import Fingerprint, Frozen, Snapshot, common_columns
 from tableau_pipeline.hyper.tables import Column
-from tableau_pipeline.refresh.snapshot import Fingerprint, Frozen, Snapshot, common_columns
 
 
 class PublishMode(StrEnum):

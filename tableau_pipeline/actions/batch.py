@@ -13,9 +13,8 @@ from typing import Any, ClassVar
 
 from tableauhyperapi import TableName
 
-from tableau_pipeline.refresh.batch_names import schema_and_table
-from tableau_pipeline.refresh.condition_columns import source, target
-from tableau_pipeline.refresh.conditions import (
+from tableau_pipeline.actions.columns import source, target
+from tableau_pipeline.actions.conditions import (
     Condition,
     Side,
     all_of,
@@ -23,8 +22,9 @@ from tableau_pipeline.refresh.conditions import (
     any_of,
     columns_of,
 )
-from tableau_pipeline.refresh.errors import BatchError
-from tableau_pipeline.refresh.upsert_condition import upsert_problem
+from tableau_pipeline.actions.names import schema_and_table
+from tableau_pipeline.actions.upserts import upsert_problem
+from tableau_pipeline.errors import BatchError
 
 __all__ = [
     "Action",

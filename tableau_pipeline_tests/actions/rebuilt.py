@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 from tableauhyperapi import TableName
 
-from tableau_pipeline.refresh.batch import (
+from tableau_pipeline.actions.batch import (
     Action,
     Batch,
     Delete,
@@ -23,8 +23,8 @@ from tableau_pipeline.refresh.batch import (
     source,
     target,
 )
-from tableau_pipeline.refresh.condition_columns import Column
-from tableau_pipeline.refresh.conditions import Condition
+from tableau_pipeline.actions.columns import Column
+from tableau_pipeline.actions.conditions import Condition
 from tableau_pipeline_tests.sandbox.batch.model import Tables
 from tableau_pipeline_tests.sandbox.batch.strategies import batches, rarely
 

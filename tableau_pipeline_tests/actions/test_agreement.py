@@ -10,12 +10,12 @@ import pytest
 from hypothesis import event, given
 from tableauhyperapi import SqlType, TableName
 
+from tableau_pipeline.actions.batch import Batch, BatchError, Delete, source, target
+from tableau_pipeline.actions.conditions import Condition
+from tableau_pipeline.actions.validate import batch_problems
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.read import table_columns
 from tableau_pipeline.hyper.sql_types import sql_type
-from tableau_pipeline.refresh.batch import Batch, BatchError, Delete, source, target
-from tableau_pipeline.refresh.batch_check import batch_problems
-from tableau_pipeline.refresh.conditions import Condition
 from tableau_pipeline.sandbox.batch.conditions import Condition as ParsedCondition
 from tableau_pipeline.sandbox.batch.conditions import ConstantTest, Junction, Side
 from tableau_pipeline.sandbox.batch.constants import Constant, ConstantType
@@ -26,7 +26,7 @@ from tableau_pipeline.sandbox.batch.grammar import Action, parse_batch
 from tableau_pipeline.sandbox.batch.grammar import Batch as ParsedBatch
 from tableau_pipeline.sandbox.batch.tables import ColumnType, Table
 from tableau_pipeline.sandbox.batch.type_rules import check_condition
-from tableau_pipeline_tests.refresh.batch_rebuilt import built, spoilt_batches
+from tableau_pipeline_tests.actions.rebuilt import built, spoilt_batches
 from tableau_pipeline_tests.sandbox.batch.files import write_tables
 from tableau_pipeline_tests.sandbox.batch.model import Tables
 from tableau_pipeline_tests.sandbox.batch.test_model import new_folder, runs

@@ -2,16 +2,16 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
-from tableau_pipeline.refresh.batch import Action, Batch
-from tableau_pipeline.refresh.batch_columns import (
+from tableau_pipeline.actions.batch import Action, Batch
+from tableau_pipeline.actions.comparable import (
     deleting_problems,
     inserting_problems,
     updating_problems,
 )
-from tableau_pipeline.refresh.batch_comparisons import comparison_problems
-from tableau_pipeline.refresh.batch_tables import KnownTable, Tables, check_types, find_table
-from tableau_pipeline.refresh.conditions import Condition, Side
-from tableau_pipeline.refresh.errors import BatchError
+from tableau_pipeline.actions.comparisons import comparison_problems
+from tableau_pipeline.actions.conditions import Condition, Side
+from tableau_pipeline.actions.tables import KnownTable, Tables, check_types, find_table
+from tableau_pipeline.errors import BatchError
 
 _COLUMN_PROBLEMS: Mapping[
     str, Callable[[KnownTable, KnownTable, Condition | None], Iterator[str]]

@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal, Protocol
 
-from tableau_pipeline.refresh.state import Outcome, PublishMode
+from tableau_pipeline.core.checkpoint import Outcome, PublishMode
 
 
 @dataclass(frozen=True, slots=True)

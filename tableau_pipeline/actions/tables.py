@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from tableauhyperapi import TableName
 
+from tableau_pipeline.actions.conditions import Side
+from tableau_pipeline.actions.names import schema_and_table
+from tableau_pipeline.errors import BatchError
 from tableau_pipeline.hyper.sql_types import type_family
-from tableau_pipeline.refresh.batch_names import schema_and_table
-from tableau_pipeline.refresh.conditions import Side
-from tableau_pipeline.refresh.errors import BatchError
 
 # What a file holds: the SQL types of the columns of its tables.
 Tables = Mapping[TableName, Mapping[str, str]]

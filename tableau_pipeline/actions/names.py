@@ -2,7 +2,7 @@
 
 from tableauhyperapi import TableName
 
-from tableau_pipeline.refresh.errors import BatchError
+from tableau_pipeline.errors import BatchError
 
 _LONGEST = 255
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from tableau_pipeline.refresh.batch_tables import KnownTable, listed
-from tableau_pipeline.refresh.conditions import Condition, Side, columns_of
+from tableau_pipeline.actions.conditions import Condition, Side, columns_of
+from tableau_pipeline.actions.tables import KnownTable, listed
 
 
 def inserting_problems(

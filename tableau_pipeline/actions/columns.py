@@ -2,16 +2,16 @@
 
 from dataclasses import dataclass
 
-from tableau_pipeline.refresh.batch_names import checked_name
-from tableau_pipeline.refresh.condition_constants import (
+from tableau_pipeline.actions.conditions import Op, Predicate, Side
+from tableau_pipeline.actions.constants import (
     NULL,
     Constant,
     ConstantType,
     Value,
     constant,
 )
-from tableau_pipeline.refresh.conditions import Op, Predicate, Side
-from tableau_pipeline.refresh.errors import BatchError
+from tableau_pipeline.actions.names import checked_name
+from tableau_pipeline.errors import BatchError
 
 _MIRRORED = {Op.GT: Op.LT, Op.LT: Op.GT, Op.GTE: Op.LTE, Op.LTE: Op.GTE}
 

@@ -9,9 +9,9 @@ from typing import Literal
 
 from tableauhyperapi import TableName
 
+from tableau_pipeline.core.policies import Diff, Policy, Replace, Retain
 from tableau_pipeline.hyper.tables import EXTRACT_SCHEMA, Column, Relationship
 from tableau_pipeline.hyper.type_policy import TypePolicy
-from tableau_pipeline.refresh.policy import Diff, Policy, Replace, Retain
 
 # Of the tags that mark data sources as published by some pipeline.
 TAG_PREFIX = "tableau-pipeline:"

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 
+from tableau_pipeline.actions.conditions import Condition, Op, Predicate, Side, predicates
+from tableau_pipeline.actions.constants import ConstantType
+from tableau_pipeline.actions.tables import KnownTable, listed
 from tableau_pipeline.hyper.sql_types import is_collated, type_family
-from tableau_pipeline.refresh.batch_tables import KnownTable, listed
-from tableau_pipeline.refresh.condition_constants import ConstantType
-from tableau_pipeline.refresh.conditions import Condition, Op, Predicate, Side, predicates
 
 _CONSTANTS = {
     **dict.fromkeys(("SMALLINT", "INTEGER", "BIGINT"), ConstantType.INTEGER),

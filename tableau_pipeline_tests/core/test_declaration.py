@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tableau_pipeline.core.declaration import Declaration, Guard, Table, tree_problem
 from tableau_pipeline.hyper.tables import Relationship
-from tableau_pipeline.refresh.declaration import Declaration, Guard, Table, tree_problem
 
 ON = (("id", "id"),)
 STAR = Declaration(

@@ -1,4 +1,4 @@
-from tableau_pipeline.refresh.conditions import (
+from tableau_pipeline.actions.conditions import (
     Condition,
     Joint,
     Junction,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from tableau_pipeline.refresh.state import Intent, State
+from tableau_pipeline.core.checkpoint import Intent, State
 
 
 class Journal(Protocol):

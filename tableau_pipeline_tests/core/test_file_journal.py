@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tableau_pipeline.refresh.errors import RefusedError
-from tableau_pipeline.refresh.file_journal import FileJournal
-from tableau_pipeline.refresh.state import Intent, Outcome, PublishMode
+from tableau_pipeline.core.checkpoint import Intent, Outcome, PublishMode
+from tableau_pipeline.core.file_journal import FileJournal
+from tableau_pipeline.errors import RefusedError
 from tableau_pipeline_tests.refresh.states import state
 
 
@@ -92,8 +92,8 @@ def test_several_at_once_lose_nothing(path: Path):
 
 RECORD_FOR_EVER = """
 import itertools, pathlib, resource, sys
-from tableau_pipeline.refresh.file_journal import FileJournal
-from tableau_pipeline_tests.refresh.test_file_journal import intent
+from tableau_pipeline.core.file_journal import FileJournal
+from tableau_pipeline_tests.core.test_file_journal import intent
 
 path, size = sys.argv[1:]
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(size), int(size)))

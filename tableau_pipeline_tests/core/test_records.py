@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
+from tableau_pipeline.core.checkpoint import Cutoff, Intent, Outcome, PublishMode, State, TableState
+from tableau_pipeline.core.snapshot import MANIFEST, DataFile, Fingerprint, Snapshot
 from tableau_pipeline.hyper.tables import Column
-from tableau_pipeline.refresh.snapshot import MANIFEST, DataFile, Fingerprint, Snapshot
-from tableau_pipeline.refresh.state import Cutoff, Intent, Outcome, PublishMode, State, TableState
 from tableau_pipeline_tests.refresh.models import airlines, flights, snapshot
 
 TEXT = st.text(max_size=8)

@@ -9,9 +9,9 @@ from typing import Literal
 from filelock import FileLock
 from pydantic import ValidationError
 
-from tableau_pipeline.refresh.errors import RefusedError
-from tableau_pipeline.refresh.snapshot import Frozen
-from tableau_pipeline.refresh.state import Intent, State
+from tableau_pipeline.core.checkpoint import Intent, State
+from tableau_pipeline.core.snapshot import Frozen
+from tableau_pipeline.errors import RefusedError
 
 
 class _Content(Frozen):

@@ -9,9 +9,9 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, PlainSerializer
 
+from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.tables import Column
 from tableau_pipeline.hyper.type_policy import TypePolicy
-from tableau_pipeline.refresh.errors import RefusedError
 
 MANIFEST = "manifest.json"
 ROW_HASH = "_row_hash"

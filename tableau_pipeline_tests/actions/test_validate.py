@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 from tableauhyperapi import TableName
 
-from tableau_pipeline.refresh.batch import (
+from tableau_pipeline.actions.batch import (
     Action,
     Batch,
     Delete,
@@ -16,7 +16,7 @@ from tableau_pipeline.refresh.batch import (
     source,
     target,
 )
-from tableau_pipeline.refresh.batch_check import batch_problems
+from tableau_pipeline.actions.validate import batch_problems
 
 T, S = TableName("Extract", "Extract"), TableName("public", "s")
 USERS = {"id": "BIGINT", "name": "TEXT", "price": "NUMERIC(10,2)"}

@@ -6,8 +6,8 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from enum import StrEnum
 
-from tableau_pipeline.refresh.batch_names import checked_text
-from tableau_pipeline.refresh.errors import BatchError
+from tableau_pipeline.actions.names import checked_text
+from tableau_pipeline.errors import BatchError
 
 Value = bool | int | float | str | datetime
 

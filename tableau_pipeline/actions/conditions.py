@@ -6,8 +6,8 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, NoReturn
 
-from tableau_pipeline.refresh.condition_constants import Constant
-from tableau_pipeline.refresh.errors import BatchError
+from tableau_pipeline.actions.constants import Constant
+from tableau_pipeline.errors import BatchError
 
 # Longer ones are known to bring servers down.
 _MOST_TERMS = 5_000

@@ -9,8 +9,7 @@ from uuid import uuid4
 import pytest
 from tableauhyperapi import TableName
 
-from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.refresh.batch import (
+from tableau_pipeline.actions.batch import (
     Batch,
     Delete,
     Insert,
@@ -21,7 +20,8 @@ from tableau_pipeline.refresh.batch import (
     source,
     target,
 )
-from tableau_pipeline_tests.refresh.batches import ON_USER, USERS, carry_out, constant_test, sent
+from tableau_pipeline.publishing.site import TableauSite
+from tableau_pipeline_tests.actions.batches import ON_USER, USERS, carry_out, constant_test, sent
 from tableau_pipeline_tests.sandbox.samples import publish, rows_on_server, write_hyper
 
 

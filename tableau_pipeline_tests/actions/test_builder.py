@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from tableauhyperapi import TableName
 
-from tableau_pipeline.refresh.batch import (
+from tableau_pipeline.actions.batch import (
     Batch,
     BatchError,
     Delete,
@@ -27,8 +27,8 @@ from tableau_pipeline.refresh.batch import (
     source,
     target,
 )
-from tableau_pipeline.refresh.conditions import Condition
-from tableau_pipeline.refresh.errors import RefusedError
+from tableau_pipeline.actions.conditions import Condition
+from tableau_pipeline.errors import RefusedError
 
 ON_ID = target("id") == source("id")
 
