@@ -4,7 +4,6 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal
 
 from tableauhyperapi import TableName
@@ -13,11 +12,23 @@ from tableau_pipeline.core.policies import Diff, Policy, Replace, Retain
 from tableau_pipeline.hyper.tables import EXTRACT_SCHEMA, Column, Relationship
 from tableau_pipeline.hyper.type_policy import TypePolicy
 
-# Of the tags that mark data sources as published by some pipeline.
+# Of the tags that mark data sources as published by some pipeline, and by which deployment of it.
 TAG_PREFIX = "tableau-pipeline:"
+INSTANCE_TAG_PREFIX = "tableau-pipeline-instance:"
 
 SchemaPolicy = Literal["additive", "refuse", "publish"]
 OversizePolicy = Literal["publish", "split"]
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectLuid:
+    """A project by its LUID."""
+
+    luid: str
+
+
+# A path of names, "Parent/Child", the names themselves, which may hold "/", or a LUID.
+Project = str | tuple[str, ...] | ProjectLuid
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +74,12 @@ class Reconcile:
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """A published data source: `key` is its asset key, `project` a path of names.
+    """A published data source: `key` is its asset key.
 
     Attributes:
-        rebase_after: updates until the file is published whole again: scattered deletes make it
-            grow.
+        rebase: how much the payloads since the file was last published whole may add up to, as a
+            share of its size, until it is published whole again: scattered deletes make it grow.
+        rebase_after: updates until then, however small; None for any number.
         oversize: what to do with an update above the server's limit for payloads: publish the
             whole file, or split the update, so that readers may see a part of it for a while.
         payload_limit: bytes of a payload; None is the server's own limit.
@@ -79,13 +91,14 @@ class Declaration:
 
     key: str
     name: str
-    project: str
+    project: Project
     tables: tuple[Table, ...]
     relationships: tuple[Relationship, ...] = ()
     create_project: bool = False
     adopt: bool = False
     on_schema_change: SchemaPolicy = "additive"
-    rebase_after: int = 50
+    rebase: float = 1.0
+    rebase_after: int | None = None
     oversize: OversizePolicy = "publish"
     payload_limit: int | None = None
     types: TypePolicy = field(default_factory=TypePolicy)
@@ -96,6 +109,17 @@ class Declaration:
     def tag(self) -> str:
         """What marks the data source on the server as ours."""
         return tag_of(self.key)
+
+    @property
+    def project_path(self) -> str:
+        """The project in words."""
+        match self.project:
+            case str():
+                return self.project
+            case ProjectLuid(luid):
+                return luid
+            case names:
+                return "/".join(names)
 
     @property
     def fact_table(self) -> str:
@@ -138,11 +162,6 @@ def tag_of(key: str) -> str:
 def file_name(key: str) -> str:
     """An asset key as the name of a file or folder: that of "sales" must not hold "sales/eu"."""
     return key.replace("/", ".")
-
-
-def lock_file(folder: Path, key: str) -> Path:
-    """What a refresh of the data source with this asset key locks."""
-    return folder / "locks" / f"{file_name(key)}.lock"
 
 
 def tree_problem(tables: Sequence[str], relationships: Sequence[Relationship]) -> str | None:

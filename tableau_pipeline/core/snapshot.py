@@ -1,11 +1,11 @@
-"""A snapshot: one immutable write of a model, and the manifest that commits it."""
+"""A snapshot: one immutable, numbered version of a model."""
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Collection
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Protocol, Self
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, PlainSerializer
 
@@ -13,7 +13,6 @@ from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.tables import Column
 from tableau_pipeline.hyper.type_policy import TypePolicy
 
-MANIFEST = "manifest.json"
 ROW_HASH = "_row_hash"
 # The name of the algorithm: fingerprints of another one prove nothing about ours.
 ROW_HASH_ALGORITHM = "xxhash64-nulls-1"
@@ -51,7 +50,7 @@ class Fingerprint(Frozen):
 
 
 class DataFile(Frozen):
-    """A Parquet file of a snapshot; `size` in bytes."""
+    """A Parquet file; `name` is its path below the folder of its model, `size` in bytes."""
 
     name: str
     rows: int
@@ -70,38 +69,68 @@ class Span(Frozen):
     zone: str
 
 
-class Snapshot(Frozen):
-    """One immutable write of a model, or of one partition of it.
+class Part(Frozen):
+    """The rows of one partition; of a model without partitions, all rows.
 
     Attributes:
-        folder: where the files and the manifest lie; not part of the manifest, so that a data
-            directory may move.
-        asset_key: of the model, "a/b" for a key of two parts.
         partition: its key; of a fixed list, that is also the value that its rows have in common.
-        span: of a partition by time; None for any other snapshot.
+        span: of a partition by time; None for any other.
+        version: the number of the version that wrote these files.
+        columns: None when they are those of the snapshot.
+    """
+
+    partition: str | None = None
+    span: Span | None = None
+    version: int
+    fingerprint: Fingerprint
+    files: tuple[DataFile, ...]
+    columns: tuple[Column, ...] | None = None
+
+
+class Snapshot(Frozen):
+    """One immutable, numbered version of a model.
+
+    Versions share the files of the partitions that did not change between them.
+
+    Attributes:
+        folder: of the model; not part of the manifest, so that a data directory may move.
+        asset_key: of the model, "a/b" for a key of two parts.
+        number: of the version; the store counts them, for each model from 1 on.
+        columns: as the newest write of the model has them.
         comments: of columns that have one; no part of the data.
+        parts: one for each partition, by their keys; exactly one for a model without partitions.
     """
 
     folder: Path
     asset_key: str
-    partition: str | None = None
-    span: Span | None = None
+    number: int
     created_at: datetime
     run_id: str
     columns: tuple[Column, ...]
-    fingerprint: Fingerprint
-    files: tuple[DataFile, ...]
     comments: dict[str, str] = Field(default_factory=dict)
+    parts: tuple[Part, ...]
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """Of all rows."""
+        return sum((part.fingerprint for part in self.parts), Fingerprint(rows=0, hash_sum=0))
+
+    @property
+    def is_partitioned(self) -> bool:
+        """Whether its rows are stored by partitions."""
+        return any(part.partition is not None for part in self.parts)
 
     @property
     def size(self) -> int:
         """Bytes of all files."""
-        return sum(file.size for file in self.files)
+        return sum(file.size for part in self.parts for file in part.files)
 
     @property
     def paths(self) -> tuple[str, ...]:
         """The files that hold rows."""
-        return tuple(str(self.folder / file.name) for file in self.files if file.rows)
+        return tuple(
+            str(self.folder / file.name) for part in self.parts for file in part.files if file.rows
+        )
 
     def missing(self) -> list[str]:
         """The files that hold rows and are not there."""
@@ -109,57 +138,54 @@ class Snapshot(Frozen):
 
     @property
     def data_version(self) -> str:
-        """Equal for equal contents: a digest of the schema and of the fingerprint."""
-        schema = [[column.name, column.type] for column in self.columns]
-        content = json.dumps([schema, self.fingerprint.model_dump(mode="json")])
+        """Equal for equal contents: a digest of the schema and of the fingerprints."""
+        parts = [[part.partition, part.fingerprint.model_dump(mode="json")] for part in self.parts]
+        content = json.dumps([[[each.name, each.type] for each in self.columns], parts])
         return hashlib.sha256(content.encode()).hexdigest()[:16]
 
     def manifest(self) -> str:
-        """The text whose presence in `folder` commits the snapshot."""
-        return self.model_dump_json(exclude={"folder"}, indent=1)
+        """The text that commits the version."""
+        return self.model_dump_json(exclude={"folder"}, exclude_defaults=True)
 
     def declared(self, types: TypePolicy) -> Self:
-        """The same, with what a data source makes of its columns."""
-        return self.model_copy(update={"columns": tuple(map(types.declared, self.columns))})
+        """The same rows, with what a data source makes of their columns."""
 
-    @classmethod
-    def read(cls, folder: Path) -> Self:
-        """The snapshot in a folder.
+        def declared(columns: tuple[Column, ...]) -> tuple[Column, ...]:
+            return tuple(map(types.declared, columns))
+
+        parts = tuple(
+            part.model_copy(update={"columns": declared(part.columns)}) if part.columns else part
+            for part in self.parts
+        )
+        return self.model_copy(update={"columns": declared(self.columns), "parts": parts})
+
+    def only(self, partitions: Collection[str]) -> Self:
+        """The same version, with these of its partitions alone."""
+        parts = tuple(part for part in self.parts if part.partition in partitions)
+        return self.model_copy(update={"parts": parts})
+
+    def check_columns(self) -> None:
+        """Check that all partitions have the columns of the newest write.
 
         Raises:
-            FileNotFoundError: it was never committed, or it is gone.
+            RefusedError: one has others; names it, and the columns.
         """
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        return cls.model_validate({**manifest, "folder": folder})
+        for part in self.parts:
+            if part.columns is not None and part.columns != self.columns:
+                differing = set(part.columns) ^ set(self.columns)
+                names = ", ".join(sorted(f"{each.name} ({each.type})" for each in differing))
+                raise RefusedError(
+                    f'Model "{self.asset_key}": its partition {part.partition} differs from the '
+                    f"newest one in its columns: {names or 'their order'}. Materialize "
+                    f"{part.partition} and the others of its age again."
+                )
 
 
-def latest(snapshots: Sequence[Snapshot]) -> Snapshot:
-    """The one that was written last."""
-    return max(snapshots, key=lambda snapshot: snapshot.created_at)
+class Snapshots(Protocol):
+    """Where a refresh reads the versions of its models."""
 
+    def newest(self, asset_key: str) -> Snapshot | None:
+        """The newest version of a model; None if it has none."""
 
-def common_columns(snapshots: Sequence[Snapshot]) -> tuple[Column, ...]:
-    """The columns of a model, which all its partitions must have.
-
-    Raises:
-        RefusedError: two partitions differ; names both, and the columns.
-    """
-    last = latest(snapshots)
-    for snapshot in snapshots:
-        if snapshot.columns != last.columns:
-            differing = set(snapshot.columns) ^ set(last.columns)
-            names = ", ".join(sorted(f"{each.name} ({each.type})" for each in differing))
-            raise RefusedError(
-                f'Model "{snapshot.asset_key}": its partitions {snapshot.partition} and '
-                f"{last.partition} differ in their columns: {names or 'their order'}. "
-                f"Materialize {snapshot.partition} and the others of its age again."
-            )
-    return last.columns
-
-
-def combined_version(snapshots: Sequence[Snapshot]) -> str:
-    """One data version for several partitions; of a single snapshot, its own."""
-    versions = [snapshot.data_version for snapshot in snapshots]
-    if len(versions) == 1:
-        return versions[0]
-    return hashlib.sha256(json.dumps(versions).encode()).hexdigest()[:16]
+    def version(self, asset_key: str, number: int) -> Snapshot | None:
+        """A version of a model; None if it is gone."""

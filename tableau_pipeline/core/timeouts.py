@@ -1,0 +1,23 @@
+"""How long a refresh waits."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """How long a refresh waits, in seconds.
+
+    Attributes:
+        claim: for another refresh of the same data source.
+        job: for a job of the server, from its start on.
+        queue: for a job of the server to start.
+        timestamp: until an update shows in the time stamp of the data source.
+        first_poll: between two looks at a job; it grows up to `longest_poll`.
+    """
+
+    claim: float = 3600
+    job: float = 7200
+    queue: float = 14400
+    timestamp: float = 5
+    first_poll: float = 2
+    longest_poll: float = 60
