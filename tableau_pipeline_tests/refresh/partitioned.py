@@ -33,12 +33,11 @@ def materialize(
         without: partitions that are gone.
     """
     (table,) = pipeline.declaration.tables
-    known = {each.partition: each for each in pipeline.models[table.name] if each.partition}
-    new = {
-        key: pipeline.snapshot(
-            table.name, rows, partition=key, span=day(key, zone=zone) if zone else None
-        )
-        for key, rows in partitions.items()
-    }
-    kept = {key: each for key, each in {**known, **new}.items() if key not in without}
-    pipeline.models[table.name] = tuple(kept.values())
+    written = pipeline.models.get(table.name)
+    for key, rows in partitions.items():
+        span = day(key, zone=zone) if zone else None
+        written = pipeline.snapshot(table.name, rows, partition=key, span=span)
+    if written:
+        gone = set(without)
+        kept = tuple(part for part in written.parts if part.partition not in gone)
+        pipeline.models[table.name] = written.model_copy(update={"parts": kept})
