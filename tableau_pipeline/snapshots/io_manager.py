@@ -75,7 +75,6 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
                 "or give the asset another io_manager_key."
             )
         started = time.monotonic()
-        run = {"asset_key": asset_key, "run_id": context.run_id}
         if context.has_asset_partitions:
             partitions = _partitions(context)
             snapshot = write_partitions(
@@ -84,10 +83,11 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
                 expression=_partition_expression(context),
                 partitions=partitions,
                 keeps=belongs_to(context.asset_partitions_def),
-                **run,
+                asset_key=asset_key,
+                run_id=context.run_id,
             ).only(partitions)
         else:
-            snapshot = write_snapshot(obj, self.store, **run)
+            snapshot = write_snapshot(obj, self.store, asset_key=asset_key, run_id=context.run_id)
         _report(context, snapshot, seconds=time.monotonic() - started)
 
     def load_input(self, context: dg.InputContext) -> DataFrame | Snapshot | dict[str, Snapshot]:

@@ -60,7 +60,10 @@ def test_an_old_model_is_version_zero(store: SnapshotStore):
     assert (found.number, found.run_id, found.columns) == (0, "old", COLUMNS)
     assert rows(found) == {None: 3}
     assert list(store.models()) == ["area/model"]
-    assert (commit(store, asset_key="area/model").number, store.numbers("area/model")) == (1, [0, 1])
+    assert (commit(store, asset_key="area/model").number, store.numbers("area/model")) == (
+        1,
+        [0, 1],
+    )
     assert store.version("area/model", 0) == found
 
 
