@@ -14,7 +14,6 @@ from benchmarks.spread import spread
 from tableau_pipeline.core.declaration import Declaration, Table
 from tableau_pipeline.core.file_journal import FileJournal
 from tableau_pipeline.core.policies import Diff
-from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.demo.sandbox_process import sandbox_process
 from tableau_pipeline.hyper.build import build_extract
 from tableau_pipeline.hyper.process import hyper_process
@@ -135,7 +134,7 @@ class _Bench:
         )
 
     def _bytes_of_rows(self, content: Content) -> int:
-        rows = source("lineitem", [Snapshot.read(content.changed)])
+        rows = source("lineitem", content.changed)
         return build_extract(hyper_process(), self.folder / "rows.hyper", tables=[rows]).size
 
     def _check(self, declaration: Declaration, content: Content) -> None:
