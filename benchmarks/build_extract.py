@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pyarrow as pa
+from tableau_pipeline.refresh.files import Files
 from tableauhyperapi import Connection, CreateMode, HyperProcess, TableName
 
 from benchmarks.bare import scan
@@ -17,9 +18,8 @@ from tableau_pipeline.defs.flights import sources, transformations
 from tableau_pipeline.demo.story import datasources
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.read import read_table
-from tableau_pipeline.refresh.files import Files
 from tableau_pipeline.snapshots.session import spark_session
-from tableau_pipeline.snapshots.store import new_folder
+from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline.snapshots.write import write_snapshot
 
 RUNS = 9
@@ -64,7 +64,7 @@ def _snapshots(folder: Path) -> dict[str, Snapshot]:
         for name in ("flights", "airlines", "airports", "planes")
     }
     return {
-        name: write_snapshot(model, new_folder(folder, name), asset_key=name, run_id="bench")
+        name: write_snapshot(model, SnapshotStore(folder), asset_key=name, run_id="bench")
         for name, model in models.items()
     }
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tableau_pipeline.refresh.contents import source
+
 from benchmarks.fresh_process import in_fresh_process
 from benchmarks.lineitem import KEY, Content, write_contents
 from benchmarks.one_refresh import Cost, refresh
@@ -14,11 +16,9 @@ from benchmarks.spread import spread
 from tableau_pipeline.core.declaration import Declaration, Table
 from tableau_pipeline.core.file_journal import FileJournal
 from tableau_pipeline.core.policies import Diff
-from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.demo.sandbox_process import sandbox_process
 from tableau_pipeline.hyper.build import build_extract
 from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline.refresh.contents import source
 
 _UPLINK = 12_500_000  # bytes per second: 100 Mbit/s
 
@@ -135,7 +135,7 @@ class _Bench:
         )
 
     def _bytes_of_rows(self, content: Content) -> int:
-        rows = source("lineitem", [Snapshot.read(content.changed)])
+        rows = source("lineitem", content.changed)
         return build_extract(hyper_process(), self.folder / "rows.hyper", tables=[rows]).size
 
     def _check(self, declaration: Declaration, content: Content) -> None:

@@ -4,19 +4,19 @@ import logging
 from pathlib import Path
 
 from pyspark.sql import DataFrame
+from tableau_pipeline.refresh.files import Files
 
 from benchmarks.peers.protocol import contend
 from tableau_pipeline.core.checkpoint import TableState
 from tableau_pipeline.core.declaration import Declaration, Table
 from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline.refresh.files import Files
-from tableau_pipeline.snapshots.store import new_folder
+from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline.snapshots.write import write_snapshot
 
 
 def _build(frame: DataFrame, folder: Path) -> Path:
-    version = new_folder(folder / "snapshots", "rows")
-    snapshot = write_snapshot(frame, version, asset_key="rows", run_id="bench")
+    store = SnapshotStore(folder / "snapshots")
+    snapshot = write_snapshot(frame, store, asset_key="rows", run_id="bench")
     files = Files(
         declaration=Declaration(
             key="rows", name="Rows", project="Default", tables=(Table("rows", "rows"),)

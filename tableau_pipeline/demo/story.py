@@ -133,7 +133,9 @@ def _differences(declaration: Declaration, metadata: dict[str, Any]) -> list[str
         hyper: HyperResource = resources.hyper
         with tableau.session() as site:
             tdsx = site.download(metadata["luid"], Path(folder))
-        newest = {model: snapshots.snapshots(model) for model in declaration.models}
+        newest = {
+            model: found for model in declaration.models if (found := snapshots.snapshot(model))
+        }
         return differences(hyper.process, tdsx, declaration, newest, cutoffs=cutoffs)
 
 
