@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tableau_pipeline.refresh.contents import source
-
 from benchmarks.fresh_process import in_fresh_process
 from benchmarks.lineitem import KEY, Content, write_contents
 from benchmarks.one_refresh import Cost, refresh
@@ -19,6 +17,8 @@ from tableau_pipeline.core.policies import Diff
 from tableau_pipeline.demo.sandbox_process import sandbox_process
 from tableau_pipeline.hyper.build import build_extract
 from tableau_pipeline.hyper.process import hyper_process
+from tableau_pipeline.refresh.desired import source
+from tableau_pipeline.refresh.history import read_history
 
 _UPLINK = 12_500_000  # bytes per second: 100 Mbit/s
 
@@ -139,8 +139,9 @@ class _Bench:
         return build_extract(hyper_process(), self.folder / "rows.hyper", tables=[rows]).size
 
     def _check(self, declaration: Declaration, content: Content) -> None:
-        state = FileJournal(self.folder / f"{declaration.key}.json").state()
-        luid = str(state and state.luid)
+        records = FileJournal(self.folder / f"{declaration.key}.json").records()
+        checkpoint = read_history(records).checkpoint
+        luid = str(checkpoint and checkpoint.luid)
         check_published(hyper_process(), luid, content.model, environment=self.environment)
 
 

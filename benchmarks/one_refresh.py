@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 
-from tableau_pipeline.refresh.step import Refresh
 from tableauhyperapi import HyperProcess
 
 from benchmarks.fresh_process import peak_memory
@@ -20,6 +19,7 @@ from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.publishing.credentials import PersonalAccessToken
 from tableau_pipeline.publishing.site import signed_in
 from tableau_pipeline.refresh.plan import Options
+from tableau_pipeline.refresh.refresh import Refresh
 from tableau_pipeline.snapshots.store import SnapshotStore
 
 
@@ -92,8 +92,6 @@ def refresh(
     with waits() as waited:
         report = work.run(Options(full=full))
     wall = time.perf_counter() - started
-    if report.state:
-        journal.keep(report.state)
     for process in asked:
         process.close()
     return Cost(
