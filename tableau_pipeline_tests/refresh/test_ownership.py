@@ -15,8 +15,6 @@ from tableau_pipeline_tests.refresh.crashes import killed_before
 from tableau_pipeline_tests.refresh.models import flights
 from tableau_pipeline_tests.refresh.pipeline import Pipeline, session
 
-ADMIN = ("admin", "admin")
-
 
 def tags(pipeline: Pipeline) -> set[str]:
     """What marks a data source as that of this deployment."""
@@ -90,8 +88,8 @@ def test_another_took_the_name_of_a_deleted_one(pipeline: Pipeline):
     ("user", "tag"),
     [
         (analyst.ANN, ""),
-        (ADMIN, "tableau-pipeline:theirs"),
-        (ADMIN, "tableau-pipeline-instance:theirs"),
+        (analyst.ADMIN, "tableau-pipeline:theirs"),
+        (analyst.ADMIN, "tableau-pipeline-instance:theirs"),
     ],
     ids=["another user", "another pipeline", "another deployment"],
 )
@@ -106,7 +104,7 @@ def test_create_that_was_cut_off_takes_no_stranger(
 
 def test_create_that_was_cut_off_takes_nothing_older(pipeline: Pipeline):
     """Prevents: what our user made by hand long ago passes for what a lost create has made."""
-    older = analyst.publishes(pipeline, flights(3), user=ADMIN)
+    older = analyst.publishes(pipeline, flights(3), user=analyst.ADMIN)
     analyst.changes(pipeline, name=f"{pipeline.name} aside")
     pipeline.sandbox.advance(60)
     assert killed_before(pipeline, "publish")
