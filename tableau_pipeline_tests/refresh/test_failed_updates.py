@@ -72,12 +72,10 @@ def test_server_keeps_the_job_to_itself(
     changed_rows(pipeline)
     lost = Drop(method="PATCH", path=DATA, when="after")
     with (
-        armed(pipeline.sandbox, FailJob()),
         armed(pipeline.sandbox, lost),
         pytest.raises(RefreshError, match="does not name the job"),
     ):
         pipeline.run()
-        pipeline.sandbox.wait_until_idle()
     assert isinstance(pipeline.run().plan, Publish)
     assert pipeline.journal.sendings()[1].outcome is Outcome.LOST
     settled(pipeline)
@@ -93,7 +91,7 @@ def test_all_answers_are_lost(pipeline: Pipeline, before: Callable[[Pipeline], N
     lost = Drop(method=method, path=path, when=when, times=None)
     with (
         armed(pipeline.sandbox, lost) as fault,
-        pytest.raises(RefreshError, match="broke off|no answer"),
+        pytest.raises(RefreshError, match="broke off"),
     ):
         pipeline.run()
     if before is not changed_rows:
