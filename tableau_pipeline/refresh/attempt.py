@@ -215,6 +215,7 @@ class Attempt:
         if not isinstance(decision, Update):
             for delta in deltas:
                 delta.extract.path.unlink()
+            deltas = []
         self._context.log.info("Decision: %s. Reason: %s", decision.decision, decision.reason)
         return desired, decision, deltas
 

@@ -24,10 +24,7 @@ def hours_later(pipeline: Pipeline) -> None:
         time.sleep(0.01)
     for intent in pipeline.journal.intents():
         past = intent.recorded_at - timedelta(hours=3)
-        resent = intent.resent_at and intent.resent_at - timedelta(hours=3)
-        pipeline.journal.record(
-            intent.model_copy(update={"recorded_at": past, "resent_at": resent})
-        )
+        pipeline.journal.append(intent.model_copy(update={"recorded_at": past}))
 
 
 def too_early(pipeline: Pipeline) -> None:
