@@ -14,14 +14,13 @@ from tableau_pipeline.core.checkpoint import Cutoff
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.hyper.read import read_table
-from tableau_pipeline.refresh.desired import Models
 
 
 def differences(
     hyper: HyperProcess,
     tdsx: Path,
     declaration: Declaration,
-    models: Models,
+    models: Mapping[str, Snapshot],
     *,
     cutoffs: Mapping[str, Cutoff] = MappingProxyType({}),
 ) -> list[str]:
@@ -47,6 +46,7 @@ def differences(
 
 
 def _model(snapshot: Snapshot) -> pa.Table:
+    snapshot.check_columns()
     columns = [column.name for column in snapshot.columns]
     files = [snapshot.folder / file.name for part in snapshot.parts for file in part.files]
     tables = [pq.read_table(file, columns=columns, partitioning=None) for file in files]

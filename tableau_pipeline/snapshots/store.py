@@ -51,7 +51,7 @@ class SnapshotStore:
     def numbers(self, asset_key: str) -> list[int]:
         """The numbers of all versions that were committed here and are not gone; in order."""
         try:
-            names = os.listdir(self.folder(asset_key) / VERSIONS)
+            names = [path.name for path in (self.folder(asset_key) / VERSIONS).iterdir()]
         except FileNotFoundError:
             return []
         return sorted(int(Path(name).stem) for name in names if _MANIFEST.fullmatch(name))

@@ -51,11 +51,10 @@ def snapshot(
     partition: str | None = None,
     span: Span | None = None,
 ) -> Snapshot:
-    """Commit a version of a model with `rows` in two files.
+    """Commit `rows` as the next version of a model in the store at `root`, in two files.
 
     Args:
-        root: of the store.
-        partition: the one that has these rows; the others stay as they are.
+        partition: the one that they are; the model's others stay as they are.
     """
     store = SnapshotStore(root)
     folder = store.new_folder(asset_key)
@@ -63,19 +62,17 @@ def snapshot(
     hashes = [_hash(list(row.values())) for row in rows.to_pylist()]
     hashed = rows.append_column(ROW_HASH, pa.array(hashes, pa.int64()))
     half = (rows.num_rows + 1) // 2
-    files = [
-        _write(folder, number, part, below=store.folder(asset_key))
-        for number, part in enumerate([hashed.slice(0, half), hashed.slice(half)])
-    ]
+    slices = [hashed.slice(0, half), hashed.slice(half)]
     columns = tuple(Column(field.name, spark_name(field.type)) for field in rows.schema)
+    fingerprint = Fingerprint(rows=rows.num_rows, hash_sum=sum(hashes))
+    files = tuple(
+        _write(folder, number, store.folder(asset_key), rows=each)
+        for number, each in enumerate(slices)
+    )
 
     def make(number: int, before: Snapshot | None) -> Snapshot:
         part = Part(
-            partition=partition,
-            span=span,
-            version=number,
-            fingerprint=Fingerprint(rows=rows.num_rows, hash_sum=sum(hashes)),
-            files=tuple(files),
+            partition=partition, span=span, version=number, fingerprint=fingerprint, files=files
         )
         return Snapshot(
             folder=store.folder(asset_key),
@@ -84,7 +81,7 @@ def snapshot(
             created_at=datetime.now(UTC),
             run_id="test",
             columns=columns,
-            parts=succeeding(before, [part], columns=columns, keeps=lambda _: True),
+            parts=succeeding(before, [part], columns=columns, keeps=lambda part: True),
         )
 
     return store.commit(asset_key, make)
@@ -95,10 +92,11 @@ def _hash(row: list) -> int:
     return int.from_bytes(digest[:8], "big", signed=True)
 
 
-def _write(folder: Path, number: int, rows: pa.Table, *, below: Path) -> DataFile:
+def _write(folder: Path, number: int, model: Path, *, rows: pa.Table) -> DataFile:
     path = folder / f"part-{number:05}.parquet"
     pq.write_table(rows, path)
-    return DataFile(name=str(path.relative_to(below)), rows=rows.num_rows, size=path.stat().st_size)
+    name = path.relative_to(model).as_posix()
+    return DataFile(name=name, rows=rows.num_rows, size=path.stat().st_size)
 
 
 def flights(rows: int = 8, *, delay: int = 0, **more: pa.Array) -> pa.Table:
