@@ -1,8 +1,10 @@
 import pyarrow as pa
 import pytest
 
+from tableau_pipeline.core.declaration import Reconcile
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.refresh.plan import NoChange
+from tableau_pipeline_tests.refresh.analyst import publishes
 from tableau_pipeline_tests.refresh.models import flights
 from tableau_pipeline_tests.refresh.partitioned import materialize
 from tableau_pipeline_tests.refresh.pipeline import Pipeline
@@ -37,12 +39,29 @@ def test_one_changed_or_new_partition_is_a_change(pipeline: Pipeline, partition:
     assert pipeline.wrong() == []
 
 
+def test_partition_that_was_dropped_is_not_missed(pipeline: Pipeline):
+    """Prevents: what is published rightly is compared with rows that are no part of the model."""
+    pipeline.declare(reconcile=Reconcile(checksums=True))
+    materialize(pipeline, TWO_MONTHS)
+    pipeline.run()
+    materialize(pipeline, {}, without=["feb"])
+    report = pipeline.run()
+    assert report.reconciliation
+    assert report.reconciliation.skipped is None
+    assert pipeline.wrong() == []
+    # Somebody publishes, and the rows decide.
+    publishes(pipeline, flights(5), user=("", ""))
+    report = pipeline.run()
+    assert isinstance(report.plan, NoChange)
+    assert report.warnings
+
+
 def test_partitions_that_differ_in_their_columns(pipeline: Pipeline):
     """Prevents: an old partition without a new column is published as NULLs, or not at all."""
     wider = flights(3, gate=pa.array([1, 2, 3], pa.int64()))
     materialize(pipeline, {"jan": flights(5), "feb": wider})
     with pytest.raises(RefusedError) as caught:
         pipeline.run()
-    for part in ('"flights"', "jan", "feb", "gate (bigint)", "Materialize"):
+    for part in ('"flights"', "partition jan differs", "gate (bigint)", "Materialize jan"):
         assert part in str(caught.value)
     assert (pipeline.sessions, pipeline.extract_files()) == (0, [])
