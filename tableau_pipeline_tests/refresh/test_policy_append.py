@@ -66,7 +66,7 @@ def test_changes_before_it_ship_the_table_whole(pipeline: Pipeline, rows: pa.Tab
     shipped = ships(pipeline, rows)
     assert shipped is not None
     assert shipped.whole is not None
-    assert shipped.whole.startswith("rows changed beyond those that its refresh policy touches")
+    assert shipped.whole.startswith("rows changed beyond those that its refresh policy affects")
     assert (shipped.deleted, shipped.inserted) == (5, rows.num_rows)
 
 
