@@ -13,12 +13,13 @@ from tableau_pipeline.core.server import Server
 from tableau_pipeline.core.timeouts import Timeouts
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline.refresh.plan import Options
+from tableau_pipeline.refresh.plan import Accept, Options
 from tableau_pipeline.refresh.refresh import Refresh
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline.snapshots.store import SnapshotStore
 
 __all__ = [
+    "Accept",
     "Declaration",
     "Options",
     "RefreshError",
