@@ -17,15 +17,17 @@ from tableau_pipeline.sandbox.banner import banner
 from tableau_pipeline.sandbox.content.rules import PROFILES
 from tableau_pipeline.sandbox.control.control import Control
 from tableau_pipeline.sandbox.control.faults import Fault, read_fault
-from tableau_pipeline.sandbox.open_questions import JobOrder, RepeatedRequest, UpdatedAt
 from tableau_pipeline.sandbox.options import CONNECTED_APP, ConnectedApp, Options, UserSeed
 from tableau_pipeline.sandbox.request_log import requests_logged_to
 from tableau_pipeline.sandbox.server import SandboxServer, bind, sandbox_server, url_of
 from tableau_pipeline.sandbox.services import DataDirectoryInUseError
+from tableau_pipeline.sandbox.switches import add_switches, chosen_switches
 
 _PARENT_POLL_SECONDS = 0.5
 # What the signature of a token takes.
 _SECRET_BYTES = 32
+# Ten years: far from the ends of all calendars.
+_FARTHEST_OFFSET = 10 * 365 * 86400
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -48,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             nullcontext() if parsed.quiet else requests_logged_to(sys.stderr),
             sandbox_server(
                 options,
-                control=Control(faults=parsed.fault),
+                control=Control(faults=parsed.fault, offset=parsed.clock_offset),
                 on_ready=lambda: _announce(url, options),
             ) as server,
         ):
@@ -95,12 +97,18 @@ def _parser() -> argparse.ArgumentParser:
         help="publishes of one data source that are kept (default: 25)",
     )
     add(
-        "--replace-keeps-metadata",
-        action=argparse.BooleanOptionalAction,
-        default=Options.replace_keeps_metadata,
-        help="publish mode Replace keeps the stored .tds",
+        "--upload-blocks",
+        type=_count,
+        default=Options.upload_blocks,
+        help="blocks that an uploaded file may have (default: 1000)",
     )
-    _add_data_updates(parser)
+    add("--update-limit-mb", type=float, help="(default: what the product version allows)")
+    add(
+        "--lenient-missing-columns",
+        action=argparse.BooleanOptionalAction,
+        default=Options.lenient_missing_columns,
+        help="data updates put NULL into nullable columns that their source lacks",
+    )
     add(
         "--connected-app",
         action="append",
@@ -130,25 +138,15 @@ def _parser() -> argparse.ArgumentParser:
         help="a fault from the start, see below",
     )
     add("--die-with-parent", action="store_true", help="stop when the parent process is gone")
-    return parser
-
-
-def _add_data_updates(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--update-limit-mb", type=float, help="(default: what the product version allows)")
     add(
-        "--lenient-missing-columns",
-        action=argparse.BooleanOptionalAction,
-        default=Options.lenient_missing_columns,
-        help="data updates put NULL into nullable columns that their source lacks",
+        "--clock-offset",
+        type=_offset,
+        default=0,
+        metavar="SECONDS",
+        help="how far its clock is ahead of the machine's; below zero, behind",
     )
-    for name, choices, default, what in (
-        ("--repeated-request", RepeatedRequest, Options.repeated_request, "a known RequestID gets"),
-        ("--updated-at", UpdatedAt, Options.updated_at, "updatedAt on a data update"),
-        ("--job-order", JobOrder, Options.job_order, "which queued job comes next"),
-    ):
-        listed = ", ".join(choices)
-        add(name, type=choices, default=default, help=f"{what}: {listed} (default: {default})")
+    add_switches(parser)
+    return parser
 
 
 def _version(text: str) -> str:
@@ -161,6 +159,13 @@ def _count(text: str) -> int:
     if not re.fullmatch(r"[1-9]\d{0,5}", text):
         raise argparse.ArgumentTypeError("expected a whole number above zero")
     return int(text)
+
+
+def _offset(text: str) -> float:
+    seconds = float(text)
+    if not abs(seconds) <= _FARTHEST_OFFSET:
+        raise argparse.ArgumentTypeError("expected seconds, no more than ten years of them")
+    return seconds
 
 
 def _fault(text: str) -> Fault:
@@ -198,17 +203,15 @@ def _options(parsed: argparse.Namespace) -> Options:
         job_delay=parsed.job_delay,
         hyper_profile=parsed.hyper_profile,
         kept_revisions=parsed.kept_revisions,
-        replace_keeps_metadata=parsed.replace_keeps_metadata,
+        upload_blocks=parsed.upload_blocks,
         update_limit_mb=parsed.update_limit_mb,
         lenient_missing_columns=parsed.lenient_missing_columns,
-        repeated_request=parsed.repeated_request,
-        updated_at=parsed.updated_at,
-        job_order=parsed.job_order,
         connected_apps=tuple(parsed.connected_app or Options.connected_apps),
         tls=parsed.tls,
         control=parsed.control,
         sites=tuple(parsed.site),
         users=tuple(parsed.user),
+        **chosen_switches(parsed),
     )
 
 

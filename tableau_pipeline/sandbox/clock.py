@@ -17,11 +17,15 @@ def stamp(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime(_FORMAT)
 
 
+def moment_of(stamp: str) -> datetime:
+    """The moment of a stamp."""
+    return datetime.strptime(stamp, _FORMAT).replace(tzinfo=UTC)
+
+
 def stamp_after(previous: str, moment: datetime) -> str:
     """The stamp of a moment, and at least one second after `previous`.
 
     Clients tell two states of a data source apart by `updatedAt`, which counts whole seconds: two
     publishes within one second must not look like one.
     """
-    earliest = datetime.strptime(previous, _FORMAT).replace(tzinfo=UTC) + timedelta(seconds=1)
-    return stamp(max(earliest, moment))
+    return stamp(max(moment_of(previous) + timedelta(seconds=1), moment))

@@ -2,7 +2,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tableau_pipeline.sandbox.open_questions import JobOrder, RepeatedRequest, UpdatedAt
+from tableau_pipeline.sandbox.open_questions import OpenQuestions
 
 ADMIN_NAME = "admin"
 ADMIN_PASSWORD = "admin"  # noqa: S105 - the well-known door of a sandbox
@@ -54,8 +54,8 @@ CONNECTED_APP = ConnectedApp(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
-    """How one sandbox behaves.
+class Options(OpenQuestions):
+    """How one sandbox behaves, also where Tableau leaves it open.
 
     Attributes:
         data_dir: where everything it knows is kept.
@@ -65,19 +65,15 @@ class Options:
         session_minutes: how long a sign-in lasts.
         one_session_per_token: a second sign-in with a personal access token ends the first.
         upload_hours: how long an upload session lasts.
+        upload_blocks: how many blocks an uploaded file may have.
         job_delay: seconds that each job stays in progress before it takes effect.
         hyper_profile: what a `.hyper` file may hold, by release: "2019.4" the one table
             "Extract"."Extract", "2020.1" one table, "2021.4" one tree of tables.
         kept_revisions: how many publishes of one data source are kept, the current one included.
-        replace_keeps_metadata: publish mode Replace swaps the data and keeps the stored `.tds`;
-            otherwise it is like Overwrite, except that the data source must exist.
         update_limit_mb: how large the payload of a data update may be, in units of 2^20 bytes;
             None means what servers of the product version allow.
         lenient_missing_columns: rows inserted by a data update have NULL in nullable columns
             that their source lacks; otherwise such an update fails.
-        repeated_request: what a repeated RequestID is answered.
-        updated_at: whether the `updatedAt` of a data source moves on a data update.
-        job_order: which of the queued jobs comes next.
         connected_apps: those whose tokens let their users sign in.
         tls: speak HTTPS, with a certificate that signs itself.
         control: faults can be ordered over HTTP, from this machine.
@@ -92,15 +88,12 @@ class Options:
     session_minutes: float = 240
     one_session_per_token: bool = True
     upload_hours: float = 24
+    upload_blocks: int = 1000
     job_delay: float = 0
     hyper_profile: str = "2021.4"
     kept_revisions: int = 25
-    replace_keeps_metadata: bool = True
     update_limit_mb: float | None = None
     lenient_missing_columns: bool = False
-    repeated_request: RepeatedRequest = RepeatedRequest.FIRST_JOB
-    updated_at: UpdatedAt = UpdatedAt.MOVES
-    job_order: JobOrder = JobOrder.FIFO
     connected_apps: tuple[ConnectedApp, ...] = (CONNECTED_APP,)
     tls: bool = False
     control: bool = False

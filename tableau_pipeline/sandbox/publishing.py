@@ -4,11 +4,11 @@ import json
 import re
 from dataclasses import asdict, dataclass, replace
 
-from tableau_pipeline.sandbox.clock import stamp_after
 from tableau_pipeline.sandbox.content.append import NotAppendableError, append_rows
 from tableau_pipeline.sandbox.content.uploaded import Content
 from tableau_pipeline.sandbox.errors import not_found, refusal
 from tableau_pipeline.sandbox.identity import new_luid
+from tableau_pipeline.sandbox.open_questions import Replace
 from tableau_pipeline.sandbox.services import Services
 from tableau_pipeline.sandbox.store import accounts, connections, datasources, projects, revisions
 from tableau_pipeline.sandbox.store.records import Datasource, User
@@ -108,7 +108,11 @@ def commit(services: Services, publication: Publication, content: Content) -> Da
     datasources.save_datasource(database, saved)
     connections.forget_settings(database, luid)
     revisions.add_revision(
-        database, saved, publisher=publication.user, keep=services.options.kept_revisions
+        database,
+        saved,
+        publisher=publication.user,
+        published_at=saved.updated_at,
+        keep=services.options.kept_revisions,
     )
     stored = datasources.datasource(database, publication.site, luid)
     if stored is None:
@@ -118,7 +122,7 @@ def commit(services: Services, publication: Publication, content: Content) -> Da
 
 def _keeps_metadata(services: Services, publication: Publication) -> bool:
     if publication.mode == REPLACE:
-        return services.options.replace_keeps_metadata
+        return services.options.replace is not Replace.LIKE_OVERWRITE
     return publication.mode == APPEND
 
 
@@ -142,7 +146,7 @@ def _republished(services: Services, target: Datasource, publication: Publicatio
         target,
         description=target.description if description is None else description,
         use_remote_query_agent=publication.use_remote_query_agent,
-        updated_at=stamp_after(target.updated_at, services.clock()),
+        updated_at=services.stamp_of_change(target.updated_at),
         revision=target.revision + 1,
     )
 

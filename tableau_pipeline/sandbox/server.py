@@ -9,10 +9,11 @@ import uvicorn
 from tableau_pipeline.sandbox.app import build_app
 from tableau_pipeline.sandbox.certificate import ensure_certificate
 from tableau_pipeline.sandbox.control.control import Control, Peer
+from tableau_pipeline.sandbox.date_header import DateHeader
 from tableau_pipeline.sandbox.jobs.registry import KINDS
 from tableau_pipeline.sandbox.jobs.worker import Worker
 from tableau_pipeline.sandbox.options import Options
-from tableau_pipeline.sandbox.services import open_services
+from tableau_pipeline.sandbox.services import Services, open_services
 
 _SHUTDOWN_SECONDS = 5
 # Clients that wait for a job pause up to half a minute between two questions.
@@ -20,10 +21,15 @@ _KEEP_ALIVE_SECONDS = 60
 
 
 class SandboxServer(uvicorn.Server):
-    """A web server that says when it is ready, and leaves signals to its owner."""
+    """A web server that says when it is ready, and leaves signals to its owner.
 
-    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]):
+    Attributes:
+        services: what it serves from.
+    """
+
+    def __init__(self, config: uvicorn.Config, services: Services, on_ready: Callable[[], None]):
         super().__init__(config)
+        self.services = services
         self._on_ready = on_ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -103,7 +109,9 @@ def sandbox_server(
         try:
             certificate = ensure_certificate(options.data_dir) if options.tls else None
             config = uvicorn.Config(
-                build_app(services),
+                # It knows the machine's clock only.
+                DateHeader(build_app(services), services.clock),
+                date_header=False,
                 log_level="warning",
                 access_log=False,
                 lifespan="off",
@@ -116,7 +124,7 @@ def sandbox_server(
                 ssl_certfile=certificate.path if certificate else None,
                 ssl_keyfile=certificate.key_path if certificate else None,
             )
-            server = SandboxServer(config, on_ready)
+            server = SandboxServer(config, services, on_ready)
             control.hang_up = server.hang_up
             yield server
         finally:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from tableau_pipeline.sandbox.clock import stamp
+from tableau_pipeline.sandbox.clock import stamp, stamp_after
 from tableau_pipeline.sandbox.control.control import Control
+from tableau_pipeline.sandbox.open_questions import Stamps
 from tableau_pipeline.sandbox.options import Options
 from tableau_pipeline.sandbox.store import datasources, jobs, late_stamps, uploads
 from tableau_pipeline.sandbox.store.database import Database
@@ -22,10 +23,11 @@ class DataDirectoryInUseError(RuntimeError):
     """Another sandbox works in this data directory."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Services:
     """What every handler and every job may use.
 
+    `options` are read when they are needed, since open questions may be answered anew.
     `publishing` is held while the content of data sources changes; it is taken before the lock of
     the database, never after it.
     """
@@ -48,6 +50,12 @@ class Services:
         """The present, in seconds of the epoch."""
         return self.clock().timestamp()
 
+    def stamp_of_change(self, previous: str) -> str:
+        """The `updatedAt` of a change that takes effect now; `previous` was the one before it."""
+        if self.options.stamps is Stamps.SHARED:
+            return self.now()
+        return stamp_after(previous, self.clock())
+
     def sweep_content(self) -> None:
         """Remove the files of content that no data source, and no revision, consists of."""
         with self.database.lock:
@@ -55,7 +63,11 @@ class Services:
 
     def apply_late_stamps(self) -> None:
         """Move the `updatedAt` of data sources for which the time has come."""
-        late_stamps.apply_due_stamps(self.database, now=self.clock())
+        late_stamps.apply_due_stamps(
+            self.database,
+            now=self.clock(),
+            distinct=self.options.stamps is Stamps.DISTINCT,
+        )
 
     def sweep_uploads(self) -> None:
         """Remove the upload sessions that have expired, and blocks that belong to none."""

@@ -7,8 +7,11 @@ of any project have the fixture `tableau_sandbox`. Needs pytest.
 import socket
 import sqlite3
 import threading
-from collections.abc import Generator, Iterable
+import time
+from collections.abc import Callable, Generator, Iterable
 from contextlib import closing, contextmanager
+from dataclasses import fields, replace
+from datetime import datetime
 from pathlib import Path
 from queue import Queue
 from typing import Any
@@ -18,7 +21,8 @@ import pytest
 from tableau_pipeline.sandbox.certificate import certificate_path
 from tableau_pipeline.sandbox.clock import Clock, system_clock
 from tableau_pipeline.sandbox.control.control import Control
-from tableau_pipeline.sandbox.control.faults import Fault
+from tableau_pipeline.sandbox.control.faults import Fault, HoldJobs
+from tableau_pipeline.sandbox.open_questions import OpenQuestions
 from tableau_pipeline.sandbox.options import (
     ADMIN_NAME,
     ADMIN_PASSWORD,
@@ -29,8 +33,11 @@ from tableau_pipeline.sandbox.options import (
 )
 from tableau_pipeline.sandbox.server import SandboxServer, bind, sandbox_server, url_of
 from tableau_pipeline.sandbox.services import DATABASE_FILE, DataDirectoryInUseError
+from tableau_pipeline.sandbox.store.jobs import IN_PROGRESS, PENDING, unfinished_jobs
+from tableau_pipeline.sandbox.store.records import Job
 
 _START_SECONDS = 30
+_PAUSE_SECONDS = 0.01
 
 
 class Sandbox:
@@ -113,6 +120,76 @@ class Sandbox:
             raise LookupError(f"there is no data source {luid}")
         return self.data_dir / "content" / row[0]
 
+    def now(self) -> datetime:
+        """What it takes for the present."""
+        return self.control.now()
+
+    def advance(self, seconds: float) -> None:
+        """Move its clock ahead; sessions, uploads, jobs and late stamps follow it.
+
+        Raises:
+            ValueError: it would move back, or beyond all calendars.
+        """
+        self.control.advance(seconds)
+
+    @contextmanager
+    def held_jobs(self, kind: str | None = None) -> Generator[None]:
+        """Keep jobs of a kind, or all, in the queue while the context lasts."""
+        armed = self.control.add(HoldJobs(job_kind=kind))
+        try:
+            yield
+        finally:
+            self.control.clear(armed.number)
+
+    def wait_until_idle(self, *, timeout: float = 30) -> None:
+        """Wait until all jobs have ended but those that are held in the queue.
+
+        Raises:
+            TimeoutError: they have not after so many seconds of the machine's clock. Jobs that
+                take time take that of the sandbox's own clock, which may have to be advanced.
+        """
+        self._wait_for_jobs(
+            lambda unfinished: all(
+                job.status == PENDING and self.control.holds(job) for job in unfinished
+            ),
+            timeout=timeout,
+        )
+
+    def wait_until_running(self, *, timeout: float = 30) -> None:
+        """Wait until a job is in progress.
+
+        Raises:
+            TimeoutError: none came up within so many seconds of the machine's clock.
+        """
+        self._wait_for_jobs(
+            lambda unfinished: any(job.status == IN_PROGRESS for job in unfinished),
+            timeout=timeout,
+        )
+
+    def _wait_for_jobs(self, done: Callable[[list[Job]], bool], *, timeout: float) -> None:
+        if self._running is None:
+            raise RuntimeError("the sandbox is not running")
+        database = self._running[0].services.database
+        deadline = time.monotonic() + timeout
+        while not done(unfinished := unfinished_jobs(database)):
+            if time.monotonic() > deadline:
+                named = ", ".join(f"{job.kind} '{job.title}' {job.status}" for job in unfinished)
+                raise TimeoutError(f"after {timeout:g} seconds: {named or 'no jobs'}")
+            time.sleep(_PAUSE_SECONDS)
+
+    def switch(self, **answers: Any) -> None:
+        """Answer some of the `OpenQuestions` anew; it need not be running.
+
+        Raises:
+            TypeError: one of them is no open question.
+        """
+        known = {question.name for question in fields(OpenQuestions)}
+        if unknown := answers.keys() - known:
+            raise TypeError(f"no open questions: {', '.join(sorted(unknown))}")
+        self._options = replace(self._options, **answers)
+        if self._running is not None:
+            self._running[0].services.options = self._options
+
     def stop(self) -> None:
         """Stop it; what it knows stays in its data directory."""
         if self._running is not None:
@@ -132,6 +209,7 @@ def running_sandbox(
     data_dir: Path,
     *,
     clock: Clock = system_clock,
+    clock_offset: float = 0,
     faults: Iterable[Fault] = (),
     **options: Any,
 ) -> Generator[Sandbox]:
@@ -140,10 +218,12 @@ def running_sandbox(
     Args:
         data_dir: where it keeps what it knows; another sandbox finds it there again.
         clock: what it takes for the present.
+        clock_offset: seconds by which it is ahead of that clock; below zero, behind.
         faults: what it does wrong from the start.
         **options: further attributes of `Options`.
     """
-    sandbox = Sandbox(Options(data_dir=data_dir, **options), Control(clock, faults))
+    control = Control(clock, faults, offset=clock_offset)
+    sandbox = Sandbox(Options(data_dir=data_dir, **options), control)
     sandbox.start()
     try:
         yield sandbox

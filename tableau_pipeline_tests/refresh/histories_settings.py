@@ -4,7 +4,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tableau_pipeline.sandbox.open_questions import JobOrder, RepeatedRequest, UpdatedAt
+from tableau_pipeline.sandbox.open_questions import JobOrder, RepeatedRequest, Replace, UpdatedAt
 from tableau_pipeline.sandbox.options import UserSeed
 from tableau_pipeline.sandbox.testing import Sandbox, running_sandbox
 
@@ -18,13 +18,18 @@ class Setting:
     updated_at: UpdatedAt
     repeated_request: RepeatedRequest
     job_order: JobOrder
-    replace_keeps_metadata: bool
+    replace: Replace
 
 
 # Every two habits meet in one of them.
-_KEEPS = {(0, 0), (0, 1), (1, 1), (1, 2), (2, 2), (2, 0)}
+_LIKE_OVERWRITE = {(0, 2), (1, 0), (2, 1)}
 SETTINGS = tuple(
-    Setting(moves, repeated, list(JobOrder)[(i + j) % 2], (i, j) in _KEEPS)
+    Setting(
+        moves,
+        repeated,
+        list(JobOrder)[(i + j) % 2],
+        Replace.LIKE_OVERWRITE if (i, j) in _LIKE_OVERWRITE else Replace.KEEPS_METADATA,
+    )
     for i, moves in enumerate(UpdatedAt)
     for j, repeated in enumerate(RepeatedRequest)
 )

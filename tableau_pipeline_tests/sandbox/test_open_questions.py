@@ -1,12 +1,21 @@
+import argparse
 import time
 from collections.abc import Callable
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from pathlib import Path
 
 import pytest
 import tableauserverclient as tsc
 
-from tableau_pipeline.sandbox.open_questions import JobOrder, RepeatedRequest, UpdatedAt
+from tableau_pipeline.sandbox.open_questions import (
+    JobOrder,
+    OpenQuestions,
+    RepeatedRequest,
+    UpdatedAt,
+)
+from tableau_pipeline.sandbox.switches import add_switches, chosen_switches
 from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.sandbox.command import started_sandbox
 from tableau_pipeline_tests.sandbox.samples import publish, rows_on_server, signed_in
@@ -25,9 +34,16 @@ def test_other_answers_to_a_repeated_request(start_sandbox: Callable[..., Sandbo
     finished(server, job)
 
 
-def test_options_of_the_command(tmp_path: Path, one_row: Path):
+def test_options_of_the_command(tmp_path: Path, one_row: Path, monkeypatch: pytest.MonkeyPatch):
     # Prevents: the command takes an option, and does not pass it on.
-    options = ("--repeated-request=conflict", "--updated-at=stays", "--update-limit-mb=0.01")
+    options = (
+        "--repeated-request=conflict",
+        "--updated-at=stays",
+        "--update-limit-mb=0.01",
+        "--upload-blocks=1",
+        "--replace=refused",
+        "--no-revisions",
+    )
     with started_sandbox(tmp_path, *options) as (_, url):
         server = tsc.Server(url, use_server_version=True)
         server.auth.sign_in(ADMIN)
@@ -39,12 +55,50 @@ def test_options_of_the_command(tmp_path: Path, one_row: Path):
             update(server, item, APPEND, payload=one_row)
         assert server.datasources.get_by_id(item.id).updated_at == item.updated_at
         assert rows_on_server(server, item.id) == []
+        with pytest.raises(tsc.ServerResponseError, match="'replace' is not supported"):
+            publish(server, one_row, mode="Replace")
+        server.datasources.populate_revisions(item)
+        with pytest.raises(tsc.ServerResponseError, match="403053"):
+            list(item.revisions)
+        monkeypatch.setenv("TSC_CHUNK_SIZE_MB", "1")
+        large = tmp_path / "large.hyper"
+        large.write_bytes(bytes((1 << 20) + 1))
+        with pytest.raises(tsc.ServerResponseError, match="no more than 1 blocks"):
+            server.fileuploads.upload(str(large))
+
+
+def test_each_question_has_a_switch():
+    # Prevents: an answer can be given in a test, but not to the command, or not in all its values.
+    parser = argparse.ArgumentParser()
+    add_switches(parser)
+    assert OpenQuestions(**chosen_switches(parser.parse_args([]))) == OpenQuestions()
+    for question in fields(OpenQuestions):
+        flag, default = question.name.replace("_", "-"), question.default
+        if isinstance(default, bool):
+            others = {not default: f"--no-{flag}" if default else f"--{flag}"}
+        elif isinstance(default, StrEnum):
+            others = {value: f"--{flag}={value}" for value in type(default)}
+        else:
+            others = {0.5: f"--{flag}=0.5"}
+        for value, argument in others.items():
+            chosen = chosen_switches(parser.parse_args([argument]))
+            assert OpenQuestions(**chosen) == replace(OpenQuestions(), **{question.name: value})
+
+
+@pytest.mark.parametrize("wrong", ["--late-seconds=-1", "--late-seconds=inf", "--stamps=never"])
+def test_senseless_answers(wrong: str, capsys: pytest.CaptureFixture[str]):
+    # Prevents: a typing error starts a sandbox that behaves as nobody wanted.
+    parser = argparse.ArgumentParser()
+    add_switches(parser)
+    with pytest.raises(SystemExit):
+        parser.parse_args([wrong])
+    assert wrong.partition("=")[0] in capsys.readouterr().err
 
 
 def test_updated_at_may_move_late(start_sandbox: Callable[..., Sandbox], one_row: Path):
     # Prevents: a pipeline takes its own late mark for a change by someone else.
     now = [datetime(2026, 1, 1, tzinfo=UTC)]
-    sandbox = start_sandbox(clock=lambda: now[0], updated_at=UpdatedAt.MOVES_LATE)
+    sandbox = start_sandbox(clock=lambda: now[0], updated_at=UpdatedAt.MOVES_LATE, late_seconds=5)
     server = signed_in(sandbox, ADMIN)
     item = publish(server, one_row)
     finished(server, update(server, item, CLEAR))
@@ -54,7 +108,10 @@ def test_updated_at_may_move_late(start_sandbox: Callable[..., Sandbox], one_row
 
     time.sleep(0.1)
     assert seen() == item.updated_at
-    now[0] += timedelta(seconds=2)
+    now[0] += timedelta(seconds=4)
+    time.sleep(0.1)
+    assert seen() == item.updated_at
+    now[0] += timedelta(seconds=1)
     deadline = time.monotonic() + 10
     while seen() == item.updated_at and time.monotonic() < deadline:
         time.sleep(0.02)

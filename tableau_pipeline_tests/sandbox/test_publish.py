@@ -89,18 +89,6 @@ def test_replace_changes_data_only(server: tsc.Server, tmp_path: Path, one_row: 
     assert "extra" in tds_of(server, first.id, tmp_path)
 
 
-def test_replace_may_be_told_to_change_metadata(
-    start_sandbox: Callable[..., Sandbox], tmp_path: Path, one_row: Path
-):
-    # Prevents: the pipeline is tested against one of two readings of Replace only.
-    sandbox = start_sandbox(replace_keeps_metadata=False)
-    server = signed_in(sandbox, tsc.TableauAuth("admin", "admin"))
-    first = publish(server, one_row)
-    more = write_hyper(tmp_path / "more.hyper", "SELECT 1 AS id, 2 AS extra")
-    publish(server, more, mode="Replace")
-    assert "extra" in tds_of(server, first.id, tmp_path)
-
-
 def test_same_name_in_two_projects(server: tsc.Server, one_row: Path, two_rows: Path):
     # Prevents: namesakes in different projects overwrite each other.
     other = server.projects.create(tsc.ProjectItem("Other"))

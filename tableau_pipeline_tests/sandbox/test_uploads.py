@@ -65,6 +65,23 @@ def test_blocks_by_sequence_number(sandbox: Sandbox, server: tsc.Server, one_row
     assert rows_on_server(server, item.id) == [[1, "one"]]
 
 
+def test_a_file_has_a_bounded_number_of_blocks(
+    start_sandbox: Callable[..., Sandbox], one_row: Path
+):
+    # Prevents: a client that cuts a large file too finely is stopped in production only.
+    sandbox = start_sandbox(upload_blocks=3)
+    server = signed_in(sandbox, tsc.TableauAuth("admin", "admin"))
+    upload, content = server.fileuploads.initiate(), one_row.read_bytes()
+    for block in (content[:1000], content[1000:30000], content[30000:]):
+        assert append(sandbox, server, upload, ("tableau_file", "f", block)).status_code == 200
+    for query in ("", "?sequenceID=4"):
+        more = append(sandbox, server, f"{upload}{query}", ("tableau_file", "f", b"x"))
+        assert code_of(more) == "400016"
+    assert publish_upload(sandbox, server, upload).status_code == 201
+    (item,) = server.datasources.get()[0]
+    assert rows_on_server(server, item.id) == [[1, "one"]]
+
+
 def test_session_serves_one_publish(sandbox: Sandbox, server: tsc.Server, one_row: Path):
     # Prevents: a retry publishes an upload twice here, and is refused in production.
     upload = server.fileuploads.upload(str(one_row))

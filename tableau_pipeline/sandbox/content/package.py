@@ -1,12 +1,15 @@
 """`.tdsx` packages: zip files of one `.tds` and one `.hyper`."""
 
 import lzma
+import random
 import re
 import shutil
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 from zipfile import BadZipFile, ZipFile, ZipInfo
@@ -62,15 +65,57 @@ def unpack(package: Path, *, hyper_path: Path) -> tuple[bytes, str]:
         raise UnreadablePackageError(f"the package cannot be read: {error}") from error
 
 
-def pack(hyper: BinaryIO, *, hyper_member: str, tds: bytes, tds_member: str) -> Iterator[bytes]:
-    """The bytes of a package, made while they are read; closes `hyper` at their end."""
+@dataclass(frozen=True)
+class Packing:
+    """How a package is put together; none of it changes what is in it.
+
+    Attributes:
+        date_time: of its members.
+        compression: of its members.
+        backwards: its members come in the other order.
+    """
+
+    date_time: tuple[int, int, int, int, int, int]
+    compression: int
+    backwards: bool
+
+    def member(self, name: str) -> ZipInfo:
+        """A member of this name."""
+        info = ZipInfo(name, self.date_time)
+        info.compress_type = self.compression
+        return info
+
+
+def any_packing() -> Packing:
+    """Another one at every call."""
+    pick = random.randrange
+    date_time = (pick(1981, 2100), pick(1, 13), pick(1, 29), pick(24), pick(60), pick(30) * 2)
+    compression = random.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))  # noqa: S311
+    return Packing(date_time, compression=compression, backwards=bool(pick(2)))
+
+
+def pack(
+    members: Sequence[tuple[str, BinaryIO]], packing: Packing | None = None
+) -> Iterator[bytes]:
+    """The bytes of a package, made while they are read; closes the members at their end.
+
+    Args:
+        members: their paths in the package, and what they hold.
+        packing: how they are put together; None makes the same bytes of them every time.
+    """
     sink = _Sink()
-    with hyper, ZipFile(sink, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-        archive.writestr(tds_member, tds)
-        with archive.open(hyper_member, "w", force_zip64=True) as member:
-            while block := hyper.read(_BLOCK):
-                member.write(block)
-                yield sink.take()
+    with (
+        ExitStack() as stack,
+        ZipFile(sink, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
+    ):
+        for _, content in members:
+            stack.enter_context(content)
+        for name, content in members[:: -1 if packing and packing.backwards else 1]:
+            info = packing.member(name) if packing else name
+            with archive.open(info, "w", force_zip64=True) as member:
+                while block := content.read(_BLOCK):
+                    member.write(block)
+                    yield sink.take()
     yield sink.take()
 
 

@@ -19,6 +19,7 @@ A fault that is used up stays listed, with the number of times that it has `fire
 advanced: sessions, uploads and jobs follow it.
 
 In tests: sandbox.control.add(Refuse(status=429, retry_after=3, method="PUT", nth=2)).fired
+and sandbox.advance(60), held_jobs(), wait_until_idle(), wait_until_running(), switch(replace=...)
 With --control, over HTTP, from this machine only (404003 without it):
   GET /control            what the clock says, and all faults
   POST /control/faults    a fault as above (Content-Type: application/json)

@@ -63,14 +63,18 @@ def _no_connections(peer: Peer) -> None:
 class Control:
     """The faults of one sandbox, and its clock; callable from any thread.
 
+    The clock is `offset` seconds ahead of the given one from the start; below zero, behind it.
+
     Attributes:
         hang_up: breaks the connection to a peer; set by the server that holds the connections.
     """
 
-    def __init__(self, clock: Clock = system_clock, faults: Iterable[Fault] = ()):
+    def __init__(
+        self, clock: Clock = system_clock, faults: Iterable[Fault] = (), *, offset: float = 0
+    ):
         self.hang_up: Callable[[Peer], None] = _no_connections
         self._clock = clock
-        self._ahead = timedelta()
+        self._ahead = timedelta(seconds=offset)
         self._lock = threading.Lock()
         self._armed: list[Armed] = []
         self._last_number = 0
@@ -142,6 +146,11 @@ class Control:
                 chosen = ready[-1] if fault.order == "newest" else random.choice(ready)  # noqa: S311
                 armed.fired += chosen is not ready[0]
             return chosen
+
+    def holds(self, job: Job) -> bool:
+        """Whether a queued job stays where it is for now."""
+        with self._lock:
+            return any(fault.job_kind in (None, job.kind) for _, fault in self._of(HoldJobs))
 
     def hits_on_job(self, job: Job) -> tuple[float, FailJob | None]:
         """How much longer a job is to take, and how it is to fail, if it is; it is counted."""

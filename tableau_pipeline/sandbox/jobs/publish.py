@@ -4,6 +4,7 @@ from dataclasses import asdict
 
 from tableau_pipeline.sandbox.content.uploaded import discard, read_content
 from tableau_pipeline.sandbox.jobs.kinds import Commit, JobKind
+from tableau_pipeline.sandbox.jobs.stamps import stamp_job
 from tableau_pipeline.sandbox.publishing import Publication, commit
 from tableau_pipeline.sandbox.services import Services
 from tableau_pipeline.sandbox.store import jobs
@@ -34,8 +35,13 @@ def _prepare(services: Services, job: Job) -> Commit:
         hyper_profile=services.options.hyper_profile,
     )
 
-    def take_effect() -> None:
-        commit(services, publication, content)
+    def take_effect() -> str:
+        published = commit(services, publication, content)
+        if services.options.publish_jobs_name_target:
+            jobs.name_datasource(
+                services.database, job.luid, datasource=published.luid, name=published.name
+            )
+        return stamp_job(services, published)
 
     return take_effect
 
@@ -44,4 +50,6 @@ def _clean_up(services: Services, job: Job) -> None:
     discard(services.files.incoming / job.parameters["file"])
 
 
-PUBLISH = JobKind("PublishDatasource", prepare=_prepare, clean_up=_clean_up)
+PUBLISH = JobKind(
+    "PublishDatasource", prepare=_prepare, clean_up=_clean_up, detail="publishDatasourceJob"
+)

@@ -8,17 +8,16 @@ from pathlib import Path
 from tableau_pipeline.sandbox.batch.engine import apply_batch
 from tableau_pipeline.sandbox.batch.errors import BatchError
 from tableau_pipeline.sandbox.batch.grammar import parse_batch
-from tableau_pipeline.sandbox.clock import stamp_after
 from tableau_pipeline.sandbox.content.hyper_file import read_hyper_file
 from tableau_pipeline.sandbox.hyperd import UnreadableFileError
 from tableau_pipeline.sandbox.jobs.kinds import Commit, JobFailedError, JobKind
+from tableau_pipeline.sandbox.jobs.stamps import stamp_job
 from tableau_pipeline.sandbox.open_questions import UpdatedAt
 from tableau_pipeline.sandbox.services import Services
-from tableau_pipeline.sandbox.store import datasources, jobs, late_stamps
+from tableau_pipeline.sandbox.store import datasources, jobs, late_stamps, revisions
 from tableau_pipeline.sandbox.store.records import Datasource, Job
 
 KIND = "update_uploaded_file"
-LATE_SECONDS = 2
 _logger = logging.getLogger(__name__)
 
 
@@ -65,29 +64,39 @@ def _prepare(services: Services, job: Job) -> Commit:
     except FileNotFoundError as error:
         raise _deleted() from error
 
-    def take_effect() -> None:
-        _commit(services, _datasource(services, job), file=updated, tables=tables)
+    def take_effect() -> str:
+        return _commit(services, job, file=updated, tables=tables)
 
     return take_effect
 
 
-def _commit(services: Services, current: Datasource, *, file: Path, tables: str) -> None:
+def _commit(services: Services, job: Job, *, file: Path, tables: str) -> str:
+    current, options = _datasource(services, job), services.options
     size = file.stat().st_size
-    moment = services.options.updated_at
-    updated_at = current.updated_at
-    if moment is UpdatedAt.MOVES:
-        updated_at = stamp_after(updated_at, services.clock())
+    moves = options.updated_at is UpdatedAt.MOVES
+    effective_at = services.stamp_of_change(current.updated_at) if moves else services.now()
     changed = replace(
         current,
         hyper_file=services.files.keep(file, services.files.content, suffix=".hyper"),
         hyper_bytes=size,
         tables=tables,
-        updated_at=updated_at,
+        updated_at=effective_at if moves else current.updated_at,
+        revision=current.revision + options.update_revisions,
     )
     datasources.save_datasource(services.database, changed)
-    if moment is UpdatedAt.MOVES_LATE:
-        due = services.now_seconds() + LATE_SECONDS
+    if options.update_revisions:
+        revisions.add_revision(
+            services.database,
+            changed,
+            publisher=job.user,
+            published_at=effective_at,
+            keep=options.kept_revisions,
+        )
+    if options.updated_at is UpdatedAt.MOVES_LATE:
+        # As the clock counts, so that an advance by just this reaches it.
+        due = round(services.now_seconds() + options.late_seconds, 6)
         late_stamps.add_late_stamp(services.database, current.luid, due=due)
+    return stamp_job(services, changed) if moves else effective_at
 
 
 def _datasource(services: Services, job: Job) -> Datasource:

@@ -50,6 +50,8 @@ class Worker:
 
     def _wait_until(self, end: float) -> bool:
         """Let time pass by the sandbox's own clock; False if the worker is to stop meanwhile."""
+        # As the clock counts; otherwise an advance by just the rest might fall short of it.
+        end = round(end, 6)
         while self._services.now_seconds() < end:
             if self._stopping.wait(_PAUSE_SECONDS):
                 return False
@@ -79,8 +81,9 @@ class Worker:
                 database, job.luid, status=jobs.SUCCESS, completed_at=self._services.now()
             )
             # Otherwise it was cancelled meanwhile.
-            if succeeded:
-                commit()
+            effective_at = commit() if succeeded else None
+            if effective_at is not None:
+                jobs.complete_at(database, job.luid, effective_at)
         self._services.sweep_content()
 
     def _fail(self, job: Job, notes: str | None) -> None:

@@ -78,10 +78,15 @@ class RestApi:
             opened=session,
         )
         try:
-            return await run_in_threadpool(route.handler, self._services, call)
+            return await run_in_threadpool(self._call, route, call)
         finally:
             if attachment:
                 attachment.path.unlink(missing_ok=True)
+
+    def _call(self, route: Route, call: Call) -> Reply | Response:
+        # What is due is seen at once, whatever the worker is at.
+        self._services.apply_late_stamps()
+        return route.handler(self._services, call)
 
     def _authenticate(self, request: Request, site: str | None) -> Session:
         token = request.headers.get("X-Tableau-Auth")

@@ -3,7 +3,6 @@ from xml.etree.ElementTree import Element as XmlElement
 
 from starlette.responses import Response
 
-from tableau_pipeline.sandbox.clock import stamp_after
 from tableau_pipeline.sandbox.errors import not_found, refusal
 from tableau_pipeline.sandbox.rest.lists import Field, field, list_page, time_field
 from tableau_pipeline.sandbox.rest.records import datasource_element
@@ -67,7 +66,8 @@ def update_datasource(services: Services, call: Call) -> Reply:
                 "409015", f"A datasource named '{changed.name}' already exists in the project."
             )
         if changed != old:
-            changed = replace(changed, updated_at=stamp_after(old.updated_at, services.clock()))
+            if services.options.edits_move_stamp:
+                changed = replace(changed, updated_at=services.stamp_of_change(old.updated_at))
             datasources.save_datasource(services.database, changed)
         found = find_datasource(services, call)
     return Reply(200, (datasource_element(found, base_url=call.base_url),))

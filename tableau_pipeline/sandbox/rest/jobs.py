@@ -43,8 +43,17 @@ def query_jobs(services: Services, call: Call) -> Reply:
 
 def get_job(services: Services, call: Call) -> Reply:
     """One job."""
-    job = _job(services, call)
-    return Reply(200, (job_element(job, kind=KINDS[job.kind]),))
+    return _reply(services, _job(services, call), status=200)
+
+
+def accepted(services: Services, job: Job) -> Reply:
+    """The answer to a request that has queued a job."""
+    return _reply(services, job, status=202)
+
+
+def _reply(services: Services, job: Job, *, status: int) -> Reply:
+    early = services.options.early_finish_code
+    return Reply(status, (job_element(job, kind=KINDS[job.kind], early_finish_code=early),))
 
 
 def cancel_job(services: Services, call: Call) -> Response:

@@ -8,9 +8,10 @@ from tableau_pipeline.sandbox import publishing
 from tableau_pipeline.sandbox.content.uploaded import HYPER, PACKAGE, PARQUET, discard, read_content
 from tableau_pipeline.sandbox.errors import malformed, refusal
 from tableau_pipeline.sandbox.jobs.publish import queue_publish
-from tableau_pipeline.sandbox.jobs.registry import KINDS
+from tableau_pipeline.sandbox.open_questions import Replace
 from tableau_pipeline.sandbox.publishing import Publication
-from tableau_pipeline.sandbox.rest.records import datasource_element, job_element
+from tableau_pipeline.sandbox.rest.jobs import accepted
+from tableau_pipeline.sandbox.rest.records import datasource_element
 from tableau_pipeline.sandbox.rest.requests import (
     Call,
     flag_attribute,
@@ -29,12 +30,14 @@ _MODES = (publishing.CREATE_NEW, publishing.OVERWRITE, publishing.REPLACE, publi
 def publish_datasource(services: Services, call: Call) -> Reply:
     """Publish a file, now or as a job."""
     publication = _publication(call)
+    if publication.mode == publishing.REPLACE and services.options.replace is Replace.REFUSED:
+        raise malformed("The query parameter 'replace' is not supported for data sources.")
     publishing.find_target(services, publication)
     as_job = call.flag("asJob")
     file = _take_file(services, call)
     if as_job:
         job = queue_publish(services, publication, file=file.name)
-        return Reply(202, (job_element(job, kind=KINDS[job.kind]),))
+        return accepted(services, job)
     with _discarded_at_the_end(file):
         content = read_content(
             file,

@@ -129,11 +129,14 @@ def connection_element(datasource: Datasource, settings: ConnectionSettings) -> 
     )
 
 
-def job_element(job: Job, *, kind: JobKind) -> Element:
-    """A job; while it is unfinished, clients rely on the absence of an end."""
+def job_element(job: Job, *, kind: JobKind, early_finish_code: bool = False) -> Element:
+    """A job; while it is unfinished, clients rely on the absence of an end.
+
+    With `early_finish_code`, it has the finish code of success from the start.
+    """
     children: tuple[Element, ...] = (Element("notes", text=job.notes),) if job.notes else ()
-    if kind.detail:
-        about = [Element("datasource", job.parameters["datasource"])]
+    if datasource := job.parameters.get("datasource"):
+        about = [Element("datasource", datasource)]
         if connection := job.parameters.get("connection"):
             about.append(Element("connectionLuid", text=connection))
         children = (Element(kind.detail, children=(*about, *children)),)
@@ -147,7 +150,7 @@ def job_element(job: Job, *, kind: JobKind) -> Element:
             "createdAt": job.created_at,
             "startedAt": job.started_at,
             "completedAt": job.completed_at,
-            "finishCode": _FINISH_CODES.get(job.status),
+            "finishCode": _FINISH_CODES.get(job.status, 0 if early_finish_code else None),
         },
         children,
     )

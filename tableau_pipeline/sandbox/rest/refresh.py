@@ -1,7 +1,7 @@
 from tableau_pipeline.sandbox.errors import RestError, refusal
-from tableau_pipeline.sandbox.jobs.refresh import REFRESH, queue_refresh
+from tableau_pipeline.sandbox.jobs.refresh import queue_refresh
 from tableau_pipeline.sandbox.rest.datasources import check_may_change, find_datasource
-from tableau_pipeline.sandbox.rest.records import job_element
+from tableau_pipeline.sandbox.rest.jobs import accepted
 from tableau_pipeline.sandbox.rest.requests import Call, parse_request
 from tableau_pipeline.sandbox.rest.router import Reply, Route
 from tableau_pipeline.sandbox.services import Services
@@ -23,7 +23,7 @@ def refresh_datasource(services: Services, call: Call) -> Reply:
     job = queue_refresh(services, datasource, user=call.user.luid)
     if job is None:
         raise refusal("409093", f"A refresh of '{datasource.name}' is already queued.")
-    return Reply(202, (job_element(job, kind=REFRESH),))
+    return accepted(services, job)
 
 
 ROUTES = (Route("POST", "sites/{site}/datasources/{datasource}/refresh", refresh_datasource),)

@@ -2,7 +2,7 @@ import re
 
 from starlette.responses import Response
 
-from tableau_pipeline.sandbox.errors import not_found
+from tableau_pipeline.sandbox.errors import not_found, refusal
 from tableau_pipeline.sandbox.rest.datasources import check_may_change, find_datasource
 from tableau_pipeline.sandbox.rest.download import content_response
 from tableau_pipeline.sandbox.rest.lists import list_page
@@ -41,14 +41,14 @@ def download_revision(services: Services, call: Call) -> Response:
             found = revisions.revision(services.database, datasource.luid, int(number))
         if found is None:
             raise not_found("Earlier revision", number, code="404024")
-        return content_response(
-            services, found, name=datasource.name, include_extract=include_extract
-        )
+        return content_response(services, datasource, found, include_extract=include_extract)
 
 
 def _own_datasource(services: Services, call: Call) -> Datasource:
     datasource = find_datasource(services, call)
     check_may_change(call, datasource, code="403004")
+    if not services.options.revisions:
+        raise refusal("403053", "The site keeps no revisions of its content.")
     return datasource
 
 

@@ -9,6 +9,7 @@ from tableau_pipeline.sandbox.rest.requests import Call, parse_request
 from tableau_pipeline.sandbox.rest.router import Reply, Route
 from tableau_pipeline.sandbox.services import Services
 from tableau_pipeline.sandbox.store import datasources
+from tableau_pipeline.sandbox.store.records import Datasource
 
 _LONGEST = 200
 
@@ -25,17 +26,27 @@ def add_tags(services: Services, call: Call) -> Reply:
         for label in labels:
             datasources.add_tag(services.database, datasource.luid, label)
         found = find_datasource(services, call)
+        if found.tags != datasource.tags:
+            _move_stamp(services, datasource)
     return Reply(200, (tags_element(found.tags),))
 
 
 def delete_tag(services: Services, call: Call) -> Response:
     """Take one tag away."""
-    datasource = find_datasource(services, call)
-    check_may_change(call, datasource, code="403004")
-    label = call.path["label"]
-    if not datasources.remove_tag(services.database, datasource.luid, label):
-        raise not_found("Tag", label, code="404007")
+    with services.database.transaction():
+        datasource = find_datasource(services, call)
+        check_may_change(call, datasource, code="403004")
+        label = call.path["label"]
+        if not datasources.remove_tag(services.database, datasource.luid, label):
+            raise not_found("Tag", label, code="404007")
+        _move_stamp(services, datasource)
     return Response(status_code=204)
+
+
+def _move_stamp(services: Services, datasource: Datasource) -> None:
+    if services.options.tags_move_stamp:
+        updated_at = services.stamp_of_change(datasource.updated_at)
+        datasources.set_updated_at(services.database, datasource.luid, updated_at)
 
 
 def _labels(text: str) -> list[str]:

@@ -5,12 +5,11 @@ from pathlib import Path
 from tableau_pipeline.sandbox.batch.errors import GrammarError
 from tableau_pipeline.sandbox.batch.grammar import parse_batch
 from tableau_pipeline.sandbox.errors import malformed, not_found, refusal
-from tableau_pipeline.sandbox.jobs.registry import KINDS
 from tableau_pipeline.sandbox.jobs.update_data import queue_update
 from tableau_pipeline.sandbox.open_questions import RepeatedRequest
 from tableau_pipeline.sandbox.rest.datasources import check_may_change, find_datasource
 from tableau_pipeline.sandbox.rest.elements import Element
-from tableau_pipeline.sandbox.rest.records import job_element
+from tableau_pipeline.sandbox.rest.jobs import accepted
 from tableau_pipeline.sandbox.rest.requests import Call
 from tableau_pipeline.sandbox.rest.router import Reply, Route
 from tableau_pipeline.sandbox.rest.uploads import consume_upload
@@ -40,7 +39,7 @@ def update_data(services: Services, call: Call) -> Reply:
         if first is not None:
             return _repeated(services, first, request_id=request_id)
         job = _queue(services, call, datasource, request_id=request_id)
-    return _accepted(job)
+    return accepted(services, job)
 
 
 def _queue(services: Services, call: Call, datasource: Datasource, *, request_id: str) -> Job:
@@ -94,11 +93,7 @@ def _repeated(services: Services, first: Job, *, request_id: str) -> Reply:
         raise refusal("409093", f"The request '{request_id}' was received already.")
     if answer is RepeatedRequest.EMPTY_JOB:
         return Reply(202, (Element("job"),))
-    return _accepted(first)
-
-
-def _accepted(job: Job) -> Reply:
-    return Reply(202, (job_element(job, kind=KINDS[job.kind]),))
+    return accepted(services, first)
 
 
 ROUTES = tuple(

@@ -12,8 +12,6 @@ from tableau_pipeline.sandbox.services import Services
 from tableau_pipeline.sandbox.store import uploads
 from tableau_pipeline.sandbox.store.files import join
 
-_MOST_BLOCKS = 1000
-
 
 def initiate_upload(services: Services, call: Call) -> Reply:
     """A new upload session."""
@@ -38,7 +36,8 @@ def append_to_upload(services: Services, call: Call) -> Reply:
     with services.database.transaction():
         _check_is_open(services, call, luid)
         known = uploads.blocks(services.database, luid)
-        sequence = _sequence(call.query.get("sequenceID"), known=known)
+        most = services.options.upload_blocks
+        sequence = _sequence(call.query.get("sequenceID"), known=known, most=most)
         file = services.files.keep(call.attachment.path, services.files.uploads, suffix=".block")
         uploads.add_block(
             services.database, luid, sequence=sequence, file=file, size=call.attachment.size
@@ -66,7 +65,7 @@ def consume_upload(services: Services, call: Call, luid: str) -> Path:
     return join(moved)
 
 
-def _sequence(text: str | None, *, known: dict[int, str]) -> int:
+def _sequence(text: str | None, *, known: dict[int, str], most: int) -> int:
     if text is None:
         sequence = max(known, default=0) + 1
     elif re.fullmatch(r"[0-9]{1,4}", text):
@@ -75,8 +74,8 @@ def _sequence(text: str | None, *, known: dict[int, str]) -> int:
         raise refusal("400000", f"'{text}' is no sequence number.")
     if sequence in known:
         raise refusal("400000", f"The block {sequence} was uploaded already.")
-    if len(known) >= _MOST_BLOCKS:
-        raise refusal("400016", f"A file may have no more than {_MOST_BLOCKS} blocks.")
+    if len(known) >= most:
+        raise refusal("400016", f"A file may have no more than {most} blocks.")
     return sequence
 
 

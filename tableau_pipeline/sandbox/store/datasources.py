@@ -60,6 +60,11 @@ def save_datasource(database: Database, datasource: Datasource) -> None:
     database.change(_SAVE, *(getattr(datasource, column) for column in _COLUMNS))
 
 
+def set_updated_at(database: Database, luid: str, updated_at: str) -> None:
+    """Say when a data source was changed last."""
+    database.change("UPDATE datasource SET updated_at = ? WHERE luid = ?", updated_at, luid)
+
+
 def delete_datasource(database: Database, luid: str) -> None:
     """Remove a data source."""
     database.change("DELETE FROM datasource WHERE luid = ?", luid)

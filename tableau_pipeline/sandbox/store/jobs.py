@@ -56,6 +56,12 @@ def job(database: Database, site: str, luid: str) -> Job | None:
     return Job.of(row) if row else None
 
 
+def unfinished_jobs(database: Database) -> list[Job]:
+    """The jobs of all sites that are queued or in progress, oldest first."""
+    sql = "SELECT * FROM job WHERE status IN (?, ?) ORDER BY number"
+    return [Job.of(row) for row in database.rows(sql, PENDING, IN_PROGRESS)]
+
+
 def start_next_job(
     database: Database,
     *,
@@ -70,6 +76,8 @@ def start_next_job(
         job = choose([Job.of(row) for row in rows]) if rows else None
         if job is None:
             return None
+        # It may have come after its caller has looked at the clock.
+        started_at = max(started_at, job.created_at)
         database.change(
             "UPDATE job SET status = ?, started_at = ? WHERE luid = ?",
             IN_PROGRESS,
@@ -94,6 +102,21 @@ def finish_job(
         IN_PROGRESS,
     )
     return changed > 0
+
+
+def complete_at(database: Database, luid: str, moment: str) -> None:
+    """Let a job that has ended have ended at this moment, or when it had, whichever is later."""
+    sql = "UPDATE job SET completed_at = max(completed_at, ?) WHERE luid = ?"
+    database.change(sql, moment, luid)
+
+
+def name_datasource(database: Database, luid: str, *, datasource: str, name: str) -> None:
+    """Note which data source has come of a job."""
+    with database.transaction():
+        for row in database.rows("SELECT payload FROM job WHERE luid = ?", luid):
+            about = {"datasource": {"id": datasource, "name": name}}
+            payload = json.dumps({**json.loads(row["payload"]), **about})
+            database.change("UPDATE job SET payload = ? WHERE luid = ?", payload, luid)
 
 
 def add_notes(database: Database, luid: str, notes: str) -> None:

@@ -1,6 +1,7 @@
-from datetime import datetime
+from datetime import UTC, datetime
 
-from tableau_pipeline.sandbox.clock import stamp_after
+from tableau_pipeline.sandbox.clock import stamp, stamp_after
+from tableau_pipeline.sandbox.store import datasources
 from tableau_pipeline.sandbox.store.database import Database
 
 
@@ -9,16 +10,21 @@ def add_late_stamp(database: Database, datasource: str, *, due: float) -> None:
     database.change("INSERT INTO late_stamp (datasource, due) VALUES (?, ?)", datasource, due)
 
 
-def apply_due_stamps(database: Database, *, now: datetime) -> None:
-    """Move the `updated_at` of the data sources for which the time has come."""
+def apply_due_stamps(database: Database, *, now: datetime, distinct: bool) -> None:
+    """Move the `updated_at` of the data sources for which the time has come, to when it came.
+
+    Those that have moved on since are moved once more if each change is to have a stamp of its own.
+    """
     with database.transaction():
         for row in database.rows(
-            "SELECT late_stamp.rowid AS number, datasource.luid, datasource.updated_at"
-            " FROM late_stamp JOIN datasource ON datasource.luid = late_stamp.datasource"
-            " WHERE due <= ?",
+            "SELECT rowid AS number, datasource, due FROM late_stamp WHERE due <= ? ORDER BY due",
             now.timestamp(),
         ):
-            moved = stamp_after(row["updated_at"], now)
-            sql = "UPDATE datasource SET updated_at = ? WHERE luid = ?"
-            database.change(sql, moved, row["luid"])
+            due = datetime.fromtimestamp(row["due"], UTC)
+            # Several may be due for one data source.
+            sql = "SELECT updated_at FROM datasource WHERE luid = ?"
+            for source in database.rows(sql, row["datasource"]):
+                previous = source["updated_at"]
+                moved = stamp_after(previous, due) if distinct else max(previous, stamp(due))
+                datasources.set_updated_at(database, row["datasource"], moved)
             database.change("DELETE FROM late_stamp WHERE rowid = ?", row["number"])

@@ -10,13 +10,15 @@ _SELECT = (
 )
 
 
-def add_revision(database: Database, datasource: Datasource, *, publisher: str, keep: int) -> None:
+def add_revision(
+    database: Database, datasource: Datasource, *, publisher: str, published_at: str, keep: int
+) -> None:
     """Note what was published as the latest revision, and forget the oldest beyond `keep`."""
     values = {
         "datasource": datasource.luid,
         "number": datasource.revision,
         "publisher": publisher,
-        "published_at": datasource.updated_at,
+        "published_at": published_at,
         "hyper_file": datasource.hyper_file,
         "hyper_bytes": datasource.hyper_bytes,
         "packaged_path": datasource.packaged_path,
