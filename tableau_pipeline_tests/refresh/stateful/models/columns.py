@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from tableau_pipeline_tests.refresh.histories_tables import Col, Content, Model, Row
+from tableau_pipeline_tests.refresh.stateful.models.tables import Col, Content, Model, Row
 
 
 @dataclass(frozen=True)

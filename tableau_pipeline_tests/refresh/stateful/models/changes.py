@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tableau_pipeline_tests.refresh.histories_tables import MOST_ROWS, Content, Model, Row
+from tableau_pipeline_tests.refresh.stateful.models.tables import MOST_ROWS, Content, Model, Row
 
 
 @dataclass(frozen=True)

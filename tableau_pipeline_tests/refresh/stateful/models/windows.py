@@ -1,6 +1,6 @@
 """Partitions of models: a fixed list of values, or windows of time."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from itertools import pairwise
@@ -8,7 +8,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from tableau_pipeline.core.snapshot import Span
-from tableau_pipeline_tests.refresh.histories_values import growing
+from tableau_pipeline_tests.refresh.stateful.models.values import growing
 
 _COUNT = 5
 _TEXTS = {"boolean": lambda value: str(value).lower(), "timestamp": lambda value: f"{value:%F %T}"}
@@ -55,18 +55,20 @@ class ByValue(Partitioning):
 
 @dataclass(frozen=True)
 class ByTime(Partitioning):
-    """Windows of so many hours by the clock of a zone, around the day the clocks change."""
+    """Windows of some days or hours by the clock of a zone, around the day the clocks change."""
 
     type: str
     zone: str = "UTC"
     hours: int = 24
+    days: int = 1
 
     @cached_property
     def windows(self) -> dict[str, tuple[datetime, datetime]]:
         zone = ZoneInfo(self.zone)
         if self.hours == 24:
-            first = datetime(2025, 3, 28)
-            edges = [(first + timedelta(days=n)).replace(tzinfo=zone) for n in range(_COUNT + 1)]
+            first, count = datetime(2025, 3, 28), -(-_COUNT // self.days)
+            days = [first + timedelta(days=n * self.days) for n in range(count + 1)]
+            edges = [day.replace(tzinfo=zone) for day in days]
         else:
             first = datetime(2025, 3, 30, tzinfo=UTC)
             edges = [(first + timedelta(hours=n * self.hours)) for n in range(_COUNT + 1)]
@@ -79,7 +81,7 @@ class ByTime(Partitioning):
 
     def value(self, number: int) -> Any:
         """At the beginning of a window, or some time within it."""
-        start, _ = list(self.windows.values())[number % _COUNT]
+        start, _ = list(replace(self, days=1).windows.values())[number % _COUNT]
         if self.type == "date":
             return start.date()
         inside = timedelta(seconds=(number % 3) * self.hours * 1000, microseconds=number % 2)
@@ -96,7 +98,7 @@ class ByTime(Partitioning):
             elif isinstance(value, datetime):
                 if start.replace(tzinfo=None) <= value < end.replace(tzinfo=None):
                     return key
-            elif start.date() == value:
+            elif start.date() <= value < end.date():
                 return key
         raise ValueError(f"{value} lies in none of {self.windows}")
 

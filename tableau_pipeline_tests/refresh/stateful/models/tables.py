@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tableau_pipeline_tests.refresh import histories_values as values
-from tableau_pipeline_tests.refresh.histories_windows import Partitioning
+from tableau_pipeline_tests.refresh.stateful.models import values
+from tableau_pipeline_tests.refresh.stateful.models.windows import Partitioning
 
 MOST_ROWS = 12
 

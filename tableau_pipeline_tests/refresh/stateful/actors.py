@@ -1,0 +1,103 @@
+"""Refreshes as a history sees them: where they are, and what is to happen to them there."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any, Protocol
+
+from tableau_pipeline.core.checkpoint import Owner
+from tableau_pipeline_tests.refresh.stateful.journals import Log
+from tableau_pipeline_tests.refresh.stateful.server.truth import Published
+
+
+class Killed(BaseException):  # noqa: N818 - nothing may take it for an error
+    """The process is gone."""
+
+
+class Action(Protocol):
+    """Something that happens while a refresh is at some point."""
+
+    def __call__(self, history: Any, actor: "Actor") -> None: ...
+
+
+@dataclass(frozen=True)
+class Event:
+    """Attributes:
+    at: a pattern for the names of points; the `nth` of them that a refresh comes to counts.
+    """
+
+    at: str
+    nth: int
+    what: Action
+
+    def __str__(self) -> str:
+        return f"{self.what} at {self.at!r} number {self.nth}"
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """What the wire does to a request: the connection breaks, or this status is answered."""
+
+    status: int | None = None
+
+
+@dataclass
+class Sending:
+    """A job of ours: what the data source held when we looked last, and what it is to hold.
+
+    Attributes:
+        wanted: what it is to hold once the refresh is done.
+        base: what it held; None if there was none.
+    """
+
+    actor: "Actor"
+    job: str
+    kind: str
+    wanted: Published
+    base: Published | None
+    ended: bool = False
+
+
+@dataclass
+class Actor:
+    """A refresh that runs, or is paused, or has come to its end.
+
+    Attributes:
+        owner: as the journal knows it.
+        wanted: what it is to publish by now.
+        dead: its process is gone: whatever it does has no effect.
+        looked: the moment of its last look at the data source; `saw` is what that held.
+        read: the moment when it read the journal last.
+        claimed: its claim was stored.
+        overtaken: the moment when another one went on, since this one is said to have ended.
+    """
+
+    owner: Owner
+    log: Log
+    wanted: Callable[[], Published]
+    events: list[Event]
+    dry_run: bool = False
+    dead: bool = False
+    trouble: Trouble | None = None
+    points: int = 0
+    looked: int = 0
+    saw: Published | None = None
+    read: int = 0
+    claimed: bool = False
+    overtaken: int | None = None
+    sendings: list[Sending] = field(default_factory=list)
+    _met: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.owner.run_id
+
+    def due(self, point: str) -> list[Event]:
+        """What happens at this point, once."""
+        found = []
+        for number, event in enumerate(self.events):
+            if fnmatchcase(point, event.at):
+                self._met[number] = self._met.get(number, 0) + 1
+                if self._met[number] == event.nth:
+                    found.append(event)
+        return found
