@@ -12,6 +12,7 @@ from dagster_pyspark import LazyPySparkResource
 from pydantic import Field, ValidationInfo, field_validator
 from tableauhyperapi import Connection, CreateMode, HyperProcess
 
+from tableau_pipeline.core.timeouts import Timeouts
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.process import connect, hyper_process
 from tableau_pipeline.publishing.credentials import (
@@ -79,6 +80,7 @@ _SECRETS = {
     "password": "TABLEAU_PASSWORD",
     "connected_app_secret_value": "TABLEAU_CONNECTED_APP_SECRET_VALUE",
 }
+_JOB_SECONDS, _QUEUE_SECONDS = 7200, 14400
 
 
 def _secret(name: str) -> Any:
@@ -106,6 +108,17 @@ class TableauServerResource(dg.ConfigurableResource):
     connected_app_secret_id: str | None = Field(default=None)
     connected_app_secret_value: str | None = _secret("connected_app_secret_value")
     ca_bundle: str | None = Field(default=None, description="Certificates to trust (PEM file).")
+    job_timeout: int = Field(
+        default=_JOB_SECONDS, gt=0, description="Seconds that a job may run on the server."
+    )
+    queue_timeout: int = Field(
+        default=_QUEUE_SECONDS, gt=0, description="Seconds that a job may wait for its start."
+    )
+    takeover: bool = Field(
+        default=False,
+        description="Take over data sources with the tag of another deployment; for one that has "
+        "lost its records.",
+    )
 
     @field_validator(*_SECRETS)
     @classmethod
@@ -113,6 +126,11 @@ class TableauServerResource(dg.ConfigurableResource):
         if value == _MASK:
             return os.environ.get(_SECRETS[str(info.field_name)])
         return value
+
+    @property
+    def timeouts(self) -> Timeouts:
+        """How long a refresh waits for this server."""
+        return Timeouts(job=self.job_timeout, queue=self.queue_timeout)
 
     @contextmanager
     def session(self, log: logging.Logger | None = None) -> Generator[TableauSite]:
@@ -172,6 +190,9 @@ def resources_from_env() -> dict[str, Any]:
     """Every resource of the pipeline, set up from the environment as `.env.example` documents it.
 
     Keys: "spark", "hyper", "tableau", "snapshots". No variable has to be set for this.
+
+    Raises:
+        RefusedError: a variable that is a number or a switch is set to something else.
     """
     spark = SparkResource(
         master=os.environ.get("SPARK_MASTER") or "local[*]",
@@ -192,6 +213,9 @@ def resources_from_env() -> dict[str, Any]:
             connected_app_secret_id=_env("TABLEAU_CONNECTED_APP_SECRET_ID"),
             connected_app_secret_value=_env("TABLEAU_CONNECTED_APP_SECRET_VALUE"),
             ca_bundle=_env("TABLEAU_CA_BUNDLE"),
+            job_timeout=_seconds("TABLEAU_JOB_TIMEOUT", default=_JOB_SECONDS),
+            queue_timeout=_seconds("TABLEAU_QUEUE_TIMEOUT", default=_QUEUE_SECONDS),
+            takeover=_switch("TABLEAU_TAKEOVER"),
         ),
         "snapshots": SnapshotIOManager(root=str(data_dir() / "snapshots"), spark=spark),
     }
@@ -200,3 +224,19 @@ def resources_from_env() -> dict[str, Any]:
 def _env(name: str) -> dg.EnvVar | None:
     """The variable by its name, so that no page of the UI shows its value; None if it is unset."""
     return dg.EnvVar(name) if os.environ.get(name) else None
+
+
+def _seconds(name: str, *, default: int) -> int:
+    said = os.environ.get(name) or str(default)
+    if not said.isdecimal() or int(said) == 0:
+        raise RefusedError(
+            f"{name} is {said!r}: set it to a number of seconds above 0 (see .env.example)."
+        )
+    return int(said)
+
+
+def _switch(name: str) -> bool:
+    said = os.environ.get(name) or "false"
+    if said not in ("true", "false"):
+        raise RefusedError(f"{name} is {said!r}: set it to true or false (see .env.example).")
+    return said == "true"

@@ -10,17 +10,16 @@ from pathlib import Path
 from tableau_pipeline.core.declaration import Declaration, tree_problem
 from tableau_pipeline.core.file_journal import FileJournal
 from tableau_pipeline.core.server import Server
+from tableau_pipeline.core.timeouts import Timeouts
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline.refresh.alone import alone
-from tableau_pipeline.refresh.limits import Limits
 from tableau_pipeline.refresh.plan import Options
+from tableau_pipeline.refresh.refresh import Refresh
 from tableau_pipeline.refresh.report import Report
-from tableau_pipeline.refresh.step import Refresh
-from tableau_pipeline.snapshots.store import newest
+from tableau_pipeline.snapshots.store import SnapshotStore
 
 _LOG = logging.getLogger(__name__)
-_AS_USUAL, _PATIENT = Options(), Limits()
+_OPTIONS, _TIMEOUTS = Options(), Timeouts()
 
 
 def refresh(
@@ -30,11 +29,11 @@ def refresh(
     snapshots: Path,
     journal: Path,
     folder: Path,
-    options: Options = _AS_USUAL,
-    limits: Limits = _PATIENT,
+    options: Options = _OPTIONS,
+    timeouts: Timeouts = _TIMEOUTS,
     log: logging.Logger = _LOG,
 ) -> Report:
-    """Make the published data source equal to the newest snapshots of its models, or say why not.
+    """Make the published data source equal to the newest versions of its models, or say why not.
 
     What `components.PublishedDatasource` does in Dagster, with the same effect and guarantees;
     where Dagster keeps what was published, and what is about to be, a JSON file does.
@@ -43,33 +42,24 @@ def refresh(
         server: opens a session when it is first needed, by `publishing.site.signed_in`.
         snapshots: the folder of all snapshots; `snapshots.write.write_snapshot` writes them.
         journal: that JSON file, one for each data source; made by the first refresh.
-        folder: for locks and the files that are sent; the same for every refresh of this one.
+        folder: for the files that are sent; the same for every refresh of this one.
 
     Raises:
         RefusedError: it would be wrong or unsafe, or the declaration is; nothing was sent.
-        RefreshError: it could not be carried out; the next refresh settles what is open.
+        RefreshError: it could not be carried out; the next refresh finds out what is open.
     """
     _check(declaration)
-    records = FileJournal(journal)
-    # Otherwise the state of an earlier refresh might be kept after that of a later one.
-    one_by_one = alone(
-        Path(f"{records.path}.refresh.lock"), what=declaration.key, timeout=limits.lock, log=log
-    )
-    with one_by_one:
-        report = Refresh(
-            declaration=declaration,
-            models=lambda: {model: newest(snapshots, model) for model in declaration.models},
-            journal=records,
-            server=server,
-            hyper=hyper_process,
-            folder=folder.resolve(),
-            run_id=f"{platform.node()}:{os.getpid()}",
-            log=log,
-            limits=limits,
-        ).run(options)
-        if report.state:
-            records.keep(report.state)
-    return report
+    return Refresh(
+        declaration=declaration,
+        snapshots=SnapshotStore(snapshots),
+        journal=FileJournal(journal),
+        server=server,
+        hyper=hyper_process,
+        folder=folder.resolve(),
+        run_id=f"{platform.node()}:{os.getpid()}",
+        log=log,
+        timeouts=timeouts,
+    ).run(options)
 
 
 def _check(declaration: Declaration) -> None:

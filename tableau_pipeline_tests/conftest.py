@@ -3,14 +3,17 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
-from tableau_pipeline.demo.story import CHAPTERS, Line, tell
 from tableau_pipeline.sandbox.testing import Sandbox, running_sandbox
 from tableau_pipeline.snapshots.session import spark_session
+
+if TYPE_CHECKING:
+    from tableau_pipeline.demo.story import Line
 
 ROOT = Path(__file__).parents[1]
 VARIABLES = ("TABLEAU_", "PIPELINE_", "SPARK_REMOTE", "DAGSTER_HOME")
@@ -50,7 +53,7 @@ def spark() -> Iterator[SparkSession]:
 class Story:
     """The demo, told: what it left on disk, on the sandbox and in Dagster."""
 
-    lines: list[Line]
+    lines: list["Line"]
     data_dir: Path
     sandbox: Sandbox
     instance: dg.DagsterInstance
@@ -73,8 +76,10 @@ def story(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
         patch.setenv("TABLEAU_SERVER_URL", sandbox.url)
         patch.setenv("TABLEAU_TOKEN_NAME", sandbox.token_name)
         patch.setenv("TABLEAU_TOKEN_VALUE", sandbox.token_secret)
+        # Not every test needs all of the pipeline.
         # Read when it is loaded, and not before the environment is set.
         from tableau_pipeline.definitions import defs
+        from tableau_pipeline.demo.story import CHAPTERS, tell
 
         definitions = defs()
         lines = [line for chapter in CHAPTERS for line in tell(chapter, definitions, instance)]

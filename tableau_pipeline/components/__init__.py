@@ -1,4 +1,4 @@
-from tableau_pipeline.components.by_hand import send_batch
+from tableau_pipeline.components.custom_batch import send_batch
 from tableau_pipeline.components.file_drop import FileDrop
 from tableau_pipeline.components.published_datasource import PublishedDatasource
 

@@ -6,22 +6,23 @@ import dagster as dg
 from pydantic import Field, field_validator
 
 from tableau_pipeline.components.checks import check_results, check_specs, failed_checks
-from tableau_pipeline.components.collection import collect_snapshots
 from tableau_pipeline.components.failures import as_failure
 from tableau_pipeline.components.journal import DagsterJournal
 from tableau_pipeline.components.keys import extract_key
+from tableau_pipeline.components.models import ModelSnapshots, partitions_of
 from tableau_pipeline.components.report import (
     dry_run_observation,
     extract_result,
     published_result,
     run_tags,
 )
+from tableau_pipeline.components.retention import collect_snapshots
 from tableau_pipeline.components.trigger import automation_condition, follows_extract
 from tableau_pipeline.components.trigger_attributes import Trigger
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.refresh.plan import Accept, Options
-from tableau_pipeline.refresh.step import Refresh
+from tableau_pipeline.refresh.refresh import Refresh
 from tableau_pipeline.resources import (
     HyperResource,
     SnapshotIOManager,
@@ -42,7 +43,7 @@ class RefreshConfig(dg.Config):
     accept: list[str] = Field(
         default_factory=list,
         description="What to let through once although it would be refused: shrink, schema, "
-        "overwrite.",
+        "overwrite, takeover.",
     )
 
     @field_validator("accept")
@@ -109,15 +110,18 @@ def refresh_assets(
         hyper: HyperResource,
         tableau: TableauServerResource,
     ) -> Iterator[dg.MaterializeResult | dg.AssetCheckResult]:
+        definitions = partitions_of(context, declaration.models)
         refresh = Refresh(
             declaration=declaration,
-            models=lambda: {model: snapshots.snapshots(model) for model in declaration.models},
+            snapshots=ModelSnapshots(snapshots, definitions),
             journal=DagsterJournal(context, published),
             server=lambda: tableau.session(context.log),
             hyper=lambda: hyper.process,
             folder=data_dir(),
             run_id=context.run.run_id,
             log=context.log,
+            timeouts=tableau.timeouts,
+            takeover=tableau.takeover,
         )
         with as_failure():
             try:
@@ -135,8 +139,8 @@ def refresh_assets(
             return
         if report.extract:
             yield extract_result(extract, declaration, report)
-        if report.state:
+        if report.checkpoint:
             yield published_result(published, declaration, report)
-            collect_snapshots(context, declaration, snapshots)
+            collect_snapshots(context, snapshots)
 
     return refresh_step

@@ -12,7 +12,7 @@ import dagster as dg
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.errors import Check, RefreshError, RefusedError
 from tableau_pipeline.refresh.plan import Refuse
-from tableau_pipeline.refresh.reconcile import UnequalError
+from tableau_pipeline.refresh.reconcile import ReconciliationError
 from tableau_pipeline.refresh.report import Report
 
 _REFUSED = "the refresh would be refused anyway"
@@ -70,7 +70,7 @@ def failed_checks(published: dg.AssetKey, error: RefreshError) -> Iterator[dg.As
     if isinstance(error, RefusedError):
         for check, found in error.failed.items():
             yield _failed(published, check.value, found)
-    if isinstance(error, UnequalError):
+    if isinstance(error, ReconciliationError):
         rows = _metadata("rows read back", error.found.rows)
         yield _failed(published, RECONCILIATION, str(error), rows)
 
@@ -91,7 +91,7 @@ def _relationships(published: dg.AssetKey, report: Report) -> dg.AssetCheckResul
 def _reconciliation(published: dg.AssetKey, report: Report) -> dg.AssetCheckResult:
     found = report.reconciliation
     if found is None or found.skipped:
-        known = report.state.unreconciled if report.state else "nothing was published"
+        known = report.checkpoint.unreconciled if report.checkpoint else "nothing was published"
         why = found.skipped if found else known
         if why:
             return _not_looked_at(published, RECONCILIATION, why)

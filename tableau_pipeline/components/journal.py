@@ -1,99 +1,204 @@
 """Dagster's event log as the journal of a refresh.
 
-The state is metadata of the published asset's newest materialization; intents are observations
-after it, which Dagster stores at once, so that they outlive a crash of the step.
+Records are runless observations of the published asset: Dagster stores them at once, so that they
+outlive a crash of the step, and keeps them when somebody deletes the run.
 """
 
-from collections.abc import Sequence
-from typing import TypeVar
+import json
+import os
+import platform
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
 
 import dagster as dg
-from pydantic import ValidationError
+from filelock import FileLock, Timeout
+from pydantic import TypeAdapter, ValidationError
 
-from tableau_pipeline.core.checkpoint import Intent, State
+from tableau_pipeline.core.checkpoint import Claim, Closing, Former, Intent, Owner, Record
+from tableau_pipeline.core.declaration import file_name
+from tableau_pipeline.core.file_journal import former_record
+from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.resources import data_dir
 
-STATE = "tableau_pipeline/state"
-INTENT = "tableau_pipeline/intent"
-# One refresh records an intent four times; hundreds in a row without a success are past hope.
-_OBSERVATIONS = 500
-_MATERIALIZATIONS = 50
+RECORD = "tableau_pipeline/record"
+# What releases before this one stored with the newest materialization.
+_FORMER_STATE = "tableau_pipeline/state"
+_PAGE = 25
+_LONGEST = 1000
+_RECORD: TypeAdapter[Record] = TypeAdapter(Record)
 
 
 class DagsterJournal:
-    """Implements `refresh.journal.Journal` for one published asset."""
+    """Implements `core.journal.Journal` for one published asset."""
 
     def __init__(
         self, context: dg.AssetExecutionContext | dg.OpExecutionContext, asset_key: dg.AssetKey
     ) -> None:
         self._context = context
+        self._dagster = context.instance
         self._asset_key = asset_key
 
-    def state(self) -> State | None:
-        """The state in the newest materialization; one reported by hand hides those before it."""
-        materializations = self._materializations(limit=1)
-        return state_in(materializations[0]) if materializations else None
+    @cached_property
+    def instance(self) -> str:
+        """The id of the instance's run storage."""
+        return str(self._dagster.run_storage.get_run_storage_id())
 
-    def why_no_state(self) -> str:
-        """Why `state` is None."""
-        for materialization in self._materializations(limit=1):
-            if _metadata(materialization):
-                return "the recorded state is that of another version of this pipeline"
-            return "the newest materialization carries no state (was it reported by hand?)"
-        return "Dagster has no record of an earlier refresh"
-
-    def intents(self) -> Sequence[Intent]:
-        """The newest record of each intent since the newest state."""
-        since = next(
-            (
-                record.storage_id
-                for record in self._materializations(limit=_MATERIALIZATIONS)
-                if state_in(record)
-            ),
-            None,
+    @cached_property
+    def owner(self) -> Owner:
+        """This attempt of the step, and its process."""
+        return Owner(
+            run_id=self._context.run_id,
+            step=_step(self._context),
+            attempt=self._context.retry_number,
+            boot=_boot(),
+            namespace=_namespace(),
+            pid=os.getpid(),
         )
-        observations = self._context.instance.fetch_observations(
-            dg.AssetRecordsFilter(asset_key=self._asset_key, after_storage_id=since),
-            limit=_OBSERVATIONS,
-        ).records
-        newest: dict[str, Intent] = {}
-        for record in reversed(observations):
-            value = record.asset_observation.metadata.get(INTENT)
-            if isinstance(value, dg.JsonMetadataValue) and (intent := _read(Intent, value)):
-                newest[intent.request_id] = intent
-        return list(newest.values())
 
-    def record(self, intent: Intent) -> None:
-        """Store an observation of the published asset."""
-        self._context.log_event(
+    def records(self) -> Sequence[Record]:
+        """The newest records, back to those of the newest checkpoint."""
+        return records_of(self._dagster, self._asset_key)
+
+    def append(self, record: Record) -> None:
+        """Store a runless observation of the published asset."""
+        self._dagster.report_runless_asset_event(
             dg.AssetObservation(
                 self._asset_key,
-                description=f"{intent.action}: {intent.outcome or 'about to be sent'}",
-                metadata={INTENT: dg.MetadataValue.json(intent.model_dump(mode="json"))},
+                description=_described(record),
+                metadata={RECORD: dg.MetadataValue.json(record.model_dump(mode="json"))},
             )
         )
 
-    def _materializations(self, *, limit: int) -> Sequence[dg.EventLogRecord]:
-        return self._context.instance.fetch_materializations(self._asset_key, limit=limit).records
+    def has_ended(self, owner: Owner) -> bool:
+        """Whether Dagster says that the attempt has ended, or its process is gone from here."""
+        if (owner.boot, owner.namespace) == (_boot(), _namespace()) and not _is_alive(owner.pid):
+            return True
+        run = self._dagster.get_run_by_id(owner.run_id)
+        if run is None or run.is_finished:
+            return True
+        ends = {
+            dg.DagsterEventType.STEP_FAILURE,
+            dg.DagsterEventType.STEP_SUCCESS,
+            dg.DagsterEventType.STEP_UP_FOR_RETRY,
+        }
+        ended = [
+            entry
+            for entry in self._dagster.all_logs(owner.run_id, of_type=ends)
+            if entry.step_key == owner.step
+        ]
+        # Each attempt ends with one of them.
+        return len(ended) > owner.attempt
+
+    @contextmanager
+    def lock(self, timeout: float) -> Generator[None]:
+        """Instances that last only as long as a command see nothing of each other's records.
+
+        Raises:
+            RefreshError: another process has held the lock for longer.
+        """
+        if os.environ.get("DAGSTER_HOME") and not self._dagster.is_ephemeral:
+            yield
+            return
+        key = self._asset_key.to_user_string()
+        path = data_dir() / "locks" / f"{file_name(key)}.lock"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(path)
+        try:
+            lock.acquire(timeout=timeout)
+        except Timeout:
+            raise RefreshError(
+                f"Another refresh of {key} has held {path} for more than {timeout:.0f} s. Look for "
+                "a process that hangs, and end it."
+            ) from None
+        try:
+            yield
+        finally:
+            lock.release()
 
 
-def _metadata(record: dg.EventLogRecord) -> dg.JsonMetadataValue | None:
-    materialization = record.asset_materialization
-    value = materialization.metadata.get(STATE) if materialization else None
-    return value if isinstance(value, dg.JsonMetadataValue) else None
+def records_of(instance: dg.DagsterInstance, asset_key: dg.AssetKey) -> list[Record]:
+    """The newest records of a published asset, back to those of the newest checkpoint."""
+    found: list[Record] = []
+    cursor = None
+    for _ in range(0, _LONGEST, _PAGE):
+        page = instance.fetch_observations(
+            dg.AssetRecordsFilter(asset_key=asset_key), limit=_PAGE, cursor=cursor
+        )
+        found += [each for record in page.records if (each := record_in(record))]
+        if any(isinstance(each, Closing) and each.checkpoint for each in found):
+            return found
+        if not page.has_more:
+            break
+        cursor = page.cursor
+    former = _former(instance, asset_key)
+    return [*found, former] if former else found
 
 
-def state_in(record: dg.EventLogRecord) -> State | None:
-    """The state that a materialization carries; None if it carries none that we can read."""
-    value = _metadata(record)
-    return _read(State, value) if value else None
-
-
-Record = TypeVar("Record", State, Intent)
-
-
-def _read(kind: type[Record], value: dg.JsonMetadataValue) -> Record | None:
-    """None for a record that another version of this pipeline wrote."""
+def record_in(record: dg.EventLogRecord) -> Record | None:
+    """The record that an observation is; None for observations of others, and of later formats."""
+    observation = record.asset_observation
+    value = observation.metadata.get(RECORD) if observation else None
+    if not isinstance(value, dg.JsonMetadataValue):
+        return None
     try:
-        return kind.model_validate(value.data)
+        return _RECORD.validate_json(json.dumps(value.data))
     except ValidationError:
         return None
+
+
+def _former(instance: dg.DagsterInstance, asset_key: dg.AssetKey) -> Former | None:
+    """What the newest materialization of a release before this one tells."""
+    for record in instance.fetch_materializations(asset_key, limit=_PAGE).records:
+        materialization = record.asset_materialization
+        value = materialization.metadata.get(_FORMER_STATE) if materialization else None
+        if isinstance(value, dg.JsonMetadataValue):
+            return former_record(value.data)
+    return None
+
+
+def _described(record: Record) -> str:
+    match record:
+        case Claim(refresh=number):
+            return f"refresh {number} begins"
+        case Intent():
+            return f"{record.action}: {record.outcome or record.job_id or 'about to be sent'}"
+        case Closing(refresh=number, checkpoint=checkpoint, withdrawn=withdrawn):
+            if withdrawn:
+                return f"refresh {number} withdraws: another one was first"
+            ended = "the data source equals its models" if checkpoint else "without a result"
+            return f"refresh {number} ends: {ended}"
+        case _:
+            return "a record of an earlier release"
+
+
+def _step(context: dg.AssetExecutionContext | dg.OpExecutionContext) -> str:
+    op = context.op_execution_context if isinstance(context, dg.AssetExecutionContext) else context
+    return op.get_step_execution_context().step.key
+
+
+def _boot() -> str:
+    """Names this boot of this machine."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return platform.node()
+
+
+def _namespace() -> str:
+    """Where process ids mean the same processes."""
+    try:
+        return str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        return ""
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

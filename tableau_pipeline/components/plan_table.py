@@ -25,7 +25,7 @@ def plan_table(declaration: Declaration, report: Report) -> str:
 
 def _rows(declaration: Declaration, report: Report) -> Iterator[list[str]]:
     for table in declaration.tables:
-        known = report.state.tables.get(table.name) if report.state else None
+        known = report.checkpoint.tables.get(table.name) if report.checkpoint else None
         rows = f"{known.content.rows:,}" if known else ""
         shipped = report.tables.get(table.name)
         changes = [f"{shipped.deleted:,}", f"{shipped.inserted:,}"] if shipped else ["", ""]

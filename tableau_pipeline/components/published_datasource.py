@@ -7,6 +7,7 @@ from pydantic import Field, field_validator, model_validator
 
 from tableau_pipeline.components.assets import refresh_assets
 from tableau_pipeline.components.attributes import RelationshipAttributes, TableAttributes
+from tableau_pipeline.components.base import Attributes
 from tableau_pipeline.components.declared import Declared
 from tableau_pipeline.components.keys import asset_key_of
 from tableau_pipeline.components.promises import (
@@ -17,9 +18,15 @@ from tableau_pipeline.components.promises import (
 from tableau_pipeline.components.scaffolder import PublishedDatasourceScaffolder
 from tableau_pipeline.components.timestamps import Timestamps, clock, known_timestamps
 from tableau_pipeline.components.trigger_attributes import Trigger, known_trigger
-from tableau_pipeline.core.declaration import Declaration, tree_problem
+from tableau_pipeline.core.declaration import Declaration, Project, ProjectLuid, tree_problem
 from tableau_pipeline.hyper.tables import Relationship
 from tableau_pipeline.hyper.type_policy import TypePolicy
+
+
+class ProjectAttributes(Attributes):
+    """A project by its LUID."""
+
+    luid: str = Field(min_length=1, description="As the server tells it.")
 
 
 @dg.scaffold_with(PublishedDatasourceScaffolder)
@@ -27,7 +34,10 @@ class PublishedDatasource(Declared):
     """A published Tableau data source, kept equal to the Spark models that feed it."""
 
     name: str = Field(min_length=1, max_length=255, description="Name on the Tableau site.")
-    project: str = Field(min_length=1, description='Path of the project, "Aviation/Curated".')
+    project: str | list[str] | ProjectAttributes = Field(
+        description='Path of the project, "Aviation/Curated"; as a list of names, which may hold a '
+        'stroke, [Aviation, "Arrivals/Departures"]; or {luid: ...}.'
+    )
     tables: dict[str, TableAttributes] = Field(
         min_length=1, description="Tables of the data source, by name."
     )
@@ -49,10 +59,16 @@ class PublishedDatasource(Declared):
         description="additive: new columns and tables are published, other changes refused; "
         "refuse: all are; publish: none is.",
     )
-    rebase_after: int = Field(
-        default=50,
+    rebase: float = Field(
+        default=1.0,
+        gt=0,
+        description="The whole file is published again once the updates since add up to more than "
+        "this share of its size: deletes make it grow.",
+    )
+    rebase_after: int | None = Field(
+        default=None,
         ge=1,
-        description="Updates after which the whole file is published again: deletes make it grow.",
+        description="Updates after which that happens however small they are; default: no limit.",
     )
     oversize: Literal["publish", "split"] = Field(
         default="publish",
@@ -114,8 +130,11 @@ class PublishedDatasource(Declared):
 
     @field_validator("project")
     @classmethod
-    def _no_empty_project(cls, project: str) -> str:
-        if any(not part.strip() for part in project.split("/")):
+    def _no_empty_project(
+        cls, project: str | list[str] | ProjectAttributes
+    ) -> str | list[str] | ProjectAttributes:
+        names = project.split("/") if isinstance(project, str) else project
+        if isinstance(names, list) and not all(map(str.strip, names or [""])):
             raise ValueError(f'"{project}" has an empty part: write "Parent/Child"')
         return project
 
@@ -154,7 +173,7 @@ class PublishedDatasource(Declared):
         return Declaration(
             key=self.asset_key,
             name=self.name,
-            project=self.project,
+            project=_project(self.project),
             tables=tuple(table.declared(name) for name, table in self.tables.items()),
             relationships=tuple(
                 Relationship(edge.many, edge.one, tuple(edge.on.items()))
@@ -163,6 +182,7 @@ class PublishedDatasource(Declared):
             create_project=self.create_project,
             adopt=self.adopt,
             on_schema_change=self.on_schema_change,
+            rebase=self.rebase,
             rebase_after=self.rebase_after,
             oversize=self.oversize,
             payload_limit=int(self.payload_limit_mb * 1e6) if self.payload_limit_mb else None,
@@ -177,3 +197,9 @@ class PublishedDatasource(Declared):
         return dg.Definitions(
             assets=[refresh_assets(self.declaration, self.trigger, freshness)],
         )
+
+
+def _project(project: str | list[str] | ProjectAttributes) -> Project:
+    if isinstance(project, ProjectAttributes):
+        return ProjectLuid(project.luid)
+    return project if isinstance(project, str) else tuple(project)

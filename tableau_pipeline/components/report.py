@@ -6,9 +6,8 @@ from typing import Any
 import dagster as dg
 
 from tableau_pipeline.components.columns import column_metadata
-from tableau_pipeline.components.journal import STATE
 from tableau_pipeline.components.plan_table import plan_table
-from tableau_pipeline.core.checkpoint import State
+from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.hyper.versions import PRODUCTS
 from tableau_pipeline.refresh.report import Report
@@ -42,29 +41,29 @@ def extract_result(
 def published_result(
     key: dg.AssetKey, declaration: Declaration, report: Report
 ) -> dg.MaterializeResult:
-    """The refreshed data source; its state is what the next refresh starts from."""
-    state, remote = report.state, report.remote
-    if state is None or remote is None:
+    """The refreshed data source; what it holds is recorded apart from this."""
+    checkpoint, remote = report.checkpoint, report.remote
+    if checkpoint is None or remote is None:
         raise ValueError("no data source was refreshed")
-    rows = {name: table.content.rows for name, table in state.tables.items()}
+    rows = {name: table.content.rows for name, table in checkpoint.tables.items()}
     metadata: dict[str, Any] = {
         **_decision(declaration, report),
         **({"data source": dg.MetadataValue.url(remote.link)} if remote.link else {}),
         **_rows(declaration, rows),
-        **column_metadata(declaration, state),
+        **column_metadata(declaration, checkpoint),
         "bytes sent": report.sent,
-        **({"bytes in full": state.size} if state.size else {}),
+        **({"bytes in full": checkpoint.size} if checkpoint.size else {}),
         **_shipped(report),
-        **{f"rows without a partner/{edge}": count for edge, count in state.orphans.items()},
+        **{f"rows without a partner/{edge}": count for edge, count in checkpoint.orphans.items()},
         **({"job": report.job_id} if report.job_id else {}),
-        "updates since published whole": state.increments,
+        "updates since published whole": checkpoint.updates,
         "luid": remote.luid,
         "updated at": dg.MetadataValue.timestamp(remote.updated_at),
-        STATE: dg.MetadataValue.json(state.model_dump(mode="json")),
+        **({"warnings": "\n".join(report.warnings)} if report.warnings else {}),
         **{f"seconds/{phase}": seconds for phase, seconds in report.seconds.items()},
     }
     return dg.MaterializeResult(
-        asset_key=key, metadata=metadata, data_version=dg.DataVersion(_content_version(state))
+        asset_key=key, metadata=metadata, data_version=dg.DataVersion(_content_version(checkpoint))
     )
 
 
@@ -110,10 +109,10 @@ def _rows(declaration: Declaration, rows: dict[str, int]) -> dict[str, int]:
     }
 
 
-def _content_version(state: State) -> str:
+def _content_version(checkpoint: Checkpoint) -> str:
     """Equal for equal published contents."""
-    content = [state.declaration] + [
+    content = [checkpoint.declaration] + [
         f"{name} {table.columns} {table.content} {table.cutoff}"
-        for name, table in sorted(state.tables.items())
+        for name, table in sorted(checkpoint.tables.items())
     ]
     return hashlib.sha256("\n".join(content).encode()).hexdigest()[:16]

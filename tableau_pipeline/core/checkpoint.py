@@ -177,8 +177,9 @@ class Intent(Frozen):
         mode: of a whole file; None for an update of the published data.
         name: of the data source on the server.
         luid: of the data source that is changed; None for one that is to be created.
-        target: the checkpoint once it has taken effect; None when nothing can build on that: of
-            all parts of a split update but the last, and of an update that somebody wrote.
+        before: the time stamp of the data source right before; so `before_revision`.
+        target: the checkpoint once it has taken effect; None when nothing can build on that.
+        partial: why not: it is a part of a split update, or one that somebody wrote by hand.
         job_id: of the server's job, as soon as it is known.
         outcome: None while it is open: it may or may not have taken effect.
     """
@@ -193,7 +194,10 @@ class Intent(Frozen):
     name: str
     project_id: str
     luid: str | None
+    before: datetime | None = None
+    before_revision: int | None = None
     target: Checkpoint | None
+    partial: str | None = None
     job_id: str | None = None
     outcome: Outcome | None = None
     note: str | None = None
@@ -205,11 +209,16 @@ class Intent(Frozen):
 
 
 class Closing(Frozen):
-    """A claim ends; with a checkpoint if the refresh has come to its end."""
+    """A claim ends; with a checkpoint if the refresh has come to its end.
+
+    Attributes:
+        withdrawn: somebody else's claim was there first, and nothing was done.
+    """
 
     kind: Literal["closing"] = "closing"
     refresh: int
     claim: str
+    withdrawn: bool = False
     checkpoint: Checkpoint | None = None
 
 

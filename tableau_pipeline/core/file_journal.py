@@ -1,33 +1,35 @@
 """A JSON file as the journal of a refresh, for scripts."""
 
 import os
+import platform
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+from uuid import uuid4
 
-from filelock import FileLock
-from pydantic import ValidationError
+from filelock import FileLock, Timeout
+from pydantic import Field, ValidationError
 
-from tableau_pipeline.core.checkpoint import Intent, State
+from tableau_pipeline.core.checkpoint import Closing, Former, Owner, Record
 from tableau_pipeline.core.snapshot import Frozen
-from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.errors import RefreshError, RefusedError
 
 
 class _Content(Frozen):
-    """Without defaults: what lacks a field is the file of somebody else."""
+    """Without a default for `format`: what lacks it is the file of somebody else."""
 
-    format: Literal[1]
-    state: State | None
-    intents: tuple[Intent, ...]
+    format: Literal[2]
+    instance: str = Field(default_factory=lambda: str(uuid4()))
+    records: tuple[Record, ...] = ()
 
 
 class FileJournal:
-    """Implements `refresh.journal.Journal` for one data source.
+    """Implements `core.journal.Journal` for one data source.
 
     Every change replaces the whole file at once and is on disk when the call returns, so that a
-    crash leaves either the old content or the new one. A lock beside the file keeps processes
-    from overwriting each other's records.
+    crash leaves either the old content or the new one. A lock beside it is held by the process
+    that refreshes, so that only one does, and its claims end with it.
 
     Whatever reads it may raise RefusedError: the file is damaged, or not a journal.
     """
@@ -35,52 +37,77 @@ class FileJournal:
     def __init__(self, path: Path) -> None:
         """A journal at `path`, where nothing has to be yet."""
         self.path = path.resolve()
-        self._lock = FileLock(f"{self.path}.lock")
+        self._writing = FileLock(f"{self.path}.lock")
+        self._refreshing = FileLock(f"{self.path}.refresh.lock")
+        self.owner = Owner(run_id=f"{platform.node()}:{os.getpid()}", pid=os.getpid())
 
-    def state(self) -> State | None:
-        """The last state kept."""
-        return self._read().state
-
-    def why_no_state(self) -> str:
-        """Why `state` is None."""
-        if self.path.exists():
-            return "the journal records no successful refresh"
-        return "the journal is empty"
-
-    def intents(self) -> Sequence[Intent]:
-        """The newest record of each intent since the last state, in the order of their first."""
-        return self._read().intents
-
-    def record(self, intent: Intent) -> None:
-        """Keep an intent, in the place of an earlier record of it."""
+    @property
+    def instance(self) -> str:
+        """The name that the file got when it was made."""
         with self._locked():
             content = self._read()
-            known = {each.request_id: each for each in content.intents}
-            known[intent.request_id] = intent
-            self._write(content.model_copy(update={"intents": tuple(known.values())}))
+            if not self.path.exists():
+                self._write(content)
+        return content.instance
 
-    def keep(self, state: State) -> None:
-        """Keep what a refresh left; the intents before it have served."""
+    def records(self) -> Sequence[Record]:
+        """All records that may still matter."""
+        return self._read().records
+
+    def append(self, record: Record) -> None:
+        """Keep a record; those that came before a new checkpoint have served."""
         with self._locked():
-            self._write(_Content(format=1, state=state, intents=()))
+            content = self._read()
+            records = (*content.records, record)
+            if isinstance(record, Closing) and record.checkpoint:
+                records = tuple(each for each in records if each.refresh >= record.refresh)
+            self._write(content.model_copy(update={"records": records}))
+
+    def has_ended(self, owner: Owner) -> bool:
+        """Whoever holds the lock is alone: others that claimed the data source were killed."""
+        return self._refreshing.is_locked
+
+    @contextmanager
+    def lock(self, timeout: float) -> Generator[None]:
+        """Keep other processes from refreshing.
+
+        Raises:
+            RefreshError: another one has held the lock for longer.
+        """
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self._refreshing.acquire(timeout=timeout)
+        except Timeout:
+            raise RefreshError(
+                f"Another refresh has held {self._refreshing.lock_file} for more than "
+                f"{timeout:.0f} s. Look for a process that hangs, and end it."
+            ) from None
+        try:
+            yield
+        finally:
+            self._refreshing.release()
 
     @contextmanager
     def _locked(self) -> Generator[None]:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self._lock:
+        with self._writing:
             yield
 
     def _read(self) -> _Content:
         try:
-            return _Content.model_validate_json(self.path.read_bytes())
+            text = self.path.read_bytes()
         except FileNotFoundError:
-            return _Content(format=1, state=None, intents=())
+            return _Content(format=2)
+        try:
+            return _Content.model_validate_json(text)
         except ValidationError as error:
+            if former := _former(text):
+                return former
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"])) or "all of it"
             raise RefusedError(
                 f"{self.path} is damaged, or not a journal of this version ({where}: "
-                f"{first['msg']}). Put a backup in its place, or move it away: the next refresh "
+                f"{first['msg']}). Replace it by a backup, or move it away: the next refresh "
                 "then finds the data source by its tag, and publishes it in full."
             ) from error
 
@@ -92,6 +119,33 @@ class FileJournal:
             os.fsync(file.fileno())
         unfinished.replace(self.path)
         _sync(self.path.parent)
+
+
+class _FormerContent(Frozen):
+    """The file as the version before wrote it, as far as it is still of use."""
+
+    format: Literal[1]
+    state: dict[str, Any] | None
+    intents: tuple[Any, ...]
+
+
+def _former(text: bytes) -> _Content | None:
+    try:
+        content = _FormerContent.model_validate_json(text)
+    except ValidationError:
+        return None
+    former = former_record(content.state) if content.state else None
+    return _Content(format=2, records=(former,) if former else ())
+
+
+def former_record(state: Any) -> Former | None:
+    """What the state that an older version recorded tells; None if it is not one."""
+    try:
+        rows = {name: table["content"]["rows"] for name, table in state["tables"].items()}
+        known = {name: state[name] for name in ("server", "site", "project", "name", "luid")}
+        return Former(rows=rows, **known)
+    except (KeyError, TypeError, AttributeError, ValidationError):
+        return None
 
 
 def _sync(folder: Path) -> None:

@@ -183,6 +183,9 @@ class Server(Protocol):
     def tag(self, luid: str, tags: Collection[str]) -> None:
         """Add tags to a data source."""
 
+    def untag(self, luid: str, tags: Collection[str]) -> None:
+        """Take tags away from a data source."""
+
     def move(self, luid: str, *, name: str, project_id: str) -> RemoteDatasource:
         """Rename a data source, or move it to another project, or both.
 

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Protocol, Self
@@ -77,6 +77,7 @@ class Part(Frozen):
         span: of a partition by time; None for any other.
         version: the number of the version that wrote these files.
         columns: None when they are those of the snapshot.
+        digest: SHA-256 of the file that the rows were read from; None for rows of a model's code.
     """
 
     partition: str | None = None
@@ -85,6 +86,7 @@ class Part(Frozen):
     fingerprint: Fingerprint
     files: tuple[DataFile, ...]
     columns: tuple[Column, ...] | None = None
+    digest: str | None = None
 
 
 class Snapshot(Frozen):
@@ -139,13 +141,21 @@ class Snapshot(Frozen):
     @property
     def data_version(self) -> str:
         """Equal for equal contents: a digest of the schema and of the fingerprints."""
-        parts = [[part.partition, part.fingerprint.model_dump(mode="json")] for part in self.parts]
-        content = json.dumps([[[each.name, each.type] for each in self.columns], parts])
+
+        def described(columns: tuple[Column, ...] | None) -> list[list[str]] | None:
+            return columns and [[each.name, each.type] for each in columns]
+
+        parts = [
+            [part.partition, part.fingerprint.model_dump(mode="json"), described(part.columns)]
+            for part in self.parts
+        ]
+        content = json.dumps([described(self.columns), parts])
         return hashlib.sha256(content.encode()).hexdigest()[:16]
 
     def manifest(self) -> str:
         """The text that commits the version."""
-        return self.model_dump_json(exclude={"folder"}, exclude_defaults=True)
+        # Not without the defaults: those of a later release may be others.
+        return self.model_dump_json(exclude={"folder"}, exclude_none=True)
 
     def declared(self, types: TypePolicy) -> Self:
         """The same rows, with what a data source makes of their columns."""
@@ -161,8 +171,19 @@ class Snapshot(Frozen):
 
     def only(self, partitions: Collection[str]) -> Self:
         """The same version, with these of its partitions alone."""
-        parts = tuple(part for part in self.parts if part.partition in partitions)
-        return self.model_copy(update={"parts": parts})
+        return self._of([part for part in self.parts if part.partition in partitions])
+
+    def by_partition(self) -> dict[str, Self]:
+        """The same version, partition by partition."""
+        return {str(part.partition): self._of([part]) for part in self.parts}
+
+    def _of(self, parts: Sequence[Part]) -> Self:
+        """Parts that share their columns have those, whatever the newest write's are."""
+        shared = {part.columns or self.columns for part in parts}
+        if len(shared) != 1:
+            return self.model_copy(update={"parts": tuple(parts)})
+        alike = tuple(part.model_copy(update={"columns": None}) for part in parts)
+        return self.model_copy(update={"columns": shared.pop(), "parts": alike})
 
     def check_columns(self) -> None:
         """Check that all partitions have the columns of the newest write.

@@ -1,16 +1,17 @@
-"""Data sources on a server: finding, publishing and reading them."""
+"""Data sources on a server: finding, publishing, moving and reading them."""
 
-import hashlib
-from io import BytesIO
+from datetime import datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import tableauserverclient as TSC
-from tableauserverclient.config import config
+from tableauserverclient.server import RequestFactory
 
 from tableau_pipeline.core.checkpoint import PublishMode
-from tableau_pipeline.core.server import RemoteDatasource
+from tableau_pipeline.core.server import Metadata, RemoteDatasource
 from tableau_pipeline.errors import RefreshError
-from tableau_pipeline.publishing.query import named, same_name
+from tableau_pipeline.publishing.lookup import every, named, same_name
+from tableau_pipeline.publishing.tds import read_metadata
 
 _MODES = {
     PublishMode.CREATE: TSC.Server.PublishMode.CreateNew,
@@ -23,7 +24,7 @@ _NOT_FOUND = {"404000", "404004", "404011"}
 def find_by_luid(server: TSC.Server, luid: str) -> RemoteDatasource | None:
     """The data source, or None if there is none; not to be allowed to read it is an error."""
     try:
-        return _remote(server.datasources.get_by_id(luid))
+        return _remote(server, server.datasources.get_by_id(luid))
     except TSC.ServerResponseError as error:
         if error.code in _NOT_FOUND:
             return None
@@ -34,36 +35,111 @@ def find_by_name(server: TSC.Server, name: str, *, project_id: str) -> RemoteDat
     """The data source that has this name in a project, in any case of letters, or None."""
     for item in named(server.datasources, name):
         if same_name(item.name, name) and item.project_id == project_id:
-            return _remote(item)
+            return _remote(server, item)
     return None
 
 
 def publish(
-    server: TSC.Server, file: Path, *, name: str, project_id: str, mode: PublishMode
-) -> RemoteDatasource | str:
-    """Send a whole file; files too large for one request go in blocks, and on as a job."""
-    large = file.stat().st_size >= config.FILESIZE_LIMIT_MB * 2**20
+    server: TSC.Server,
+    upload: str,
+    *,
+    file_type: str,
+    name: str,
+    project_id: str,
+    mode: PublishMode,
+) -> str:
+    """Publish an uploaded file; the id of the job that does it."""
     item = TSC.DatasourceItem(project_id, name=name)
-    answer = server.datasources.publish(item, file, _MODES[mode], as_job=large)
-    return str(answer.id) if isinstance(answer, TSC.JobItem) else _remote(answer)
+    request, content_type = RequestFactory.Datasource.publish_req_chunked(item)
+    parameters = {
+        "uploadSessionId": upload,
+        "datasourceType": file_type,
+        _MODES[mode].lower(): "true",
+        "asJob": "true",
+    }
+    # TSC's own call uploads the file too, which is to be done before.
+    answer = server.datasources.post_request(
+        server.datasources.baseurl, request, content_type, parameters={"params": parameters}
+    )
+    jobs = TSC.JobItem.from_response(answer.content, server.namespace)
+    if not jobs or not jobs[0].id:
+        raise RefreshError(
+            f'Publishing "{name}" as a job: the server took it, and named no job. The next run '
+            "finds out what it did."
+        )
+    return str(jobs[0].id)
 
 
-def metadata_digest(server: TSC.Server, luid: str) -> str:
-    """A digest of the data source's `.tds`, which holds what analysts edit."""
-    tds = BytesIO()
-    server.datasources.download(luid, tds, include_extract=False)
-    return hashlib.sha256(tds.getvalue()).hexdigest()[:16]
+def move(server: TSC.Server, luid: str, *, name: str, project_id: str) -> RemoteDatasource:
+    """Rename a data source, or move it to another project, or both; all else of it stays."""
+    found = server.datasources.get_by_id(luid)
+    # What a request does not name stays as it is. TSC's own call would name the owner too, which
+    # not everybody may; and it says of every data source whether it is certified.
+    wanted = TSC.DatasourceItem(project_id, name=name)
+    wanted.certified = bool(found.certified)
+    wanted.certification_note = found.certification_note
+    request = RequestFactory.Datasource.update_req(wanted)
+    server.datasources.put_request(f"{server.datasources.baseurl}/{luid}", request)
+    # The answer may lack what was not changed.
+    return _remote(server, server.datasources.get_by_id(luid))
 
 
-def _remote(item: TSC.DatasourceItem) -> RemoteDatasource:
-    if item.updated_at is None:
-        raise RefreshError(f"The server tells no valid updatedAt of data source {item.id}.")
+def metadata(server: TSC.Server, luid: str) -> Metadata:
+    """What the data source's `.tds` tells."""
+    with TemporaryDirectory() as folder:
+        file = Path(server.datasources.download(luid, folder, include_extract=False))
+        try:
+            return read_metadata(file)
+        except ValueError as error:
+            raise RefreshError(
+                f"What the server sends as data source {luid} cannot be read: {error}."
+            ) from error
+
+
+def _remote(server: TSC.Server, item: TSC.DatasourceItem) -> RemoteDatasource:
     return RemoteDatasource(
         luid=str(item.id),
         name=str(item.name),
         project_id=str(item.project_id),
         owner_id=str(item.owner_id),
-        updated_at=item.updated_at,
+        created_at=_time(item, "createdAt", item.created_at),
+        updated_at=_time(item, "updatedAt", item.updated_at),
+        revision=_newest_revision(server, item),
+        megabytes=item.size,
         tags=frozenset(item.tags or ()),
         link=item.webpage_url,
     )
+
+
+def _time(item: TSC.DatasourceItem, name: str, value: datetime | None) -> datetime:
+    if value is None:
+        raise RefreshError(f"The server tells no valid {name} of data source {item.id}.")
+    return value
+
+
+def _newest_revision(server: TSC.Server, item: TSC.DatasourceItem) -> int | None:
+    def page(
+        options: TSC.RequestOptions | None,
+    ) -> tuple[list[TSC.RevisionItem], TSC.PaginationItem]:
+        answer = server.datasources.get_request(
+            f"{server.datasources.baseurl}/{item.id}/revisions", options
+        ).content
+        # TSC's own call reads the first page only, and the newest may be on the last.
+        return (
+            TSC.RevisionItem.from_response(answer, server.namespace, item),
+            TSC.PaginationItem.from_response(answer, server.namespace),
+        )
+
+    newest = None
+    try:
+        for revision in every(page):
+            number = int(revision.revision_number)
+            if revision.current:
+                return number
+            newest = max(number, newest or 0)
+    except TSC.ServerResponseError as error:
+        # The site keeps none, or this user may not see them.
+        if error.code.startswith("403"):
+            return None
+        raise
+    return newest

@@ -18,13 +18,13 @@ from tableauserverclient.server.exceptions import (
 )
 
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.publishing.patience import TooLargeError
+from tableau_pipeline.publishing.retries import RefusedLaterError, TooLargeError
 
 _REMEDIES = {
     "400000": "If its message is about a size: refresh with full: true, or have "
     "api.server.update_uploaded_file.max_size_in_mb raised on the server",
     "400011": "The server could not use the file: see its message",
-    "400016": "Set TSC_CHUNK_SIZE_MB to less than 50",
+    "400016": "Set TSC_CHUNK_SIZE_MB to less than 16",
     "401000": "The session is gone: run again",
     "401001": "Check TABLEAU_SITE and the credentials; tokens expire after 15 days without use",
     "401002": "The session ended, perhaps because the same token signed in elsewhere: run again, "
@@ -39,6 +39,8 @@ _REMEDIES = {
     "404005": "The project does not exist, or this user may not see it",
     "404015": "The server lost the upload: run again",
     "404020": "It has no such connection, or no longer",
+    "409015": "Rename or delete the data source that is in the way, or declare another name or "
+    "project",
     "429000": "The server is too busy for more: run again later, or more rarely",
 }
 _NO_TABLEAU = (
@@ -49,12 +51,12 @@ SESSION_GONE = frozenset({"401000", "401002"})
 _ANOTHER_TRY_HELPS = {"404015", "429000"}
 
 
-class NotLetInError(RefreshError):
+class SignInError(RefreshError):
     """No session allows the call, also a fresh one: it was not carried out."""
 
 
 @contextmanager
-def explained(doing: str, *, url: str) -> Generator[None]:
+def translate_errors(doing: str, *, url: str) -> Generator[None]:
     """Turn the client library's errors into ours.
 
     Args:
@@ -62,7 +64,7 @@ def explained(doing: str, *, url: str) -> Generator[None]:
 
     Raises:
         RefusedError: the server said no: nothing happened.
-        NotLetInError: the server does not know who asks: nothing happened either.
+        SignInError: the server does not know who asks: nothing happened either.
         RefreshError: the server failed or did not answer: what happened is not known.
     """
     try:
@@ -80,25 +82,37 @@ def explained(doing: str, *, url: str) -> Generator[None]:
         raise RefusedError(f"{doing} failed: {url} is too old for that: {error}.") from error
     except TableauError as error:
         raise RefreshError(f"{doing} failed: {error}") from error
-    except TooLargeError as error:
-        raise RefusedError(
-            f"{doing} failed: {url}, or a proxy in front of it, lets no requests of this size "
-            "through. Raise its limit, or set TSC_CHUNK_SIZE_MB and TSC_FILESIZE_LIMIT_MB to less "
-            "than it lets through."
-        ) from error
-    except requests.exceptions.SSLError as error:
-        raise RefreshError(
-            f"{doing} failed: the certificate of {url} is not trusted. Point TABLEAU_CA_BUNDLE at "
-            "the certificate of the authority that signed it."
-        ) from error
-    except requests.exceptions.ConnectionError as error:
-        raise RefreshError(
-            f"{doing} failed: no connection to {url}, or it broke off. Is a Tableau Server running "
-            "there? Start the local one with `make dev` or `tableau-sandbox`, or correct "
-            "TABLEAU_SERVER_URL."
-        ) from error
-    except requests.exceptions.RequestException as error:
-        raise RefreshError(f"{doing} failed: {type(error).__name__} at {url}.") from error
+    except requests.RequestException as error:
+        raise _unanswered(error, doing, url) from error
+
+
+def _unanswered(error: requests.RequestException, doing: str, url: str) -> RefreshError:
+    """What it means that TSC got no answer to work with."""
+    failed = f"{doing} failed: "
+    match error:
+        case TooLargeError():
+            return RefusedError(
+                f"{failed}{url}, or a proxy in front of it, lets no requests of this size through. "
+                "Raise its limit, or set TSC_CHUNK_SIZE_MB to less than it lets through."
+            )
+        case RefusedLaterError(response=response):
+            said = response.status_code if response is not None else "no"
+            return RefreshError(
+                f"{failed}{url} did not answer, and said {said} when asked again. It may have "
+                "received the first request; the next run finds out what it did."
+            )
+        case requests.exceptions.SSLError():
+            return RefreshError(
+                f"{failed}the certificate of {url} is not trusted. Point TABLEAU_CA_BUNDLE at the "
+                "certificate of the authority that signed it."
+            )
+        case requests.exceptions.ConnectionError():
+            return RefreshError(
+                f"{failed}no connection to {url}, or it broke off. Is a Tableau Server running "
+                "there? Start the local one with `make dev` or `tableau-sandbox`, or correct "
+                "TABLEAU_SERVER_URL."
+            )
+    return RefreshError(f"{failed}{type(error).__name__} at {url}.")
 
 
 def _answered(
@@ -111,5 +125,5 @@ def _answered(
     if remedy := _REMEDIES.get(error.code):
         message = f"{message} {remedy}."
     if error.code in SESSION_GONE:
-        return NotLetInError(message)
+        return SignInError(message)
     return RefreshError(message) if error.code in _ANOTHER_TRY_HELPS else RefusedError(message)

@@ -8,9 +8,10 @@ import tableauserverclient as TSC
 
 from tableau_pipeline.core.checkpoint import Outcome
 from tableau_pipeline.core.server import JobEntry, JobStatus
-from tableau_pipeline.publishing.query import every, same_name
+from tableau_pipeline.publishing.lookup import every, same_name
 
 _NOT_FOUND = {"400031", "404018"}
+_FORBIDDEN = "403"
 _FINISHED = {
     TSC.JobItem.FinishCode.Success: Outcome.DONE,
     TSC.JobItem.FinishCode.Completed: Outcome.DONE,
@@ -29,17 +30,18 @@ _KINDS: dict[str, Literal["update", "publish"]] = {
 
 
 def find_job(server: TSC.Server, job_id: str) -> JobStatus | None:
-    """How a job fares; None if the server no longer knows it, as servers forget old ones."""
+    """How a job fares; None if the server forgot it, as they do, or hides it from this user."""
     try:
         job = server.jobs.get_by_id(job_id)
     except TSC.ServerResponseError as error:
-        if error.code in _NOT_FOUND:
+        if error.code in _NOT_FOUND or error.code.startswith(_FORBIDDEN):
             return None
         raise
     return JobStatus(
         outcome=_outcome(job),
         notes=" ".join(note for note in job.notes if note),
         created_at=job.created_at,
+        started_at=job.started_at,
         completed_at=job.completed_at,
     )
 
@@ -57,7 +59,7 @@ def jobs_on(server: TSC.Server, *, name: str, since: datetime) -> Sequence[JobEn
     try:
         found = list(every(server.jobs, options))
     except TSC.ServerResponseError as error:
-        if error.code.startswith("403"):
+        if error.code.startswith(_FORBIDDEN):
             return None
         raise
     return [
@@ -70,6 +72,7 @@ def jobs_on(server: TSC.Server, *, name: str, since: datetime) -> Sequence[JobEn
 
 
 def _outcome(job: TSC.JobItem) -> Outcome | None:
+    # Some servers show a code before the end.
     if job.completed_at is None:
         return None
     return _FINISHED.get(job.finish_code, Outcome.FAILED)

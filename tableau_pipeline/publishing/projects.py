@@ -1,46 +1,67 @@
-"""Projects by their path: names are unique below one parent only."""
+"""Projects by their path or LUID: names are unique below one parent only."""
 
 import tableauserverclient as TSC
 
+from tableau_pipeline.core.declaration import Project, ProjectLuid
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.publishing.query import named, same_name
+from tableau_pipeline.publishing.lookup import every, named, same_name
 
 
-def find_project(server: TSC.Server, path: str) -> str | None:
-    """The id of the project at a path; None if there is none, or none that this user may see."""
+def in_words(project: Project) -> str:
+    """A project, for messages."""
+    if isinstance(project, ProjectLuid):
+        return project.luid
+    return "/".join(_names(project))
+
+
+def find_project(server: TSC.Server, project: Project) -> str | None:
+    """The id of a project; None if there is none, or none that this user may see."""
+    if isinstance(project, ProjectLuid):
+        found = any(item.id == project.luid for item in every(server.projects))
+        return project.luid if found else None
     parent: str | None = None
-    for name in _names(path):
-        found = _child(server, name, parent)
-        if found is None:
+    for name in _names(project):
+        item = _child(server, name, parent)
+        if item is None:
             return None
-        parent = found.id
+        parent = item.id
     return parent
 
 
-def project_id(server: TSC.Server, path: str, *, create: bool) -> str:
-    """The id of the project at a path such as "Aviation/Curated".
+def project_id(server: TSC.Server, project: Project, *, create: bool) -> str:
+    """The id of a project, as found or as created at its path.
 
     Raises:
-        RefusedError: a project of the path is missing and `create` is false; names what there is.
+        RefusedError: there is none of this LUID; or one on its path is missing, and `create` is
+            false. Names what there is.
     """
+    if isinstance(project, ProjectLuid):
+        if found := find_project(server, project):
+            return found
+        raise RefusedError(
+            f"There is no project {project.luid} on the site, or this user may not see it. Correct "
+            "the LUID in `project:`, or name the project by its path."
+        )
     parent: str | None = None
-    names = _names(path)
+    names = _names(project)
     for depth, name in enumerate(names):
-        found = _child(server, name, parent)
-        if found is None and not create:
+        item = _child(server, name, parent)
+        if item is None and not create:
             where = f'in "{"/".join(names[:depth])}"' if depth else "on the site"
             raise RefusedError(
-                f'Project "{path}": there is no project "{name}" {where}, or this user may not see '
-                "it. Create it, correct `project:`, or set create_project: true."
+                f'Project "{in_words(project)}": there is no project "{name}" {where}, or this '
+                "user may not see it. Create it, correct `project:`, or set create_project: true."
             )
-        if found is None:
-            found = server.projects.create(TSC.ProjectItem(name, parent_id=parent))
-        parent = found.id
+        if item is None:
+            item = server.projects.create(TSC.ProjectItem(name, parent_id=parent))
+        parent = item.id
     return str(parent)
 
 
-def _names(path: str) -> list[str]:
-    return [name.strip() for name in path.split("/")]
+def _names(project: str | tuple[str, ...]) -> list[str]:
+    if isinstance(project, str):
+        return [name.strip() for name in project.split("/")]
+    return list(project)
 
 
 def _child(server: TSC.Server, name: str, parent: str | None) -> TSC.ProjectItem | None:

@@ -1,8 +1,8 @@
 """A site of a Tableau Server, as a refresh sees it."""
 
 import logging
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Generator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
@@ -12,31 +12,52 @@ import tableauserverclient as TSC
 from tableauserverclient.server.endpoint.exceptions import NonXMLResponseError, TableauError
 
 from tableau_pipeline.core.checkpoint import Outcome, PublishMode
-from tableau_pipeline.core.server import JobEntry, JobStatus, RemoteDatasource
-from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.publishing import datasources, jobs, projects, updates
-from tableau_pipeline.publishing.credentials import Credentials
-from tableau_pipeline.publishing.errors import SESSION_GONE, NotLetInError, explained
-from tableau_pipeline.publishing.patience import patient_sessions
-from tableau_pipeline.publishing.uploads import ReportedUploads
+from tableau_pipeline.core.declaration import Project
+from tableau_pipeline.core.server import JobEntry, JobStatus, Metadata, RemoteDatasource
+from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.publishing import datasources, jobs, projects, updates, uploads
+from tableau_pipeline.publishing.clock import ServerClock
+from tableau_pipeline.publishing.credentials import Credentials, PersonalAccessToken
+from tableau_pipeline.publishing.errors import SESSION_GONE, SignInError, translate_errors
+from tableau_pipeline.publishing.retries import safe_sessions
+from tableau_pipeline.publishing.session_lock import only_session
 
 _T = TypeVar("_T")
 _LOG = logging.getLogger(__name__)
 
 
 class TableauSite:
-    """Implements `refresh.server.Server` on the Tableau Server Client library (TSC).
+    """Implements `core.server.Server` on the Tableau Server Client library (TSC).
 
     A session may end before its time: it is renewed once in each call. `.tsc` is the TSC client.
     """
 
     def __init__(
-        self, tsc: TSC.Server, *, url: str, site: str, sign_in: Callable[[], object]
+        self,
+        tsc: TSC.Server,
+        *,
+        url: str,
+        site: str,
+        sign_in: Callable[[], object],
+        clock: ServerClock,
+        log: logging.Logger,
     ) -> None:
         self.tsc = tsc
-        self.url = url
-        self.site = site
+        self._url = url
+        self._site = site
         self._sign_in = sign_in
+        self._clock = clock
+        self._log = log
+
+    @property
+    def url(self) -> str:
+        """Of the server, without a trailing slash."""
+        return self._url
+
+    @property
+    def site(self) -> str:
+        """The site's content URL; "" is the default site."""
+        return self._site
 
     @property
     def user_id(self) -> str:
@@ -48,17 +69,29 @@ class TableauSite:
         """How many bytes the payload of an update may have; 0 where there are no updates."""
         return updates.payload_limit(self.tsc)
 
-    def find_project(self, path: str) -> str | None:
-        """The id of the project at a path of names, or None."""
+    def now(self) -> datetime:
+        """The present by the server's own clock; a second or so behind it, never ahead."""
+        if self._clock.now() is None:
+            self._ask("Asking for the time", self.tsc.server_info.get)
+        if (now := self._clock.now()) is None:
+            raise RefreshError(
+                f"{self.url} does not tell the time: its answers lack a valid Date. Does a proxy "
+                "in between take it out?"
+            )
+        return now
+
+    def find_project(self, project: Project) -> str | None:
+        """The id of a project; None if there is none."""
         return self._ask(
-            f'Looking for project "{path}"', lambda: projects.find_project(self.tsc, path)
+            f'Looking for project "{projects.in_words(project)}"',
+            lambda: projects.find_project(self.tsc, project),
         )
 
-    def project(self, path: str, *, create: bool) -> str:
-        """The id of the project at a path of names."""
+    def project(self, project: Project, *, create: bool) -> str:
+        """The id of a project, which has to exist, or is created."""
         return self._ask(
-            f'Looking for project "{path}"',
-            lambda: projects.project_id(self.tsc, path, create=create),
+            f'Looking for project "{projects.in_words(project)}"',
+            lambda: projects.project_id(self.tsc, project, create=create),
         )
 
     def find_by_luid(self, luid: str) -> RemoteDatasource | None:
@@ -74,14 +107,30 @@ class TableauSite:
             lambda: datasources.find_by_name(self.tsc, name, project_id=project_id),
         )
 
+    def upload(self, file: Path) -> str:
+        """Send a file in blocks; the id by which one call may use it."""
+        doing = f"Uploading {file.name}"
+        upload = self._ask(doing, self.tsc.fileuploads.initiate)
+        for block in uploads.blocks(file):
+            megabytes = self._ask(
+                doing, lambda block=block: uploads.send_block(self.tsc, upload, block)
+            )
+            self._log.info("Uploaded %s MB", megabytes)
+        return upload
+
     def publish(
-        self, file: Path, *, name: str, project_id: str, mode: PublishMode
-    ) -> RemoteDatasource | str:
-        """Send a whole file; files too large for one request go in blocks, and on as a job."""
+        self, upload: str, *, file_type: str, name: str, project_id: str, mode: PublishMode
+    ) -> str:
+        """Publish an uploaded file, which is never sent twice; the id of the job."""
         return self._ask(
             f'Publishing "{name}"',
             lambda: datasources.publish(
-                self.tsc, file, name=name, project_id=project_id, mode=mode
+                self.tsc,
+                upload,
+                file_type=file_type,
+                name=name,
+                project_id=project_id,
+                mode=mode,
             ),
         )
 
@@ -90,7 +139,7 @@ class TableauSite:
         luid: str,
         *,
         batch: str,
-        payload: Path | None,
+        upload: str | None,
         request_id: str,
         connection: str | None = None,
     ) -> str | None:
@@ -101,20 +150,20 @@ class TableauSite:
                 self.tsc,
                 luid,
                 batch=batch,
-                payload=payload,
+                upload=upload,
                 request_id=request_id,
                 connection=connection,
             ),
         )
 
     def job(self, job_id: str) -> JobStatus | None:
-        """How a job fares; None if the server no longer knows it, as servers forget old ones."""
+        """How a job fares; None if the server forgot it, or hides it from this user."""
         return self._ask(f"Asking for job {job_id}", lambda: jobs.find_job(self.tsc, job_id))
 
     def jobs(self, *, name: str, since: datetime) -> Sequence[JobEntry] | None:
         """The jobs on data sources of this name; None if this user may not see them."""
         # To connected apps, servers of before 2025.3 do not give lists of jobs in any session.
-        with suppress(NotLetInError):
+        with suppress(SignInError):
             return self._ask(
                 f'Asking for the jobs of "{name}"',
                 lambda: jobs.jobs_on(self.tsc, name=name, since=since),
@@ -124,20 +173,20 @@ class TableauSite:
     def cancel(self, job_id: str) -> bool:
         """End a job; whether it is certain never to take effect."""
         # Has it ended, or is it not ours to cancel? What counts is how it fares.
-        with suppress(RefusedError, NotLetInError):
+        with suppress(RefusedError, SignInError):
             self._ask(f"Cancelling job {job_id}", lambda: self.tsc.jobs.cancel(job_id))
         status = self.job(job_id)
         return status is not None and status.outcome in (Outcome.FAILED, Outcome.CANCELLED)
 
-    def tag(self, luid: str, tag: str) -> None:
-        """Add a tag to a data source."""
-        self._ask(f"Tagging data source {luid}", lambda: self.tsc.datasources.add_tags(luid, tag))
+    def tag(self, luid: str, tags: Collection[str]) -> None:
+        """Add tags to a data source."""
+        self._ask(f"Tagging data source {luid}", lambda: self.tsc.datasources.add_tags(luid, tags))
 
-    def metadata_digest(self, luid: str) -> str:
-        """A digest of the data source's `.tds`, which holds what analysts edit."""
+    def move(self, luid: str, *, name: str, project_id: str) -> RemoteDatasource:
+        """Rename a data source, or move it to another project, or both."""
         return self._ask(
-            f"Reading the metadata of data source {luid}",
-            lambda: datasources.metadata_digest(self.tsc, luid),
+            f'Moving data source {luid} to "{name}" in project {project_id}',
+            lambda: datasources.move(self.tsc, luid, name=name, project_id=project_id),
         )
 
     def download(self, luid: str, folder: Path) -> Path:
@@ -147,8 +196,15 @@ class TableauSite:
             lambda: Path(self.tsc.datasources.download(luid, folder)),
         )
 
+    def metadata(self, luid: str) -> Metadata:
+        """What the data source's `.tds` tells."""
+        return self._ask(
+            f"Reading the metadata of data source {luid}",
+            lambda: datasources.metadata(self.tsc, luid),
+        )
+
     def _ask(self, doing: str, call: Callable[[], _T]) -> _T:
-        with explained(doing, url=self.url):
+        with translate_errors(doing, url=self.url):
             try:
                 return call()
             except TSC.FailedSignInError as error:
@@ -167,20 +223,40 @@ def signed_in(
     site: str = "",
     ca_bundle: Path | None = None,
     log: logging.Logger = _LOG,
+    session_timeout: float = 7200,
 ) -> Generator[TableauSite]:
     """A session, which ends with the block.
+
+    A personal access token carries one session at a time. Whoever wants another with the same token
+    waits for its end, if it is the same user on the same host, whatever the site; across hosts and
+    users nobody can know of the other: give each a token of its own. Passwords and connected apps
+    have as many sessions as they like.
 
     Args:
         site: its content URL; "" is the default site.
         ca_bundle: certificates to trust instead of the system's.
-        log: is told of uploads, and of calls that have to be made again.
+        log: is told of uploads, of waiting, and of calls that have to be made again.
+        session_timeout: seconds to wait for the token.
 
     Raises:
-        RefusedError: the server does not accept the credentials.
-        RefreshError: no Tableau Server answers at `url`.
+        RefusedError: the server does not accept the credentials, or this thread has a session with
+            this token already.
+        RefreshError: no Tableau Server answers at `url`, or the token was in use for too long.
     """
     url = url.rstrip("/")
+    turn = (
+        only_session(url, token=credentials.name, timeout=session_timeout, log=log)
+        if isinstance(credentials, PersonalAccessToken)
+        else nullcontext()
+    )
+    with turn, _session(url, credentials, site=site, ca_bundle=ca_bundle, log=log) as session:
+        yield session
 
+
+@contextmanager
+def _session(
+    url: str, credentials: Credentials, *, site: str, ca_bundle: Path | None, log: logging.Logger
+) -> Generator[TableauSite]:
     def sign_in() -> None:
         # A signed token lets its user in once.
         tsc.auth.sign_in(credentials.for_site(site))
@@ -193,11 +269,12 @@ def signed_in(
         )
         sign_in()
 
-    with explained(f'Signing in to site "{site}"', url=url):
+    clock = ServerClock()
+    with translate_errors(f'Signing in to site "{site}"', url=url):
         tsc = TSC.Server(
             url,
             http_options={"verify": str(ca_bundle) if ca_bundle else True},
-            session_factory=patient_sessions(log),
+            session_factory=safe_sessions(log, clock.hear),
         )
         try:
             # TSC's own use_server_version() takes every failure for a server of ten years ago.
@@ -206,9 +283,8 @@ def signed_in(
         except (AttributeError, SyntaxError, ValueError) as error:
             # So TSC stumbles over answers that lack what Tableau's have.
             raise NonXMLResponseError(f"no answer of a Tableau Server: {error}") from error
-    tsc.fileuploads = ReportedUploads(tsc, log)
     try:
-        yield TableauSite(tsc, url=url, site=site, sign_in=sign_in_again)
+        yield TableauSite(tsc, url=url, site=site, sign_in=sign_in_again, clock=clock, log=log)
     finally:
         try:
             tsc.auth.sign_out()

@@ -1,7 +1,4 @@
-"""Data updates: an action batch, and the tables that its actions name."""
-
-import json
-from pathlib import Path
+"""Data updates: an action batch, and the upload with the tables that its actions name."""
 
 import tableauserverclient as TSC
 
@@ -28,33 +25,39 @@ def send_update(
     luid: str,
     *,
     batch: str,
-    payload: Path | None,
+    upload: str | None,
     request_id: str,
     connection: str | None,
 ) -> str | None:
     """Send a batch of actions; the id of its job, or None where the server does not name it."""
-    to = _connection(server, luid, connection) if connection else luid
+    server.assert_at_least_version(_FIRST_WITH_UPDATES, "Updating data")
+    path = f"{luid}/connections/{_known(server, luid, connection)}" if connection else luid
+    # TSC's own call uploads the payload too, which is to be done before.
     try:
-        job = server.datasources.update_hyper_data(
-            to, request_id=request_id, actions=json.loads(batch)["actions"], payload=payload
+        answer = server.datasources.patch_request(
+            f"{server.datasources.baseurl}/{path}/data",
+            batch.encode(),
+            "application/json",
+            parameters={
+                "headers": {"requestid": request_id},
+                "params": {"uploadSessionId": upload} if upload else {},
+            },
         )
     except TSC.ServerResponseError as error:
         if error.code == _RECEIVED_BEFORE:
             return None
         raise
-    except IndexError:
-        # So TSC fails on an answer that accepts the request and speaks of no job.
-        return None
-    return job.id
+    jobs = TSC.JobItem.from_response(answer.content, server.namespace)
+    return jobs[0].id if jobs else None
 
 
-def _connection(server: TSC.Server, luid: str, connection: str) -> TSC.ConnectionItem:
+def _known(server: TSC.Server, luid: str, connection: str) -> str:
     datasource = server.datasources.get_by_id(luid)
     server.datasources.populate_connections(datasource)
-    for item in datasource.connections:
-        if item.id == connection:
-            return item
-    known = ", ".join(str(item.id) for item in datasource.connections)
+    known = [str(item.id) for item in datasource.connections]
+    if connection in known:
+        return connection
     raise RefusedError(
-        f'Data source "{datasource.name}" has no connection {connection}. It has: {known}.'
+        f'Data source "{datasource.name}" has no connection {connection}. It has: '
+        f"{', '.join(known)}."
     )

@@ -1,36 +1,71 @@
-"""Uploads in blocks, with their progress in the log."""
+"""Files in blocks: how large these are, and sending one."""
 
 import gc
-import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import tableauserverclient as TSC
-from tableauserverclient.server.endpoint.fileuploads_endpoint import Fileuploads
+from tableauserverclient.server import RequestFactory
 
+from tableau_pipeline.errors import RefusedError
+
+_VARIABLE = "TSC_CHUNK_SIZE_MB"
+_MEGABYTE = 2**20
+_MOST_BLOCKS = 1000
 # A block is in memory several times while it is sent. TSC's own blocks are of 50 MB.
-_BLOCK_MB = 16
+_USUAL = 16
+# A request may have 64 MB, and there is more in it than the block.
+_LARGEST = 63
 
 
-class ReportedUploads(Fileuploads):
-    """TSC's uploads in smaller blocks, which tell after each how far they are."""
+def blocks(file: Path) -> Iterator[bytes]:
+    """A file in as many blocks as Tableau takes for one, or fewer.
 
-    def __init__(self, server: TSC.Server, log: logging.Logger) -> None:
-        super().__init__(server)
-        self._log = log
+    Raises:
+        RefusedError: it does not fit into them.
+    """
+    size = block_size(file.stat().st_size)
+    with file.open("rb") as opened:
+        while block := opened.read(size):
+            yield block
 
-    def _read_chunks(self, file: Path | str) -> Iterator[bytes]:
-        size = int(os.environ.get("TSC_CHUNK_SIZE_MB", _BLOCK_MB)) * 2**20
-        with Path(file).open("rb") as opened:
-            while block := opened.read(size):
-                yield block
 
-    def append(self, upload_id: str, data: Any, content_type: str) -> Any:
-        """Send a block."""
-        item = super().append(upload_id, data, content_type)
-        # The answer and its request hold each other, and with them the block.
-        gc.collect(1)
-        self._log.info("Uploaded %s MB", item.file_size)
-        return item
+def block_size(size: int) -> int:
+    """How many bytes the blocks of a file of this many bytes have.
+
+    Raises:
+        RefusedError: no block may be so large, or those that TSC_CHUNK_SIZE_MB asks for are too
+            small.
+    """
+    needed = -(-size // (_MOST_BLOCKS * _MEGABYTE))
+    if needed > _LARGEST:
+        raise RefusedError(
+            f"The file has {size / 2**30:.0f} GB; Tableau takes {_MOST_BLOCKS} blocks of "
+            f"{_LARGEST} MB at most. Publish fewer rows or columns, by `retain` for instance."
+        )
+    megabytes = _asked_for() or max(_USUAL, needed)
+    if megabytes < needed:
+        raise RefusedError(
+            f"{_VARIABLE} is {megabytes}: the file would need more than the {_MOST_BLOCKS} blocks "
+            f"that Tableau takes. Unset it, or set it to {needed} or more."
+        )
+    return megabytes * _MEGABYTE
+
+
+def send_block(server: TSC.Server, upload: str, block: bytes) -> int:
+    """Add one block to an upload, which then has as many megabytes as returned."""
+    request, content_type = RequestFactory.Fileupload.chunk_req(block)
+    item = server.fileuploads.append(upload, request, content_type)
+    # The answer and its request hold each other, and with them the block.
+    gc.collect(1)
+    return int(item.file_size or 0)
+
+
+def _asked_for() -> int | None:
+    said = os.environ.get(_VARIABLE)
+    if not said:
+        return None
+    if not said.isdecimal() or int(said) < 1:
+        raise RefusedError(f"{_VARIABLE} is {said!r}: set it to a whole number of MB, or unset it.")
+    return int(said)

@@ -1,48 +1,55 @@
-"""A table that changes: what may be published now, and what shall be."""
+"""A table that changes: what is published now, and what is to be."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tableau_pipeline.core.checkpoint import Cutoff, TableState
+from tableau_pipeline.core.checkpoint import Cutoff, TableContent
 from tableau_pipeline.core.declaration import Table
 from tableau_pipeline.core.snapshot import Fingerprint, Snapshot
 from tableau_pipeline.hyper.rows import rows
 from tableau_pipeline.hyper.tables import Column
 from tableau_pipeline.hyper.types import hyper_type
-from tableau_pipeline.refresh.contents import kept, source
-from tableau_pipeline.refresh.touched import Match, Part, PartKind
+from tableau_pipeline.refresh.affected import KeyMatch, KeyTable, Kind
+from tableau_pipeline.refresh.desired import kept, source
 
 
 class NotProvedError(Exception):
-    """No increment can be proved to be enough; the reason is a phrase."""
+    """No delta can be proved to be enough; the reason is a phrase."""
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
-    """What a table holds, or shall hold."""
+class TableVersion:
+    """What a table holds, or is to hold, and the snapshot that has its rows."""
 
-    snapshots: Sequence[Snapshot]
+    snapshot: Snapshot
     content: Fingerprint
     cutoff: Cutoff | None
 
     @classmethod
-    def of(cls, state: TableState, snapshots: Sequence[Snapshot]) -> "Side":
-        """The content of a table by its snapshots."""
-        return cls(snapshots=snapshots, content=state.content, cutoff=state.cutoff)
+    def of(cls, table: TableContent, snapshot: Snapshot) -> "TableVersion":
+        """The content of a table by its snapshot."""
+        return cls(snapshot=snapshot, content=table.content, cutoff=table.cutoff)
 
     def rows(self) -> str:
         """Its rows with their hashes, as SQL."""
-        return rows(source("", self.snapshots, self.cutoff, hashed=True))
+        return rows(source("", self.snapshot, self.cutoff, hashed=True))
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One table of an update: all that may be published now, and what shall be."""
+    """One table of an update: what is published, and what is to be.
+
+    Attributes:
+        old: None if the published rows are not at hand, so that the table is shipped whole.
+        published_rows: how many there are.
+        whole: why the table is shipped whole; None if less may do.
+    """
 
     table: Table
     columns: tuple[Column, ...]
-    new: Side
-    olds: Sequence[Side]
+    new: TableVersion
+    old: TableVersion | None
+    published_rows: int
+    whole: str | None = None
 
     def column(self, name: str, *, called: str | None = None) -> Column:
         """A column of the table, perhaps by another name."""
@@ -53,13 +60,25 @@ class Change:
         """A column's type in Hyper."""
         return hyper_type(self.column(name), table=self.table.name)
 
-    def surviving(self, old: Side) -> str:
-        """The rows of an old content that the new cutoff leaves."""
+    @property
+    def published(self) -> TableVersion:
+        """What is published.
+
+        Raises:
+            NotProvedError: it is not at hand.
+        """
+        if self.old is None:
+            raise NotProvedError("the snapshot that is published is gone")
+        return self.old
+
+    def surviving(self) -> str:
+        """The published rows that the new cutoff leaves, as SQL."""
+        old = self.published
         if self.new.cutoff in (None, old.cutoff):
             return old.rows()
         return f"(SELECT * FROM {old.rows()} old WHERE {kept(self.columns, self.new.cutoff)})"  # noqa: S608
 
 
-def part_of(change: Change, kind: PartKind, *matches: Match) -> Part:
-    """A part of a table's touched set."""
-    return Part(kind=kind, name=change.table.name, matches=matches)
+def key_table(change: Change, kind: Kind, *matches: KeyMatch) -> KeyTable:
+    """A table of the payload that says which rows of a table are affected."""
+    return KeyTable(kind=kind, name=change.table.name, matches=matches)

@@ -1,44 +1,53 @@
 """Guards: an empty or suddenly small table is more often a fault upstream than the truth."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from fractions import Fraction
 
-from tableau_pipeline.core.checkpoint import State, TableState
+from tableau_pipeline.core.checkpoint import TableContent
 from tableau_pipeline.core.declaration import Declaration, Guard
+
+_REMEDY = "If that is right, run again with accept: [shrink], or change its guard"
 
 
 def guard_problems(
     declaration: Declaration,
-    desired: Mapping[str, TableState],
-    bases: Sequence[State],
-    *,
-    accept_shrink: bool,
+    desired: Mapping[str, TableContent],
+    published: Mapping[str, int] | None,
 ) -> list[str]:
-    """A sentence for each guard that the tables break, compared with what is published.
+    """A sentence for each guard that the tables break.
 
-    After a crash that may be any of `bases`: the largest counts.
+    Args:
+        published: rows by table; a table that is not named is new. None if nobody knows them.
     """
-    problems = []
-    for table in declaration.tables:
-        rows = desired[table.name].content.rows
-        published = [base.tables[table.name] for base in bases if table.name in base.tables]
-        before = max((each.content.rows for each in published), default=0)
-        problem = _problem(table.guard, rows, before)
-        if problem and not accept_shrink:
-            problems.append(
-                f'Table "{table.name}": model "{table.model}" has {problem}. If that is right, run '
-                "again with accept: [shrink], or change its guard"
+    return [
+        f'Table "{table.name}": model "{table.model}" has {problem}'
+        for table in declaration.tables
+        if (
+            problem := _problem(
+                table.guard, desired[table.name].content.rows, table.name, published
             )
-    return problems
+        )
+    ]
 
 
-def _problem(guard: Guard, rows: int, before: int) -> str | None:
+def _problem(
+    guard: Guard, rows: int, table: str, published: Mapping[str, int] | None
+) -> str | None:
     if rows < guard.min_rows:
-        return f"{rows:,} rows, fewer than guard.min_rows ({guard.min_rows:,})"
+        return f"{rows:,} rows, fewer than guard.min_rows ({guard.min_rows:,}). {_REMEDY}"
+    if guard.max_shrink >= 1:
+        return None
+    if published is None:
+        return (
+            f"{rows:,} rows, and how many are published is not known: no record of them is left, "
+            "and the file is too large to count them (reconcile: max_mb), or may not be read. "
+            f"guard.max_shrink cannot be checked. {_REMEDY}"
+        )
+    before = published.get(table, 0)
     # In floats, 1 - 0.41 is not 0.59.
     if before - rows > before * Fraction(str(guard.max_shrink)):
         return (
             f"{rows:,} rows where {before:,} are published: a loss of {1 - rows / before:.0%}, "
-            f"more than guard.max_shrink ({guard.max_shrink:.0%})"
+            f"more than guard.max_shrink ({guard.max_shrink:.0%}). {_REMEDY}"
         )
     return None

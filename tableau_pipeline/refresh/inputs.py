@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from tableau_pipeline.core.declaration import Declaration
-from tableau_pipeline.core.snapshot import common_columns
+from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.errors import Check, RefusedError
 from tableau_pipeline.hyper.tables import Column, Relationship
 from tableau_pipeline.hyper.types import (
@@ -13,28 +13,33 @@ from tableau_pipeline.hyper.types import (
     hyper_type,
 )
 from tableau_pipeline.hyper.versions import PRODUCTS
-from tableau_pipeline.refresh.contents import Models
 from tableau_pipeline.refresh.contract import contract_problems
+from tableau_pipeline.refresh.desired import Models
 from tableau_pipeline.refresh.policy_columns import policy_problems
 
 
-def check_models(declaration: Declaration, models: Models) -> None:
-    """Refuse what could not be published, with everything that is wrong at once.
+def checked_models(declaration: Declaration, found: Mapping[str, Snapshot | None]) -> Models:
+    """The models of a declaration, unless they could not be published.
+
+    Everything that is wrong is refused at once.
 
     Raises:
         RefusedError: names the table, the model or column, and the remedy.
     """
+    models = {model: each for model, each in found.items() if each and each.parts}
     problems = [
         f'{_reader(declaration, model)}: model "{model}" has no snapshot. Materialize that asset '
         "first; if it exists under another name, correct `model:` (its asset key, such as "
         '"dbt/orders")'
         for model in declaration.models
-        if not models[model]
+        if model not in models
     ]
+    for snapshot in models.values():
+        snapshot.check_columns()
     known = {
-        table.name: common_columns(models[table.model])
+        table.name: models[table.model].columns
         for table in declaration.tables
-        if models[table.model]
+        if table.model in models
     }
     problems += [
         problem
@@ -52,8 +57,9 @@ def check_models(declaration: Declaration, models: Models) -> None:
             problem for table in declaration.tables for problem in policy_problems(table, models)
         ]
     if problems:
-        found = "\n".join(problems)
-        raise RefusedError(found, {Check.SCHEMA: found} if known else {})
+        text = "\n".join(problems)
+        raise RefusedError(text, {Check.SCHEMA: text} if known else {})
+    return models
 
 
 def _reader(declaration: Declaration, model: str) -> str:

@@ -1,14 +1,15 @@
-"""What a refresh will do, decided before anything is built or sent. Nothing here has effects."""
+"""What a refresh will do: one decision, from facts. Nothing here has effects."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from tableau_pipeline.core.checkpoint import PublishMode, State
+from tableau_pipeline.core.checkpoint import PublishMode, TableContent
 from tableau_pipeline.core.declaration import Declaration
-from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.errors import Check
+from tableau_pipeline.refresh.delta import RowCounts
 from tableau_pipeline.refresh.guards import guard_problems
+from tableau_pipeline.refresh.observe import Published
 from tableau_pipeline.refresh.schema_change import schema_changes, schema_problems
 
 
@@ -18,6 +19,17 @@ class Accept(StrEnum):
     SHRINK = "shrink"
     SCHEMA = "schema"
     OVERWRITE = "overwrite"
+    TAKEOVER = "takeover"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The run config of a refresh."""
+
+    dry_run: bool = False
+    publish: bool = True
+    full: bool = False
+    accept: frozenset[Accept] = field(default_factory=frozenset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +64,10 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """Send the whole file.
-
-    Attributes:
-        small_as_update: a file below the limit for payloads may go as one update that replaces all
-            tables, which spares the metadata for certain.
-    """
+    """Send the whole file."""
 
     mode: PublishMode
     reason: str
-    small_as_update: bool = False
 
     @property
     def decision(self) -> str:
@@ -86,214 +92,232 @@ class Refuse:
         return "refuse"
 
 
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """Nothing is decided yet: build the delta of these tables first, and decide by its size."""
+
+    tables: tuple[str, ...]
+
+
 Plan = NoChange | Update | Publish | Refuse
 
 
 @dataclass(frozen=True, slots=True)
-class View:
-    """What the server holds, as far as we can tell.
+class Size:
+    """A delta, measured.
 
     Attributes:
-        bases: what the data source may hold, by our own records; several after a crash, newest
-            last; none when we know nothing.
-        why_no_base: why there is none.
-        remote: the data source, found by the LUID of our records or by name.
-        named_by_us: our records name this very data source, or we were just creating it.
-        metadata: the digest of its metadata now; None when it was not asked for.
-        gone: tables of which a snapshot that may be published is gone, so that none can be
-            compared with it.
-        trouble: why no update may build on what is published, although it is ours.
+        size: bytes of its payload, `limit` what a payload may have.
+        pieces: into how many updates it was split to stay below; 0 if it was not, or cannot be.
     """
 
-    bases: Sequence[State]
-    why_no_base: str
-    remote: RemoteDatasource | None
-    named_by_us: bool
-    metadata: str | None = None
-    gone: frozenset[str] = frozenset()
-    trouble: str | None = None
-
-    @property
-    def edited(self) -> bool:
-        """Whether the metadata may hold work of others: it is not what we left."""
-        return self.metadata not in {base.metadata for base in self.bases}
-
-    @property
-    def our_metadata(self) -> str | None:
-        """The digest of what we left, as far as that is known."""
-        if self.metadata and not self.edited:
-            return self.metadata
-        return self.bases[-1].metadata if self.bases else None
+    counts: Mapping[str, RowCounts]
+    size: int
+    limit: int
+    pieces: int
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """The run config of a refresh."""
+class Facts:
+    """All that a decision rests on.
 
-    dry_run: bool = False
-    publish: bool = True
-    full: bool = False
-    accept: frozenset[Accept] = field(default_factory=frozenset)
+    Attributes:
+        digest: of the declaration, as it would be recorded.
+        whole: why nothing less than the whole file may be sent, whatever changed.
+        delta: None as long as it was not measured.
+    """
+
+    declaration: Declaration
+    digest: str
+    desired: Mapping[str, TableContent]
+    published: Published
+    whole: str | None = None
+    delta: Size | None = None
+
+    def measured(self, delta: Size) -> "Facts":
+        """The same, with one fact more."""
+        return replace(self, delta=delta)
 
 
-def plan(declaration: Declaration, desired: State, view: View, options: Options) -> Plan:
-    """Decide what makes the data source hold `desired`."""
-    if refusal := _refusal(declaration, desired, view, options):
+def decide(facts: Facts, options: Options) -> Plan | Measure:
+    """Decide what makes the data source hold what is desired."""
+    published, record = facts.published, facts.published.record
+    if refusal := _refusal(facts, options):
         return refusal
-    base = view.bases[-1] if view.bases else None
-    remote = view.remote
-    if remote is None:
-        if base and base.luid:
-            return Publish(
-                PublishMode.CREATE,
-                f"the data source {base.luid} is gone from the server: published anew",
-            )
-        return Publish(PublishMode.CREATE, f"first publish: {view.why_no_base}")
-    if base is None:
-        return _without_base(declaration, view, remote, options)
-    if _needs_new_metadata(desired, view):
-        changes = [*_all_changes(desired, view), "the declaration changed"]
+    if published.remote is None:
+        gone = "the data source is gone from the server: it is published again"
+        return Publish(PublishMode.CREATE, gone if record else "first publish")
+    if not published.is_ours:
+        return Publish(PublishMode.OVERWRITE, "first publish: takes over the data source (adopt)")
+    if changes := _new_metadata(facts):
         return Publish(PublishMode.OVERWRITE, f"in full: {changes[0]}")
-    if options.full and Accept.OVERWRITE in options.accept:
-        return Publish(PublishMode.OVERWRITE, "in full, as asked (full: true, accept: overwrite)")
-    if publish := _only_by_a_file(desired, view) or _why_not_known(view, remote, options):
-        return publish
-    changed = [
+    if Accept.OVERWRITE in options.accept and (options.full or record is None):
+        return Publish(PublishMode.OVERWRITE, "in full, as asked (accept: overwrite)")
+    if reason := _in_full(facts, options):
+        return Publish(PublishMode.REPLACE, f"in full: {reason}")
+    changed = tuple(
         name
-        for name, table in desired.tables.items()
-        if not all(table.same_content(base.tables[name]) for base in view.bases)
-    ]
+        for name, table in facts.desired.items()
+        if record is None or not table.same_content(record.tables[name])
+    )
     if not changed:
         return NoChange("every table's fingerprint equals that of the last refresh")
-    return _ship(declaration, changed, view)
+    if facts.whole:
+        return Publish(PublishMode.REPLACE, f"in full: {_new_content(changed)}; {facts.whole}")
+    return _update_or_file(facts, changed) if facts.delta else Measure(changed)
 
 
-def _refusal(
-    declaration: Declaration, desired: State, view: View, options: Options
-) -> Refuse | None:
+def _refusal(facts: Facts, options: Options) -> Refuse | None:
     """Every reason to do nothing, in the order in which a person would want to know."""
-    remote = view.remote
-    if remote and not _is_ours(declaration, view, remote) and not declaration.adopt:
-        return Refuse(
-            f'A data source "{remote.name}" exists in project "{declaration.project}" that '
-            "this pipeline did not publish. It is left alone: choose another name, or set "
-            "adopt: true to take it over, which replaces its data and metadata."
-        )
-    base = view.bases[-1] if view.bases else None
-    guards = guard_problems(
-        declaration, desired.tables, view.bases, accept_shrink=Accept.SHRINK in options.accept
-    )
+    declaration, published = facts.declaration, facts.published
+    if refused := _not_ours(declaration, published, options):
+        return Refuse(refused)
+    guards: list[str] = []
+    if Accept.SHRINK not in options.accept:
+        rows = published.rows if published.remote else {}
+        guards = guard_problems(declaration, facts.desired, rows)
     schema: list[str] = []
-    problems = guards
-    if base and remote:
-        if Accept.SCHEMA not in options.accept:
-            schema = schema_problems(desired, base, declaration.on_schema_change)
-        problems = guards + schema
-        if not problems and _drops_edits(desired, view, options):
-            problems.append(
-                f'"{remote.name}" must be overwritten, because '
-                f"{', '.join(_all_changes(desired, view)) or 'its declaration changed'}, but "
-                f"{_why_edited(view)}: somebody may have edited calculated fields, captions or "
-                "folders, which an overwrite drops. Save that work, then run again with "
-                "accept: [overwrite]"
-            )
+    if published.remote and published.record and Accept.SCHEMA not in options.accept:
+        policy = declaration.on_schema_change
+        schema = schema_problems(facts.desired, published.record.tables, policy)
+    problems = guards + schema
+    if not problems and Accept.OVERWRITE not in options.accept:
+        problems = _dropped_work(facts)
     if not problems:
         return None
     failed = {Check.GUARD: "\n".join(guards), Check.SCHEMA: "\n".join(schema)}
     return Refuse("\n".join(problems), {check: found for check, found in failed.items() if found})
 
 
-def _why_edited(view: View) -> str:
-    if any(base.metadata for base in view.bases):
-        return "its metadata is not as we left it"
-    return "no record tells what its metadata was when we left it"
-
-
-def _needs_new_metadata(desired: State, view: View) -> bool:
-    """Whether the metadata, which may be that of any base, would not fit."""
-    declared_anew = any(base.declaration != desired.declaration for base in view.bases)
-    return declared_anew or bool(_all_changes(desired, view))
-
-
-def _all_changes(desired: State, view: View) -> list[str]:
-    changes = (change for base in view.bases for change in schema_changes(desired, base))
-    return list(dict.fromkeys(changes))
-
-
-def _drops_edits(desired: State, view: View, options: Options) -> bool:
+def _not_ours(declaration: Declaration, published: Published, options: Options) -> str | None:
+    remote = published.remote
+    if remote is None:
+        return None
+    if published.other_instance and Accept.TAKEOVER not in options.accept:
+        return (
+            f'"{remote.name}" is published by another deployment of this pipeline (tag '
+            f'"{published.other_instance}"). Remove it from one of the two, or let this one take '
+            "it over: run once with accept: [takeover], or set TABLEAU_TAKEOVER=true for a whole "
+            "deployment whose records were lost"
+        )
+    if published.is_ours or published.other_instance or declaration.adopt:
+        return None
     return (
-        _needs_new_metadata(desired, view)
-        and Accept.OVERWRITE not in options.accept
-        and view.edited
+        f'A data source "{remote.name}" exists in project "{declaration.project_path}" that '
+        "this pipeline did not publish. It is left alone: choose another name, or set "
+        "adopt: true to take it over, which replaces its data and metadata."
     )
 
 
-def _is_ours(declaration: Declaration, view: View, remote: RemoteDatasource) -> bool:
-    return view.named_by_us or declaration.tag in remote.tags
+def _dropped_work(facts: Facts) -> list[str]:
+    """What an overwrite would drop of somebody's work."""
+    published = facts.published
+    if published.remote is None or not published.is_ours or not published.is_edited:
+        return []
+    if not (changes := _new_metadata(facts)):
+        return []
+    why = "its metadata is not as we left it"
+    if not published.left:
+        why = "no record tells what its metadata was when we left it"
+    return [
+        f'"{published.remote.name}" must be overwritten, because {", ".join(changes)}, but {why}: '
+        "somebody may have edited calculated fields, captions or folders, which an overwrite "
+        "drops. Save that work, then run again with accept: [overwrite]"
+    ]
 
 
-def _without_base(
-    declaration: Declaration, view: View, remote: RemoteDatasource, options: Options
-) -> Publish:
-    if not _is_ours(declaration, view, remote):
-        return Publish(PublishMode.OVERWRITE, "first publish: takes over the data source (adopt)")
-    if Accept.OVERWRITE in options.accept:
-        return Publish(PublishMode.OVERWRITE, "in full, as asked (accept: overwrite)")
-    return Publish(
-        PublishMode.REPLACE,
-        f"in full: {view.why_no_base}; the data source carries our tag. Its metadata stays: if the "
-        "schema changed meanwhile, run once with full: true, accept: [overwrite]",
-    )
+def _new_metadata(facts: Facts) -> list[str]:
+    """Why the published metadata would not fit, in phrases; empty if it does."""
+    record, changes = facts.published.record, []
+    if record:
+        changes = schema_changes(facts.desired, record.tables)
+        if record.declaration != facts.digest:
+            changes.append("the declaration changed")
+    return changes or _unknown_columns(facts)
 
 
-def _only_by_a_file(desired: State, view: View) -> Publish | None:
-    """In full, because no update would do, not even one of all rows."""
-    if view.trouble:
-        return Publish(PublishMode.REPLACE, f"in full: {view.trouble}")
+def _unknown_columns(facts: Facts) -> list[str]:
+    """The columns that the published metadata lacks: somebody else overwrote it."""
+    metadata = facts.published.metadata
+    # A file that the server converts by itself has names of its own.
+    if metadata is None or metadata.columns is None or facts.whole:
+        return []
+    wanted = {
+        (facts.declaration.published_name(name), column.name)
+        for name, table in facts.desired.items()
+        for column in table.columns
+    }
+    return [
+        f'the published metadata lacks the column "{column}" of "{table}"'
+        for table, column in sorted(wanted - metadata.columns)
+    ]
+
+
+def _in_full(facts: Facts, options: Options) -> str | None:
+    """Why no update would do, or should."""
+    published, record = facts.published, facts.published.record
+    if published.untrusted:
+        return published.untrusted
+    if record is None:
+        return "no record tells what it holds"
     # Updates go by the names of columns, and hashes of rows by their order.
     reordered = [
         name
-        for name, table in desired.tables.items()
-        if any(base.tables[name].columns != table.columns for base in view.bases)
+        for name, table in facts.desired.items()
+        if record.tables[name].columns != table.columns
     ]
     if reordered:
-        tables = ", ".join(reordered)
-        return Publish(PublishMode.REPLACE, f"in full: the order of columns changed in {tables}")
-    return None
+        return f"the order of columns changed in {', '.join(reordered)}"
+    return "asked for (full: true)" if options.full else None
 
 
-def _why_not_known(view: View, remote: RemoteDatasource, options: Options) -> Publish | None:
-    """In full, because it is asked for, or because what is published is not known for certain."""
-    if options.full:
-        return _in_full("asked for (full: true)")
-    stamps = {base.updated_at for base in view.bases if base.updated_at}
-    if not stamps:
-        return _in_full(
-            "an earlier refresh was interrupted, and what it left is not known for certain"
+def _update_or_file(facts: Facts, changed: Sequence[str]) -> Update | Publish:
+    """The update, unless the whole file is smaller, or better."""
+    delta, record = facts.delta, facts.published.record
+    if delta is None or record is None:
+        raise ValueError("an update needs a record, and a delta that was measured")
+    reason = _new_content(changed)
+
+    def in_full(why: str) -> Publish:
+        return Publish(PublishMode.REPLACE, f"in full: {reason}; {why}")
+
+    cap, rebase = facts.declaration.rebase_after, facts.declaration.rebase
+    if cap is not None and record.updates >= cap:
+        return in_full(
+            f"{record.updates} updates since the file was last published whole "
+            f"(rebase_after: {cap})"
         )
-    if remote.updated_at not in stamps:
-        return _in_full(
-            "the data source changed hands: the server says that it was updated at "
-            f"{remote.updated_at:%Y-%m-%d %H:%M:%S} UTC, and that was not this pipeline, as far "
-            "as its records tell"
+    if record.size and delta.size > record.size:
+        whole = _mb(record.size)
+        return in_full(f"the update of {_mb(delta.size)} is larger than the whole file of {whole}")
+    if record.size and record.grown + delta.size > rebase * record.size:
+        return in_full(
+            f"with this update it would have grown by {_mb(record.grown + delta.size)} since it "
+            f"was last published whole with {_mb(record.size)} (rebase: {rebase:g})"
         )
-    return None
-
-
-def _in_full(reason: str) -> Publish:
-    return Publish(PublishMode.REPLACE, f"in full: {reason}", small_as_update=True)
-
-
-def _ship(declaration: Declaration, changed: Sequence[str], view: View) -> Plan:
-    increments = max(base.increments for base in view.bases)
-    if increments >= declaration.rebase_after:
-        return Publish(
-            PublishMode.REPLACE,
-            f"in full: {increments} updates since the file was last published whole "
-            f"(rebase_after: {declaration.rebase_after})",
-        )
-    gone = "the snapshot that is published is gone from the disk"
-    return Update(
-        tables={name: gone if name in view.gone else None for name in changed},
-        reason=f"new content in {', '.join(changed)}",
+    too_large = (
+        f"the update of {_mb(delta.size)} exceeds the limit of {_mb(delta.limit)} for payloads"
     )
+    if delta.size > delta.limit and not delta.pieces:
+        cannot = ", and it cannot be split below that"
+        splits = facts.declaration.oversize == "split"
+        return in_full(f"{too_large}{cannot if splits else ''}")
+    split = f"; split, because {too_large}" if delta.pieces else ""
+    return Update(
+        tables={name: counts.whole for name, counts in delta.counts.items()},
+        reason=f"{reason}: {'; '.join(_rows(name, c) for name, c in delta.counts.items())}{split}",
+        pieces=max(delta.pieces, 1),
+    )
+
+
+def _new_content(tables: Sequence[str]) -> str:
+    return f"new content in {', '.join(tables)}"
+
+
+def _rows(table: str, counts: RowCounts) -> str:
+    whole = f" (whole: {counts.whole})" if counts.whole else ""
+    return f"{table} -{counts.deleted:,} +{counts.inserted:,} rows{whole}"
+
+
+def _mb(size: int) -> str:
+    return f"{size / 1e6:.1f} MB"

@@ -5,10 +5,9 @@ from collections.abc import Iterator, Sequence
 
 from tableau_pipeline.core.declaration import Table
 from tableau_pipeline.core.policies import Append, Diff, Feed, Partitions, Replace
-from tableau_pipeline.core.snapshot import common_columns
 from tableau_pipeline.hyper.tables import Column
 from tableau_pipeline.hyper.types import is_moment
-from tableau_pipeline.refresh.contents import Models
+from tableau_pipeline.refresh.desired import Models
 
 _NUMBERS = re.compile(r"(tiny|small|big)?int|float( as real)?|double|decimal\(\d+,\d+\)")
 _SPAN = re.compile(r"\d+ (second|minute|hour|day|week|month|year)s?")
@@ -16,9 +15,8 @@ _SPAN = re.compile(r"\d+ (second|minute|hour|day|week|month|year)s?")
 
 def policy_problems(table: Table, models: Models) -> list[str]:
     """A sentence for each thing that the declaration of a table asks and its model cannot give."""
-    snapshots = models[table.model]
-    types = _types(common_columns(snapshots))
-    unpartitioned = any(snapshot.partition is None for snapshot in snapshots)
+    snapshot = models[table.model]
+    types = _types(snapshot.columns)
     problems = [*_of_retain(table, types)]
     match table.policy:
         case Diff(key, feed):
@@ -29,7 +27,7 @@ def policy_problems(table: Table, models: Models) -> list[str]:
             problems += _of_lookback(cursor, lookback, types)
         case Partitions(column):
             problems += _missing("refresh: partitions: column", [column], types)
-            if unpartitioned:
+            if not snapshot.is_partitioned:
                 problems.append(
                     f'refresh: partitions: the model "{table.model}" is not partitioned: give its '
                     "asset a partitions_def, or choose another refresh policy"
@@ -74,7 +72,7 @@ def _of_lookback(cursor: str, lookback: int | str | None, types: dict[str, str])
 
 
 def _of_feed(feed: Feed, key: Sequence[str], models: Models) -> Iterator[str]:
-    types = _types(common_columns(models[feed.model]))
+    types = _types(models[feed.model].columns)
     yield from _missing(
         f'refresh: diff: changes: columns (feed "{feed.model}")',
         [of_feed for _, of_feed in feed.columns],

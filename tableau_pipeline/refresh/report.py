@@ -5,10 +5,10 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from tableau_pipeline.core.checkpoint import State
+from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.hyper.build import Extract
-from tableau_pipeline.refresh.increment import Shipped
+from tableau_pipeline.refresh.delta import RowCounts
 from tableau_pipeline.refresh.plan import Plan
 from tableau_pipeline.refresh.reconcile import Reconciliation
 
@@ -26,7 +26,8 @@ class Report:
         orphans: rows that point at no row of the other table, by relationship; only where any do.
         unknown_keys: tables whose key nobody looked at, as they did not change since it was named.
         reconciliation: how what was published compares with the models; None if nothing was sent.
-        state: None when the data source was not refreshed.
+        checkpoint: None when the data source was not refreshed.
+        warnings: what a person should know although nothing is wrong.
         sent: bytes of all files that were sent.
         job_id: of the server's job that carried it out, if one did.
         seconds: by phase.
@@ -34,13 +35,14 @@ class Report:
 
     plan: Plan | None
     extract: Extract | None = None
-    tables: Mapping[str, Shipped] = field(default_factory=dict)
+    tables: Mapping[str, RowCounts] = field(default_factory=dict)
     orphans: Mapping[str, int] = field(default_factory=dict)
     unknown_keys: tuple[str, ...] = ()
     reconciliation: Reconciliation | None = None
-    state: State | None = None
+    checkpoint: Checkpoint | None = None
     remote: RemoteDatasource | None = None
     sent: int = 0
+    warnings: tuple[str, ...] = ()
     job_id: str | None = None
     seconds: dict[str, float] = field(default_factory=dict)
 

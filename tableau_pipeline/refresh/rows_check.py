@@ -4,20 +4,20 @@ from collections.abc import Collection, Iterator, Mapping
 
 from tableauhyperapi import HyperProcess
 
-from tableau_pipeline.core.checkpoint import State, TableState
+from tableau_pipeline.core.checkpoint import TableContent
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.policies import Append, Diff
 from tableau_pipeline.errors import Check, RefusedError
 from tableau_pipeline.hyper.keys import key_problem, null_problem, orphans
 from tableau_pipeline.hyper.tables import TableSource
-from tableau_pipeline.refresh.contents import Models, source
+from tableau_pipeline.refresh.desired import Models, source
 
 
 def check_rows(
     hyper: HyperProcess,
     declaration: Declaration,
     models: Models,
-    desired: Mapping[str, TableState],
+    desired: Mapping[str, TableContent],
     *,
     tables: Collection[str],
     identified: Collection[str] = (),
@@ -52,7 +52,7 @@ def check_rows(
 
 
 def unknown_keys(
-    declaration: Declaration, desired: State, *, changed: Collection[str]
+    declaration: Declaration, desired: Mapping[str, TableContent], *, changed: Collection[str]
 ) -> tuple[str, ...]:
     """The tables whose key, or cursor, nobody looked at: they did not change, their policy did.
 
@@ -64,7 +64,7 @@ def unknown_keys(
         for table in declaration.tables
         if table.name not in changed
         and isinstance(table.policy, Diff)
-        and desired.tables[table.name].key != table.policy.key
+        and desired[table.name].key != table.policy.key
     )
 
 
@@ -72,7 +72,7 @@ def count_orphans(
     hyper: HyperProcess,
     declaration: Declaration,
     models: Models,
-    desired: Mapping[str, TableState],
+    desired: Mapping[str, TableContent],
     *,
     tables: Collection[str],
 ) -> dict[str, int]:

@@ -1,15 +1,19 @@
 """Schema changes: what readers of a data source would notice, and what to do about it."""
 
-from tableau_pipeline.core.checkpoint import State, TableState
+from collections.abc import Mapping
+
+from tableau_pipeline.core.checkpoint import TableContent
 from tableau_pipeline.core.declaration import SchemaPolicy
 
+Tables = Mapping[str, TableContent]
 
-def schema_changes(desired: State, base: State) -> list[str]:
+
+def schema_changes(desired: Tables, base: Tables) -> list[str]:
     """All differences between the published schema and the one to be, one phrase each."""
     return [phrase for phrase, _ in _changes(desired, base)]
 
 
-def schema_problems(desired: State, base: State, policy: SchemaPolicy) -> list[str]:
+def schema_problems(desired: Tables, base: Tables, policy: SchemaPolicy) -> list[str]:
     """A sentence that lists every difference the policy does not allow; empty when none."""
     changes = _changes(desired, base)
     if policy == "publish":
@@ -23,23 +27,21 @@ def schema_problems(desired: State, base: State, policy: SchemaPolicy) -> list[s
     ]
 
 
-def _changes(desired: State, base: State) -> list[tuple[str, bool]]:
+def _changes(desired: Tables, base: Tables) -> list[tuple[str, bool]]:
     """Pairs (what changed, whether it only adds)."""
-    changes = [(f'table "{name}" is new', True) for name in _missing(desired.tables, base.tables)]
-    changes += [
-        (f'table "{name}" is gone', False) for name in _missing(base.tables, desired.tables)
-    ]
-    for name, table in desired.tables.items():
-        if published := base.tables.get(name):
+    changes = [(f'table "{name}" is new', True) for name in _missing(desired, base)]
+    changes += [(f'table "{name}" is gone', False) for name in _missing(base, desired)]
+    for name, table in desired.items():
+        if published := base.get(name):
             changes += _column_changes(name, table, published)
     return changes
 
 
-def _missing(these: dict[str, TableState], those: dict[str, TableState]) -> list[str]:
+def _missing(these: Tables, those: Tables) -> list[str]:
     return [name for name in these if name not in those]
 
 
-def _column_changes(table: str, now: TableState, before: TableState) -> list[tuple[str, bool]]:
+def _column_changes(table: str, now: TableContent, before: TableContent) -> list[tuple[str, bool]]:
     new = {column.name: column.type for column in now.columns}
     old = {column.name: column.type for column in before.columns}
     return [

@@ -1,26 +1,27 @@
 import logging
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from time import sleep
 from typing import Protocol
 from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from tableau_pipeline.core.checkpoint import PublishMode
+from tableau_pipeline.core.checkpoint import Outcome, PublishMode
 from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.hyper.build import build_extract
 from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline.hyper.tables import TableSource
-from tableau_pipeline.publishing import patience
+from tableau_pipeline.hyper.tables import Column, TableSource
+from tableau_pipeline.publishing import retries
 from tableau_pipeline.publishing.credentials import Credentials, Password
 from tableau_pipeline.publishing.site import TableauSite, signed_in
 from tableau_pipeline.sandbox.control.control import Armed
 from tableau_pipeline.sandbox.control.faults import Fault
 from tableau_pipeline.sandbox.options import UserSeed
 from tableau_pipeline.sandbox.testing import Sandbox, running_sandbox
-from tableau_pipeline_tests.refresh.models import snapshot
 
 LOG = logging.getLogger("tableau_pipeline_tests.publishing")
 VIEWER = UserSeed(name="vera", password="vera-secret", site_role="Viewer")
@@ -30,7 +31,7 @@ VIEWER = UserSeed(name="vera", password="vera-secret", site_role="Viewer")
 def no_pauses() -> Generator[None]:
     """What is tried again is tried again at once, unless the server asks for more patience."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(patience, "_BACKOFF", 0)
+        patch.setattr(retries, "_BACKOFF", 0)
         yield
 
 
@@ -89,10 +90,12 @@ def default(tableau: TableauSite) -> str:
 
 
 def hyper_file(folder: Path, rows: pa.Table) -> Path:
-    """A single-table `.hyper` file."""
-    source = snapshot(folder, rows)
-    table = TableSource("Extract", source.columns, source.paths)
+    """A single-table `.hyper` file of whole numbers."""
     path = folder / f"{uuid4().hex}.hyper"
+    parquet = path.with_suffix(".parquet")
+    pq.write_table(rows, parquet)
+    columns = tuple(Column(name, "bigint") for name in rows.column_names)
+    table = TableSource("Extract", columns, (str(parquet),))
     return build_extract(hyper_process(), path, tables=[table]).path
 
 
@@ -111,9 +114,52 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def sales(tableau: TableauSite, default: str, name: str, small: Path) -> RemoteDatasource:
     """A data source with the numbers 0 to 4."""
-    made = tableau.publish(small, name=name, project_id=default, mode=PublishMode.CREATE)
-    assert isinstance(made, RemoteDatasource)
-    return made
+    return published(tableau, small, name=name, project_id=default)
+
+
+def send(
+    site: TableauSite,
+    file: Path,
+    *,
+    name: str,
+    project_id: str,
+    mode: PublishMode = PublishMode.CREATE,
+) -> str:
+    """Upload and publish a file; the id of the job."""
+    return site.publish(
+        site.upload(file),
+        file_type=file.suffix[1:],
+        name=name,
+        project_id=project_id,
+        mode=mode,
+    )
+
+
+def published(
+    site: TableauSite,
+    file: Path,
+    *,
+    name: str,
+    project_id: str,
+    mode: PublishMode = PublishMode.CREATE,
+) -> RemoteDatasource:
+    """The data source, once the file is published."""
+    job = send(site, file, name=name, project_id=project_id, mode=mode)
+    assert finished(site, job) == (Outcome.DONE, "")
+    found = site.find_by_name(name, project_id=project_id)
+    assert found is not None
+    return found
+
+
+def finished(site: TableauSite, job_id: str) -> tuple[Outcome | None, str]:
+    """How a job ended."""
+    for _ in range(500):
+        status = site.job(job_id)
+        assert status is not None
+        if status.outcome:
+            return status.outcome, status.notes
+        sleep(0.01)
+    raise AssertionError("the job hangs")
 
 
 @contextmanager
@@ -124,3 +170,14 @@ def armed(sandbox: Sandbox, fault: Fault) -> Generator[Armed]:
         yield fault_armed
     finally:
         sandbox.control.clear(fault_armed.number)
+
+
+@contextmanager
+def hooked(site: TableauSite, hook: Callable[..., None]) -> Generator[None]:
+    """Sees answers before the client does, and may change them."""
+    hooks = site.tsc.session.hooks["response"]
+    hooks.append(hook)
+    try:
+        yield
+    finally:
+        hooks.remove(hook)

@@ -2,16 +2,17 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+import requests
 
-from tableau_pipeline.core.checkpoint import Outcome, PublishMode
+from tableau_pipeline.core.checkpoint import Outcome
 from tableau_pipeline.core.server import RemoteDatasource
-from tableau_pipeline.publishing import query
+from tableau_pipeline.publishing import lookup
 from tableau_pipeline.publishing.credentials import Password
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.sandbox.control.faults import HoldJobs, Refuse
 from tableau_pipeline.sandbox.testing import Sandbox
-from tableau_pipeline_tests.publishing.conftest import VIEWER, SignIn, armed
-from tableau_pipeline_tests.publishing.test_publish import finished, rows
+from tableau_pipeline_tests.publishing.conftest import VIEWER, SignIn, armed, finished, hooked, send
+from tableau_pipeline_tests.publishing.test_publish import rows
 from tableau_pipeline_tests.publishing.test_updates import CLEAR, fresh
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
@@ -19,7 +20,7 @@ NOWHERE = "00000000-0000-0000-0000-000000000000"
 
 
 def clear(tableau: TableauSite, luid: str) -> str:
-    job = tableau.update(luid, batch=CLEAR, payload=None, request_id=fresh())
+    job = tableau.update(luid, batch=CLEAR, upload=None, request_id=fresh())
     assert job
     return job
 
@@ -32,8 +33,10 @@ def test_job_tells_when(tableau: TableauSite, sales: RemoteDatasource):
     status = tableau.job(job)
     assert status
     assert status.created_at
+    assert status.started_at
     assert status.completed_at
-    assert before <= status.created_at <= status.completed_at <= datetime.now(UTC)
+    assert before <= status.created_at <= status.started_at <= status.completed_at
+    assert status.completed_at <= datetime.now(UTC)
 
 
 def test_unfinished_job_has_no_end(tableau: TableauSite, sandbox: Sandbox, sales: RemoteDatasource):
@@ -45,6 +48,31 @@ def test_unfinished_job_has_no_end(tableau: TableauSite, sandbox: Sandbox, sales
     assert (status.outcome, status.completed_at) == (None, None)
 
 
+def test_code_without_an_end(tableau: TableauSite, sandbox: Sandbox, sales: RemoteDatasource):
+    # Prevents: a server that shows a code before the end makes a waiting job pass for done.
+    def with_code(response: requests.Response, **_: object) -> None:
+        response._content = response.content.replace(b"<job ", b'<job finishCode="0" ')
+
+    with armed(sandbox, HoldJobs()):
+        job = clear(tableau, sales.luid)
+        with hooked(tableau, with_code):
+            status = tableau.job(job)
+    assert status
+    assert status.outcome is None
+
+
+def test_job_that_the_server_hides(tableau: TableauSite, sandbox: Sandbox, sales: RemoteDatasource):
+    # Prevents: a job of the user before stops all refreshes, since ours may not see it.
+    def hidden(response: requests.Response, **_: object) -> None:
+        response.status_code = 403
+        error = b'<error code="403004"><summary>Forbidden</summary><detail>no</detail></error>'
+        response._content = b'<tsResponse xmlns="http://tableau.com/api">%s</tsResponse>' % error
+
+    job = clear(tableau, sales.luid)
+    with hooked(tableau, hidden):
+        assert tableau.job(job) is None
+
+
 def test_jobs_of_a_name(
     tableau: TableauSite,
     sandbox: Sandbox,
@@ -52,18 +80,16 @@ def test_jobs_of_a_name(
     name: str,
     small: Path,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ):
     # Prevents: a job that may still change the data source is overlooked, or another one counted.
     awkward = f"R&D, {name}"
-    monkeypatch.setenv("TSC_FILESIZE_LIMIT_MB", "0")
     broken = tmp_path / "broken.hyper"
     broken.write_bytes(b"no database")
-    failed = tableau.publish(broken, name=awkward, project_id=default, mode=PublishMode.CREATE)
-    done = tableau.publish(small, name=awkward, project_id=default, mode=PublishMode.CREATE)
-    elsewhere = tableau.publish(small, name=name, project_id=default, mode=PublishMode.CREATE)
+    failed = send(tableau, broken, name=awkward, project_id=default)
+    done = send(tableau, small, name=awkward, project_id=default)
+    elsewhere = send(tableau, small, name=name, project_id=default)
     for job in (failed, done, elsewhere):
-        finished(tableau, str(job))
+        finished(tableau, job)
     found = tableau.find_by_name(awkward, project_id=default)
     assert found
     with armed(sandbox, HoldJobs()):
@@ -87,12 +113,12 @@ def test_more_jobs_than_a_page_holds(
     monkeypatch: pytest.MonkeyPatch,
 ):
     # Prevents: on a busy site only the newest jobs are seen.
-    monkeypatch.setattr(query, "_PAGE_SIZE", 2)
+    monkeypatch.setattr(lookup, "_PAGE_SIZE", 2)
     with armed(sandbox, HoldJobs()):
         sent = {clear(tableau, sales.luid) for _ in range(5)}
         jobs = tableau.jobs(name=sales.name, since=LONG_AGO)
         assert jobs is not None
-        assert {job.id for job in jobs} == sent
+        assert {job.id for job in jobs if job.kind == "update"} == sent
 
 
 def test_user_who_may_not_list_jobs(sign_in: SignIn):

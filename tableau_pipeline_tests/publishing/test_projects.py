@@ -2,6 +2,7 @@ from uuid import uuid4
 
 import pytest
 
+from tableau_pipeline.core.declaration import ProjectLuid
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.publishing.site import TableauSite
 
@@ -91,3 +92,30 @@ def test_missing_project(tableau: TableauSite, top: str, path: str, phrases: lis
     for phrase in (*phrases, "create_project: true", "may not see"):
         assert phrase.format(top=top) in str(caught.value)
     assert named(tableau, top) == []
+
+
+def test_names_that_hold_a_slash(tableau: TableauSite, top: str):
+    """Prevents: a project "Sales/EU" cannot be named, or is taken for "EU" in "Sales"."""
+    created = tableau.project((top, "Sales/EU"), create=True)
+    assert [each.parent_id for each in named(tableau, "Sales/EU") if each.id == created]
+    assert tableau.find_project((top.upper(), "SALES/EU")) == created
+    assert tableau.project((top, "Sales/EU"), create=False) == created
+    assert tableau.find_project(f"{top}/Sales/EU") is None
+    with pytest.raises(RefusedError, match=f'"{top}/Sales/US".*"Sales/US" in "{top}"'):
+        tableau.project((top, "Sales/US"), create=False)
+
+
+def test_project_by_its_luid(tableau: TableauSite, top: str):
+    """Prevents: a project that is renamed now and then has no lasting name."""
+    created = tableau.project(f"{top}/Deep", create=True)
+    assert tableau.find_project(ProjectLuid(created)) == created
+    assert tableau.project(ProjectLuid(created), create=False) == created
+
+
+@pytest.mark.parametrize("create", [True, False])
+def test_luid_of_no_project(tableau: TableauSite, create: bool):
+    """Prevents: a slip in a LUID is found out when all is built and uploaded."""
+    nowhere = "00000000-0000-0000-0000-000000000000"
+    assert tableau.find_project(ProjectLuid(nowhere)) is None
+    with pytest.raises(RefusedError, match=f"no project {nowhere}.*`project:`"):
+        tableau.project(ProjectLuid(nowhere), create=create)

@@ -1,11 +1,11 @@
 import logging
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
+import tableauserverclient as TSC
 
 from tableau_pipeline.core.checkpoint import Outcome, PublishMode
 from tableau_pipeline.core.server import RemoteDatasource
@@ -14,8 +14,9 @@ from tableau_pipeline.publishing.credentials import ConnectedApp, PersonalAccess
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.sandbox.control.faults import ExpireSessions, HoldJobs
 from tableau_pipeline.sandbox.testing import Sandbox
-from tableau_pipeline_tests.publishing.conftest import SignIn, armed, hyper_file
-from tableau_pipeline_tests.publishing.test_publish import finished, rows
+from tableau_pipeline_tests.publishing.conftest import SignIn, armed, finished, hyper_file, send
+from tableau_pipeline_tests.publishing.test_jobs import LONG_AGO
+from tableau_pipeline_tests.publishing.test_publish import rows
 from tableau_pipeline_tests.publishing.test_updates import CLEAR, DATA, INSERT, fresh
 
 Call = Callable[[TableauSite, RemoteDatasource, Path], object]
@@ -26,15 +27,20 @@ CALLS: dict[str, Call] = {
     "find_by_name": lambda site, sales, file: site.find_by_name(
         sales.name, project_id=sales.project_id
     ),
-    "publish": lambda site, sales, file: site.publish(
-        file, name=sales.name, project_id=sales.project_id, mode=PublishMode.REPLACE
+    "upload": lambda site, sales, file: site.upload(file),
+    "publish": lambda site, sales, file: send(
+        site, file, name=sales.name, project_id=sales.project_id, mode=PublishMode.REPLACE
     ),
+    "move": lambda site, sales, file: site.move(
+        sales.luid, name=f"{sales.name} moved", project_id=sales.project_id
+    ),
+    "now": lambda site, sales, file: (site.now(), site.find_project("Default")),
     "update": lambda site, sales, file: site.update(
-        sales.luid, batch=CLEAR, payload=None, request_id=fresh()
+        sales.luid, batch=CLEAR, upload=None, request_id=fresh()
     ),
-    "jobs": lambda site, sales, file: site.jobs(name=sales.name, since=datetime.now(UTC)) == [],
-    "tag": lambda site, sales, file: (site.tag(sales.luid, "x"), True),
-    "metadata_digest": lambda site, sales, file: site.metadata_digest(sales.luid),
+    "jobs": lambda site, sales, file: site.jobs(name=sales.name, since=LONG_AGO),
+    "tag": lambda site, sales, file: (site.tag(sales.luid, ["x"]), True),
+    "metadata": lambda site, sales, file: site.metadata(sales.luid),
     "download": lambda site, sales, file: site.download(sales.luid, file.parent),
 }
 
@@ -63,7 +69,7 @@ def test_session_that_ends_while_a_job_runs(
 ):
     # Prevents: a long job is lost sight of, or cannot be given up.
     with armed(sandbox, HoldJobs()):
-        job = tableau.update(sales.luid, batch=CLEAR, payload=None, request_id=fresh())
+        job = tableau.update(sales.luid, batch=CLEAR, upload=None, request_id=fresh())
         assert job
         with armed(sandbox, ExpireSessions()):
             status = tableau.job(job)
@@ -95,7 +101,9 @@ def test_session_that_ends_during_an_upload(
     file = hyper_file(tmp_path, pa.table({"number": noise}))
     assert file.stat().st_size > 2 * 2**20
     with armed(sandbox, when) as fault:
-        job = tableau.update(sales.luid, batch=INSERT, payload=file, request_id=fresh())
+        job = tableau.update(
+            sales.luid, batch=INSERT, upload=tableau.upload(file), request_id=fresh()
+        )
     assert job
     assert finished(tableau, job) == (Outcome.DONE, "")
     assert rows(sandbox, sales.luid) == 5 + 400_000
@@ -121,8 +129,10 @@ def test_second_sign_in_with_a_token_ends_the_first(
     # Prevents: somebody who tries out the same token fails the refresh of the night.
     caplog.set_level(logging.WARNING)
     token = PersonalAccessToken(sandbox.token_name, sandbox.token_secret)
-    with sign_in(token) as first, sign_in(token) as second:
-        assert second.project("Default", create=False) == first.project("Default", create=False)
+    with sign_in(token) as ours:
+        theirs = TSC.Server(sandbox.url, use_server_version=True)
+        theirs.auth.sign_in(token.for_site(""))
+        assert ours.project("Default", create=False)
     assert "give each deployment a token of its own" in caplog.text
 
 

@@ -110,6 +110,6 @@ def test_answer_that_breaks_off(sign_in: SignIn):
 def test_proxy_that_lets_nothing_large_through(sign_in: SignIn):
     # Prevents: a proxy's limit on the size of requests passes for the wrong address.
     body = b"<html><title>413 Request Entity Too Large</title></html>"
-    expected = pytest.raises(RefusedError, match="TSC_CHUNK_SIZE_MB and TSC_FILESIZE_LIMIT_MB")
+    expected = pytest.raises(RefusedError, match="TSC_CHUNK_SIZE_MB")
     with web_server(413, body, "text/html") as url, expected, sign_in(url=url):
         pass

@@ -1,5 +1,5 @@
 import json
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 import requests
 
-from tableau_pipeline.core.checkpoint import Outcome, PublishMode
+from tableau_pipeline.core.checkpoint import Outcome
 from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.publishing.credentials import Password
@@ -15,8 +15,16 @@ from tableau_pipeline.publishing.site import TableauSite, signed_in
 from tableau_pipeline.sandbox.control.faults import Drop, Refuse
 from tableau_pipeline.sandbox.open_questions import RepeatedRequest
 from tableau_pipeline.sandbox.testing import Sandbox, running_sandbox
-from tableau_pipeline_tests.publishing.conftest import LOG, VIEWER, SignIn
-from tableau_pipeline_tests.publishing.test_publish import finished, published, rows
+from tableau_pipeline_tests.publishing.conftest import (
+    LOG,
+    VIEWER,
+    SignIn,
+    armed,
+    finished,
+    hooked,
+    published,
+)
+from tableau_pipeline_tests.publishing.test_publish import rows
 
 TABLE = {"target-schema": "Extract", "target-table": "Extract"}
 SOURCE = {"source-schema": "Extract", "source-table": "Extract"}
@@ -45,26 +53,15 @@ def site_on(folder: Path, **options) -> Generator[TableauSite]:
         yield site
 
 
-@contextmanager
-def hooked(site: TableauSite, hook: Callable[..., None]) -> Generator[None]:
-    """Sees answers before the client does, and may change them."""
-    hooks = site.tsc.session.hooks["response"]
-    hooks.append(hook)
-    try:
-        yield
-    finally:
-        hooks.remove(hook)
-
-
 def test_rows_are_inserted_and_deleted(
     tableau: TableauSite, sandbox: Sandbox, sales: RemoteDatasource, other: Path
 ):
     # Prevents: a batch does not arrive, or arrives without its payload.
-    job = tableau.update(sales.luid, batch=INSERT, payload=other, request_id=fresh())
+    job = tableau.update(sales.luid, batch=INSERT, upload=tableau.upload(other), request_id=fresh())
     assert job
     assert finished(tableau, job) == (Outcome.DONE, "")
     assert rows(sandbox, sales.luid) == 5 + 9
-    job = tableau.update(sales.luid, batch=CLEAR, payload=None, request_id=fresh())
+    job = tableau.update(sales.luid, batch=CLEAR, upload=None, request_id=fresh())
     assert job
     assert finished(tableau, job)[0] is Outcome.DONE
     assert rows(sandbox, sales.luid) == 0
@@ -75,15 +72,33 @@ def test_one_request_takes_effect_once(
 ):
     # Prevents: a batch that is sent again because its answer was lost inserts its rows twice.
     request = fresh()
-    dropped = sandbox.control.add(Drop(method="PATCH", path=DATA, when="after"))
-    with pytest.raises(RefreshError, match="no connection") as caught:
-        tableau.update(sales.luid, batch=INSERT, payload=small, request_id=request)
-    assert dropped.fired == 1
-    assert not isinstance(caught.value, RefusedError), "it may have been received, and was"
-    job = tableau.update(sales.luid, batch=INSERT, payload=small, request_id=request)
+    with armed(sandbox, Drop(method="PATCH", path=DATA, when="after")) as dropped:
+        job = tableau.update(
+            sales.luid, batch=INSERT, upload=tableau.upload(small), request_id=request
+        )
+    assert (dropped.met, dropped.fired) == (2, 1)
     assert job
     assert finished(tableau, job)[0] is Outcome.DONE
+    again = tableau.update(
+        sales.luid, batch=INSERT, upload=tableau.upload(small), request_id=request
+    )
+    assert again == job
     assert rows(sandbox, sales.luid) == 5 + 5
+
+
+def test_refusal_of_what_was_sent_again(
+    tableau: TableauSite, sandbox: Sandbox, sales: RemoteDatasource
+):
+    # Prevents: an update that was received passes for refused, since its second sending was.
+    with (
+        armed(sandbox, Drop(method="PATCH", path=DATA, when="after")),
+        armed(sandbox, Refuse(method="PATCH", path=DATA, status=401, nth=2)),
+        pytest.raises(
+            RefreshError, match=r"said 401 when asked again.*may have received"
+        ) as caught,
+    ):
+        tableau.update(sales.luid, batch=CLEAR, upload=None, request_id=fresh())
+    assert not isinstance(caught.value, RefusedError)
 
 
 @pytest.mark.parametrize("answer", [RepeatedRequest.EMPTY_JOB, RepeatedRequest.CONFLICT])
@@ -92,10 +107,10 @@ def test_job_of_a_repeated_request_may_stay_unknown(
 ):
     # Prevents: a refresh fails for ever on a server that does not name the first job.
     with site_on(tmp_path, repeated_request=answer) as site:
-        project, mode = site.project("Default", create=False), PublishMode.CREATE
-        sales = published(site.publish(small, name="Sales", project_id=project, mode=mode))
-        assert site.update(sales.luid, batch=CLEAR, payload=None, request_id="same")
-        assert site.update(sales.luid, batch=CLEAR, payload=None, request_id="same") is None
+        project = site.project("Default", create=False)
+        sales = published(site, small, name="Sales", project_id=project)
+        assert site.update(sales.luid, batch=CLEAR, upload=None, request_id="same")
+        assert site.update(sales.luid, batch=CLEAR, upload=None, request_id="same") is None
 
 
 def test_answer_without_any_job(tableau: TableauSite, sales: RemoteDatasource):
@@ -105,7 +120,7 @@ def test_answer_without_any_job(tableau: TableauSite, sales: RemoteDatasource):
             response._content = b'<tsResponse xmlns="http://tableau.com/api"/>'
 
     with hooked(tableau, without_job):
-        job = tableau.update(sales.luid, batch=CLEAR, payload=None, request_id=fresh())
+        job = tableau.update(sales.luid, batch=CLEAR, upload=None, request_id=fresh())
     assert job is None
 
 
@@ -118,7 +133,7 @@ def test_update_through_a_connection(
     connection = str(item.connections[0].id)
     by_data_source = sandbox.control.add(Refuse(method="PATCH", path=DATA, status=500))
     job = tableau.update(
-        sales.luid, batch=CLEAR, payload=None, request_id=fresh(), connection=connection
+        sales.luid, batch=CLEAR, upload=None, request_id=fresh(), connection=connection
     )
     sandbox.control.clear(by_data_source.number)
     assert job
@@ -131,7 +146,7 @@ def test_unknown_connection(tableau: TableauSite, sales: RemoteDatasource):
     with pytest.raises(
         RefusedError, match=f'"{sales.name}" has no connection nix. It has: [0-9a-f]'
     ):
-        tableau.update(sales.luid, batch=CLEAR, payload=None, request_id=fresh(), connection="nix")
+        tableau.update(sales.luid, batch=CLEAR, upload=None, request_id=fresh(), connection="nix")
 
 
 @pytest.mark.parametrize(
@@ -153,32 +168,27 @@ def test_payload_limit(tmp_path: Path, version: str, product: str, limit: int):
 def test_payload_above_the_limit(tmp_path: Path, small: Path):
     # Prevents: nobody knows which setting of the server to raise, or that there is a way around.
     with site_on(tmp_path, update_limit_mb=0.001) as site:
-        project, mode = site.project("Default", create=False), PublishMode.CREATE
-        sales = published(site.publish(small, name="Sales", project_id=project, mode=mode))
+        project = site.project("Default", create=False)
+        sales = published(site, small, name="Sales", project_id=project)
         with pytest.raises(RefusedError, match=r"400000.*max_size_in_mb.*full: true"):
-            site.update(sales.luid, batch=INSERT, payload=small, request_id=fresh())
+            site.update(sales.luid, batch=INSERT, upload=site.upload(small), request_id=fresh())
 
 
-def test_upload_that_the_server_lost(
-    tableau: TableauSite, sandbox: Sandbox, sales: RemoteDatasource, small: Path
-):
+def test_upload_that_the_server_lost(tableau: TableauSite, sales: RemoteDatasource, small: Path):
     # Prevents: what another try would mend passes for something that somebody has to decide.
-    upload = tableau.tsc.fileuploads.initiate
-    uploads = [f"{upload()}-gone"]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tableau.tsc.fileuploads, "initiate", uploads.pop)
-        with pytest.raises(RefreshError, match=r"404015.*run again") as caught:
-            tableau.update(sales.luid, batch=INSERT, payload=small, request_id=fresh())
+    gone = f"{tableau.upload(small)}-gone"
+    with pytest.raises(RefreshError, match=r"404015.*run again") as caught:
+        tableau.update(sales.luid, batch=INSERT, upload=gone, request_id=fresh())
     assert not isinstance(caught.value, RefusedError)
 
 
 def test_server_without_updates(tmp_path: Path, small: Path):
     # Prevents: an old server shows as an error of the client library.
     with site_on(tmp_path, rest_version="3.11", product_version="2021.1.0") as site:
-        project, mode = site.project("Default", create=False), PublishMode.CREATE
-        sales = published(site.publish(small, name="Sales", project_id=project, mode=mode))
+        project = site.project("Default", create=False)
+        sales = published(site, small, name="Sales", project_id=project)
         with pytest.raises(RefusedError, match=r"too old.*Requires 3\.13"):
-            site.update(sales.luid, batch=CLEAR, payload=None, request_id=fresh())
+            site.update(sales.luid, batch=CLEAR, upload=None, request_id=fresh())
 
 
 def test_page_in_place_of_an_answer(tableau: TableauSite, sales: RemoteDatasource):
@@ -187,7 +197,7 @@ def test_page_in_place_of_an_answer(tableau: TableauSite, sales: RemoteDatasourc
         response._content = b"<html><br>Please sign in</html>"
 
     with hooked(tableau, page), pytest.raises(RefreshError, match="TABLEAU_SERVER_URL"):
-        tableau.update(sales.luid, batch=CLEAR, payload=None, request_id=fresh())
+        tableau.update(sales.luid, batch=CLEAR, upload=None, request_id=fresh())
 
 
 def test_failed_job_tells_why(tableau: TableauSite, sandbox: Sandbox, sales: RemoteDatasource):
@@ -195,7 +205,7 @@ def test_failed_job_tells_why(tableau: TableauSite, sandbox: Sandbox, sales: Rem
     batch = CLEAR.replace('"Extract"}', '"Nope"}').replace(
         '"target-table": "Extract"', '"target-table": "Nope"'
     )
-    job = tableau.update(sales.luid, batch=batch, payload=None, request_id=fresh())
+    job = tableau.update(sales.luid, batch=batch, upload=None, request_id=fresh())
     assert job
     outcome, notes = finished(tableau, job)
     assert outcome is Outcome.FAILED
@@ -207,11 +217,11 @@ def test_viewer_may_not_update(sign_in: SignIn, sales: RemoteDatasource):
     # Prevents: a missing permission shows as a number only.
     expected = pytest.raises(RefusedError, match=r"403004.*Overwrite")
     with sign_in(Password(VIEWER.name, VIEWER.password)) as viewer, expected:
-        viewer.update(sales.luid, batch=CLEAR, payload=None, request_id=fresh())
+        viewer.update(sales.luid, batch=CLEAR, upload=None, request_id=fresh())
 
 
 def test_deleted_data_source(tableau: TableauSite, sales: RemoteDatasource):
     # Prevents: a data source that somebody deleted shows as a failure of the server.
     tableau.tsc.datasources.delete(sales.luid)
     with pytest.raises(RefusedError, match=f"Updating data source {sales.luid} failed: 404004"):
-        tableau.update(sales.luid, batch=CLEAR, payload=None, request_id=fresh())
+        tableau.update(sales.luid, batch=CLEAR, upload=None, request_id=fresh())

@@ -1,101 +1,232 @@
 import json
 import shutil
-import time
-from datetime import UTC, datetime
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 from pyspark.sql import SparkSession
 
-from tableau_pipeline.core.snapshot import MANIFEST, DataFile, Fingerprint, Snapshot
+from tableau_pipeline.core.snapshot import Fingerprint, Snapshot
 from tableau_pipeline.hyper.tables import Column
-from tableau_pipeline.snapshots.store import commit, is_committed, new_folder
-from tableau_pipeline_tests.snapshots.samples import newest_one, store
+from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline_tests.snapshots.samples import newest, rows
+from tableau_pipeline_tests.snapshots.samples import store as stored
+from tableau_pipeline_tests.snapshots.versions import age, commit, written
 
 
-def snapshot_in(folder: Path, *, hash_sum: int = 0) -> Snapshot:
-    """A snapshot that nobody has committed yet."""
-    folder.mkdir(parents=True)
-    return Snapshot(
-        folder=folder,
-        asset_key="model",
-        created_at=datetime.now(UTC),
-        run_id="run",
-        columns=(Column('say "hi"', "decimal(38,2)"),),
-        fingerprint=Fingerprint(rows=3, hash_sum=hash_sum),
-        files=(DataFile(name="part-0.parquet", rows=3, size=2**40),),
-    )
+@pytest.fixture
+def store(tmp_path: Path) -> SnapshotStore:
+    return SnapshotStore(tmp_path / "snapshots")
 
 
-def test_the_manifest_is_the_commit(tmp_path: Path) -> None:
-    """Prevents reading a snapshot whose files are still being written."""
-    first = snapshot_in(new_folder(tmp_path, "model"))
-    assert not is_committed(first.folder)
-    assert newest_one(tmp_path, "model") is None
-    with pytest.raises(FileNotFoundError):
-        Snapshot.read(first.folder)
-    commit(first)
-    assert is_committed(first.folder)
-    assert [path.name for path in first.folder.iterdir()] == [MANIFEST]
-    snapshot_in(new_folder(tmp_path, "model"))
-    assert newest_one(tmp_path, "model") == first
+def test_the_manifest_is_the_commit(store: SnapshotStore):
+    """Prevents: a version that is read while its files are still being written."""
+    written(store, [None])
+    assert store.newest("model") is None
+    first = commit(store)
+    written(store, [None])
+    assert store.newest("model") == first
+    assert (first.number, store.numbers("model")) == (1, [1])
 
 
-def test_the_newest_snapshot_wins(tmp_path: Path) -> None:
-    """Prevents loading an older state of a model than the last that was stored."""
-    for _ in range(5):
-        last = snapshot_in(new_folder(tmp_path, "model"))
-        commit(last)
-        assert newest_one(tmp_path, "model") == last
-        time.sleep(0.001)
-    assert newest_one(tmp_path, "other") is None
-    assert newest_one(tmp_path / "nowhere", "model") is None
+def test_the_number_decides_and_no_clock(store: SnapshotStore):
+    """Prevents: a worker whose clock is ahead that hides what others write after it."""
+    ahead = commit(store)
+    late = ahead.model_copy(update={"created_at": ahead.created_at + timedelta(minutes=3)})
+    store.manifest("model", 1).write_text(late.manifest(), "utf-8")
+    age(store.manifest("model", 1).parent, -1)
+    second = commit(store)
+    assert store.newest("model") == second
+    assert [store.version("model", number) for number in (1, 2, 3)] == [late, second, None]
 
 
-def test_a_model_below_another_is_not_its_snapshot(tmp_path: Path) -> None:
-    """Prevents that "sales/v-1" passes for a snapshot of "sales"."""
-    below = snapshot_in(new_folder(tmp_path, "sales/v-1"))
-    commit(below)
-    assert newest_one(tmp_path, "sales") is None
-    assert newest_one(tmp_path, "sales/v-1") == below
+def test_numbers_have_no_end(store: SnapshotStore):
+    """Prevents: an order of texts, in which 10 comes before 9."""
+    first = commit(store)
+    for number in (999_999_999, 1_000_000_000):
+        snapshot = first.model_copy(update={"number": number})
+        store.manifest("model", number).write_text(snapshot.manifest(), "utf-8")
+    assert commit(store).number == 1_000_000_001
+
+
+def test_a_version_is_never_overwritten(store: SnapshotStore):
+    """Prevents: two writers of one number, of which one is lost without a word."""
+    asked: list[tuple[int, int | None]] = []
+    parts = written(store, ["mine"])
+
+    def make(number: int, before: Snapshot | None) -> Snapshot:
+        asked.append((number, before.number if before else None))
+        if len(asked) < 3:
+            commit(store, f"other {number}")
+        found = store.newest("model")
+        assert found
+        kept = before.parts if before else ()
+        return found.model_copy(update={"number": number, "parts": (*kept, *parts)})
+
+    mine = store.commit("model", make)
+    assert asked == [(1, None), (2, 1), (3, 2)]
+    assert mine.number == 3
+    assert set(rows(mine)) == {"other 1", "other 2", "mine"}
+    assert [each.suffix for each in store.manifest("model", 1).parent.iterdir()] == [".json"] * 3
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline_tests.snapshots.versions import commit
+store = SnapshotStore(Path(sys.argv[1]))
+print("ready", flush=True)
+sys.stdin.readline()
+commit(store, sys.argv[2])
+"""
+
+
+def test_twenty_writers_at_once(store: SnapshotStore):
+    """Prevents: a partition that is lost because another one was stored at the same time."""
+    keys = [f"day {number:02}" for number in range(20)]
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(store.root), key],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )
+        for key in keys
+    ]  # fmt: skip
+    for writer in writers:
+        assert writer.stdout
+        assert writer.stdout.readline() == "ready\n"
+    for writer in writers:
+        assert writer.stdin
+        writer.stdin.write("go\n")
+        writer.stdin.flush()
+    assert [writer.wait(60) for writer in writers] == [0] * 20
+    assert store.numbers("model") == list(range(1, 21))
+    last = store.newest("model")
+    assert list(rows(last)) == keys
+    assert last
+    assert last.missing() == []
+
+
+def test_many_threads_at_once(store: SnapshotStore):
+    """Prevents: two writers that wait for each other, or that step on each other for ever."""
+    with ThreadPoolExecutor(8) as executor:
+        numbers = [*executor.map(lambda key: commit(store, str(key)).number, range(60))]
+    assert sorted(numbers) == list(range(1, 61))
+    assert len(rows(store.newest("model"))) == 60
+
+
+@pytest.mark.parametrize(
+    "below", ["sales/eu", "sales/versions", "sales/data", "sales/@versions", "sales/@data", "sal"]
+)
+def test_a_model_below_another_is_none_of_its_versions(store: SnapshotStore, below: str):
+    """Prevents: a model that passes for a version, or for the files, of another one."""
+    commit(store, asset_key="sales", rows=1)
+    commit(store, asset_key=below, rows=2)
+    for key, expected in (("sales", 1), (below, 2)):
+        found = store.newest(key)
+        assert found
+        assert (found.asset_key, found.number) == (key, 1)
+        assert rows(found) == {None: expected}
+    assert set(store.models()) == {"sales", below}
+
+
+def test_folders_are_named_after_models(store: SnapshotStore):
+    """Prevents: models that share a folder, or that escape from the data directory."""
+    keys = ["a/b", "a b", "a%20b", "a", "b", "ä.b", "[x]", "a\\b", "*", "a/../b", "a/./b", "@data"]
+    for key in keys:
+        commit(store, asset_key=key)
+    folders = [store.folder(key) for key in keys]
+    assert len(set(folders)) == len(keys)
+    root = store.root.resolve()
+    assert all(folder.resolve().is_relative_to(root) for folder in folders)
+    assert all(set("[]*\\ ").isdisjoint(str(f.relative_to(root))) for f in folders)
+    assert set(store.models()) == set(keys)
+    assert list(SnapshotStore(root / "nowhere").models()) == []
+
+
+def test_a_write_leaves_what_it_does_not_touch(store: SnapshotStore):
+    """Prevents: one day materialized again taking the other days away, or not counting."""
+    commit(store, "jan", "feb")
+    last = commit(store, "feb", "mar", rows=2)
+    assert rows(last) == {"feb": 2, "jan": 1, "mar": 2}
+    assert [part.version for part in last.parts] == [2, 1, 2]
+    assert last.missing() == []
+
+
+def test_the_newest_write_tells_whether_a_model_is_partitioned(store: SnapshotStore):
+    """Prevents: rows twice after a model was partitioned, or no longer is."""
+    commit(store, "jan", "feb")
+    assert rows(commit(store, rows=3)) == {None: 3}
+    assert rows(commit(store, "feb")) == {"feb": 1}
+
+
+def test_parts_of_other_columns_say_so(store: SnapshotStore):
+    """Prevents: a column that is silently NULL, or missing, in the partitions of another age."""
+    one, two = (Column("id", "bigint"),), (Column("id", "bigint"), Column("n", "int"))
+    commit(store, "jan", "feb", columns=one)
+    widened = commit(store, "mar", columns=two)
+    assert widened.columns == two
+    assert [part.columns for part in widened.parts] == [one, one, None]
+    assert store.newest("model") == widened
+    back = commit(store, "apr", columns=one)
+    assert {part.partition: part.columns for part in back.parts} == {
+        "apr": None, "feb": None, "jan": None, "mar": two,
+    }  # fmt: skip
+    old = widened.only(["jan", "feb"])
+    assert (old.columns, old.data_version) == (one, back.only(["jan", "feb"]).data_version)
+    assert widened.data_version != back.data_version
 
 
 @pytest.mark.parametrize("hash_sum", [0, -1, 2**53 + 1, 2**63, -(2**63) - 1, 10**30, -(10**30)])
-def test_the_manifest_keeps_every_digit(hash_sum: int, tmp_path: Path) -> None:
-    """Prevents fingerprints that change on their way through JSON, also in a browser's."""
-    snapshot = snapshot_in(tmp_path / "v", hash_sum=hash_sum)
-    commit(snapshot)
-    read = Snapshot.read(snapshot.folder)
+def test_the_manifest_keeps_every_digit(hash_sum: int, store: SnapshotStore):
+    """Prevents: fingerprints that change on their way through JSON, also in a browser's."""
+    first = commit(store)
+    (part,) = first.parts
+    fingerprint = Fingerprint(rows=1, hash_sum=hash_sum)
+    part = part.model_copy(update={"fingerprint": fingerprint})
+    snapshot = store.commit(
+        "model", lambda number, _: first.model_copy(update={"number": number, "parts": (part,)})
+    )
+    read = store.newest("model")
     assert read == snapshot
     assert read.data_version == snapshot.data_version
     in_browser = json.loads(snapshot.manifest(), parse_int=float)
-    assert int(in_browser["fingerprint"]["hash_sum"]) == hash_sum
+    assert int(in_browser["parts"][0]["fingerprint"]["hash_sum"]) == hash_sum
 
 
-def test_an_unknown_manifest_is_not_half_understood(tmp_path: Path) -> None:
-    """Prevents that a field of a later version, which changes the meaning, is overlooked."""
-    snapshot = snapshot_in(tmp_path / "v")
-    manifest = json.loads(snapshot.manifest()) | {"deleted_rows": [1]}
-    (snapshot.folder / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
+def test_the_manifest_names_the_algorithm(store: SnapshotStore):
+    """Prevents: hashes of today that pass for those of a later release's algorithm."""
+    text = store.manifest("model", commit(store).number).read_text("utf-8")
+    assert json.loads(text)["parts"][0]["fingerprint"]["algorithm"] == "xxhash64-nulls-1"
+
+
+def test_an_unknown_manifest_is_not_half_understood(store: SnapshotStore):
+    """Prevents: a field of a later version, which changes the meaning, that is overlooked."""
+    manifest = store.manifest("model", commit(store).number)
+    content = json.loads(manifest.read_text("utf-8")) | {"deleted_rows": [1]}
+    manifest.write_text(json.dumps(content), "utf-8")
     with pytest.raises(ValidationError, match="deleted_rows"):
-        Snapshot.read(snapshot.folder)
+        store.newest("model")
 
 
-def test_a_data_directory_may_move(spark: SparkSession, tmp_path: Path) -> None:
-    """Prevents snapshots that are lost with the name of the folder they were written to."""
-    stored = store(spark.range(3), tmp_path / "old")
+def test_a_data_directory_may_move(spark: SparkSession, tmp_path: Path):
+    """Prevents: snapshots that are lost with the name of the folder they were written to."""
+    before = stored(spark.range(3), tmp_path / "old")
     shutil.move(tmp_path / "old", tmp_path / "new place")
-    moved = newest_one(tmp_path / "new place", "model")
-    assert moved is not None
-    assert moved == stored.model_copy(update={"folder": moved.folder})
+    moved = newest(tmp_path / "new place")
+    assert moved
+    assert moved == before.model_copy(update={"folder": moved.folder})
     assert moved.folder.is_relative_to(tmp_path / "new place")
-    assert moved.data_version == stored.data_version
+    assert moved.data_version == before.data_version
     assert spark.read.parquet(*(f"file://{path}" for path in moved.paths)).count() == 3
 
 
-def test_fingerprints_of_another_algorithm_are_different() -> None:
-    """Prevents that two hashes of different making prove two contents equal."""
+def test_fingerprints_of_another_algorithm_are_different():
+    """Prevents: two hashes of different making that prove two contents equal."""
     ours = Fingerprint(rows=1, hash_sum=5)
     assert ours != ours.model_copy(update={"algorithm": "other"})
     assert ours + ours == Fingerprint(rows=2, hash_sum=10)

@@ -7,8 +7,8 @@ import dagster as dg
 from tableau_pipeline.actions.batch import Batch
 from tableau_pipeline.components.failures import as_failure
 from tableau_pipeline.components.journal import DagsterJournal
-from tableau_pipeline.refresh.by_hand import ByHand
-from tableau_pipeline.resources import HyperResource, TableauServerResource, data_dir
+from tableau_pipeline.refresh.custom_batch import CustomBatch
+from tableau_pipeline.resources import HyperResource, TableauServerResource
 
 
 def send_batch(
@@ -30,8 +30,8 @@ def send_batch(
         context: of the asset that sends it.
         datasource: the asset key of the declared data source, "a/b" for two parts.
         batch: what to do; checked against the published tables before it is sent.
-        payload: a `.hyper` file with the tables that the actions name as their sources. It has to
-            stay until the update is done.
+        payload: a `.hyper` file with the tables that the actions name as their sources. It
+            has to stay until this returns.
         tableau: the resource of this name.
         hyper: the resource of this name.
 
@@ -39,13 +39,13 @@ def send_batch(
         dagster.Failure: says what is wrong.
     """
     with as_failure():
-        intent = ByHand(
+        intent = CustomBatch(
             key=datasource,
             journal=DagsterJournal(context, dg.AssetKey.from_user_string(datasource)),
             server=lambda: tableau.session(context.log),
             hyper=lambda: hyper.process,
-            folder=data_dir(),
             run_id=context.run.run_id,
             log=context.log,
+            timeouts=tableau.timeouts,
         ).send(batch, payload)
     context.log.info("Job %s of the server changed the data of %s", intent.job_id, datasource)

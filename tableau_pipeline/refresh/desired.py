@@ -1,54 +1,48 @@
-"""What tables hold, or shall hold: the rows of snapshots that `retain` leaves."""
+"""What tables are to hold: the rows of the models' snapshots that `retain` leaves."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from tableauhyperapi import Connection, HyperProcess, escape_name, escape_string_literal
 
-from tableau_pipeline.core.checkpoint import Cutoff, State, TableState
+from tableau_pipeline.core.checkpoint import Checkpoint, Cutoff, TableContent
 from tableau_pipeline.core.declaration import Declaration, Table
 from tableau_pipeline.core.policies import Diff, Retain
-from tableau_pipeline.core.snapshot import (
-    ROW_HASH,
-    Fingerprint,
-    Snapshot,
-    common_columns,
-    latest,
-)
+from tableau_pipeline.core.snapshot import ROW_HASH, Fingerprint, Snapshot
 from tableau_pipeline.hyper.process import connect
 from tableau_pipeline.hyper.rows import rows
 from tableau_pipeline.hyper.tables import Column, TableSource
 from tableau_pipeline.hyper.types import hyper_type
 
-# The newest snapshots of each model, one for each partition, by its asset key.
-Models = Mapping[str, Sequence[Snapshot]]
+# The version of each model that a refresh publishes, by its asset key.
+Models = Mapping[str, Snapshot]
 
 HASH = Column(ROW_HASH, "bigint")
 
 
 def source(
     name: str,
-    snapshots: Sequence[Snapshot],
+    snapshot: Snapshot,
     cutoff: Cutoff | None = None,
     *,
     hashed: bool = False,
     only: Collection[str] | None = None,
 ) -> TableSource:
-    """The rows of these snapshots that `cutoff` leaves.
+    """The rows of a snapshot that `cutoff` leaves.
 
     Args:
         hashed: with the hash of each row.
         only: the columns that matter; None for all.
     """
-    columns = common_columns(snapshots)
+    columns = snapshot.columns
     if only is not None:
         columns = tuple(column for column in columns if column.name in only)
     return TableSource(
         name=name,
         columns=(*columns, HASH) if hashed else columns,
-        files=tuple(path for snapshot in snapshots for path in snapshot.paths),
+        files=snapshot.paths,
         where=kept(columns, cutoff) if cutoff else None,
-        comments=latest(snapshots).comments,
+        comments=snapshot.comments,
     )
 
 
@@ -68,13 +62,13 @@ def desired_tables(
     declaration: Declaration,
     models: Models,
     *,
-    bases: Sequence[State],
+    record: Checkpoint | None,
     now: datetime,
-) -> dict[str, TableState]:
-    """What each table shall hold; no file is opened where a base tells the answer."""
+) -> dict[str, TableContent]:
+    """What each table is to hold; no file is opened where a record tells the answer."""
     found = {}
     for table in declaration.tables:
-        known = [base.tables[table.name] for base in bases if table.name in base.tables]
+        known = record.tables.get(table.name) if record else None
         desired = _desired(hyper, table, models[table.model], known=known, now=now)
         found[table.name] = desired.model_copy(update={"key": _key(table, desired, known)})
     return found
@@ -95,59 +89,67 @@ def literal(value: str, type_: str) -> str:
     return f"CAST({escape_string_literal(value)} AS {type_})"
 
 
-def _key(table: Table, desired: TableState, known: Iterable[TableState]) -> tuple[str, ...]:
+def _key(table: Table, desired: TableContent, known: TableContent | None) -> tuple[str, ...]:
     """The key of a `diff`: of new content it is checked before anything is sent."""
     if not isinstance(table.policy, Diff):
         return ()
     key = table.policy.key
-    same = [base.key for base in known if base.same_content(desired)]
-    return key if not same or key in same else ()
+    is_same = known is not None and known.same_content(desired)
+    return () if known and is_same and known.key != key else key
 
 
 def _desired(
     hyper: Callable[[], HyperProcess],
     table: Table,
-    snapshots: Sequence[Snapshot],
+    snapshot: Snapshot,
     *,
-    known: Iterable[TableState],
+    known: TableContent | None,
     now: datetime,
-) -> TableState:
-    whole = TableState.of(snapshots)
+) -> TableContent:
+    whole = TableContent(
+        model=table.model,
+        version=snapshot.number,
+        columns=snapshot.columns,
+        all_rows=snapshot.fingerprint,
+        content=snapshot.fingerprint,
+    )
     if table.retain is None:
         return whole
-    equal = [base for base in known if (base.columns, base.model) == (whole.columns, whole.model)]
-    cutoff = _cutoff(hyper, table, snapshots, equal=equal, now=now)
+    if known and (known.columns, known.all_rows) != (whole.columns, whole.all_rows):
+        known = None
+    cutoff = _cutoff(hyper, table.name, table.retain, snapshot, known=known, now=now)
     if cutoff is None:
         return whole
-    same = next((base.content for base in equal if base.cutoff == cutoff), None)
-    if same is None:
-        kept = rows(source(table.name, snapshots, cutoff, hashed=True))
+    if known and known.cutoff == cutoff:
+        content = known.content
+    else:
+        kept = rows(source(table.name, snapshot, cutoff, hashed=True))
         with connect(hyper()) as connection:
-            same = fingerprint(connection, f"{kept} source")
-    return whole.model_copy(update={"cutoff": cutoff, "content": same})
+            content = fingerprint(connection, f"{kept} source")
+    return whole.model_copy(update={"cutoff": cutoff, "content": content})
 
 
 def _cutoff(
     hyper: Callable[[], HyperProcess],
-    table: Table,
-    snapshots: Sequence[Snapshot],
+    table: str,
+    retain: Retain,
+    snapshot: Snapshot,
     *,
-    equal: Sequence[TableState],
+    known: TableContent | None,
     now: datetime,
 ) -> Cutoff | None:
     """None where there is no latest value to count from."""
-    retain = table.retain or Retain(column="", days=0)
     if retain.as_of == "run":
         value = str(now.date() - timedelta(days=retain.days))
         return Cutoff(column=retain.column, days=retain.days, as_of=retain.as_of, value=value)
-    for base in equal:
-        if base.cutoff and _rule(base.cutoff) == (retain.column, retain.days, retain.as_of):
-            return base.cutoff
-    type_ = _type(common_columns(snapshots), retain.column)
+    rule = (retain.column, retain.days, retain.as_of)
+    if known and known.cutoff and _rule(known.cutoff) == rule:
+        return known.cutoff
+    type_ = _type(snapshot.columns, retain.column)
     with connect(hyper()) as connection:
         last = connection.execute_scalar_query(
             f"SELECT CAST(CAST(MAX({escape_name(retain.column)}) - INTERVAL '{retain.days} days' "  # noqa: S608
-            f"AS {type_}) AS TEXT) FROM {rows(source(table.name, snapshots))} source"
+            f"AS {type_}) AS TEXT) FROM {rows(source(table, snapshot))} source"
         )
     if last is None:
         return None

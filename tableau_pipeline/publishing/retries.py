@@ -1,4 +1,11 @@
-"""Which calls are made again, and when: never those that the server may have carried out."""
+"""Which requests are sent again, and when.
+
+* 429, or 503 with Retry-After, says that a request was not carried out: it is sent again, whatever
+  it is, and so is what never reached the server.
+* A connection that breaks, 502, 504 and a bare 503 leave it open. Only what may safely arrive twice
+  is sent again then: what reads, and updates, whose RequestID the server carries out once. Never a
+  publish.
+"""
 
 import logging
 from collections.abc import Callable
@@ -10,12 +17,15 @@ from urllib3.exceptions import MaxRetryError, ResponseError
 from urllib3.util import Retry
 
 _READS = frozenset({"GET"})
-_TOO_LARGE, _TOO_MANY, _UNAVAILABLE = 413, 429, 503
+# All that the pipeline sends by PATCH are updates of data, with a RequestID.
+_UPDATES = frozenset({"PATCH"})
+_SAFE_TWICE = _READS | _UPDATES
+_CONFLICT, _TOO_LARGE, _TOO_MANY, _UNAVAILABLE = 409, 413, 429, 503
 _GATEWAY_FAILED = frozenset({502, _UNAVAILABLE, 504})
 _BACKOFF = 0.5
 _LONGEST_WAIT = 300
 _CONNECT_SECONDS = 30
-# A publish answers when its file is in place.
+# A server that puts many gigabytes of blocks together before it answers takes its time.
 _READ_SECONDS, _WRITE_SECONDS = 300, 3600
 
 
@@ -23,26 +33,30 @@ class TooLargeError(requests.RequestException):
     """A request was refused for its size, and not carried out."""
 
 
-class PatientRetry(Retry):
-    """Tries again what never reached the server or was put off by it; else only what reads."""
+class RefusedLaterError(requests.RequestException):
+    """An update was refused when it was sent again: the first one may have been received."""
+
+
+class SafeRetry(Retry):
+    """Applies the rule above."""
 
     def __init__(self, *args: Any, log: logging.Logger, **settings: Any) -> None:
         super().__init__(*args, **settings)
         self._log = log
 
-    def new(self, **settings: Any) -> "PatientRetry":
+    def new(self, **settings: Any) -> "SafeRetry":
         """The same with other counts."""
         return super().new(log=self._log, **settings)
 
     def is_retry(self, method: str, status_code: int, has_retry_after: bool = False) -> bool:
-        """Whether an answer means that the call was not carried out, or was no more than a read."""
+        """Whether a request that was answered so is sent again."""
         if status_code == _TOO_MANY or (status_code == _UNAVAILABLE and has_retry_after):
             return True
-        return method in _READS and status_code in _GATEWAY_FAILED
+        return method in _SAFE_TWICE and status_code in _GATEWAY_FAILED
 
     def increment(
         self, method: Any = None, url: Any = None, response: Any = None, *args: Any, **more: Any
-    ) -> "PatientRetry":
+    ) -> "SafeRetry":
         """Count one more try; what has to wait too long is not tried again."""
         if response is not None and self._asked_to_wait(response) > _LONGEST_WAIT:
             raise MaxRetryError(more["_pool"], url, ResponseError(f"{response.status}"))
@@ -65,7 +79,7 @@ class PatientRetry(Retry):
         return (response and self.get_retry_after(response)) or 0
 
 
-class PatientAdapter(HTTPAdapter):
+class SafeAdapter(HTTPAdapter):
     """Waits long, but not for ever, for a server that has gone without a word."""
 
     def send(
@@ -75,6 +89,7 @@ class PatientAdapter(HTTPAdapter):
 
         Raises:
             TooLargeError: something on the way does not let a request of this size through.
+            RefusedLaterError: an update was refused, but an earlier sending of it perhaps not.
         """
         seconds = _READ_SECONDS if request.method in _READS else _WRITE_SECONDS
         settings["timeout"] = (_CONNECT_SECONDS, seconds)
@@ -83,18 +98,26 @@ class PatientAdapter(HTTPAdapter):
         if response.status_code == _TOO_LARGE:
             response.close()
             raise TooLargeError(request=request, response=response)
+        if request.method in _UPDATES and _refused(response) and _may_have_arrived(response):
+            response.close()
+            raise RefusedLaterError(request=request, response=response)
         return response
 
 
-def patient_sessions(log: logging.Logger) -> Callable[[], requests.Session]:
-    """What makes the HTTP sessions for TSC; `log` is told of every call that is made again."""
-    retry = PatientRetry(
+def safe_sessions(log: logging.Logger, hook: Callable[..., None]) -> Callable[[], requests.Session]:
+    """What makes the HTTP sessions for TSC.
+
+    Args:
+        log: is told of every request that is sent again.
+        hook: is called with every answer.
+    """
+    retry = SafeRetry(
         total=None,
         connect=3,
         read=3,
         status=4,
         other=0,
-        allowed_methods=_READS,
+        allowed_methods=_SAFE_TWICE,
         backoff_factor=_BACKOFF,
         raise_on_status=False,
         log=log,
@@ -102,8 +125,22 @@ def patient_sessions(log: logging.Logger) -> Callable[[], requests.Session]:
 
     def session() -> requests.Session:
         made = requests.Session()
+        made.hooks["response"].append(hook)
         for scheme in ("http://", "https://"):
-            made.mount(scheme, PatientAdapter(max_retries=retry))
+            made.mount(scheme, SafeAdapter(max_retries=retry))
         return made
 
     return session
+
+
+def _refused(response: requests.Response) -> bool:
+    # A conflict is how some servers say that they have received it before.
+    return 400 <= response.status_code < 500 and response.status_code != _CONFLICT
+
+
+def _may_have_arrived(response: requests.Response) -> bool:
+    """Whether an earlier sending of the same request was not answered, or not by the server."""
+    return any(
+        past.error is not None or past.status in _GATEWAY_FAILED
+        for past in response.raw.retries.history
+    )

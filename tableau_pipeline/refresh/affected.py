@@ -1,8 +1,8 @@
-"""The touched set of a table: the rows that an update deletes, and inserts as they are now.
+"""The affected rows of a table: those that an update deletes, and inserts as they are now.
 
-Each part of it is a small table of the payload, and comparisons of its columns with those of the
-published table: a row is touched if it matches any row of any part. Keys, windows and cutoffs
-travel as tables, never as constants, which know no decimal, no date, and milliseconds only.
+Small tables of the payload say which they are: a row is affected if it matches a row of any of
+them. Keys, windows and cutoffs travel as tables, never as constants, which know no decimal, no
+date, and milliseconds only.
 """
 
 from collections.abc import Sequence
@@ -17,23 +17,23 @@ from tableau_pipeline.hyper.new_file import NEW, create_table
 from tableau_pipeline.hyper.rows import names
 from tableau_pipeline.hyper.tables import Column
 
-PartKind = Literal["touched", "expired", "values"]
+Kind = Literal["keys", "expired", "values"]
 
 _SQL = {"eq": "=", "lt": "<", "gte": ">="}
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
-    """A row's `column` compared with the column `by` of a part."""
+class KeyMatch:
+    """A row's `column` compared with the column `by` of a key table."""
 
     column: str
     operator: Literal["eq", "lt", "gte"]
     by: str
 
-    def sql(self, row: str, part: str) -> str:
+    def sql(self, row: str, keys: str) -> str:
         """The comparison in SQL, of two relations by their aliases."""
         left, right = escape_name(self.column), escape_name(self.by)
-        return f"{row}.{left} {_SQL[self.operator]} {part}.{right}"
+        return f"{row}.{left} {_SQL[self.operator]} {keys}.{right}"
 
     @property
     def condition(self) -> Condition:
@@ -45,12 +45,12 @@ class Match:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class KeyTable:
     """A table of the payload, in the schema `kind`, and how rows match it."""
 
-    kind: PartKind
+    kind: Kind
     name: str
-    matches: tuple[Match, ...]
+    matches: tuple[KeyMatch, ...]
 
     @property
     def table(self) -> TableName:
@@ -59,13 +59,13 @@ class Part:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Of the part; the server wants no others."""
+        """Of the key table; the server wants no others."""
         return tuple(dict.fromkeys(match.by for match in self.matches))
 
-    def touches(self, row: str) -> str:
+    def affects(self, row: str) -> str:
         """SQL that is true for the rows, by their alias, that match."""
-        comparisons = " AND ".join(match.sql(row, "part") for match in self.matches)
-        return f"EXISTS (SELECT 1 FROM {in_payload(self.kind, self.name)} part WHERE {comparisons})"  # noqa: S608
+        comparisons = " AND ".join(match.sql(row, "keys") for match in self.matches)
+        return f"EXISTS (SELECT 1 FROM {in_payload(self.kind, self.name)} keys WHERE {comparisons})"  # noqa: S608
 
     def delete(self, published: TableName) -> Delete:
         """The action that deletes what matches."""
@@ -73,9 +73,9 @@ class Part:
         return Delete(target=published, source=self.table, where=where)
 
 
-def fill(connection: Connection, part: Part, columns: Sequence[Column], select: str) -> None:
-    """Create a part's table in the payload with the rows of a query."""
-    table = in_payload(part.kind, part.name)
+def fill(connection: Connection, keys: KeyTable, columns: Sequence[Column], select: str) -> None:
+    """Create a key table in the payload with the rows of a query."""
+    table = in_payload(keys.kind, keys.name)
     create_table(connection, table, columns)
     connection.execute_command(
         f"INSERT INTO {table} ({names([column.name for column in columns])}) {select}"
@@ -87,6 +87,6 @@ def in_payload(schema: str, table: str) -> TableName:
     return TableName(NEW, schema, table)
 
 
-def touched(parts: Sequence[Part], row: str) -> str:
-    """SQL that is true for the touched rows, by their alias."""
-    return f"({' OR '.join(part.touches(row) for part in parts) or 'FALSE'})"
+def affected(keys: Sequence[KeyTable], row: str) -> str:
+    """SQL that is true for the affected rows, by their alias."""
+    return f"({' OR '.join(each.affects(row) for each in keys) or 'FALSE'})"

@@ -6,63 +6,64 @@ from zoneinfo import ZoneInfo
 
 from tableauhyperapi import Connection
 
-from tableau_pipeline.core.snapshot import Snapshot, Span
+from tableau_pipeline.core.snapshot import Part, Snapshot, Span
 from tableau_pipeline.hyper.tables import Column
 from tableau_pipeline.hyper.types import zone_of
-from tableau_pipeline.refresh.change import Change, NotProvedError, part_of
-from tableau_pipeline.refresh.contents import literal
-from tableau_pipeline.refresh.touched import Match, Part, fill
+from tableau_pipeline.refresh.affected import KeyMatch, KeyTable, fill
+from tableau_pipeline.refresh.change import Change, NotProvedError, key_table
+from tableau_pipeline.refresh.desired import literal
 
 
-def changed_partitions(connection: Connection, change: Change, column: str) -> list[Part]:
+def changed_partitions(connection: Connection, change: Change, column: str) -> list[KeyTable]:
     """The windows or values of the partitions that changed or vanished, or are new.
 
     Raises:
         NotProvedError: what is published was not partitioned.
     """
-    changed: dict[str | None, Snapshot] = {}
-    new = _by_partition(change.new.snapshots)
-    for old in change.olds:
-        before = _by_partition(old.snapshots)
-        if None in before:
-            raise NotProvedError("its model was not partitioned at the last refresh")
-        for key in before.keys() | new.keys():
-            if key not in before or key not in new:
-                changed[key] = new.get(key) or before[key]
-            elif before[key].fingerprint != new[key].fingerprint:
-                changed[key] = new[key]
-    spans = [each.span for each in changed.values() if each.span]
-    values = [str(each.partition) for each in changed.values() if not each.span]
+    before, now = (_by_partition(each.snapshot) for each in (change.published, change.new))
+    if None in before:
+        raise NotProvedError("its model was not partitioned at the last refresh")
+    changed = [
+        now.get(key) or before[key]
+        for key in before.keys() | now.keys()
+        if key not in before or key not in now or before[key].fingerprint != now[key].fingerprint
+    ]
+    spans = [each.span for each in changed if each.span]
+    values = [str(each.partition) for each in changed if not each.span]
     return [
         *([_by_window(connection, change, column, spans=spans)] if spans else []),
         *([_by_value(connection, change, column, keys=sorted(values))] if values else []),
     ]
 
 
-def _by_partition(snapshots: Sequence[Snapshot]) -> Mapping[str | None, Snapshot]:
-    return {snapshot.partition: snapshot for snapshot in snapshots}
+def _by_partition(snapshot: Snapshot) -> Mapping[str | None, Part]:
+    return {part.partition: part for part in snapshot.parts}
 
 
-def _by_value(connection: Connection, change: Change, column: str, *, keys: Sequence[str]) -> Part:
-    part = part_of(change, "values", Match(column, "eq", "value"))
+def _by_value(
+    connection: Connection, change: Change, column: str, *, keys: Sequence[str]
+) -> KeyTable:
+    table = key_table(change, "values", KeyMatch(column, "eq", "value"))
     values = ", ".join(f"({literal(key, change.type(column))})" for key in keys)
     columns = [change.column(column, called="value")]
-    fill(connection, part, columns, f"VALUES {values}")
-    return part
+    fill(connection, table, columns, f"VALUES {values}")
+    return table
 
 
 def _by_window(
     connection: Connection, change: Change, column: str, *, spans: Sequence[Span]
-) -> Part:
-    part = part_of(change, "touched", Match(column, "gte", "start"), Match(column, "lt", "end"))
+) -> KeyTable:
+    table = key_table(
+        change, "keys", KeyMatch(column, "gte", "start"), KeyMatch(column, "lt", "end")
+    )
     cut, type_ = change.column(column), change.type(column)
     values = ", ".join(
         f"({literal(_edge(start, zone, cut), type_)}, {literal(_edge(end, zone, cut), type_)})"
         for start, end, zone in _merged(spans)
     )
     columns = [change.column(column, called=name) for name in ("start", "end")]
-    fill(connection, part, columns, f"VALUES {values}")
-    return part
+    fill(connection, table, columns, f"VALUES {values}")
+    return table
 
 
 def _merged(spans: Sequence[Span]) -> list[tuple[datetime, datetime, str]]:

@@ -2,18 +2,19 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
+from typing import Literal
 
 import pytest
 
 from tableau_pipeline.core.checkpoint import PublishMode
 from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.publishing import patience
+from tableau_pipeline.publishing import retries
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.sandbox.control.faults import CallFault, Delay, Drop, Refuse
 from tableau_pipeline.sandbox.testing import Sandbox
-from tableau_pipeline_tests.publishing.conftest import LOG, armed
-from tableau_pipeline_tests.publishing.test_publish import finished, rows
+from tableau_pipeline_tests.publishing.conftest import LOG, armed, finished, send
+from tableau_pipeline_tests.publishing.test_publish import rows
 from tableau_pipeline_tests.publishing.test_updates import CLEAR, DATA, INSERT, fresh
 
 UPDATE = {"method": "PATCH", "path": DATA}
@@ -28,7 +29,7 @@ def heard(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
 
 
 def clear(tableau: TableauSite, sales: RemoteDatasource) -> str:
-    job = tableau.update(sales.luid, batch=CLEAR, payload=None, request_id=fresh())
+    job = tableau.update(sales.luid, batch=CLEAR, upload=None, request_id=fresh())
     assert job
     return job
 
@@ -55,15 +56,15 @@ def test_call_that_the_server_puts_off(
 
 
 def put_in(site: TableauSite, sales: RemoteDatasource, file: Path) -> None:
-    assert site.update(sales.luid, batch=INSERT, payload=file, request_id=fresh())
+    assert site.update(sales.luid, batch=INSERT, upload=site.upload(file), request_id=fresh())
 
 
 def tag(site: TableauSite, sales: RemoteDatasource, file: Path) -> None:
-    site.tag(sales.luid, "x")
+    site.tag(sales.luid, ["x"])
 
 
 def replace(site: TableauSite, sales: RemoteDatasource, file: Path) -> None:
-    site.publish(file, name=sales.name, project_id=sales.project_id, mode=PublishMode.REPLACE)
+    send(site, file, name=sales.name, project_id=sales.project_id, mode=PublishMode.REPLACE)
 
 
 @pytest.mark.parametrize(
@@ -137,21 +138,57 @@ def test_reading_is_tried_again(
 @pytest.mark.parametrize(
     "fault",
     [
-        Refuse(**UPDATE, status=500),
-        Refuse(**UPDATE, status=503),
-        Refuse(**UPDATE, status=504),
-        Drop(**UPDATE, when="before"),
-        Drop(**UPDATE, when="after"),
+        Refuse(**UPDATE, status=503, times=3),
+        Refuse(**UPDATE, status=504, times=3),
+        Drop(**UPDATE, when="before", times=3),
+        Drop(**UPDATE, when="after", times=3),
     ],
     ids=str,
 )
-def test_what_may_have_happened_is_not_tried_again(
-    tableau: TableauSite, sandbox: Sandbox, sales: RemoteDatasource, fault: CallFault
+def test_update_is_sent_again_with_its_request_id(
+    tableau: TableauSite,
+    sandbox: Sandbox,
+    sales: RemoteDatasource,
+    small: Path,
+    fault: CallFault,
 ):
-    # Prevents: rows are inserted twice because the answer to the first request was lost.
+    # Prevents: one connection that breaks off fails a refresh, or its rows are inserted twice.
+    upload = tableau.upload(small)
+    with armed(sandbox, fault) as trouble:
+        job = tableau.update(sales.luid, batch=INSERT, upload=upload, request_id=fresh())
+    assert job
+    assert finished(tableau, job)[0]
+    assert (trouble.met, trouble.fired) == (4, 3)
+    assert rows(sandbox, sales.luid) == 10
+
+
+@pytest.mark.parametrize(
+    ("fault", "calls"),
+    [(Refuse(**UPDATE, status=500, times=None), 1), (Drop(**UPDATE, when="after", times=None), 4)],
+    ids=str,
+)
+def test_update_that_may_have_arrived(
+    tableau: TableauSite,
+    sandbox: Sandbox,
+    sales: RemoteDatasource,
+    fault: CallFault,
+    calls: int,
+):
+    # Prevents: an update whose answers are all lost passes for one that was refused.
     with armed(sandbox, fault) as trouble, pytest.raises(RefreshError) as caught:
         clear(tableau, sales)
     assert not isinstance(caught.value, RefusedError), "what happened is not known"
+    assert trouble.met == calls
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_block_is_not_sent_again(
+    tableau: TableauSite, sandbox: Sandbox, small: Path, when: Literal["before", "after"]
+):
+    # Prevents: a block is in the file twice.
+    fault = Drop(method="PUT", path="sites/*/fileUploads/*", when=when)
+    with armed(sandbox, fault) as trouble, pytest.raises(RefreshError):
+        tableau.upload(small)
     assert trouble.met == 1
 
 
@@ -162,7 +199,7 @@ def test_server_that_hangs(
     monkeypatch: pytest.MonkeyPatch,
 ):
     # Prevents: a refresh waits for ever for a server that was switched off in mid-sentence.
-    monkeypatch.setattr(patience, "_READ_SECONDS", 0.3)
+    monkeypatch.setattr(retries, "_READ_SECONDS", 0.3)
     began = monotonic()
     with armed(sandbox, Delay(**ONE, seconds=3)) as slow:
         assert tableau.find_by_luid(sales.luid) == sales

@@ -1,4 +1,4 @@
-"""What changed between what may be published and what shall be: hyperd compares snapshots."""
+"""The rows that a policy finds affected: hyperd compares what is published with what is to be."""
 
 import re
 from collections.abc import Sequence
@@ -9,65 +9,64 @@ from tableau_pipeline.core.policies import Append, Diff, Feed, Partitions, Polic
 from tableau_pipeline.core.snapshot import ROW_HASH, Snapshot
 from tableau_pipeline.hyper.rows import names, rows
 from tableau_pipeline.hyper.tables import Column
-from tableau_pipeline.refresh.change import Change, NotProvedError, part_of
-from tableau_pipeline.refresh.contents import Models, cutoff_value, source
-from tableau_pipeline.refresh.touched import Match, Part, fill
-from tableau_pipeline.refresh.windows import changed_partitions
+from tableau_pipeline.refresh.affected import KeyMatch, KeyTable, fill
+from tableau_pipeline.refresh.change import Change, NotProvedError, key_table
+from tableau_pipeline.refresh.desired import Models, cutoff_value, source
+from tableau_pipeline.refresh.partitions import changed_partitions
 
 
-def find_parts(
+def find_affected(
     connection: Connection, change: Change, policy: Policy, models: Models
-) -> list[Part]:
-    """The touched set of a table by a policy, as tables of the payload.
+) -> list[KeyTable]:
+    """The affected rows of a table by a policy, as key tables of the payload.
 
     Raises:
         NotProvedError: the policy has no answer.
     """
     match policy:
         case Diff(key, Feed() as feed):
-            parts = [_named_keys(connection, change, key, feed=feed, changes=models[feed.model])]
+            keys = [_named_keys(connection, change, key, feed=feed, changes=models[feed.model])]
         case Diff(key):
-            parts = [_changed_keys(connection, change, key)]
+            keys = [_changed_keys(connection, change, key)]
         case Append(cursor, lookback):
-            parts = [_from_cursor(connection, change, cursor, lookback)]
+            keys = [_from_cursor(connection, change, cursor, lookback)]
         case Partitions(column):
-            parts = changed_partitions(connection, change, column)
+            keys = changed_partitions(connection, change, column)
         case Replace():
             raise NotProvedError("its refresh is replace")
-    return _expired(connection, change) + parts
+    return _expired(connection, change) + keys
 
 
-def _expired(connection: Connection, change: Change) -> list[Part]:
+def _expired(connection: Connection, change: Change) -> list[KeyTable]:
     cutoff = change.new.cutoff
-    if cutoff is None or all(old.cutoff == cutoff for old in change.olds):
+    if cutoff is None or change.published.cutoff == cutoff:
         return []
-    part = part_of(change, "expired", Match(cutoff.column, "lt", "cutoff"))
+    keys = key_table(change, "expired", KeyMatch(cutoff.column, "lt", "cutoff"))
     columns = [change.column(cutoff.column, called="cutoff")]
-    fill(connection, part, columns, f"SELECT {cutoff_value(change.columns, cutoff)}")
-    return [part]
+    fill(connection, keys, columns, f"SELECT {cutoff_value(change.columns, cutoff)}")
+    return [keys]
 
 
-def _keys(change: Change, key: Sequence[str]) -> tuple[Part, list[Column]]:
-    part = part_of(change, "touched", *(Match(name, "eq", name) for name in key))
-    return part, [change.column(name) for name in key]
+def _keys(change: Change, key: Sequence[str]) -> tuple[KeyTable, list[Column]]:
+    keys = key_table(change, "keys", *(KeyMatch(name, "eq", name) for name in key))
+    return keys, [change.column(name) for name in key]
 
 
-def _changed_keys(connection: Connection, change: Change, key: Sequence[str]) -> Part:
-    part, columns = _keys(change, key)
+def _changed_keys(connection: Connection, change: Change, key: Sequence[str]) -> KeyTable:
+    keys, columns = _keys(change, key)
     either = ", ".join(f"COALESCE(n.{c}, o.{c})" for c in map(escape_name, key))
     # The one name that no column of a model has.
     row_hash = escape_name(ROW_HASH)
     wanted = names([*key, ROW_HASH])
     # Rows of equal hashes have equal keys, and one number is found faster than a composite key.
     # Should hashes of different rows ever collide, the fingerprints do not add up.
-    selects = [
+    select = (
         f"SELECT DISTINCT {either} FROM (SELECT {wanted} FROM {change.new.rows()} new) n "  # noqa: S608
-        f"FULL JOIN (SELECT {wanted} FROM {change.surviving(old)} old) o "
+        f"FULL JOIN (SELECT {wanted} FROM {change.surviving()} old) o "
         f"ON n.{row_hash} = o.{row_hash} WHERE n.{row_hash} IS NULL OR o.{row_hash} IS NULL"
-        for old in change.olds
-    ]
-    fill(connection, part, columns, " UNION ".join(selects))
-    return part
+    )
+    fill(connection, keys, columns, select)
+    return keys
 
 
 def _named_keys(
@@ -76,9 +75,9 @@ def _named_keys(
     key: Sequence[str],
     *,
     feed: Feed,
-    changes: Sequence[Snapshot],
-) -> Part:
-    part, columns = _keys(change, key)
+    changes: Snapshot,
+) -> KeyTable:
+    keys, columns = _keys(change, key)
     values = [
         f"CAST({escape_name(of_feed)} AS {change.type(name)})"
         for name, of_feed in ((name, dict(feed.columns)[name]) for name in key)
@@ -87,31 +86,26 @@ def _named_keys(
     named = source(feed.model, changes, only=[of_feed for _, of_feed in feed.columns])
     fill(
         connection,
-        part,
+        keys,
         columns,
         f"SELECT DISTINCT {', '.join(values)} FROM {rows(named)} feed "  # noqa: S608
         f"WHERE {complete}",
     )
-    return part
+    return keys
 
 
 def _from_cursor(
     connection: Connection, change: Change, cursor: str, lookback: int | str | None
-) -> Part:
-    part = part_of(change, "touched", Match(cursor, "gte", "start"))
+) -> KeyTable:
+    keys = key_table(change, "keys", KeyMatch(cursor, "gte", "start"))
     type_ = change.type(cursor)
     back = "" if lookback is None else f" - {_span(lookback)}"
-    ends = [
-        f"SELECT MAX({escape_name(cursor)}) AS last FROM {old.rows()} old"  # noqa: S608
-        for old in change.olds
-    ]
-    ends = f"({' UNION ALL '.join(ends)}) ends"
-    if connection.execute_scalar_query(f"SELECT BOOL_OR(last IS NULL) FROM {ends}"):  # noqa: S608
+    last = f"(SELECT MAX({escape_name(cursor)}) AS last FROM {change.published.rows()} old) ends"  # noqa: S608
+    if connection.execute_scalar_query(f"SELECT last IS NULL FROM {last}"):  # noqa: S608
         raise NotProvedError(f"nothing of it is published from which {cursor} could go on")
     columns = [change.column(cursor, called="start")]
-    # The earliest of the ends: right from every base.
-    fill(connection, part, columns, f"SELECT CAST(MIN(last){back} AS {type_}) FROM {ends}")  # noqa: S608
-    return part
+    fill(connection, keys, columns, f"SELECT CAST(last{back} AS {type_}) FROM {last}")  # noqa: S608
+    return keys
 
 
 def _span(lookback: int | str) -> str:

@@ -1,0 +1,121 @@
+"""What a `.tds` tells of a data source: the work of people in it, and its columns.
+
+Servers and products write much into it of their own accord, and differently each time. All else
+counts as the work of people, so that nothing is overlooked of which this module has not heard.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element, ParseError
+from zipfile import BadZipFile, ZipFile, is_zipfile
+
+import defusedxml.ElementTree
+from defusedxml.common import DefusedXmlException
+
+from tableau_pipeline.core.server import Metadata
+
+_LARGEST = 256 * 2**20
+# Where the data come from, how they got here, where this is published, and who can read it.
+_NOT_BY_PEOPLE = frozenset(
+    {"connection", "document-format-change-manifest", "extract", "repository-location"}
+)
+# Of the data source itself, all other attributes tell of the product that wrote it.
+_BY_PEOPLE = frozenset({"caption"})
+# Products write elements and attributes under such a name until a release knows them for good.
+_FEATURE = re.compile(r"^_\.fcp\.\w+\.(true|false)\.\.\.")
+# The column that stands for a whole table bears the table's id, which is another one each time.
+_TABLE_COLUMN = "[__tableau_internal_object_id__]"
+
+
+def read_metadata(file: Path) -> Metadata:
+    """Read a downloaded data source: a bare `.tds`, or a package with one in it.
+
+    Raises:
+        ValueError: it is neither; the message says why.
+    """
+    try:
+        root = defusedxml.ElementTree.fromstring(_tds(file), forbid_dtd=True)
+    except (BadZipFile, DefusedXmlException, LookupError, ParseError) as error:
+        raise ValueError(f"it is no .tds: {error}") from error
+    if root.tag != "datasource":
+        raise ValueError(f'it begins with "{root.tag}" in the place of "datasource"')
+    columns = frozenset(_columns(root))
+    return Metadata(digest=_digest(root), columns=columns or None)
+
+
+def _tds(file: Path) -> bytes:
+    if not is_zipfile(file):
+        return file.read_bytes()
+    with ZipFile(file) as package:
+        found = [one for one in package.infolist() if one.filename.lower().endswith(".tds")]
+        if len(found) != 1 or found[0].file_size > _LARGEST:
+            raise ValueError(f"there are {len(found)} .tds files in the package, or a huge one")
+        return package.read(found[0])
+
+
+def _digest(root: Element) -> str:
+    captions = _captions(root)
+    kept = Element("datasource", _named_by_people(root.attrib))
+    kept.extend(
+        _cleaned(child, captions) for child in root if _plain(child.tag) not in _NOT_BY_PEOPLE
+    )
+    for column in kept.findall("column"):
+        if column.get("name", "").startswith(_TABLE_COLUMN):
+            kept.remove(column)
+    # Sorts attributes; so the same content always gives the same text.
+    text = ElementTree.canonicalize(ElementTree.tostring(kept), strip_text=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _cleaned(element: Element, captions: dict[str, str]) -> Element:
+    """The same without the ids of tables, and without what tells where these come from.
+
+    Args:
+        captions: of the tables of the object graph, by their ids.
+    """
+    name = _plain(element.tag)
+    attributes = {_plain(key): value for key, value in element.items()}
+    if name == "object":
+        # In the object graph a table is its caption; the rest is its id and its connection.
+        return Element(name, _named_by_people(attributes))
+    if table := attributes.pop("object-id", None):
+        attributes["object-id"] = captions.get(table, "")
+    cleaned = Element(name, attributes)
+    cleaned.text, cleaned.tail = element.text, element.tail
+    cleaned.extend(_cleaned(child, captions) for child in element)
+    return cleaned
+
+
+def _named_by_people(attributes: dict[str, str]) -> dict[str, str]:
+    return {key: value for key, value in attributes.items() if key in _BY_PEOPLE}
+
+
+def _captions(root: Element) -> dict[str, str]:
+    tables = [element for element in root.iter() if _plain(element.tag) == "object"]
+    return {table.get("id", ""): table.get("caption", "") for table in tables}
+
+
+def _columns(root: Element) -> Iterator[tuple[str, str]]:
+    """Pairs (table, column) of the data; of those of an extract only where there are no others."""
+    for path in ("connection", "extract"):
+        found = False
+        for record in root.iterfind(f"./{path}//metadata-record[@class='column']"):
+            texts = {_plain(child.tag): child.text or "" for child in record}
+            if column := texts.get("remote-name"):
+                found = True
+                yield _unquoted(texts.get("parent-name", "")), column
+        if found:
+            return
+
+
+def _unquoted(name: str) -> str:
+    """The table of a name such as `[Extract].[Sales]`."""
+    last = name.split("].[")[-1]
+    return last.removeprefix("[").removesuffix("]").replace("]]", "]")
+
+
+def _plain(name: str) -> str:
+    return _FEATURE.sub("", name)

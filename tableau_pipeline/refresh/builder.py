@@ -1,0 +1,151 @@
+"""The files that a refresh builds: whole data sources, and payloads of updates."""
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tableauhyperapi import HyperProcess
+
+from tableau_pipeline.core.checkpoint import Checkpoint, TableContent
+from tableau_pipeline.core.declaration import Declaration
+from tableau_pipeline.core.snapshot import Snapshots
+from tableau_pipeline.hyper.build import Extract, build_extract
+from tableau_pipeline.refresh.change import Change, TableVersion
+from tableau_pipeline.refresh.delta import Delta, build_delta
+from tableau_pipeline.refresh.desired import Models, desired_tables, source
+from tableau_pipeline.refresh.rows_check import check_rows, count_orphans
+from tableau_pipeline.refresh.split import split_delta
+
+
+@dataclass(frozen=True, slots=True)
+class Builder:
+    """Builds files in one folder, of which the newest stay until the next refresh."""
+
+    declaration: Declaration
+    models: Models
+    snapshots: Snapshots
+    hyper: Callable[[], HyperProcess]
+    folder: Path
+    now: Callable[[], datetime]
+    log: logging.Logger
+
+    @property
+    def whole(self) -> str | None:
+        """What the server makes of a file of ours is what we made of it: less may do."""
+        return None
+
+    @property
+    def digest(self) -> str:
+        """Of what the tables and relationships are declared to be."""
+        return self.declaration.digest()
+
+    def desired(self, record: Checkpoint | None) -> Mapping[str, TableContent]:
+        """What each table is to hold; no file is opened where a record tells the answer."""
+        return desired_tables(
+            self.hyper, self.declaration, self.models, record=record, now=self.now()
+        )
+
+    def file(self, desired: Mapping[str, TableContent]) -> Extract:
+        """The whole data source as it shall be.
+
+        Raises:
+            RefusedError: the rows of a model are not fit to be published.
+        """
+        declaration = self.declaration
+        self.check(desired)
+        self._clear()
+        extract = build_extract(
+            self.hyper(),
+            self._new(),
+            tables=[
+                source(
+                    declaration.published_name(table.name),
+                    self.models[table.model],
+                    desired[table.name].cutoff,
+                )
+                for table in declaration.tables
+            ],
+            relationships=declaration.relationships,
+        )
+        rows = ", ".join(f"{table} {count:,}" for table, count in extract.rows.items())
+        self.log.info("Built %s (%.1f MB): rows %s", extract.path, extract.size / 1e6, rows)
+        return extract
+
+    def check(self, desired: Mapping[str, TableContent]) -> None:
+        """Look at the rows, build nothing.
+
+        Raises:
+            RefusedError: the rows of a model are not fit to be published.
+        """
+        check_rows(self.hyper(), self.declaration, self.models, desired, tables=desired)
+
+    def delta(
+        self, tables: Collection[str], desired: Mapping[str, TableContent], record: Checkpoint
+    ) -> Delta:
+        """The payload and the actions of an update of some tables.
+
+        Raises:
+            RefusedError: the rows of a model are not fit to be published.
+        """
+        hyper, declaration, models = self.hyper(), self.declaration, self.models
+        known = {
+            name
+            for name, table in desired.items()
+            if table.key and record.tables[name].key == table.key
+        }
+        check_rows(hyper, declaration, models, desired, tables=tables, identified=known)
+        self._clear()
+        delta = build_delta(
+            hyper,
+            self._new(),
+            changes=[self._change(name, desired[name], record.tables[name]) for name in tables],
+            targets={name: declaration.target(name) for name in tables},
+            models=models,
+        )
+        # Grouping all rows by their key takes longer than finding those that changed.
+        identified = {each.change.table.name for each in delta.tables if each.is_identified}
+        if doubtful := known & set(tables) - identified:
+            check_rows(hyper, declaration, models, desired, tables=doubtful)
+        payload = delta.extract
+        self.log.info("Built the payload %s (%.1f MB)", payload.path, payload.size / 1e6)
+        return delta
+
+    def split(self, delta: Delta, limit: int) -> list[Delta]:
+        """The update as several with payloads of at most `limit` bytes; empty if it cannot be."""
+        return split_delta(self.hyper(), delta, limit)
+
+    def orphans(
+        self, desired: Mapping[str, TableContent], changed: Collection[str]
+    ) -> dict[str, int]:
+        """Rows of the new content that point at no row of the other table, by relationship."""
+        found = count_orphans(self.hyper(), self.declaration, self.models, desired, tables=changed)
+        for edge, count in found.items():
+            self.log.warning("Relationship %s: %s rows have no partner", edge, f"{count:,}")
+        return found
+
+    def _clear(self) -> None:
+        """Remove the files of earlier refreshes."""
+        for file in self.folder.glob("*"):
+            file.unlink()
+
+    def _new(self) -> Path:
+        return self.folder / f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}.hyper"
+
+    def _change(self, name: str, now: TableContent, before: TableContent) -> Change:
+        table = next(table for table in self.declaration.tables if table.name == name)
+        old = self.snapshots.version(before.model, before.version)
+        whole = None
+        if old is None:
+            whole = "the snapshot that is published is gone from the disk"
+        elif missing := old.missing():
+            whole = f"a file of the snapshot that is published is gone ({missing[0]})"
+        return Change(
+            table=table,
+            columns=now.columns,
+            new=TableVersion.of(now, self.models[table.model]),
+            old=TableVersion.of(before, old) if old and not whole else None,
+            published_rows=before.content.rows,
+            whole=whole,
+        )

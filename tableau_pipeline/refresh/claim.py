@@ -1,0 +1,142 @@
+"""One refresh of a data source at a time: the journal is the lock."""
+
+import logging
+import random
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from tableau_pipeline.core.checkpoint import Checkpoint, Claim, Closing
+from tableau_pipeline.core.journal import Journal
+from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.refresh.history import History, read_history
+
+# Seconds: two refreshes that began at once try again at different times; one that waits for
+# another to end looks more rarely.
+_RETRY = (0.05, 1.0)
+_WAIT = (1.0, 5.0)
+# Looks at a claim that was stored late, which its owner is about to withdraw.
+_LOOKS_AT_LATE_CLAIMS = 5
+
+
+class OvertakenError(RefreshError):
+    """Another refresh has taken over: whatever this one knows is out of date."""
+
+
+@dataclass
+class Claimed:
+    """The claim of a refresh that is at work.
+
+    Attributes:
+        history: the records as they were when the claim was made.
+        checkpoint: what the claim is to be closed with.
+    """
+
+    claim: Claim
+    history: History
+    journal: Journal
+    sleep: Callable[[float], None]
+    checkpoint: Checkpoint | None = field(default=None)
+
+    @property
+    def number(self) -> int:
+        """The number of the refresh."""
+        return self.claim.refresh
+
+    def check_fence(self) -> None:
+        """Look whether the claim still holds; to be called right before what takes effect.
+
+        Raises:
+            OvertakenError: another refresh has come since: the run was ended in Dagster, say, but
+                its process went on.
+        """
+        for _ in range(_LOOKS_AT_LATE_CLAIMS):
+            history = read_history(self.journal.records())
+            others = [
+                each
+                for each in history.claims
+                if each.refresh >= self.number and each.id != self.claim.id
+            ]
+            known = any(each.id == self.claim.id for each in history.open_claims)
+            if known and not others:
+                return
+            self.sleep(random.uniform(*_RETRY))  # noqa: S311
+        by = f"run {others[0].owner.run_id}" if others else "somebody who removed its records"
+        raise OvertakenError(f"This refresh was overtaken by {by}. Nothing more is sent by it.")
+
+
+@contextmanager
+def claimed(
+    journal: Journal,
+    *,
+    what: str,
+    timeout: float,
+    sleep: Callable[[float], None],
+    log: logging.Logger,
+) -> Generator[Claimed]:
+    """Claim a data source for as long as the block runs.
+
+    Args:
+        what: the data source, in messages.
+        timeout: seconds to wait for another refresh to end.
+
+    Raises:
+        RefreshError: another one has not ended by then.
+    """
+    with journal.lock(timeout):
+        held = _claim(journal, what=what, timeout=timeout, sleep=sleep, log=log)
+        try:
+            yield held
+        finally:
+            journal.append(
+                Closing(refresh=held.number, claim=held.claim.id, checkpoint=held.checkpoint)
+            )
+
+
+def _claim(
+    journal: Journal,
+    *,
+    what: str,
+    timeout: float,
+    sleep: Callable[[float], None],
+    log: logging.Logger,
+) -> Claimed:
+    waited = 0.0
+    while True:
+        history = read_history(journal.records())
+        others = _live(history.open_claims, journal)
+        if not others:
+            claim = Claim(refresh=history.number + 1, owner=journal.owner)
+            journal.append(claim)
+            history = read_history(journal.records())
+            later = [each for each in history.open_claims if each.id != claim.id]
+            if not _live(later, journal):
+                return Claimed(claim, history, journal, sleep)
+            journal.append(Closing(refresh=claim.refresh, claim=claim.id, withdrawn=True))
+        elif not waited:
+            log.info("%s refreshes %s: waiting for it", _named(others[0]), what)
+        if waited >= timeout:
+            raise RefreshError(_still_running(others, what, waited))
+        pause = min(random.uniform(*(_WAIT if others else _RETRY)), timeout - waited)  # noqa: S311
+        sleep(pause)
+        waited += max(pause, 0.001)
+
+
+def _live(claims: Sequence[Claim], journal: Journal) -> list[Claim]:
+    """The claims of others that may still be at work; a step refreshes one thing at a time."""
+    return [
+        each for each in claims if each.owner != journal.owner and not journal.has_ended(each.owner)
+    ]
+
+
+def _named(claim: Claim) -> str:
+    return f"Run {claim.owner.run_id}"
+
+
+def _still_running(others: Sequence[Claim], what: str, waited: float) -> str:
+    if not others:
+        return f"Other refreshes of {what} kept coming first for {waited:.0f} s: run again."
+    return (
+        f"{_named(others[0])} has been refreshing {what} for more than {waited:.0f} s. If it "
+        "hangs, terminate that run in Dagster; then run again."
+    )

@@ -1,0 +1,356 @@
+"""Sending, so that the next refresh can tell what became of it, whatever happens."""
+
+import json
+import logging
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from tableau_pipeline.core.checkpoint import Checkpoint, Habits, Intent, Outcome, PublishMode
+from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX
+from tableau_pipeline.core.journal import Journal
+from tableau_pipeline.core.server import RemoteDatasource, Server
+from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.refresh.claim import Claimed
+from tableau_pipeline.refresh.jobs import Jobs
+from tableau_pipeline.refresh.window import Change, Window, revisions_of
+
+_TIMESTAMP_PAUSE = 0.25
+_UNKNOWN = "What became of it is not known: the next run finds out, and publishes in full."
+_NEXT = {
+    Outcome.FAILED: "The next run publishes the whole file.",
+    Outcome.CANCELLED: "The next run sends it again.",
+}
+
+
+class DriftError(RefreshError):
+    """Somebody else changed the data source while a refresh was at work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What a sending left.
+
+    Attributes:
+        checkpoint: None if nothing can build on it.
+        doubt: why somebody else may have changed the data source as well; None if nobody has.
+        learnt: what the site has shown, provided that nobody else was there.
+    """
+
+    checkpoint: Checkpoint | None
+    remote: RemoteDatasource
+    intent: Intent
+    doubt: str | None = None
+    learnt: Habits = field(default_factory=Habits)
+
+    def without_doubt(self) -> "Sent":
+        """The same, once the contents have proved that it was us alone."""
+        if self.checkpoint is None:
+            return self
+        checkpoint = self.checkpoint.model_copy(update={"habits": self.learnt})
+        return replace(self, checkpoint=checkpoint, doubt=None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """The one call that takes effect, and how it is recorded."""
+
+    intent: Intent
+    before: RemoteDatasource | None
+    make: Callable[[], str | None]
+    doing: str
+
+
+@dataclass
+class Sender:
+    """Sends for one refresh, which has claimed the data source.
+
+    Attributes:
+        tags: what marks the data source as ours.
+        sent: how many sendings there were.
+    """
+
+    server: Server
+    journal: Journal
+    claim: Claimed
+    jobs: Jobs
+    run_id: str
+    tags: frozenset[str]
+    sleep: Callable[[float], None]
+    log: logging.Logger
+    sent: int = field(default=0)
+
+    def publish(
+        self,
+        file: Path,
+        target: Checkpoint,
+        mode: PublishMode,
+        *,
+        to: RemoteDatasource | None,
+        project_id: str,
+    ) -> Sent:
+        """Publish a whole file.
+
+        Args:
+            to: what it replaces; None for a data source that is yet to be.
+
+        Raises:
+            RefusedError: the server said no; it holds what it held before.
+            DriftError: somebody changed the data source meanwhile; nothing was sent.
+            RefreshError: the server failed, or did not answer, or the job failed.
+        """
+        name = to.name if to else target.name
+        project_id = to.project_id if to else project_id
+        upload = self.server.upload(file)
+        intent = self._intent(
+            mode, name=name, project_id=project_id, to=to, target=target, partial=None
+        )
+
+        def call() -> str:
+            return self.server.publish(
+                upload,
+                file_type=file.suffix.removeprefix("."),
+                name=name,
+                project_id=project_id,
+                mode=mode,
+            )
+
+        return self._send(_Call(intent, to, call, f'Publishing "{name}"'))
+
+    def update(
+        self,
+        batch: str,
+        payload: Path | None,
+        target: Checkpoint | None,
+        *,
+        to: RemoteDatasource,
+        partial: str | None = None,
+        connection: str | None = None,
+    ) -> Sent:
+        """Change the published data.
+
+        Args:
+            batch: the actions as JSON; `payload` has the tables that they name.
+            target: None if nothing can build on what this leaves; `partial` says why.
+
+        Raises:
+            RefusedError: the server said no; it holds what it held before.
+            DriftError: somebody changed the data source meanwhile; nothing was sent.
+            RefreshError: the server failed, or did not answer, or the job failed.
+        """
+        upload = self.server.upload(payload) if payload else None
+        intent = self._intent(
+            None, name=to.name, project_id=to.project_id, to=to, target=target, partial=partial
+        )
+
+        def call() -> str | None:
+            return self.server.update(
+                to.luid,
+                batch=batch,
+                upload=upload,
+                request_id=intent.request_id,
+                connection=connection,
+            )
+
+        doing = f'Updating the data of "{to.name}"'
+        return self._send(_Call(intent, to, call, doing), actions=_actions(batch))
+
+    def mark(self, remote: RemoteDatasource) -> tuple[RemoteDatasource, str | None]:
+        """Tag a data source as ours, and take it over from other deployments.
+
+        Returns:
+            The data source, and why somebody else may have changed it meanwhile.
+        """
+        others = {tag for tag in remote.tags - self.tags if tag.startswith(INSTANCE_TAG_PREFIX)}
+        if self.tags <= remote.tags and not others:
+            return remote, None
+        began = self.server.now()
+        if others:
+            self.server.untag(remote.luid, others)
+        self.server.tag(remote.luid, self.tags)
+        return self.changed(remote, began)
+
+    def changed(
+        self, remote: RemoteDatasource, began: datetime
+    ) -> tuple[RemoteDatasource, str | None]:
+        """The data source after a change of its tags or its place that began at that time."""
+        now = self._found(remote.luid)
+        # The server counts whole seconds, and may round.
+        window = Window(began, self.server.now() + timedelta(seconds=1))
+        change = Change(window, remote.stamp, now.stamp, revisions=(0,))
+        return now, change.unexplained(Habits())
+
+    def _intent(
+        self,
+        mode: PublishMode | None,
+        *,
+        name: str,
+        project_id: str,
+        to: RemoteDatasource | None,
+        target: Checkpoint | None,
+        partial: str | None,
+    ) -> Intent:
+        self.sent += 1
+        luid = to.luid if to else None
+        return Intent(
+            refresh=self.claim.number,
+            step=self.sent,
+            recorded_at=self.server.now(),
+            run_id=self.run_id,
+            mode=mode,
+            name=name,
+            project_id=project_id,
+            luid=luid,
+            before=to.updated_at if to else None,
+            before_revision=to.revision if to else None,
+            target=target.model_copy(update={"luid": luid}) if target else None,
+            partial=partial,
+        )
+
+    def _send(self, call: _Call, *, actions: str = "") -> Sent:
+        """Record, look again, send, wait, and look at what came of it."""
+        self.journal.append(call.intent)
+        self.claim.check_fence()
+        self._check_unchanged(call)
+        intent = self._sent(call)
+        seen: list[datetime] = []
+
+        def look() -> None:
+            remote = self.server.find_by_luid(intent.luid) if intent.luid else None
+            seen.extend([remote.updated_at] if remote else [])
+
+        status = self.jobs.wait(str(intent.job_id), meanwhile=look)
+        if status is None:
+            raise RefreshError(
+                f"{call.doing}: the server no longer knows job {intent.job_id}. {_UNKNOWN}"
+            )
+        if status.outcome is not Outcome.DONE:
+            outcome = status.outcome or Outcome.FAILED
+            self._record(intent, outcome=outcome, note=status.notes)
+            raise RefreshError(
+                f"{call.doing}: job {intent.job_id} of the server {outcome}. "
+                f"{status.notes or 'It gave no reason; the logs of its backgrounder may.'} "
+                f"{actions}The data source holds what it held before. {_NEXT.get(outcome, '')}"
+            )
+        remote = self._after(intent)
+        target = intent.target.model_copy(update={"luid": remote.luid}) if intent.target else None
+        intent = self._record(intent, outcome=Outcome.DONE, target=target)
+        return self._observed(intent, call.before, remote, Window.of(status), seen)
+
+    def _sent(self, call: _Call) -> Intent:
+        """The intent with its job.
+
+        Raises:
+            RefreshError: nobody knows whether the server received it; the intent stays open.
+        """
+        try:
+            job_id = call.make()
+        except RefusedError as error:
+            self._record(call.intent, outcome=Outcome.REFUSED, note=str(error))
+            raise
+        if job_id is None:
+            raise RefreshError(f"{call.doing}: the server does not name the job. {_UNKNOWN}")
+        self.log.info("%s goes on as job %s of the server", call.doing, job_id)
+        return self._record(call.intent, job_id=job_id)
+
+    def _check_unchanged(self, call: _Call) -> None:
+        """Look whether what was planned for is still what is there.
+
+        Raises:
+            DriftError: somebody changed, removed or created the data source meanwhile.
+        """
+        if call.before is None:
+            intent = call.intent
+            found = self.server.find_by_name(intent.name, project_id=intent.project_id)
+            same = found is None
+        else:
+            now = self.server.find_by_luid(call.before.luid)
+            same = now is not None and _place(now) == _place(call.before)
+        if not same:
+            self._record(call.intent, outcome=Outcome.REFUSED, note="it was not sent")
+            raise DriftError(
+                f'"{call.intent.name}" was changed on the server while its new content was '
+                "prepared. Nothing was sent: the next run decides again."
+            )
+
+    def _observed(
+        self,
+        intent: Intent,
+        before: RemoteDatasource | None,
+        remote: RemoteDatasource,
+        window: Window | None,
+        seen: Collection[datetime],
+    ) -> Sent:
+        """The checkpoint that was reached, with the stamp that the data source has now."""
+        is_update, target = intent.mode is None, intent.target
+        habits = target.habits if target else Habits()
+        if is_update and before:
+            remote = self._moved(remote, before, habits)
+        change = Change(
+            window,
+            before.stamp if before else None,
+            remote.stamp,
+            revisions=revisions_of(habits, is_update=is_update),
+            seen=seen,
+        )
+        doubt = change.unexplained(habits)
+        remote, doubt_of_tags = self.mark(remote)
+        doubt = doubt or doubt_of_tags
+        if target is None:
+            return Sent(None, remote, intent, doubt)
+        update = {"updated_at": remote.updated_at, "revision": remote.revision}
+        if intent.mode in (PublishMode.CREATE, PublishMode.OVERWRITE):
+            update["metadata"] = None if doubt else self.server.metadata(remote.luid).digest
+        learnt = change.learnt(habits, is_update=is_update)
+        sent = Sent(target.model_copy(update=update), remote, intent, doubt, learnt)
+        return sent if doubt else sent.without_doubt()
+
+    def _moved(
+        self, remote: RemoteDatasource, before: RemoteDatasource, habits: Habits
+    ) -> RemoteDatasource:
+        """The data source once its time stamp shows an update: late on some sites, or never."""
+        if habits.moves_timestamp is False:
+            return remote
+        until = self.server.now() + timedelta(seconds=self.jobs.timeouts.timestamp)
+        while remote.updated_at == before.updated_at and self.server.now() < until:
+            self.sleep(_TIMESTAMP_PAUSE)
+            remote = self._found(remote.luid)
+        return remote
+
+    def _after(self, intent: Intent) -> RemoteDatasource:
+        if intent.luid:
+            return self._found(intent.luid)
+        remote = self.server.find_by_name(intent.name, project_id=intent.project_id)
+        if remote is None:
+            raise RefreshError(
+                f'"{intent.name}" was published, and is gone. The next run publishes it again.'
+            )
+        return remote
+
+    def _found(self, luid: str) -> RemoteDatasource:
+        remote = self.server.find_by_luid(luid)
+        if remote is None:
+            raise RefreshError(
+                f"Data source {luid} was removed from the server during the refresh. The next run "
+                "publishes it again."
+            )
+        return remote
+
+    def _record(self, intent: Intent, **changes: object) -> Intent:
+        changed = intent.model_copy(update=changes)
+        self.journal.append(changed)
+        return changed
+
+
+def _place(remote: RemoteDatasource) -> tuple[object, ...]:
+    return remote.luid, remote.name, remote.project_id, remote.stamp
+
+
+def _actions(batch: str) -> str:
+    """What a job was to do, by number: the server's notes tell of one action at most."""
+    actions = [
+        f"{number}. {action['action']} {action.get('target-schema', '')}.{action['target-table']}"
+        for number, action in enumerate(json.loads(batch)["actions"], start=1)
+    ]
+    return f"Its actions were: {'; '.join(actions)}. "

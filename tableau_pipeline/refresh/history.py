@@ -1,0 +1,86 @@
+"""What the records of a data source add up to. Nothing here has effects."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tableau_pipeline.core.checkpoint import Checkpoint, Claim, Closing, Former, Intent, Record
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The records of a data source, in order.
+
+    Attributes:
+        number: the highest of any refresh.
+        claims: those that were not withdrawn, and `closed` the ids of those that have ended.
+        checkpoint: the one with the highest number, in whatever order they were stored.
+        intents: those of later refreshes, oldest first, each as the record that knows most of it.
+        former: what a record of an older format tells; None once there is a checkpoint.
+    """
+
+    number: int
+    claims: tuple[Claim, ...]
+    closed: frozenset[str]
+    checkpoint: Checkpoint | None
+    intents: tuple[Intent, ...]
+    former: Former | None
+
+    @property
+    def open_claims(self) -> list[Claim]:
+        """The claims that have not ended."""
+        return [claim for claim in self.claims if claim.id not in self.closed]
+
+    def published_version(self, model: str) -> int | None:
+        """The newest version of a model that may be published; None if no record tells."""
+        targets = [intent.target for intent in self.intents if _may_have_landed(intent)]
+        for checkpoint in (*reversed(targets), self.checkpoint):
+            for known, version in checkpoint.versions if checkpoint else ():
+                if known == model:
+                    return version
+        return None
+
+    @property
+    def versions(self) -> set[tuple[str, int]]:
+        """All snapshots that a refresh may have to compare with, by model and number."""
+        known = [self.checkpoint, *(i.target for i in self.intents if _may_have_landed(i))]
+        return {version for each in known if each for version in each.versions}
+
+
+def read_history(records: Sequence[Record]) -> History:
+    """Put records in order, whatever the order in which they were stored."""
+    closings = [each for each in records if isinstance(each, Closing)]
+    withdrawn = {each.claim for each in closings if each.withdrawn}
+    checkpoint = max(
+        (each.checkpoint for each in closings if each.checkpoint),
+        key=lambda each: each.refresh,
+        default=None,
+    )
+    intents: dict[str, Intent] = {}
+    for each in records:
+        if not isinstance(each, Intent) or (checkpoint and each.refresh <= checkpoint.refresh):
+            continue
+        known = intents.get(each.request_id)
+        if known is None or _knowledge(each) >= _knowledge(known):
+            intents[each.request_id] = each
+    formers = [each for each in records if isinstance(each, Former)]
+    return History(
+        number=max((each.refresh for each in records), default=0),
+        claims=tuple(
+            each for each in records if isinstance(each, Claim) and each.id not in withdrawn
+        ),
+        closed=frozenset(each.claim for each in closings),
+        checkpoint=checkpoint,
+        intents=tuple(sorted(intents.values(), key=lambda each: (each.refresh, each.step))),
+        former=formers[-1] if formers and not checkpoint else None,
+    )
+
+
+def _knowledge(intent: Intent) -> tuple[bool, bool]:
+    return intent.outcome is not None, intent.job_id is not None
+
+
+def _may_have_landed(intent: Intent) -> bool:
+    return intent.target is not None and intent.outcome in _LANDED
+
+
+_LANDED = (None, "done", "lost")

@@ -1,0 +1,93 @@
+"""Waiting for a job of the server."""
+
+import logging
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from tableau_pipeline.core.checkpoint import Outcome
+from tableau_pipeline.core.server import JobStatus, Server
+from tableau_pipeline.core.timeouts import Timeouts
+from tableau_pipeline.errors import RefreshError
+
+_GROWTH = 1.5
+# The first looks come closer: most jobs are short.
+_FIRST_POLLS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Jobs:
+    """Waits for jobs; `sleep` takes seconds, and time is measured by the server's clock."""
+
+    server: Server
+    timeouts: Timeouts
+    sleep: Callable[[float], None]
+    log: logging.Logger
+
+    def wait(
+        self, job_id: str, *, meanwhile: Callable[[], None] = lambda: None
+    ) -> JobStatus | None:
+        """The finished job, or None when the server forgot it.
+
+        A job that takes too long is cancelled: `timeouts.queue` counts until it starts, and
+        `timeouts.job` from then on.
+
+        Args:
+            meanwhile: called after each look that found it unfinished.
+
+        Raises:
+            RefreshError: it is not finished in time, and may still take effect.
+        """
+        began = self.server.now()
+        pauses = _pauses(self.timeouts.first_poll, self.timeouts.longest_poll)
+        while True:
+            status = self.server.job(job_id)
+            if status is None or status.outcome:
+                return status
+            meanwhile()
+            pause, left = next(pauses), self._left(status, began)
+            self.log.info(
+                "Waiting for job %s on the server (%s)",
+                job_id,
+                "running" if status.started_at else "in the queue",
+            )
+            if left <= 0:
+                return self._give_up(job_id, status)
+            self.sleep(min(pause, left))
+
+    def _left(self, status: JobStatus, began: datetime) -> float:
+        since, limit = began, self.timeouts.queue
+        if status.started_at:
+            since, limit = status.started_at, self.timeouts.job
+        return limit - (self.server.now() - since).total_seconds()
+
+    def _give_up(self, job_id: str, last: JobStatus) -> JobStatus | None:
+        limit = (
+            f"did not finish within {self.timeouts.job:.0f} s (job_timeout)"
+            if last.started_at
+            else f"did not start within {self.timeouts.queue:.0f} s (queue_timeout)"
+        )
+        if self.server.cancel(job_id):
+            notes = f"{last.notes} It was cancelled because it {limit}.".strip()
+            return replace(last, outcome=Outcome.CANCELLED, notes=notes)
+        # It may have finished just before it could be cancelled.
+        status = self.server.job(job_id)
+        if status is None or status.outcome:
+            return status
+        raise RefreshError(
+            f"Job {job_id} on {self.server.url} {limit}, and it cannot be cancelled for certain. "
+            "It may still take effect, so nothing else is sent: the next run asks for it again. If "
+            "it hangs, cancel it on the server's Jobs page."
+        )
+
+
+def _pauses(first: float, longest: float) -> Generator[float]:
+    pause, total = first / _FIRST_POLLS, 0.0
+    while total < first:
+        yield pause
+        total += pause
+        pause *= _GROWTH
+    pause = first
+    while True:
+        yield pause
+        pause = min(pause * _GROWTH, longest)

@@ -1,0 +1,163 @@
+"""One refresh of one data source: claim, recover, observe, plan, deliver, reconcile, record."""
+
+import logging
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tableauhyperapi import HyperProcess
+
+from tableau_pipeline.core.declaration import Declaration, file_name
+from tableau_pipeline.core.journal import Journal
+from tableau_pipeline.core.server import Server
+from tableau_pipeline.core.snapshot import Snapshot, Snapshots
+from tableau_pipeline.core.timeouts import Timeouts
+from tableau_pipeline.errors import Check, RefusedError
+from tableau_pipeline.hyper.type_policy import TypePolicy
+from tableau_pipeline.refresh.attempt import Attempt, Context
+from tableau_pipeline.refresh.builder import Builder
+from tableau_pipeline.refresh.claim import Claimed, claimed
+from tableau_pipeline.refresh.desired import Models
+from tableau_pipeline.refresh.guards import guard_problems
+from tableau_pipeline.refresh.history import read_history
+from tableau_pipeline.refresh.inputs import checked_models
+from tableau_pipeline.refresh.plan import (
+    Accept,
+    Options,
+)
+from tableau_pipeline.refresh.readable import readable
+from tableau_pipeline.refresh.report import Clock, Report
+
+
+@dataclass(frozen=True, slots=True)
+class Refresh:
+    """Everything that a refresh works with.
+
+    Attributes:
+        snapshots: the versions of the models; asked for the newest once the claim is held: an
+            older one must not come last.
+        server: opens a session when it is first needed.
+        folder: for the files of refreshes; the same for every run of a data source.
+        run_id: says in the records whose sending it was.
+        now: the day of the refresh, from which rolling windows count.
+        sleep: takes seconds.
+        takeover: take over data sources that another deployment publishes.
+    """
+
+    declaration: Declaration
+    snapshots: Snapshots
+    journal: Journal
+    server: Callable[[], AbstractContextManager[Server]]
+    hyper: Callable[[], HyperProcess]
+    folder: Path
+    run_id: str
+    log: logging.Logger
+    timeouts: Timeouts = field(default_factory=Timeouts)
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    sleep: Callable[[float], None] = time.sleep
+    takeover: bool = False
+
+    def run(self, options: Options) -> Report:
+        """Make the published data source equal to its models, or say why not.
+
+        Raises:
+            RefusedError: it would be wrong or unsafe; nothing was sent or overwritten.
+            RefreshError: it could not be carried out; the next run finds out what is open.
+        """
+        if self.takeover:
+            options = replace(options, accept=options.accept | {Accept.TAKEOVER})
+        if not options.publish:
+            models = self.models()
+            with readable(self.hyper, self.declaration, models):
+                return self._only_build(models, options)
+        if options.dry_run:
+            history = read_history(self.journal.records())
+            models = self.models()
+            with readable(self.hyper, self.declaration, models), self.server() as server:
+                content = self.content(models)
+                return Attempt(self.on(server), content, history, options).dry_run()
+        with self.claimed() as claim:
+            models = self.models()
+            with readable(self.hyper, self.declaration, models), self.server() as server:
+                content = self.content(models)
+                return Attempt(self.on(server), content, claim.history, options).run(claim)
+
+    def on(self, server: Server) -> Context:
+        """What it works with on a server."""
+        return Context(
+            declaration=self.declaration,
+            snapshots=Declared(self.snapshots, self.declaration.types),
+            journal=self.journal,
+            server=server,
+            hyper=self.hyper,
+            folder=self.folder,
+            run_id=self.run_id,
+            log=self.log,
+            timeouts=self.timeouts,
+            sleep=self.sleep,
+        )
+
+    def models(self) -> Models:
+        """The newest version of each model, as the data source makes of its columns.
+
+        Raises:
+            RefusedError: one has none, or cannot be published.
+        """
+        declared = Declared(self.snapshots, self.declaration.types)
+        found = {model: declared.newest(model) for model in self.declaration.models}
+        return checked_models(self.declaration, found)
+
+    def claimed(self) -> AbstractContextManager[Claimed]:
+        """No other refresh of the data source runs within the block."""
+        return claimed(
+            self.journal,
+            what=self.declaration.key,
+            timeout=self.timeouts.claim,
+            sleep=self.sleep,
+            log=self.log,
+        )
+
+    def content(self, models: Models) -> Builder:
+        """What builds files of these models."""
+        return Builder(
+            declaration=self.declaration,
+            models=models,
+            snapshots=Declared(self.snapshots, self.declaration.types),
+            hyper=self.hyper,
+            folder=self.folder / "extracts" / file_name(self.declaration.key),
+            now=self.now,
+            log=self.log,
+        )
+
+    def _only_build(self, models: Models, options: Options) -> Report:
+        clock, builder = Clock(), self.content(models)
+        with clock.phase("build"):
+            desired = builder.desired(None)
+            problems = guard_problems(self.declaration, desired, {})
+            if problems and Accept.SHRINK not in options.accept:
+                found = "\n".join(problems)
+                raise RefusedError(found, {Check.GUARD: found})
+            orphans = builder.orphans(desired, desired)
+            extract = builder.file(desired)
+        return Report(plan=None, extract=extract, orphans=orphans, seconds=clock.seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """The versions of models, with what a data source makes of their columns."""
+
+    snapshots: Snapshots
+    types: TypePolicy
+
+    def newest(self, asset_key: str) -> Snapshot | None:
+        """The newest version of a model; None if it has none."""
+        found = self.snapshots.newest(asset_key)
+        return found and found.declared(self.types)
+
+    def version(self, asset_key: str, number: int) -> Snapshot | None:
+        """A version of a model; None if it is gone."""
+        found = self.snapshots.version(asset_key, number)
+        return found and found.declared(self.types)

@@ -1,0 +1,159 @@
+"""A delta that is too large for one payload, split into consecutive updates.
+
+Each part deletes and inserts the affected rows of its own keys, windows or stretch of the cursor:
+between two of them every row is as it was, or as it is to be. All are cut out of the one payload
+that was built, so that the versions are compared once.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import ceil
+
+from tableauhyperapi import Connection, HyperProcess, TableName, escape_name
+
+from tableau_pipeline.hyper.build import Extract
+from tableau_pipeline.hyper.new_file import create_table, new_file
+from tableau_pipeline.hyper.rows import names
+from tableau_pipeline.hyper.tables import Column
+from tableau_pipeline.refresh.affected import KeyMatch, KeyTable, affected, fill, in_payload
+from tableau_pipeline.refresh.delta import ROWS, Delta, TableDelta
+
+# Several payloads are larger than one: every file has its own overhead.
+_ROOM = 1.3
+_WHOLE = "whole"
+_RANK = escape_name("_rank")
+
+
+def split_delta(hyper: HyperProcess, delta: Delta, limit: int) -> list[Delta]:
+    """The same update as several, each with a payload of at most `limit` bytes.
+
+    The first has the tables that are shipped whole. Empty if no split is fine enough.
+    """
+    if limit <= 0:
+        return []
+    number = ceil(delta.extract.size / limit * _ROOM)
+    for of in (number, 2 * number, 4 * number):
+        parts: list[Delta] = []
+        for index in range(of):
+            part = _build(hyper, delta, _Slice(index, of))
+            parts.append(part)
+            if part.extract.size > limit:
+                break
+        else:
+            return parts
+        for part in parts:
+            part.extract.path.unlink()
+    return []
+
+
+@dataclass(frozen=True, slots=True)
+class _Slice:
+    """One of several; `index` counts from 0."""
+
+    index: int
+    of: int
+
+
+def _build(hyper: HyperProcess, delta: Delta, slice_: _Slice) -> Delta:
+    path = delta.extract.path.with_name(
+        f"{delta.extract.path.stem}-{slice_.index + 1}-of-{slice_.of}.hyper"
+    )
+    with new_file(hyper, path, version=delta.extract.version) as connection:
+        connection.catalog.attach_database(delta.extract.path, _WHOLE)
+        tables = [
+            part
+            for table in delta.tables
+            if (part := _PartOf(connection, table, slice_).table()) is not None
+        ]
+        connection.catalog.detach_database(_WHOLE)
+    extract = Extract(
+        path=path,
+        rows={each.change.table.name: each.counts.inserted for each in tables},
+        size=path.stat().st_size,
+        version=delta.extract.version,
+    )
+    return Delta(extract, tables)
+
+
+@dataclass(frozen=True, slots=True)
+class _PartOf:
+    """One table's share of a part, while it is written."""
+
+    connection: Connection
+    delta: TableDelta
+    slice: _Slice
+
+    def table(self) -> TableDelta | None:
+        """None if this part has nothing of the table."""
+        counts = self.delta.counts
+        if counts.whole:
+            if self.slice.index:
+                return None
+            self._insert(where="TRUE")
+            return self.delta
+        keys = [
+            self._stretch(each)
+            if [match.operator for match in each.matches] == ["gte"]
+            else self._some_rows(each)
+            for each in self.delta.keys
+        ]
+        inserted = self._insert(where=affected(keys, "source")) if counts.inserted else 0
+        return replace(self.delta, keys=keys, counts=replace(counts, inserted=inserted))
+
+    @property
+    def _columns(self) -> Sequence[Column]:
+        return self.delta.change.columns
+
+    def _payload(self, schema: str) -> TableName:
+        """A table of the payload that is split."""
+        return TableName(_WHOLE, schema, self.delta.change.table.name)
+
+    def _insert(self, *, where: str) -> int:
+        table = in_payload(ROWS, self.delta.change.table.name)
+        create_table(self.connection, table, self._columns)
+        columns = names([column.name for column in self._columns])
+        inserted = self.connection.execute_command(
+            f"INSERT INTO {table} SELECT {columns} FROM {self._payload(ROWS)} source WHERE {where}"  # noqa: S608
+        )
+        return inserted or 0
+
+    def _some_rows(self, keys: KeyTable) -> KeyTable:
+        columns = names(keys.columns)
+        typed = [self.delta.change.column(match.column, called=match.by) for match in keys.matches]
+        fill(
+            self.connection,
+            keys,
+            typed,
+            f"SELECT {columns} FROM (SELECT {columns}, ROW_NUMBER() OVER (ORDER BY {columns}) "  # noqa: S608
+            f"AS {_RANK} FROM {self._payload(keys.kind)}) ranked "
+            f"WHERE {_RANK} % {self.slice.of} = {self.slice.index}",
+        )
+        return keys
+
+    def _stretch(self, keys: KeyTable) -> KeyTable:
+        """From one value of the cursor to the next; the last stretch has no end."""
+        (match,) = keys.matches
+        if not self.delta.counts.inserted:
+            # Nothing to tell the stretches by, and nothing to send with them.
+            return self._some_rows(keys)
+        cursor, start = escape_name(match.column), escape_name(match.by)
+        starts = (
+            "SELECT start, LEAD(start) OVER (ORDER BY start) AS stop, "  # noqa: S608
+            "ROW_NUMBER() OVER (ORDER BY start) - 1 AS rank "
+            f"FROM (SELECT {start} AS start FROM {self._payload(keys.kind)} "
+            f"UNION SELECT MIN({cursor}) FROM (SELECT {cursor}, NTILE({self.slice.of}) "
+            f"OVER (ORDER BY {cursor}) AS {_RANK} FROM {self._payload(ROWS)}) tiled "
+            f"WHERE {_RANK} > 1 GROUP BY {_RANK}) starts"
+        )
+        this = f"FROM ({starts}) stretches WHERE rank = {self.slice.index}"
+        open_end = self.connection.execute_scalar_query(f"SELECT COUNT(*) {this} AND stop IS NULL")
+        stretch = keys
+        if not open_end:
+            stretch = replace(keys, matches=(match, KeyMatch(match.column, "lt", "stop")))
+        columns = [self.delta.change.column(match.column, called=name) for name in stretch.columns]
+        wanted = ", ".join(
+            f"{'start' if name == match.by else 'stop'} AS {escape_name(name)}"
+            for name in stretch.columns
+        )
+        fill(self.connection, stretch, columns, f"SELECT {wanted} {this}")
+        return stretch

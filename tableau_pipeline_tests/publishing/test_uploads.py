@@ -1,0 +1,60 @@
+from pathlib import Path
+
+import pytest
+
+from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.publishing import uploads
+from tableau_pipeline.publishing.uploads import block_size, blocks
+
+MEGABYTE, GIGABYTE = 2**20, 2**30
+
+
+@pytest.mark.parametrize(
+    ("size", "megabytes"),
+    [
+        (0, 16),
+        (GIGABYTE, 16),
+        (16_000 * MEGABYTE, 16),
+        (16_000 * MEGABYTE + 1, 17),
+        (25 * GIGABYTE, 26),
+        (63_000 * MEGABYTE, 63),
+    ],
+)
+def test_blocks_grow_with_the_file(size: int, megabytes: int):
+    # Prevents: a large file fails after its thousandth block, or a small one takes much memory.
+    assert block_size(size) == megabytes * MEGABYTE
+    assert -(-size // block_size(size)) <= 1000
+
+
+def test_file_that_nobody_takes():
+    # Prevents: an upload of hours that is bound to fail.
+    with pytest.raises(RefusedError, match=r"62 GB.*1000 blocks of 63 MB.*fewer rows"):
+        block_size(63_000 * MEGABYTE + 1)
+
+
+def test_size_that_was_asked_for(monkeypatch: pytest.MonkeyPatch):
+    # Prevents: a proxy that lets little through cannot be lived with.
+    monkeypatch.setenv("TSC_CHUNK_SIZE_MB", "5")
+    assert block_size(GIGABYTE) == 5 * MEGABYTE
+    with pytest.raises(RefusedError, match=r"TSC_CHUNK_SIZE_MB is 5.*11 or more"):
+        block_size(10 * GIGABYTE)
+
+
+@pytest.mark.parametrize("said", ["0", "-1", "1.5", "16 MB"])
+def test_size_that_is_none(monkeypatch: pytest.MonkeyPatch, said: str):
+    # Prevents: a slip in a setting shows as a ValueError without its name.
+    monkeypatch.setenv("TSC_CHUNK_SIZE_MB", said)
+    with pytest.raises(RefusedError, match=f"TSC_CHUNK_SIZE_MB is '{said}'"):
+        block_size(1)
+
+
+def test_blocks_add_up_to_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    # Prevents: the last block is lost.
+    monkeypatch.setattr(uploads, "_MEGABYTE", 1)
+    monkeypatch.setattr(uploads, "_MOST_BLOCKS", 4)
+    content = bytes(range(71))
+    file = tmp_path / "file"
+    file.write_bytes(content)
+    sent = list(blocks(file))
+    assert b"".join(sent) == content
+    assert [len(block) for block in sent] == [18, 18, 18, 17]

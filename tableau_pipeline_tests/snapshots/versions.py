@@ -1,0 +1,70 @@
+"""Versions of models without Spark and nearly without content."""
+
+import os
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from tableau_pipeline.core.snapshot import DataFile, Fingerprint, Part, Snapshot, Span
+from tableau_pipeline.hyper.tables import Column
+from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline.snapshots.successor import succeeding
+
+COLUMNS = (Column("id", "bigint"),)
+
+
+def written(
+    store: SnapshotStore,
+    partitions: Iterable[str | None],
+    *,
+    asset_key: str = "model",
+    rows: int = 1,
+    span: Span | None = None,
+) -> list[Part]:
+    """Files of a write that nobody has committed yet, one for each partition."""
+    folder = store.new_folder(asset_key)
+    parts = []
+    for key in partitions:
+        path = folder / f"_partition={key}" / "part-0.parquet" if key else folder / "part-0.parquet"
+        path.parent.mkdir(parents=True)
+        path.write_text(str(rows))
+        name = path.relative_to(store.folder(asset_key)).as_posix()
+        file = DataFile(name=name, rows=rows, size=1)
+        fingerprint = Fingerprint(rows=rows, hash_sum=rows)
+        parts.append(
+            Part(partition=key, span=span, version=0, fingerprint=fingerprint, files=(file,))
+        )
+    return parts
+
+
+def commit(
+    store: SnapshotStore,
+    *partitions: str,
+    asset_key: str = "model",
+    rows: int = 1,
+    columns: tuple[Column, ...] = COLUMNS,
+) -> Snapshot:
+    """Write some partitions of a model, or all of it, without its rows."""
+    parts = written(store, partitions or (None,), asset_key=asset_key, rows=rows)
+
+    def make(number: int, before: Snapshot | None) -> Snapshot:
+        new = [part.model_copy(update={"version": number}) for part in parts]
+        return Snapshot(
+            folder=store.folder(asset_key),
+            asset_key=asset_key,
+            number=number,
+            created_at=datetime.now(UTC),
+            run_id="test",
+            columns=columns,
+            parts=succeeding(before, new, columns=columns, keeps=lambda part: True),
+        )
+
+    return store.commit(asset_key, make)
+
+
+def age(root: Path, days: float) -> None:
+    """Let everything below a folder seem so many days older than it is."""
+    seconds = timedelta(days=days).total_seconds()
+    for path in [root, *root.rglob("*")]:
+        stat = path.stat()
+        os.utime(path, (stat.st_atime - seconds, stat.st_mtime - seconds))
