@@ -1,11 +1,12 @@
 """Refreshes as a history sees them: where they are, and what is to happen to them there."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Protocol
 
 from tableau_pipeline.core.checkpoint import Owner
+from tableau_pipeline.core.declaration import Declaration
+from tableau_pipeline.refresh.plan import Options
 from tableau_pipeline_tests.refresh.stateful.journals import Log
 from tableau_pipeline_tests.refresh.stateful.server.truth import Published
 
@@ -48,6 +49,7 @@ class Sending:
     Attributes:
         wanted: what it is to hold once the refresh is done.
         base: what it held; None if there was none.
+        before: what it held when the job was about to take effect.
     """
 
     actor: "Actor"
@@ -55,7 +57,9 @@ class Sending:
     kind: str
     wanted: Published
     base: Published | None
+    before: Published | None = None
     ended: bool = False
+    landed: bool = False
 
 
 @dataclass
@@ -64,8 +68,10 @@ class Actor:
 
     Attributes:
         owner: as the journal knows it.
-        wanted: what it is to publish by now.
         dead: its process is gone: whatever it does has no effect.
+        trouble: what becomes of its request; `troubled` if anything ever did.
+        writes: how many of its requests may have changed something, and `records` it appended.
+        wiped: how often the asset had been wiped when it began.
         looked: the moment of its last look at the data source; `saw` is what that held.
         read: the moment when it read the journal last.
         claimed: its claim was stored.
@@ -74,12 +80,16 @@ class Actor:
 
     owner: Owner
     log: Log
-    wanted: Callable[[], Published]
+    declaration: Declaration
     events: list[Event]
-    dry_run: bool = False
+    options: Options = field(default_factory=Options)
     dead: bool = False
     trouble: Trouble | None = None
+    troubled: bool = False
     points: int = 0
+    writes: int = 0
+    records: int = 0
+    wiped: int = 0
     looked: int = 0
     saw: Published | None = None
     read: int = 0
@@ -91,6 +101,10 @@ class Actor:
     @property
     def name(self) -> str:
         return self.owner.run_id
+
+    def note_record(self) -> None:
+        """Count a record that it has appended."""
+        self.records += 1
 
     def due(self, point: str) -> list[Event]:
         """What happens at this point, once."""

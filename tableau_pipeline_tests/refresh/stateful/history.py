@@ -6,7 +6,6 @@ from collections.abc import Generator, Iterable
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
-from itertools import count
 from pathlib import Path
 from random import Random
 
@@ -33,15 +32,13 @@ from tableau_pipeline_tests.refresh.stateful.server.line import Line
 from tableau_pipeline_tests.refresh.stateful.server.tableau import Tableau, tableau
 from tableau_pipeline_tests.refresh.stateful.server.truth import Published, held
 from tableau_pipeline_tests.refresh.stateful.server.wire import URL, wired, without_threads
+from tableau_pipeline_tests.refresh.stateful.verdict import Outcome, Start, check, told
 from tableau_pipeline_tests.refresh.stateful.worlds import World
 
 LOG = logging.getLogger(__name__)
 WORKER = UserSeed(name="worker", password="worker-secret")
 ADMIN = UserSeed(name="worker", password="worker-secret", site_role="SiteAdministratorCreator")
 TIMEOUTS = Timeouts(claim=30, job=300, queue=300, timestamp=5)
-
-Outcome = Report | RefreshError | Killed
-
 
 @dataclass
 class History:
@@ -53,6 +50,7 @@ class History:
         moment: counts whatever happens, so that one can tell what came first.
         trace: what happened, in words.
         actors: the refreshes that run, the innermost last.
+        unclear: the last refresh has left something open.
     """
 
     world: World
@@ -68,8 +66,8 @@ class History:
     moment: int = 0
     trace: list[str] = field(default_factory=list)
     actors: list[Actor] = field(default_factory=list)
-    days: timedelta = timedelta()
-    _runs: Iterable[int] = field(default_factory=lambda: count(1))
+    unclear: bool = False
+    _runs: int = 0
 
     @property
     def today(self) -> date:
@@ -79,6 +77,10 @@ class History:
     def client_now(self) -> datetime:
         """The present by our own clock."""
         return self.tableau.now + timedelta(seconds=self.world.client_ahead)
+
+    def seconds(self) -> float:
+        """As clocks count them that nobody sets."""
+        return self.tableau.now.timestamp()
 
     def tell(self, line: str) -> None:
         """Add a line to the trace."""
@@ -133,23 +135,49 @@ class History:
         self.tableau.pass_time(max(seconds, 0.001))
 
     def actor(
-        self, *, instance: str = "ours", events: Iterable[Event] = (), dry_run: bool = False
+        self, *, instance: str = "ours", events: Iterable[Event] = ()
     ) -> Actor:
         """A refresh that is about to run."""
-        owner = Owner(run_id=f"run {next(iter(self._runs))}", step="stateful")
-        return Actor(owner, self.logs[instance], self.wanted, list(events), dry_run=dry_run)
+        self._runs += 1
+        owner = Owner(run_id=f"run {self._runs}", step="stateful")
+        log = self.logs[instance]
+        return Actor(owner, log, self.declaration, list(events), wiped=log.wiped)
 
-    def run(self, actor: Actor, options: Options) -> Outcome:
-        """Refresh; whatever runs already waits meanwhile."""
+    def refresh(self, actor: Actor, options: Options) -> Outcome:
+        """Refresh, and check what came of it; whatever runs already waits meanwhile.
+
+        Raises:
+            BrokenPromiseError: it has not kept its promise.
+        """
+        start, actor.options = Start.of(self), options
         self.actors.append(actor)
+        self.tell(f"{actor.name} begins")
         try:
-            return self._refresh(actor).run(options)
+            outcome: Outcome = self._refresh(actor).run(options)
         except (RefreshError, Killed) as error:
-            return error
+            outcome = error
         finally:
             self.actors.pop()
-            if not actor.dead:
-                actor.log.ended.add(actor.name)
+        if not isinstance(outcome, Killed):
+            actor.log.ended.add(actor.name)
+        self.tell(f"{actor.name}: {told(outcome)}")
+        check(self, actor, start, outcome)
+        self.unclear = not (isinstance(outcome, Report) and outcome.checkpoint)
+        return outcome
+
+    def end_all(self) -> None:
+        """Dagster knows of every run that it has ended."""
+        for log in self.logs.values():
+            log.ended.update(f"run {number + 1}" for number in range(self._runs))
+
+    def store_feeds(self) -> None:
+        """Let each feed of changes name the keys that were touched, lately or ever."""
+        for shape in self.world.shapes:
+            model = self.models[shape.name]
+            types = {column.name: column.type for column in shape.columns}
+            keys = model.lately if self.world.forgetful else model.touched
+            schema = {f"f_{key}": types[key] for key in shape.keys}
+            self.store.store_rows(f"feed_{shape.name}", schema, sorted(keys, key=repr))
 
     def _refresh(self, actor: Actor) -> Refresh:
         @contextmanager
@@ -161,7 +189,7 @@ class History:
         return Refresh(
             declaration=self.declaration,
             snapshots=self.store,
-            journal=SimulatedJournal(actor.log, actor.owner, self.point),
+            journal=SimulatedJournal(actor.log, actor.owner, self.point, actor.note_record),
             server=server,
             hyper=hyper_process,
             folder=self.folder / actor.log.instance,
@@ -201,7 +229,7 @@ def history(world: World, chance: Random) -> Generator[History]:
             store=store,
             logs={name: Log(name, world.short, chance) for name in ("ours", "other")},
         )
-        made.line.history = made
+        made.line.history, made.hands.moment = made, made.next_moment
         stack.enter_context(without_threads())
         stack.enter_context(wired(made.line.carry, made.sleep))
         yield made

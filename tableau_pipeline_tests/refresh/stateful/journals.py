@@ -48,12 +48,13 @@ Point = Callable[[str], None]
 class SimulatedJournal:
     """Implements `Journal` for one refresh.
 
-    A record that is on its way is seen by nobody, and may be overtaken by those of others.
+    `kept` hears of every record. One that is on its way is seen by nobody, and may be overtaken by those of others.
     """
 
     log: Log
     owner: Owner
     point: Point
+    kept: Callable[[], None]
 
     @property
     def instance(self) -> str:
@@ -70,6 +71,7 @@ class SimulatedJournal:
         self.point(f"append {kind}")
         self.point(f"appending {kind}")
         self.log.records.append(record)
+        self.kept()
         self.point(f"appended {kind}")
 
     def has_ended(self, owner: Owner) -> bool:

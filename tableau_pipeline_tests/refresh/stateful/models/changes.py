@@ -1,9 +1,10 @@
 """What happens to a model between two refreshes: each change is a plain value that tells itself."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from tableau_pipeline_tests.refresh.stateful.models.tables import MOST_ROWS, Content, Model, Row
+from tableau_pipeline_tests.refresh.stateful.models.windows import ByTime
 
 
 @dataclass(frozen=True)
@@ -198,3 +199,19 @@ def mended(model: Model) -> Content:
         )
         rows.append(Row(slot, values))
     return replace(content, rows=tuple(rows), stale=None)
+
+
+@dataclass(frozen=True)
+class Repartition:
+    """The partitions are cut anew: windows of so many days."""
+
+    days: int
+
+    def __call__(self, model: Model) -> Content:
+        if isinstance(model.partitioning, ByTime) and model.partitioning.hours == 24:
+            model.partitioning = replace(model.partitioning, days=self.days)
+            return replace(model.content, gone=frozenset(), stale=None)
+        return model.content
+
+
+Change = Callable[[Model], Content]

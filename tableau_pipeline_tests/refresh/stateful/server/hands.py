@@ -3,7 +3,7 @@
 import json
 import shutil
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -35,11 +35,13 @@ class Hands:
     """An administrator who is not us.
 
     Attributes:
-        marks: what they added to the metadata of data sources, by LUID.
+        marks: what they added to the metadata of data sources, by LUID, and at which moment.
+        moment: the present one.
     """
 
     tableau: Tableau
-    marks: dict[str, list[str]] = field(default_factory=dict)
+    moment: Callable[[], int] = lambda: 0
+    marks: dict[str, dict[str, int]] = field(default_factory=dict)
     _token: str = ""
     _count: int = 0
 
@@ -47,8 +49,6 @@ class Hands:
         """Publish other rows, or other columns, in the place of the data source."""
         file = self._changed(target, change, table=table)
         self._publish(target.name, target.project, file, mode=mode, file_type=HYPER)
-        if mode == publishing.OVERWRITE:
-            self.marks.pop(target.luid, None)
 
     def publishes_namesake(self, name: str, project: str) -> None:
         """Publish a data source of their own under this name."""
@@ -91,7 +91,7 @@ class Hands:
         self._publish(
             target.name, target.project, package, mode=publishing.OVERWRITE, file_type=PACKAGE
         )
-        self.marks.setdefault(target.luid, []).append(mark)
+        self.marks.setdefault(target.luid, {})[mark] = self.moment()
 
     def tags(self, target: Datasource, label: str) -> None:
         """Add a tag of their own."""
@@ -119,7 +119,6 @@ class Hands:
     def deletes(self, target: Datasource) -> None:
         """Delete it."""
         self._call("DELETE", f"datasources/{target.luid}")
-        self.marks.pop(target.luid, None)
 
     def cancels(self, chance: Random) -> bool:
         """Cancel a job that has not ended; False if there is none."""

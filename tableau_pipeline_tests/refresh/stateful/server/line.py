@@ -8,7 +8,7 @@ from typing import Any
 from tableau_pipeline.sandbox.identity import seeded_luid
 from tableau_pipeline.sandbox.store import jobs
 from tableau_pipeline.sandbox.store.records import Datasource, Job
-from tableau_pipeline_tests.refresh.stateful import promise
+from tableau_pipeline_tests.refresh.stateful import oracle, promise
 from tableau_pipeline_tests.refresh.stateful.actors import Sending, Trouble
 from tableau_pipeline_tests.refresh.stateful.server.tableau import Fate, Moment, Tableau
 from tableau_pipeline_tests.refresh.stateful.server.wire import Exchange
@@ -50,7 +50,10 @@ class Line:
     Attributes:
         luid: of the data source that some refresh of ours created last.
         sendings: all jobs of ours, by their ids.
-        writes: how many requests were carried out that may change something.
+        tamperings: what others did to the data since it was last seen to be right.
+        handled: when somebody else did anything.
+        left: what it held when a sending of ours had last taken effect.
+        counts: how many rows each table may have had, ever; so `schemas`.
     """
 
     tableau: Tableau
@@ -58,7 +61,12 @@ class Line:
     history: Any = None
     luid: str = ""
     sendings: dict[str, Sending] = field(default_factory=dict)
-    writes: int = 0
+    tamperings: list[Any] = field(default_factory=list)
+    handled: int = 0
+    left: Any = None
+    counts: dict[str, set[int]] = field(default_factory=dict)
+    schemas: list[Any] = field(default_factory=list)
+    _before: Any = None
 
     def __post_init__(self) -> None:
         self.tableau.fate, self.tableau.told = self._fate, self._told
@@ -75,6 +83,10 @@ class Line:
                 return each
         return None
 
+    def in_flight(self) -> list[Sending]:
+        """What we have sent and what has not ended."""
+        return [each for each in self.sendings.values() if not each.ended]
+
     def carry(self, exchange: Exchange) -> None:
         """Carry a request there and back, if nothing comes between."""
         history, name = self.history, name_of(exchange)
@@ -86,7 +98,7 @@ class Line:
         if name in SENDING:
             promise.check_may_send(history, actor)
         if name in _WRITES:
-            self.writes += 1
+            actor.writes += 1
         self.tableau.carry(exchange)
         if name in _LOOKS and exchange.status == 200:
             actor.looked, actor.saw = history.next_moment(), history.holds()
@@ -106,21 +118,39 @@ class Line:
     def _told(self, moment: Moment, job: Job) -> None:
         history = self.history
         history.next_moment()
-        history.tell(f"job {job.luid[:4]} of {job.kind} is {moment}{_ending(job)}")
+        if moment != "ending":
+            history.tell(f"job {job.luid[:4]} of {job.kind} is {moment}{_ending(job)}")
         if moment == "queued" and job.user == seeded_luid("user", "worker") and history.actors:
             actor = history.actors[-1]
             made = Sending(actor, job.luid, job.kind, history.wanted(), actor.saw)
+            self._note(made)
             promise.check_alone(history, made)
             self.sendings[job.luid] = made
             actor.sendings.append(made)
         sending = self.sendings.get(job.luid)
+        if moment == "ending":
+            self._before = promise.Look.of(history)
+        if sending and moment == "ending":
+            sending.before = history.holds()
+        if sending is None and moment == "done":
+            promise.note_hand(history, job.kind, self._before)
         if sending and moment == "done":
             sending.ended = True
             if job.status == jobs.SUCCESS:
+                sending.landed = True
                 self._landed(job)
                 promise.check_effect(history, sending)
-        if sending and sending.actor in history.actors:
+        if sending and sending.actor in history.actors and moment != "ending":
             history.happen(sending.actor, f"job {moment}")
+
+    def _note(self, made: Sending) -> None:
+        """Remember what the data source may hold from now on."""
+        history, declaration = self.history, made.actor.declaration
+        for table in declaration.tables:
+            count = len(made.wanted[declaration.published_name(table.name)]) - 1
+            self.counts.setdefault(table.name, set()).add(count)
+        contents = {model.name: model.content for model in history.models.values()}
+        self.schemas.append(oracle.schema(declaration, contents))
 
     def _landed(self, job: Job) -> None:
         """Whatever our publish has made or changed is ours from now on."""

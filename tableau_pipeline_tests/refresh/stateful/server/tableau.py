@@ -23,7 +23,7 @@ from tableau_pipeline.sandbox.store import datasources, jobs
 from tableau_pipeline.sandbox.store.records import Datasource, Job
 from tableau_pipeline_tests.refresh.stateful.server.wire import Exchange, answered
 
-Moment = Literal["queued", "started", "done"]
+Moment = Literal["queued", "started", "ending", "done"]
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class Tableau:
 
     Attributes:
         now: its clock.
-        fates: what becomes of the jobs to come; drawn by `fate` when they are queued.
-        told: hears of every job that is queued, starts, or has ended.
+        fates: what becomes of jobs; `fate` tells it when they are queued.
+        told: hears of every job that is queued, starts, is about to end, or has ended.
     """
 
     services: Services
@@ -51,7 +51,7 @@ class Tableau:
     chance: Random
     fate: Callable[[Job], Fate] = lambda job: Fate()
     told: Callable[[Moment, Job], None] = lambda moment, job: None
-    _fates: dict[str, Fate] = field(default_factory=dict)
+    fates: dict[str, Fate] = field(default_factory=dict)
     _running: tuple[Job, datetime] | None = None
     _inside: bool = False
 
@@ -96,7 +96,7 @@ class Tableau:
 
     def execute(self, job: Job) -> None:
         """Let a queued job start and take effect in this very moment."""
-        self._fates[job.luid] = Fate()
+        self.fates[job.luid] = Fate()
         running, self._running = self._running, None
         self._start(job)
         self._end(job)
@@ -104,8 +104,8 @@ class Tableau:
 
     def _note_new_jobs(self) -> None:
         for job in self.unfinished():
-            if job.luid not in self._fates:
-                self._fates[job.luid] = self.fate(job)
+            if job.luid not in self.fates:
+                self.fates[job.luid] = self.fate(job)
                 self._at(lambda job=job: self.told("queued", job))
 
     def _at(self, happens: Callable[[], Any]) -> None:
@@ -128,7 +128,7 @@ class Tableau:
         return [job for job in self.unfinished() if job.status == jobs.PENDING]
 
     def _ready(self, job: Job) -> datetime:
-        fate = self._fates.setdefault(job.luid, Fate())
+        fate = self.fates.setdefault(job.luid, Fate())
         return datetime.fromisoformat(job.created_at) + timedelta(seconds=fate.waits)
 
     def _step(self) -> None:
@@ -148,13 +148,14 @@ class Tableau:
             choose=lambda queued: next(each for each in queued if each.luid == job.luid),
         )
         assert started is not None
-        self._running = started, self.now + timedelta(seconds=self._fates[job.luid].runs)
+        self._running = started, self.now + timedelta(seconds=self.fates[job.luid].runs)
         self.told("started", started)
 
     def _end(self, job: Job) -> None:
         self._running = None
+        self.told("ending", job)
         # One that was cancelled while it ran is executed in vain.
-        Worker(self.services, KINDS).execute(job, self._fates[job.luid].fails)
+        Worker(self.services, KINDS).execute(job, self.fates[job.luid].fails)
         ended = jobs.job(self.services.database, self.site, job.luid)
         assert ended is not None
         self.told("done", ended)
