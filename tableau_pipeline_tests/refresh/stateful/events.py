@@ -69,8 +69,9 @@ class Other:
         history.tell(f"another refresh comes{', since this one is said to have ended' * self.takes_over}")
         if self.takes_over:
             actor.log.ended.add(actor.name)
-        history.refresh(history.actor(), self.options)
-        if self.takes_over:
+        other = history.actor(instance=actor.log.instance)
+        history.refresh(other, self.options)
+        if self.takes_over and actor.claimed and other.claimed:
             actor.overtaken = history.next_moment()
 
 

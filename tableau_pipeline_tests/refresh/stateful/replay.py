@@ -123,7 +123,9 @@ def _calm(made: History) -> None:
     for each in made.tableau.datasources():
         if each != made.found():
             made.hands.deletes(each)
-    options = Options(accept=frozenset(Accept))
+    # Where a file cannot be replaced, it is overwritten or nothing.
+    full = made.world.switches["replace"] == "refused"
+    options = Options(full=full, accept=frozenset(Accept))
     outcome = made.refresh(made.actor(), options)
     if not _is_sure(outcome):
         outcome = made.refresh(made.actor(), options)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from tableauhyperapi import CreateMode, Name, TableName
+from tableauhyperapi import CreateMode, HyperException, Name, TableName
 
 from tableau_pipeline.hyper.process import connect, hyper_process
 from tableau_pipeline.sandbox import publishing
@@ -47,7 +47,11 @@ class Hands:
 
     def publishes(self, target: Datasource, change: str, *, mode: str, table: int = 0) -> None:
         """Publish other rows, or other columns, in the place of the data source."""
-        file = self._changed(target, change, table=table)
+        try:
+            file = self._changed(target, change, table=table)
+        except HyperException:
+            # Of a column that is a part of a key, or that has to have values.
+            return
         self._publish(target.name, target.project, file, mode=mode, file_type=HYPER)
 
     def publishes_namesake(self, name: str, project: str) -> None:
@@ -62,7 +66,10 @@ class Hands:
     def updates(self, target: Datasource, change: str, *, table: int = 0, at_once: bool) -> None:
         """Update the rows of a table, now or when the server gets to it."""
         services = self.tableau.services
-        file = self._changed(target, change, table=table)
+        try:
+            file = self._changed(target, change, table=table)
+        except HyperException:
+            return
         name = self._tables(target)[table % len(self._tables(target))]
         named = {"schema": "Extract", "table": name}
         action = {f"{side}-{key}": value for side in ("source", "target") for key, value in named.items()}
