@@ -4,6 +4,7 @@ import logging
 import statistics
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -11,15 +12,14 @@ import pyarrow as pa
 from tableauhyperapi import Connection, CreateMode, HyperProcess, TableName
 
 from benchmarks.bare import scan
-from tableau_pipeline.core.checkpoint import TableState
 from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.defs.flights import sources, transformations
 from tableau_pipeline.demo.story import datasources
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.read import read_table
-from tableau_pipeline.refresh.files import Files
+from tableau_pipeline.refresh.builder import Builder
 from tableau_pipeline.snapshots.session import spark_session
-from tableau_pipeline.snapshots.store import new_folder
+from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline.snapshots.write import write_snapshot
 
 RUNS = 9
@@ -31,24 +31,25 @@ def compare_with_bare_sql() -> None:
         folder = Path(name)
         snapshots = _snapshots(folder)
         hyper = hyper_process()
-        files = Files(
+        files = Builder(
             declaration=datasources()[0].declaration,
-            models={name: [snapshot] for name, snapshot in snapshots.items()},
+            models=snapshots,
+            snapshots=SnapshotStore(folder),
             hyper=hyper_process,
             folder=folder / "extracts",
-            needed=set,
+            now=lambda: datetime.now(UTC),
             log=logging.getLogger(__name__),
         )
-        tables = {name: TableState.of([snapshot]) for name, snapshot in snapshots.items()}
+        tables = files.desired(None)
         bare = folder / "bare.hyper"
         ratios = []
         for run in range(RUNS + 1):
-            took = _seconds(lambda: files.whole(tables))
+            took = _seconds(lambda: files.file(tables))
             floor = _seconds(lambda: _bare(hyper, bare, snapshots))
             if run:  # the first one warms the page cache
                 ratios.append(took / floor)
                 print(f"ours {took:.3f} s   bare CTAS {floor:.3f} s   ratio {ratios[-1]:.2f}")
-        ours = files.whole(tables).path
+        ours = files.file(tables).path
         for table in snapshots:
             _assert_equal(hyper, ours, bare, table)
         print(
@@ -64,7 +65,7 @@ def _snapshots(folder: Path) -> dict[str, Snapshot]:
         for name in ("flights", "airlines", "airports", "planes")
     }
     return {
-        name: write_snapshot(model, new_folder(folder, name), asset_key=name, run_id="bench")
+        name: write_snapshot(model, SnapshotStore(folder), asset_key=name, run_id="bench")
         for name, model in models.items()
     }
 

@@ -14,11 +14,11 @@ from benchmarks.spread import spread
 from tableau_pipeline.core.declaration import Declaration, Table
 from tableau_pipeline.core.file_journal import FileJournal
 from tableau_pipeline.core.policies import Diff
-from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.demo.sandbox_process import sandbox_process
 from tableau_pipeline.hyper.build import build_extract
 from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline.refresh.contents import source
+from tableau_pipeline.refresh.desired import source
+from tableau_pipeline.refresh.history import read_history
 
 _UPLINK = 12_500_000  # bytes per second: 100 Mbit/s
 
@@ -135,12 +135,13 @@ class _Bench:
         )
 
     def _bytes_of_rows(self, content: Content) -> int:
-        rows = source("lineitem", [Snapshot.read(content.changed)])
+        rows = source("lineitem", content.changed)
         return build_extract(hyper_process(), self.folder / "rows.hyper", tables=[rows]).size
 
     def _check(self, declaration: Declaration, content: Content) -> None:
-        state = FileJournal(self.folder / f"{declaration.key}.json").state()
-        luid = str(state and state.luid)
+        records = FileJournal(self.folder / f"{declaration.key}.json").records()
+        checkpoint = read_history(records).checkpoint
+        luid = str(checkpoint and checkpoint.luid)
         check_published(hyper_process(), luid, content.model, environment=self.environment)
 
 

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.snapshots.session import spark_session
-from tableau_pipeline.snapshots.store import new_folder
+from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline.snapshots.write import write_snapshot
 
 KEY = ("l_orderkey", "l_linenumber")
@@ -22,10 +22,10 @@ _ONLY_IN_FIRST, _ONLY_IN_SECOND = 8, 9
 
 @dataclass(frozen=True)
 class Content:
-    """The folders of a snapshot, and of one with those of its rows that the other one lacks."""
+    """A snapshot, and one with those of its rows that the other one lacks."""
 
-    model: Path
-    changed: Path
+    model: Snapshot
+    changed: Snapshot
 
 
 def generate(folder: Path, scale: float) -> Path:
@@ -57,9 +57,9 @@ def write_contents(folder: Path, scale: float) -> tuple[Content, Content]:
 
 def _written(folder: Path, rows: DataFrame, *, changed: Column) -> Content:
     def write(frame: DataFrame, name: str) -> Snapshot:
-        return write_snapshot(frame, new_folder(folder, name), asset_key=name, run_id="bench")
+        return write_snapshot(frame, SnapshotStore(folder), asset_key=name, run_id="bench")
 
     return Content(
-        model=write(rows, "lineitem").folder,
-        changed=write(rows.where(changed), "changed").folder,
+        model=write(rows, "lineitem"),
+        changed=write(rows.where(changed), "changed"),
     )

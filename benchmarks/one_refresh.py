@@ -19,7 +19,8 @@ from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.publishing.credentials import PersonalAccessToken
 from tableau_pipeline.publishing.site import signed_in
 from tableau_pipeline.refresh.plan import Options
-from tableau_pipeline.refresh.step import Refresh
+from tableau_pipeline.refresh.refresh import Refresh
+from tableau_pipeline.snapshots.store import SnapshotStore
 
 
 @dataclass(frozen=True)
@@ -58,13 +59,13 @@ class Cost:
 
 def refresh(
     declaration: Declaration,
-    model: Path,
+    model: Snapshot,
     *,
     folder: Path,
     environment: Mapping[str, str],
     full: bool = False,
 ) -> Cost:
-    """Make the published data source equal to the snapshot in the folder `model`."""
+    """Make the published data source equal to `model`, as if it were the newest version."""
     opened: list[str] = []
     sys.addaudithook(lambda event, args: _note_data_file(opened, event, args))
     asked: list[HyperProcess] = []
@@ -79,7 +80,7 @@ def refresh(
     journal = FileJournal(folder / f"{declaration.key}.json")
     work = Refresh(
         declaration=declaration,
-        models=lambda: {"lineitem": (Snapshot.read(model),)},
+        snapshots=_Chosen(model),
         journal=journal,
         server=lambda: signed_in(environment["TABLEAU_SERVER_URL"], credentials=token),
         hyper=hyper,
@@ -91,8 +92,6 @@ def refresh(
     with waits() as waited:
         report = work.run(Options(full=full))
     wall = time.perf_counter() - started
-    if report.state:
-        journal.keep(report.state)
     for process in asked:
         process.close()
     return Cost(
@@ -107,6 +106,19 @@ def refresh(
         opened=tuple(opened),
         hyperd=bool(asked),
     )
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """A store in which a version is the newest that need not be."""
+
+    model: Snapshot
+
+    def newest(self, asset_key: str) -> Snapshot | None:
+        return self.model
+
+    def version(self, asset_key: str, number: int) -> Snapshot | None:
+        return SnapshotStore(self.model.folder.parent).version(asset_key, number)
 
 
 def _note_data_file(opened: list[str], event: str, args: tuple) -> None:

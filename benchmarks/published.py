@@ -15,7 +15,7 @@ from tableau_pipeline.publishing.site import signed_in
 
 
 def check_published(
-    hyper: HyperProcess, luid: str, model: Path, *, environment: Mapping[str, str]
+    hyper: HyperProcess, luid: str, wanted: Snapshot, *, environment: Mapping[str, str]
 ) -> None:
     """Download a data source and compare.
 
@@ -32,7 +32,6 @@ def check_published(
         with zipfile.ZipFile(tdsx) as package:
             (member,) = (name for name in package.namelist() if name.endswith(".hyper"))
             file = Path(package.extract(member, folder))
-        wanted = Snapshot.read(model)
         differing = differing_rows(
             hyper,
             file,

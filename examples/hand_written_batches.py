@@ -43,7 +43,7 @@ def counted_stock(tableau: TableauServerResource, hyper: HyperResource) -> None:
         job_id = site.update(
             str(stock.id),
             batch=batch.json(),
-            payload=payload,
+            upload=site.upload(payload),
             request_id=str(uuid4()),
             connection=str(stock.connections[0].id),
         )

@@ -16,10 +16,10 @@ from tableau_pipeline.core.declaration import Declaration, Table
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.publishing.credentials import PersonalAccessToken
 from tableau_pipeline.publishing.site import signed_in
-from tableau_pipeline.refresh.step import Report
+from tableau_pipeline.refresh.report import Report
 from tableau_pipeline.scripting import refresh
 from tableau_pipeline.snapshots.session import spark_session
-from tableau_pipeline.snapshots.store import new_folder
+from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline.snapshots.write import write_snapshot
 
 ORDERS = Declaration(
@@ -35,8 +35,8 @@ def main(csv: Path, data: Path) -> Report:
     token = PersonalAccessToken(os.environ["TABLEAU_TOKEN_NAME"], os.environ["TABLEAU_TOKEN_VALUE"])
 
     orders = spark_session().read.csv(str(csv), header=True, schema="id INT, amount DECIMAL(9,2)")
-    folder = new_folder(data / "snapshots", "orders")
-    write_snapshot(orders, folder, asset_key="orders", run_id="script")
+    store = SnapshotStore(data / "snapshots")
+    write_snapshot(orders, store, asset_key="orders", run_id="script")
 
     return refresh(
         ORDERS,

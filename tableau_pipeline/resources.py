@@ -80,7 +80,7 @@ _SECRETS = {
     "password": "TABLEAU_PASSWORD",
     "connected_app_secret_value": "TABLEAU_CONNECTED_APP_SECRET_VALUE",
 }
-_JOB_SECONDS, _QUEUE_SECONDS = 7200, 14400
+_JOB_SECONDS, _QUEUE_SECONDS = 7200, 7200
 
 
 def _secret(name: str) -> Any:

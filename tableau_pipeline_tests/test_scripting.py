@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from tableau_pipeline.refresh.step import Limits, Report
 
 from tableau_pipeline.core.checkpoint import State
 from tableau_pipeline.core.declaration import Declaration, Table
@@ -24,10 +25,9 @@ from tableau_pipeline.hyper.tables import Relationship
 from tableau_pipeline.publishing.credentials import Password
 from tableau_pipeline.publishing.site import TableauSite, signed_in
 from tableau_pipeline.refresh.plan import NoChange, Options, Publish
-from tableau_pipeline.refresh.step import Limits, Report
 from tableau_pipeline.sandbox.testing import Sandbox, running_sandbox
 from tableau_pipeline.scripting import refresh
-from tableau_pipeline.snapshots.store import newest
+from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.refresh.models import flights, snapshot
 
@@ -82,7 +82,8 @@ def script(sandbox: Sandbox, tmp_path: Path) -> Script:
 def wrong(site: TableauSite, declaration: Declaration, snapshots: Path) -> list[str]:
     """In what the published data source differs from its models."""
     (item,) = site.tsc.datasources.filter(name=declaration.name)
-    models = {model: newest(snapshots, model) for model in declaration.models}
+    store = SnapshotStore(snapshots)
+    models = {model: found for model in declaration.models if (found := store.newest(model))}
     with TemporaryDirectory() as folder:
         tdsx = site.download(str(item.id), Path(folder))
         return differences(hyper_process(), tdsx, declaration, models)
@@ -101,7 +102,8 @@ def test_the_example(
     for rows in (["1,9.99", "2,0.01"], ["2,0.01", "1,9.99"], ["1,9.99", "2,0.02", "3,5"]):
         csv.write_text("\n".join(["id,amount", *rows]), encoding="utf-8")
         decisions.append(type(example["main"](csv, data).plan))
-        (stored,) = newest(data / "snapshots", "orders")
+        stored = SnapshotStore(data / "snapshots").newest("orders")
+        assert stored
         assert stored.fingerprint.rows == len(rows)
         password = Password(sandbox.user, sandbox.password)
         with signed_in(sandbox.url, credentials=password) as site:

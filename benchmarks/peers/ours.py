@@ -1,33 +1,34 @@
 """What a run does here: a model's snapshot, and the file of the data source that it feeds."""
 
 import logging
+from datetime import UTC, datetime
 from pathlib import Path
 
 from pyspark.sql import DataFrame
 
 from benchmarks.peers.protocol import contend
-from tableau_pipeline.core.checkpoint import TableState
 from tableau_pipeline.core.declaration import Declaration, Table
 from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline.refresh.files import Files
-from tableau_pipeline.snapshots.store import new_folder
+from tableau_pipeline.refresh.builder import Builder
+from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline.snapshots.write import write_snapshot
 
 
 def _build(frame: DataFrame, folder: Path) -> Path:
-    version = new_folder(folder / "snapshots", "rows")
-    snapshot = write_snapshot(frame, version, asset_key="rows", run_id="bench")
-    files = Files(
+    store = SnapshotStore(folder / "snapshots")
+    snapshot = write_snapshot(frame, store, asset_key="rows", run_id="bench")
+    files = Builder(
         declaration=Declaration(
             key="rows", name="Rows", project="Default", tables=(Table("rows", "rows"),)
         ),
-        models={"rows": [snapshot]},
+        models={"rows": snapshot},
+        snapshots=store,
         hyper=hyper_process,
         folder=folder / "extracts",
-        needed=set,
+        now=lambda: datetime.now(UTC),
         log=logging.getLogger(__name__),
     )
-    return files.whole({"rows": TableState.of([snapshot])}).path
+    return files.file(files.desired(None)).path
 
 
 if __name__ == "__main__":

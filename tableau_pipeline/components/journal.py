@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 
 import dagster as dg
+from dagster._core.storage.runs import SqlRunStorage
 from filelock import FileLock, Timeout
 from pydantic import TypeAdapter, ValidationError
 
@@ -42,8 +43,11 @@ class DagsterJournal:
 
     @cached_property
     def instance(self) -> str:
-        """The id of the instance's run storage."""
-        return str(self._dagster.run_storage.get_run_storage_id())
+        """The id of the instance's run storage; of a hosted one, the name of its deployment."""
+        storage = self._dagster.run_storage
+        if isinstance(storage, SqlRunStorage):
+            return storage.get_run_storage_id()
+        return os.environ.get("DAGSTER_CLOUD_DEPLOYMENT_NAME", "dagster")
 
     @cached_property
     def owner(self) -> Owner:

@@ -1,10 +1,8 @@
 """A job that publishes files, and tables of databases, as they come, without code."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import cast
 
 import dagster as dg
@@ -14,11 +12,12 @@ from tableau_pipeline.components.failures import as_failure
 from tableau_pipeline.components.file_config import PublishFileConfig
 from tableau_pipeline.components.journal import DagsterJournal
 from tableau_pipeline.components.report import dry_run_observation, published_result, run_tags
+from tableau_pipeline.components.retention import collect_snapshots
 from tableau_pipeline.core.journal import Journal
-from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.refresh.as_it_is import AsItIs
-from tableau_pipeline.refresh.step import Refresh
+from tableau_pipeline.refresh.as_is import AsIsRefresh
+from tableau_pipeline.refresh.history import read_history
+from tableau_pipeline.refresh.refresh import Refresh
 from tableau_pipeline.resources import (
     HyperResource,
     SnapshotIOManager,
@@ -26,7 +25,6 @@ from tableau_pipeline.resources import (
     TableauServerResource,
     data_dir,
 )
-from tableau_pipeline.snapshots.collect import MAY_HAVE_LANDED, folders_of, needed_by
 from tableau_pipeline.snapshots.database_table import DatabaseTable
 from tableau_pipeline.snapshots.file_store import FileStore
 from tableau_pipeline.snapshots.files import (
@@ -39,7 +37,7 @@ from tableau_pipeline.snapshots.files import (
     read_files,
     reason,
 )
-from tableau_pipeline.snapshots.store import new_folder
+from tableau_pipeline.snapshots.store import SnapshotStore, TrialStore
 
 
 @dg.op(pool=POOL)
@@ -56,31 +54,48 @@ def publish_files(
     published = dg.AssetKey.from_user_string(declaration.key)
     (model,) = declaration.models
     journal = DagsterJournal(context, published)
-    with as_failure(), _about(config), _root(config, snapshots) as root:
-        rows = _Rows(context, config, spark, new_folder(root, model))
+    with as_failure(), _about(config), _store(config, snapshots) as store:
+        rows = FileStore(
+            store=store,
+            read=lambda: _reading(context, config, spark),
+            run_id=context.run.run_id,
+            mode="append" if config.mode == "append" else "replace",
+            built_on=lambda: _published_version(journal, model),
+            file_column=config.file_column,
+            drop_bad_rows=config.bad_rows == "drop",
+        )
         refresh = Refresh(
             declaration=declaration,
-            models=lambda: {model: rows.kept(model, _existing(journal, snapshots, model))},
+            snapshots=rows,
             journal=journal,
             server=lambda: tableau.session(context.log),
             hyper=lambda: hyper.process,
             folder=data_dir(),
             run_id=context.run.run_id,
             log=context.log,
+            timeouts=tableau.timeouts,
+            takeover=tableau.takeover,
         )
         if config.mode == "as_is":
-            report = AsItIs(refresh, _only_file(config)).run(config.options())
+            report = AsIsRefresh(refresh, _only_file(config)).run(config.options())
         else:
             report = refresh.run(config.options())
+    bad = rows.read_rows.bad_rows if rows.read_rows else 0
+    if rows.read_rows and bad:
+        context.log.warning(
+            "Left out %s rows that do not fit the columns, for instance %r",
+            f"{bad:,}",
+            rows.read_rows.sample,
+        )
     decided = report.plan.decision if report.plan else "build"
     context.instance.add_run_tags(context.run.run_id, run_tags(declaration, decided))
     if config.dry_run:
         context.log_event(dry_run_observation(published, declaration, report))
-    elif report.state:
+    elif report.checkpoint:
         result = published_result(published, declaration, report)
-        metadata = {**(result.metadata or {}), "bad rows": rows.bad}
+        metadata = {**(result.metadata or {}), "bad rows": bad}
         context.log_event(dg.AssetMaterialization(published, metadata=metadata))
-        snapshots.collect([model], lambda: needed_by(journal))
+        collect_snapshots(context, snapshots)
 
 
 @dg.job
@@ -89,90 +104,36 @@ def publish_file() -> None:
     publish_files()
 
 
-@dataclass
-class _Rows:
-    """The rows of the files; read when it is the data source's turn.
+def _reading(
+    context: dg.OpExecutionContext, config: PublishFileConfig, spark: SparkResource
+) -> Reading:
+    session = spark.spark_session
+    try:
+        if config.is_database:
+            table = DatabaseTable(config.path, str(config.table), config.credentials)
+            table.check(config.reader)
+            context.log.info("Reading %s of %s", table.table, table.url)
+            return Reading(table.read(session, config.reader))
+        files = _files(config)
+        context.log.info("Reading %s", ", ".join(map(str, files.paths)))
+        return read_files(session, files)
+    except READ_ERRORS as error:
+        raise RefusedError(reason(error)) from error
 
-    Attributes:
-        folder: where they are kept.
-        bad: how many could not be read.
+
+def _published_version(journal: Journal, model: str) -> int | None:
+    """The version that the data source holds: not one that was stored and then refused.
+
+    None where no record tells: then the newest version counts.
     """
-
-    context: dg.OpExecutionContext
-    config: PublishFileConfig
-    spark: SparkResource
-    folder: Path
-    bad: int = 0
-
-    def kept(
-        self, model: str, existing: Callable[[], tuple[Snapshot, ...]]
-    ) -> tuple[Snapshot, ...]:
-        """All that the data source shall hold.
-
-        Raises:
-            RefusedError: there is nothing to read, some rows are bad, or types cannot be stored.
-        """
-        config = self.config
-        reading = self._reading()
-        store = FileStore(
-            self.folder, model, self.context.run.run_id, drop_bad_rows=config.bad_rows == "drop"
+    history = read_history(journal.records())
+    version = history.published_version(model)
+    if version is None and history.versions:
+        raise RefusedError(
+            "its rows were published as they are (mode as_is), and are not kept here to add to: "
+            "publish all files with mode replace first"
         )
-        if config.mode == "append":
-            kept = store.append(reading, existing(), file_column=config.file_column)
-        else:
-            kept = store.replace(reading)
-        if reading.bad_rows:
-            self.bad = reading.bad_rows
-            self.context.log.warning(
-                "Left out %s rows that do not fit the columns, for instance %r",
-                f"{self.bad:,}",
-                reading.sample,
-            )
-        return kept
-
-    def _reading(self) -> Reading:
-        config, session = self.config, self.spark.spark_session
-        try:
-            if config.is_database:
-                table = DatabaseTable(config.path, str(config.table), config.credentials)
-                table.check(config.reader)
-                self.context.log.info("Reading %s of %s", table.table, table.url)
-                return Reading(table.read(session, config.reader))
-            files = _files(config)
-            self.context.log.info("Reading %s", ", ".join(map(str, files.paths)))
-            return read_files(session, files)
-        except READ_ERRORS as error:
-            raise RefusedError(reason(error)) from error
-
-
-def _existing(
-    journal: Journal, snapshots: SnapshotIOManager, model: str
-) -> Callable[[], tuple[Snapshot, ...]]:
-    """Finds what the data source holds, or may hold: not what was kept and then refused.
-
-    Only where no record tells, the newest snapshots count.
-    """
-
-    def found() -> tuple[Snapshot, ...]:
-        sent = [each.target for each in journal.intents() if each.outcome in MAY_HAVE_LANDED]
-        state = next((each for each in (*reversed(sent), journal.state()) if each), None)
-        if state is None:
-            return snapshots.snapshots(model)
-        folders = [*folders_of(state)]
-        if not folders:
-            raise RefusedError(
-                "its rows were published as they are (mode as_is), and are not kept here to add "
-                "to: publish all files with mode replace first"
-            )
-        try:
-            return tuple(map(Snapshot.read, folders))
-        except FileNotFoundError as error:
-            raise RefusedError(
-                f"the rows that were published before are gone from the disk ({error.filename}): "
-                "publish all files with mode replace"
-            ) from error
-
-    return found
+    return version
 
 
 def _only_file(config: PublishFileConfig) -> Path:
@@ -192,14 +153,16 @@ def _files(config: PublishFileConfig) -> Files:
 
 
 @contextmanager
-def _root(config: PublishFileConfig, snapshots: SnapshotIOManager) -> Generator[Path]:
-    """Where snapshots go: of what is not to be published, none stays."""
+def _store(config: PublishFileConfig, snapshots: SnapshotIOManager) -> Generator[SnapshotStore]:
+    """Where rows are kept: of what is not to be published, none stays."""
     if config.publish and not config.dry_run:
-        yield Path(snapshots.root)
+        yield snapshots.store
         return
-    data_dir().mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix="not published ", dir=data_dir()) as scratch:
-        yield Path(scratch)
+    trial = TrialStore(snapshots.store.root)
+    try:
+        yield trial
+    finally:
+        trial.close()
 
 
 @contextmanager

@@ -143,7 +143,7 @@ class Snapshot(Frozen):
         """Equal for equal contents: a digest of the schema and of the fingerprints."""
 
         def described(columns: tuple[Column, ...] | None) -> list[list[str]] | None:
-            return columns and [[each.name, each.type] for each in columns]
+            return [[each.name, each.type] for each in columns] if columns else None
 
         parts = [
             [part.partition, part.fingerprint.model_dump(mode="json"), described(part.columns)]

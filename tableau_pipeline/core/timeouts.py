@@ -17,7 +17,7 @@ class Timeouts:
 
     claim: float = 3600
     job: float = 7200
-    queue: float = 14400
+    queue: float = 7200
     timestamp: float = 5
     first_poll: float = 2
     longest_poll: float = 60

@@ -1,7 +1,7 @@
 """Is a downloaded data source equal to its models, row for row?"""
 
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
@@ -12,16 +12,15 @@ from tableauhyperapi import HyperProcess
 
 from tableau_pipeline.core.checkpoint import Cutoff
 from tableau_pipeline.core.declaration import Declaration
-from tableau_pipeline.core.snapshot import Snapshot, common_columns
+from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.hyper.read import read_table
-from tableau_pipeline.refresh.contents import Models
 
 
 def differences(
     hyper: HyperProcess,
     tdsx: Path,
     declaration: Declaration,
-    models: Models,
+    models: Mapping[str, Snapshot],
     *,
     cutoffs: Mapping[str, Cutoff] = MappingProxyType({}),
 ) -> list[str]:
@@ -46,9 +45,10 @@ def differences(
     return found
 
 
-def _model(snapshots: Sequence[Snapshot]) -> pa.Table:
-    columns = [column.name for column in common_columns(snapshots)]
-    files = [snapshot.folder / file.name for snapshot in snapshots for file in snapshot.files]
+def _model(snapshot: Snapshot) -> pa.Table:
+    snapshot.check_columns()
+    columns = [column.name for column in snapshot.columns]
+    files = [snapshot.folder / file.name for part in snapshot.parts for file in part.files]
     tables = [pq.read_table(file, columns=columns, partitioning=None) for file in files]
     return _comparable(pa.concat_tables(tables))
 

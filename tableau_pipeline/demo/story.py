@@ -8,11 +8,11 @@ from typing import Any
 import dagster as dg
 
 from tableau_pipeline.components import PublishedDatasource
-from tableau_pipeline.components.journal import STATE
-from tableau_pipeline.core.checkpoint import State
+from tableau_pipeline.components.journal import records_of
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.demo.compare import differences
 from tableau_pipeline.demo.progress import progress_logger
+from tableau_pipeline.refresh.history import read_history
 from tableau_pipeline.resources import (
     HyperResource,
     SnapshotIOManager,
@@ -84,10 +84,17 @@ def tell(chapter: Chapter, definitions: dg.Definitions, instance: dg.DagsterInst
     )
     if not result.success:
         raise RuntimeError(_failure(result))
-    return [_line(chapter, each, _published_metadata(result, each)) for each in datasources()]
+    return [
+        _line(chapter, each, _published_metadata(result, each), instance) for each in datasources()
+    ]
 
 
-def _line(chapter: Chapter, datasource: PublishedDatasource, metadata: dict[str, Any]) -> Line:
+def _line(
+    chapter: Chapter,
+    datasource: PublishedDatasource,
+    metadata: dict[str, Any],
+    instance: dg.DagsterInstance,
+) -> Line:
     def total(prefix: str) -> Any:
         return sum(value for name, value in metadata.items() if name.startswith(prefix))
 
@@ -101,7 +108,7 @@ def _line(chapter: Chapter, datasource: PublishedDatasource, metadata: dict[str,
         inserted=total("rows inserted/"),
         bytes_sent=metadata["bytes sent"],
         seconds=total("seconds/"),
-        differences=_differences(datasource.declaration, metadata),
+        differences=_differences(datasource.declaration, metadata, instance),
     )
 
 
@@ -124,16 +131,23 @@ def _failure(result: dg.ExecuteInProcessResult) -> str:
     return "\n".join(causes) or f"Run {result.run_id} failed: see Dagster's log"
 
 
-def _differences(declaration: Declaration, metadata: dict[str, Any]) -> list[str]:
-    tables = State.model_validate(metadata[STATE]).tables
-    cutoffs = {name: table.cutoff for name, table in tables.items() if table.cutoff}
+def _differences(
+    declaration: Declaration, metadata: dict[str, Any], instance: dg.DagsterInstance
+) -> list[str]:
+    key = dg.AssetKey.from_user_string(declaration.key)
+    checkpoint = read_history(records_of(instance, key)).checkpoint
+    if checkpoint is None:
+        raise RuntimeError(f"{declaration.key} was refreshed, but no checkpoint was recorded")
+    cutoffs = {name: each.cutoff for name, each in checkpoint.tables.items() if each.cutoff}
     with dg.build_resources(resources_from_env()) as resources, TemporaryDirectory() as folder:
         tableau: TableauServerResource = resources.tableau
         snapshots: SnapshotIOManager = resources.snapshots
         hyper: HyperResource = resources.hyper
         with tableau.session() as site:
             tdsx = site.download(metadata["luid"], Path(folder))
-        newest = {model: snapshots.snapshots(model) for model in declaration.models}
+        newest = {
+            model: found for model in declaration.models if (found := snapshots.snapshot(model))
+        }
         return differences(hyper.process, tdsx, declaration, newest, cutoffs=cutoffs)
 
 

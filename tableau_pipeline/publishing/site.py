@@ -182,6 +182,13 @@ class TableauSite:
         """Add tags to a data source."""
         self._ask(f"Tagging data source {luid}", lambda: self.tsc.datasources.add_tags(luid, tags))
 
+    def untag(self, luid: str, tags: Collection[str]) -> None:
+        """Take tags away from a data source."""
+        self._ask(
+            f"Taking tags from data source {luid}",
+            lambda: self.tsc.datasources.delete_tags(luid, tags),
+        )
+
     def move(self, luid: str, *, name: str, project_id: str) -> RemoteDatasource:
         """Rename a data source, or move it to another project, or both."""
         return self._ask(

@@ -6,7 +6,7 @@ counts as the work of people, so that nothing is overlooked of which this module
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, ParseError
@@ -43,7 +43,7 @@ def read_metadata(file: Path) -> Metadata:
     if root.tag != "datasource":
         raise ValueError(f'it begins with "{root.tag}" in the place of "datasource"')
     columns = frozenset(_columns(root))
-    return Metadata(digest=_digest(root), columns=columns or None)
+    return Metadata(digest=_digest(root, columns), columns=columns or None)
 
 
 def _tds(file: Path) -> bytes:
@@ -56,7 +56,8 @@ def _tds(file: Path) -> bytes:
         return package.read(found[0])
 
 
-def _digest(root: Element) -> str:
+def _digest(root: Element, columns: Collection[tuple[str, str]]) -> str:
+    """Of the work of people, and of the columns that it may name: other ones are other work."""
     captions = _captions(root)
     kept = Element("datasource", _named_by_people(root.attrib))
     kept.extend(
@@ -67,7 +68,7 @@ def _digest(root: Element) -> str:
             kept.remove(column)
     # Sorts attributes; so the same content always gives the same text.
     text = ElementTree.canonicalize(ElementTree.tostring(kept), strip_text=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return hashlib.sha256(f"{text}{sorted(columns)}".encode()).hexdigest()[:16]
 
 
 def _cleaned(element: Element, captions: dict[str, str]) -> Element:

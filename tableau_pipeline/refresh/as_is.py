@@ -96,7 +96,7 @@ class _File:
         name = declaration.fact_table
         columns = tuple(Column(field.name, str(field.type)) for field in schema)
         table = TableContent(
-            model=name, version=0, columns=columns, all_rows=content, content=content
+            model=name, version=-1, columns=columns, all_rows=content, content=content
         )
         size = file.stat().st_size
         extract = Extract(path=file, rows={name: metadata.num_rows}, size=size, version=2)

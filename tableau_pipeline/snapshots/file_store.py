@@ -1,20 +1,27 @@
-"""The rows of files, or of a table of a database, as snapshots of a model that no code writes."""
+"""The rows of files, or of a table of a database, as versions of a model that no code writes."""
 
-import os
-from collections.abc import Generator, Sequence
+import hashlib
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
+from typing import Literal
 
 from pyspark.sql import functions as F
 
-from tableau_pipeline.core.snapshot import Snapshot
+from tableau_pipeline.core.snapshot import Part, Snapshot
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.tables import Column
 from tableau_pipeline.snapshots.files import READ_ERRORS, Reading, reason
 from tableau_pipeline.snapshots.storable import UnstorableError
-from tableau_pipeline.snapshots.store import commit, partition_folder
-from tableau_pipeline.snapshots.write import columns_of, write_partitions, write_snapshot
+from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline.snapshots.successor import in_order
+from tableau_pipeline.snapshots.write import (
+    columns_of,
+    nothing_left,
+    stored_parts,
+    version_of,
+    write_snapshot,
+)
 
 # The partition of what was kept before files were added one by one.
 _EARLIER = "earlier rows"
@@ -22,85 +29,109 @@ _EARLIER = "earlier rows"
 _FILE = "url_decode(replace(_metadata.file_name, '+', '%2B'))"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class FileStore:
-    """Where rows are kept, and which.
+    """Implements `core.snapshot.Snapshots` for a model that is read when a refresh asks for it.
 
     Attributes:
-        folder: a new one.
+        read: the rows, when it is the data source's turn; called once.
+        mode: replace: these rows are all there is. append: they are kept beside those of other
+            files; a file's new rows replace its old ones.
+        built_on: tells the version that append adds to; None for the newest. It is to be the one
+            that was published: what was stored and then refused must not go out with the next file.
+        file_column: with append, a column to add, with the name of each row's file.
         drop_bad_rows: leave out what could not be read, instead of refusing all.
+        read_rows: what was read, once it was.
     """
 
-    folder: Path
-    asset_key: str
+    store: SnapshotStore
+    read: Callable[[], Reading]
     run_id: str
+    mode: Literal["replace", "append"] = "replace"
+    built_on: Callable[[], int | None] = lambda: None
+    file_column: str | None = None
     drop_bad_rows: bool = False
+    read_rows: Reading | None = field(default=None, init=False)
+    _written: dict[str, Snapshot] = field(default_factory=dict, init=False)
 
-    def replace(self, reading: Reading) -> tuple[Snapshot, ...]:
-        """Keep these rows and no others.
-
-        Raises:
-            RefusedError: some rows are bad, or of types that cannot be stored; nothing is kept.
-        """
-        with _refused():
-            snapshot = write_snapshot(
-                reading.frame,
-                self.folder,
-                asset_key=self.asset_key,
-                run_id=self.run_id,
-                before_commit=lambda: self._check(reading),
-            )
-        return (snapshot,)
-
-    def append(
-        self, reading: Reading, existing: Sequence[Snapshot], *, file_column: str | None
-    ) -> tuple[Snapshot, ...]:
-        """Keep these rows beside those of other files; a file's new rows replace its old ones.
-
-        Args:
-            existing: what is kept already.
-            file_column: one to add, with the name of each row's file.
+    def newest(self, asset_key: str) -> Snapshot:
+        """Read the files and store their rows; the same version however often it is asked for.
 
         Raises:
-            RefusedError: as above; two files have one name; the columns are not those of before.
+            RefusedError: there is nothing to read, some rows are bad, or of types that cannot be
+                stored; or they cannot be added to those of before. Nothing is kept.
         """
-        names = [path.name for path in reading.paths]
-        if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise RefusedError(
-                f'Two of the files are called "{twice[0]}", and by their names it is told which '
-                "rows a file replaces: publish them one by one from folders of their own names, "
-                "or rename one"
-            )
+        if asset_key not in self._written:
+            reading = self.read()
+            with _refused():
+                store = self._append if self.mode == "append" else self._replace
+                self._written[asset_key] = store(asset_key, reading)
+            self.read_rows = reading
+        return self._written[asset_key]
+
+    def version(self, asset_key: str, number: int) -> Snapshot | None:
+        """A version that was stored before."""
+        written = self._written.get(asset_key)
+        if written and written.number == number:
+            return written
+        return self.store.version(asset_key, number)
+
+    def _replace(self, asset_key: str, reading: Reading) -> Snapshot:
+        return write_snapshot(
+            reading.frame,
+            self.store,
+            asset_key=asset_key,
+            run_id=self.run_id,
+            before_commit=lambda: self._check(reading),
+        )
+
+    def _append(self, asset_key: str, reading: Reading) -> Snapshot:
+        names = _names(reading)
         frame = reading.frame
-        if file_column:
-            _check_free(file_column, frame.columns)
-            frame = frame.withColumn(file_column, F.expr(_FILE))
-        others = [each for each in existing if each.partition not in names]
-        kept = [each if each.partition else self._as_partition(each) for each in others]
-
-        def before_commit() -> None:
+        if self.file_column:
+            _check_free(self.file_column, frame.columns)
+            frame = frame.withColumn(self.file_column, F.expr(_FILE))
+        base = self._base(asset_key)
+        others = [part for part in (base.parts if base else ()) if part.partition not in names]
+        kept = [part if part.partition else _as_partition(part) for part in others]
+        digests = _digests(reading)
+        with nothing_left(self.store, asset_key) as folder:
+            parts = stored_parts(
+                frame, folder, model=self.store.folder(asset_key), expression=_FILE,
+                partitions=names, asset_key=asset_key,
+            )  # fmt: skip
             self._check(reading)
-            for snapshot in kept:
-                _check_columns(snapshot, columns_of(frame), names)
-            for old, new in zip(others, kept, strict=True):
-                if new is not old:
-                    _link(old, new)
+            if _digests(reading) != digests:
+                raise RefusedError(
+                    "A file changed while it was read: publish it again once it is whole"
+                )
+            if base:
+                for part in kept:
+                    _check_columns(part, base.columns, columns=columns_of(frame), names=names)
+            named = [
+                part.model_copy(update={"digest": digests[str(part.partition)]}) for part in parts
+            ]
 
-        with _refused():
-            written = write_partitions(
-                frame,
-                self.folder,
-                expression=_FILE,
-                partitions=names,
-                asset_key=self.asset_key,
-                run_id=self.run_id,
-                before_commit=before_commit,
+            def make(number: int, _: Snapshot | None) -> Snapshot:
+                new = version_of(
+                    frame, self.store, named, number=number, asset_key=asset_key, run_id=self.run_id
+                )
+                return new.model_copy(update={"parts": in_order([*kept, *new.parts])})
+
+            return self.store.commit(asset_key, make)
+
+    def _base(self, asset_key: str) -> Snapshot | None:
+        number = self.built_on()
+        if number is None:
+            return self.store.newest(asset_key)
+        base = self.store.version(asset_key, number)
+        if base is None or base.missing():
+            raise RefusedError(
+                "The rows that were published before are not kept here to add to: they were "
+                "published as they are (mode as_is), or are gone from the disk. Publish all files "
+                "with mode replace first"
             )
-        return (*kept, *written)
-
-    def _as_partition(self, whole: Snapshot) -> Snapshot:
-        folder = partition_folder(self.folder, _EARLIER)
-        return whole.model_copy(update={"folder": folder, "partition": _EARLIER})
+        return base
 
     def _check(self, reading: Reading) -> None:
         if reading.bad_rows and not self.drop_bad_rows:
@@ -121,6 +152,29 @@ def _refused() -> Generator[None]:
         raise RefusedError(reason(error)) from error
 
 
+def _names(reading: Reading) -> list[str]:
+    names = [path.name for path in reading.paths]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise RefusedError(
+            f'Two of the files are called "{twice[0]}", and by their names it is told which '
+            "rows a file replaces: publish them one by one from folders of their own names, "
+            "or rename one"
+        )
+    return names
+
+
+def _digests(reading: Reading) -> Mapping[str, str]:
+    found = {}
+    for path in reading.paths:
+        with path.open("rb") as file:
+            found[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return found
+
+
+def _as_partition(whole: Part) -> Part:
+    return whole.model_copy(update={"partition": _EARLIER})
+
+
 def _check_free(name: str, columns: Sequence[str]) -> None:
     taken = [column for column in columns if column.casefold() == name.casefold()]
     if taken:
@@ -130,22 +184,22 @@ def _check_free(name: str, columns: Sequence[str]) -> None:
         )
 
 
-def _check_columns(kept: Snapshot, columns: Sequence[Column], names: Sequence[str]) -> None:
-    if kept.columns == tuple(columns):
+def _check_columns(
+    kept: Part, shared: Sequence[Column], *, columns: Sequence[Column], names: Sequence[str]
+) -> None:
+    """Check that the rows to be added have the columns of a part of the version before.
+
+    Args:
+        shared: the columns of the version before.
+    """
+    before = kept.columns or tuple(shared)
+    if before == tuple(columns):
         return
-    differing = [each for each in columns if each not in kept.columns]
-    differing += [each for each in kept.columns if each not in columns]
+    differing = [each for each in columns if each not in before]
+    differing += [each for each in before if each not in columns]
     described = ", ".join(f"{each.name} ({each.type})" for each in differing)
     raise RefusedError(
         f"The columns of {', '.join(names)} are not those of {kept.partition}, to which the rows "
         f"shall be added: {described or 'their order differs'}. Say the types in columns, or "
         "publish all files anew with mode: replace"
     )
-
-
-def _link(old: Snapshot, new: Snapshot) -> None:
-    """The same files in another place; they are never written again."""
-    new.folder.mkdir()
-    for file in old.files:
-        os.link(old.folder / file.name, new.folder / file.name)
-    commit(new)

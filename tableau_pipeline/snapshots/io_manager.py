@@ -10,18 +10,19 @@ from dagster_pyspark import LazyPySparkResource
 from pydantic import Field
 from pyspark.sql import DataFrame
 
-from tableau_pipeline.core.snapshot import Snapshot, combined_version
-from tableau_pipeline.snapshots.collect import collect
+from tableau_pipeline.core.snapshot import Snapshot
+from tableau_pipeline.snapshots.belonging import belongs_to
 from tableau_pipeline.snapshots.partitions import Window
 from tableau_pipeline.snapshots.read import read_frame
-from tableau_pipeline.snapshots.store import new_folder, newest
+from tableau_pipeline.snapshots.retention import collect
+from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline.snapshots.write import write_partitions, write_snapshot
 
 PARTITION_EXPR = "partition_expr"
 
 
 class SnapshotIOManager(dg.ConfigurableIOManager):
-    """Stores what a model returns as snapshots, and loads the newest ones of an upstream model.
+    """Stores what a model returns as its next version, and loads the newest of an upstream model.
 
     A parameter annotated `DataFrame` is read by Spark. One annotated `Snapshot`, or
     `dict[str, Snapshot]` by partition, needs no JVM.
@@ -36,15 +37,32 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
         "still compare with it; must be longer than any run takes.",
     )
 
-    def snapshots(self, asset_key: str) -> tuple[Snapshot, ...]:
-        """The newest snapshots of a model, one for each partition; "a/b" is a key of two parts."""
-        return newest(Path(self.root), asset_key)
+    @property
+    def store(self) -> SnapshotStore:
+        """The versions of all models."""
+        return SnapshotStore(Path(self.root))
+
+    def snapshot(
+        self, asset_key: str, definition: dg.PartitionsDefinition | None = None
+    ) -> Snapshot | None:
+        """The newest version of a model, or None; "a/b" is a key of two parts.
+
+        Args:
+            definition: of the model's partitions, as it is now: what is no partition of it, because
+                it was stored under another definition, is left out. None to take what is stored.
+        """
+        found = self.store.newest(asset_key)
+        if found is None or definition is None:
+            return found
+        belongs = belongs_to(definition)
+        kept = tuple(part for part in found.parts if belongs(part))
+        return found.model_copy(update={"parts": kept}) if kept else None
 
     def collect(
-        self, asset_keys: Collection[str], named: Callable[[], Collection[Path]]
-    ) -> list[Path]:
-        """Remove what is too old of these models' snapshots; see `snapshots.collect.collect`."""
-        return collect(Path(self.root), asset_keys, keep_days=self.keep_days, named=named)
+        self, referenced: Callable[[], Collection[tuple[str, int]]]
+    ) -> list[tuple[str, int]]:
+        """Remove what is too old of all models' snapshots; see `snapshots.retention.collect`."""
+        return collect(self.store, keep_days=self.keep_days, referenced=referenced)
 
     def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
         """Write what a model returned; its fingerprint becomes the asset's data version."""
@@ -57,42 +75,39 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
                 "or give the asset another io_manager_key."
             )
         started = time.monotonic()
-        folder = new_folder(Path(self.root), asset_key)
         if context.has_asset_partitions:
-            snapshots = write_partitions(
+            partitions = _partitions(context)
+            snapshot = write_partitions(
                 obj,
-                folder,
+                self.store,
                 expression=_partition_expression(context),
-                partitions=_partitions(context),
+                partitions=partitions,
+                keeps=belongs_to(context.asset_partitions_def),
                 asset_key=asset_key,
                 run_id=context.run_id,
-            )
+            ).only(partitions)
         else:
-            snapshots = [write_snapshot(obj, folder, asset_key=asset_key, run_id=context.run_id)]
-        _report(context, snapshots, seconds=time.monotonic() - started)
+            snapshot = write_snapshot(obj, self.store, asset_key=asset_key, run_id=context.run_id)
+        _report(context, snapshot, seconds=time.monotonic() - started)
 
     def load_input(self, context: dg.InputContext) -> DataFrame | Snapshot | dict[str, Snapshot]:
-        """Read the newest snapshots of an upstream model."""
+        """Read the newest version of an upstream model."""
         asset_key = context.asset_key.to_user_string()
-        snapshots = self.snapshots(asset_key)
         if context.has_asset_partitions:
-            wanted = set(context.asset_partition_keys)
-            snapshots = tuple(each for each in snapshots if each.partition in wanted)
-        if not snapshots:
+            snapshot = self.snapshot(asset_key, context.asset_partitions_def)
+            snapshot = snapshot and snapshot.only(set(context.asset_partition_keys))
+        else:
+            snapshot = self.snapshot(asset_key)
+        if snapshot is None or not snapshot.parts:
             raise dg.Failure(
                 f'Model "{asset_key}" has no snapshot in {self.root}: materialize it first.'
             )
         annotation = context.dagster_type.typing_type
-        if annotation is Snapshot and len(snapshots) == 1:
-            return snapshots[0]
         if annotation is Snapshot:
-            raise dg.Failure(
-                f'Model "{asset_key}" has {len(snapshots)} partitions: annotate the parameter '
-                "dict[str, Snapshot]."
-            )
+            return snapshot
         if get_origin(annotation) is dict:
-            return {str(snapshot.partition): snapshot for snapshot in snapshots}
-        return read_frame(self.spark.spark_session, snapshots)
+            return snapshot.by_partition()
+        return read_frame(self.spark.spark_session, snapshot)
 
 
 def _partition_expression(context: dg.OutputContext) -> str:
@@ -118,34 +133,36 @@ def _partitions(context: dg.OutputContext) -> Mapping[str, Window] | Sequence[st
     )
 
 
-def _report(context: dg.OutputContext, snapshots: Sequence[Snapshot], *, seconds: float) -> None:
+def _report(context: dg.OutputContext, written: Snapshot, *, seconds: float) -> None:
+    """Tell Dagster of a version, or of those partitions of it that this step wrote."""
     step = dg.AssetExecutionContext.get()
     # Dagster gives one data version to all partitions of a step.
-    version = combined_version(snapshots)
-    step.set_data_version(context.asset_key, dg.DataVersion(version))
+    step.set_data_version(context.asset_key, dg.DataVersion(written.data_version))
     context.add_output_metadata(
         {
             "dagster/column_schema": dg.TableSchema(
                 columns=[
-                    dg.TableColumn(each.name, each.type, snapshots[0].comments.get(each.name))
-                    for each in snapshots[0].columns
+                    dg.TableColumn(each.name, each.type, written.comments.get(each.name))
+                    for each in written.columns
                 ]
             ),
             "seconds": round(seconds, 3),
         }
     )
-    for snapshot in snapshots:
+    for partition, snapshot in written.by_partition().items():
+        (part,) = snapshot.parts
+        first = next((file.name for file in part.files), "")
         metadata = {
-            "dagster/uri": snapshot.folder.as_uri(),
+            "dagster/uri": (snapshot.folder / first).parent.as_uri(),
             "fingerprint": snapshot.data_version,
             "bytes": snapshot.size,
+            "version": snapshot.number,
         }
-        rows = snapshot.fingerprint.rows
-        if snapshot.partition is None:
-            context.add_output_metadata({"dagster/row_count": rows, **metadata})
+        if part.partition is None:
+            context.add_output_metadata({"dagster/row_count": part.fingerprint.rows, **metadata})
         else:
             step.add_asset_metadata(
-                {"dagster/partition_row_count": rows, **metadata},
+                {"dagster/partition_row_count": part.fingerprint.rows, **metadata},
                 asset_key=context.asset_key,
-                partition_key=snapshot.partition,
+                partition_key=partition,
             )

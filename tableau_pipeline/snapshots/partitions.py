@@ -3,12 +3,16 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DateType, TimestampNTZType, TimestampType
 
-from tableau_pipeline.snapshots.store import PARTITION
+# The column by which Spark divides a write into folders.
+PARTITION = "_partition"
+# Spark's ExternalCatalogUtils.escapePathName
+_ESCAPED = set("\"#%'*/:=?\\\x7f{[]^")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,12 @@ class Window:
 
 class PartitionError(Exception):
     """Rows and partitions do not fit."""
+
+
+def partition_folder(folder: Path, key: str) -> Path:
+    """Where Spark writes a partition; in its own escaping of awkward characters."""
+    escaped = "".join(f"%{ord(c):02X}" if c in _ESCAPED or ord(c) < 32 else c for c in key)
+    return folder / f"{PARTITION}={escaped}"
 
 
 def with_partition(

@@ -1,12 +1,11 @@
 """Reading snapshots with Spark."""
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from tableau_pipeline.core.snapshot import Snapshot, common_columns
+from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.snapshots.row_hash import column
 from tableau_pipeline.snapshots.store import spark_path
 
@@ -14,15 +13,16 @@ from tableau_pipeline.snapshots.store import spark_path
 _GLOB = re.compile(r"[\\{}\[\]*?]")
 
 
-def read_frame(spark: SparkSession, snapshots: Sequence[Snapshot]) -> DataFrame:
-    """The rows of these snapshots of one model; without the columns that only we use.
+def read_frame(spark: SparkSession, snapshot: Snapshot) -> DataFrame:
+    """The rows of a snapshot; without the columns that only we use.
 
     Raises:
-        RefusedError: their columns differ.
+        RefusedError: its partitions differ in their columns.
     """
-    columns = common_columns(snapshots)
+    snapshot.check_columns()
+    columns = snapshot.columns
     files = [
-        exact_path(snapshot.folder / file.name) for snapshot in snapshots for file in snapshot.files
+        exact_path(snapshot.folder / file.name) for part in snapshot.parts for file in part.files
     ]
     if not files:
         schema = ", ".join(f"`{each.name.replace('`', '``')}` {each.type}" for each in columns)

@@ -16,7 +16,7 @@ from pyspark.sql.types import (
 
 from tableau_pipeline.core.snapshot import ROW_HASH
 from tableau_pipeline.hyper.tables import json_text
-from tableau_pipeline.snapshots.store import PARTITION
+from tableau_pipeline.snapshots.partitions import PARTITION
 
 _UNHASHABLE = (ArrayType, BinaryType, StructType)
 _RESERVED = {ROW_HASH, PARTITION}

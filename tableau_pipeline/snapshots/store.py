@@ -51,14 +51,12 @@ class SnapshotStore:
     def numbers(self, asset_key: str) -> list[int]:
         """The numbers of all versions that were committed here and are not gone; in order."""
         try:
-            names = os.listdir(self.folder(asset_key) / VERSIONS)
+            names = [path.name for path in (self.folder(asset_key) / VERSIONS).iterdir()]
         except FileNotFoundError:
             return []
         return sorted(int(Path(name).stem) for name in names if _MANIFEST.fullmatch(name))
 
-    def commit(
-        self, asset_key: str, make: Callable[[int, Snapshot | None], Snapshot]
-    ) -> Snapshot:
+    def commit(self, asset_key: str, make: Callable[[int, Snapshot | None], Snapshot]) -> Snapshot:
         """Store a version after all others.
 
         Args:
@@ -141,9 +139,7 @@ class TrialStore(SnapshotStore):
 
     folders: list[Path] = field(default_factory=list)
 
-    def commit(
-        self, asset_key: str, make: Callable[[int, Snapshot | None], Snapshot]
-    ) -> Snapshot:
+    def commit(self, asset_key: str, make: Callable[[int, Snapshot | None], Snapshot]) -> Snapshot:
         """The version that would be stored."""
         before = self.newest(asset_key)
         return make(before.number + 1 if before else 1, before)

@@ -1,4 +1,4 @@
-"""Writing snapshots: one Spark job that stores the rows, hashes them and adds them up."""
+"""Writing versions: one Spark job that stores the rows, hashes them and adds them up."""
 
 import shutil
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -12,9 +12,15 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
-from tableau_pipeline.core.snapshot import ROW_HASH, DataFile, Fingerprint, Snapshot, Span
+from tableau_pipeline.core.snapshot import ROW_HASH, DataFile, Fingerprint, Part, Snapshot, Span
 from tableau_pipeline.hyper.tables import Column, json_text
-from tableau_pipeline.snapshots.partitions import PartitionError, Window, with_partition
+from tableau_pipeline.snapshots.partitions import (
+    PARTITION,
+    PartitionError,
+    Window,
+    partition_folder,
+    with_partition,
+)
 from tableau_pipeline.snapshots.row_hash import (
     hash_parts,
     json_values,
@@ -22,25 +28,19 @@ from tableau_pipeline.snapshots.row_hash import (
     sum_of_hashes,
 )
 from tableau_pipeline.snapshots.storable import check_storable
-from tableau_pipeline.snapshots.store import (
-    PARTITION,
-    commit,
-    is_committed,
-    partition_folder,
-    partition_folders,
-    spark_path,
-)
+from tableau_pipeline.snapshots.store import SnapshotStore, spark_path
+from tableau_pipeline.snapshots.successor import succeeding
 
 
 def write_snapshot(
     frame: DataFrame,
-    folder: Path,
+    store: SnapshotStore,
     *,
     asset_key: str,
     run_id: str,
     before_commit: Callable[[], None] = lambda: None,
 ) -> Snapshot:
-    """Store all rows of a model in a new folder.
+    """Store all rows of a model as its next version.
 
     Args:
         before_commit: looks at what is known once the rows are stored; if it raises, nothing stays.
@@ -49,79 +49,124 @@ def write_snapshot(
         UnstorableError: before anything is written; names the model, the column and the remedy.
     """
     check_storable(frame.schema, asset_key)
-    with _all_or_nothing(folder):
+    with nothing_left(store, asset_key) as folder:
         fingerprint, _ = _store(_hashed(frame), folder)
-        snapshot = Snapshot(
-            folder=folder,
-            asset_key=asset_key,
-            created_at=datetime.now(UTC),
-            run_id=run_id,
-            columns=columns_of(frame),
-            fingerprint=fingerprint,
-            files=_files(folder),
-            comments=_comments(frame),
-        )
-        _check_rows(fingerprint, [snapshot])
+        files = _files(folder, store.folder(asset_key))
+        _check_rows(fingerprint, [*files], folder=folder, asset_key=asset_key)
         before_commit()
-        commit(snapshot)
-    return snapshot
+        whole = Part(version=0, fingerprint=fingerprint, files=files)
+        return store.commit(
+            asset_key,
+            lambda number, before: version_of(
+                frame, store, [whole], number=number, asset_key=asset_key, run_id=run_id
+            ),
+        )
 
 
 def write_partitions(
     frame: DataFrame,
-    folder: Path,
+    store: SnapshotStore,
     *,
     expression: str,
     partitions: Mapping[str, Window] | Sequence[str],
     asset_key: str,
     run_id: str,
+    keeps: Callable[[Part], bool] = lambda part: True,
     before_commit: Callable[[], None] = lambda: None,
-) -> list[Snapshot]:
-    """Store the rows of some partitions of a model in a new folder, a snapshot for each.
+) -> Snapshot:
+    """Store the rows of some partitions of a model; its next version has the others as before.
 
-    A partition without rows gets a snapshot too: it holds none.
+    A partition without rows is a part too: it holds none.
 
     Args:
+        keeps: whether a partition of the version before still belongs to the model.
         before_commit: looks at what is known once the rows are stored; if it raises, nothing stays.
 
     Raises:
         UnstorableError: before anything is written; names the model, the column and the remedy.
         PartitionError: a row belongs to none of the partitions.
     """
-    check_storable(frame.schema, asset_key)
-    with _all_or_nothing(folder):
-        placed = with_partition(_hashed(frame), expression, partitions)
-        fingerprint, strays = _store(placed, folder, by_partition=True)
-        if strays:
-            raise PartitionError(
-                f'Model "{asset_key}": {strays:,} row{"s" * (strays > 1)} lie outside the '
-                f"partition{'s' * (len(partitions) > 1)} of this run by {expression}, for "
-                f"instance {_stray(placed, expression)}. Filter the model by the partition."
-            )
-        snapshots = []
-        for key in partitions:
-            part = partition_folder(folder, key)
-            part.mkdir(exist_ok=True)
-            files = _files(part)
-            snapshots.append(
-                Snapshot(
-                    folder=part,
-                    asset_key=asset_key,
-                    partition=key,
-                    span=_span(partitions[key]) if isinstance(partitions, Mapping) else None,
-                    created_at=datetime.now(UTC),
-                    run_id=run_id,
-                    columns=columns_of(frame),
-                    fingerprint=_fingerprint(part, files),
-                    files=files,
-                    comments=_comments(frame),
-                )
-            )
-        _check_rows(fingerprint, snapshots)
+    with nothing_left(store, asset_key) as folder:
+        written = stored_parts(
+            frame, folder, expression=expression, partitions=partitions, asset_key=asset_key,
+            model=store.folder(asset_key),
+        )  # fmt: skip
         before_commit()
-        for snapshot in snapshots:
-            commit(snapshot)
-    return snapshots
+
+        def make(number: int, before: Snapshot | None) -> Snapshot:
+            new = version_of(
+                frame, store, written, number=number, asset_key=asset_key, run_id=run_id
+            )
+            parts = succeeding(before, new.parts, columns=new.columns, keeps=keeps)
+            return new.model_copy(update={"parts": parts})
+
+        return store.commit(asset_key, make)
+
+
+def stored_parts(
+    frame: DataFrame,
+    folder: Path,
+    *,
+    model: Path,
+    expression: str,
+    partitions: Mapping[str, Window] | Sequence[str],
+    asset_key: str,
+) -> list[Part]:
+    """Store rows by partitions, for a version to be committed; its number is still to be set.
+
+    Args:
+        folder: a new one, below that of the model.
+
+    Raises:
+        UnstorableError, PartitionError: as `write_partitions`.
+    """
+    check_storable(frame.schema, asset_key)
+    placed = with_partition(_hashed(frame), expression, partitions)
+    fingerprint, strays = _store(placed, folder, by_partition=True)
+    if strays:
+        raise PartitionError(
+            f'Model "{asset_key}": {strays:,} row{"s" * (strays > 1)} lie outside the '
+            f"partition{'s' * (len(partitions) > 1)} of this run by {expression}, for "
+            f"instance {_stray(placed, expression)}. Filter the model by the partition."
+        )
+    parts = []
+    for key in partitions:
+        files = _files(partition_folder(folder, key), model)
+        span = _span(partitions[key]) if isinstance(partitions, Mapping) else None
+        parts.append(
+            Part(
+                partition=key,
+                span=span,
+                version=0,
+                fingerprint=_fingerprint(model, files),
+                files=files,
+            )
+        )
+    files = [file for part in parts for file in part.files]
+    _check_rows(fingerprint, files, folder=folder, asset_key=asset_key)
+    return parts
+
+
+def version_of(
+    frame: DataFrame,
+    store: SnapshotStore,
+    parts: Sequence[Part],
+    *,
+    number: int,
+    asset_key: str,
+    run_id: str,
+) -> Snapshot:
+    """A version that has just these parts, which it was the first to have."""
+    return Snapshot(
+        folder=store.folder(asset_key),
+        asset_key=asset_key,
+        number=number,
+        created_at=datetime.now(UTC),
+        run_id=run_id,
+        columns=columns_of(frame),
+        comments=_comments(frame),
+        parts=tuple(part.model_copy(update={"version": number}) for part in parts),
+    )
 
 
 def columns_of(frame: DataFrame) -> tuple[Column, ...]:
@@ -129,18 +174,22 @@ def columns_of(frame: DataFrame) -> tuple[Column, ...]:
     return tuple(Column(field.name, field.dataType.simpleString()) for field in frame.schema.fields)
 
 
+@contextmanager
+def nothing_left(store: SnapshotStore, asset_key: str) -> Generator[Path]:
+    """A new folder for the files of a write, which goes if the write fails."""
+    folder = store.new_folder(asset_key)
+    try:
+        yield folder
+    except BaseException:
+        # A run may be interrupted when the version is just committed.
+        name = folder.relative_to(store.folder(asset_key)).as_posix()
+        if not any(file.startswith(name) for file in store.files(asset_key)):
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
 def _span(window: Window) -> Span:
     return Span(start=window.start, end=window.end, zone=window.zone)
-
-
-@contextmanager
-def _all_or_nothing(folder: Path) -> Generator[None]:
-    """A folder in which nothing was committed is of no use to anybody."""
-    try:
-        yield
-    finally:
-        if not any(map(is_committed, (folder, *partition_folders(folder)))):
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _hashed(frame: DataFrame) -> DataFrame:
@@ -177,27 +226,33 @@ def _stray(placed: DataFrame, expression: str) -> object:
     return row[0]
 
 
-def _files(folder: Path) -> tuple[DataFile, ...]:
+def _files(folder: Path, model: Path) -> tuple[DataFile, ...]:
     return tuple(
-        DataFile(name=path.name, rows=pq.read_metadata(path).num_rows, size=path.stat().st_size)
+        DataFile(
+            name=path.relative_to(model).as_posix(),
+            rows=pq.read_metadata(path).num_rows,
+            size=path.stat().st_size,
+        )
         for path in sorted(folder.glob("part-*.parquet"))
     )
 
 
-def _fingerprint(folder: Path, files: Sequence[DataFile]) -> Fingerprint:
+def _fingerprint(model: Path, files: Sequence[DataFile]) -> Fingerprint:
     """Of one partition; Spark's own sum has no groups."""
     total = 0
     for file in files:
-        hashes = pq.read_table(folder / file.name, columns=[ROW_HASH], partitioning=None)[ROW_HASH]
+        hashes = pq.read_table(model / file.name, columns=[ROW_HASH], partitioning=None)[ROW_HASH]
         total += int(pc.call_function("sum", [hashes.cast(pa.decimal128(38, 0))]).as_py() or 0)
     return Fingerprint(rows=sum(file.rows for file in files), hash_sum=total)
 
 
-def _check_rows(fingerprint: Fingerprint, snapshots: Sequence[Snapshot]) -> None:
+def _check_rows(
+    fingerprint: Fingerprint, files: Sequence[DataFile], *, folder: Path, asset_key: str
+) -> None:
     """Two counts of the same rows, Spark's and the files' own: a lost or doubled file shows."""
-    stored = sum(file.rows for snapshot in snapshots for file in snapshot.files)
+    stored = sum(file.rows for file in files)
     if stored != fingerprint.rows:
         raise RuntimeError(
-            f'Model "{snapshots[0].asset_key}": Spark counted {fingerprint.rows:,} rows, but the '
-            f"files below {snapshots[0].folder} hold {stored:,}. Does every executor see that path?"
+            f'Model "{asset_key}": Spark counted {fingerprint.rows:,} rows, but the '
+            f"files below {folder} hold {stored:,}. Does every executor see that path?"
         )

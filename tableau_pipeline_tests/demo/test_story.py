@@ -7,15 +7,14 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from tableauhyperapi import Connection, TableName
 
-from tableau_pipeline.core.snapshot import ROW_HASH
+from tableau_pipeline.core.snapshot import ROW_HASH, Snapshot
 from tableau_pipeline.demo.compare import differences
 from tableau_pipeline.demo.story import datasources
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.read import read_table
 from tableau_pipeline.publishing.credentials import Password
 from tableau_pipeline.publishing.site import signed_in
-from tableau_pipeline.refresh.contents import Models
-from tableau_pipeline.snapshots.store import newest, spark_path
+from tableau_pipeline.snapshots.store import SnapshotStore, spark_path
 from tableau_pipeline_tests.conftest import Story
 
 TABLES = ("flights", "airlines", "airports", "planes")
@@ -43,8 +42,9 @@ def published(tdsx: Path) -> Path:
         return Path(package.extract(member, tdsx.parent / "published"))
 
 
-def models(story: Story) -> Models:
-    return {name: newest(story.data_dir / "snapshots", name) for name in TABLES}
+def models(story: Story) -> dict[str, Snapshot]:
+    store = SnapshotStore(story.data_dir / "snapshots")
+    return {name: found for name in TABLES if (found := store.newest(name))}
 
 
 def test_each_chapter_decides_and_ends_equal(story: Story):
@@ -78,7 +78,7 @@ def test_published_flights_equal_the_spark_model(
     """Prevents: a comparison that is blind to what it compares: here Spark compares, not Arrow."""
     rows = read_table(hyper_process(), published, FLIGHTS)
     pq.write_table(rows, tmp_path / "published.parquet")
-    (snapshot,) = models(story)["flights"]
+    snapshot = models(story)["flights"]
     model: DataFrame = spark.read.parquet(*map(spark_path, map(Path, snapshot.paths))).drop(
         ROW_HASH
     )

@@ -55,7 +55,7 @@ def test_an_empty_model_is_an_empty_table(
 ) -> None:
     """Prevents a failure, or a missing table, on the day on which a model has no rows."""
     snapshot = store(spark.createDataFrame([], "a int, b decimal(38,2)"), tmp_path)
-    assert snapshot.files
+    assert snapshot.parts[0].files
     assert snapshot.paths == ()
     extract = build_one(hyper, tmp_path / "x.hyper", stored_source(snapshot))
     assert extract.rows == {"Extract": 0}

@@ -48,7 +48,7 @@ def test_nested_values_are_their_json(
     digits = {"parse_float": lambda text: int(text.replace(".", ""))}
     assert json.loads(text, **(digits if "decimal" in type_ else {})) == meant
     # The text is ours alone: the model that reads the snapshot does not see it.
-    assert read_frame(spark, [snapshot]).columns == ["id", name]
+    assert read_frame(spark, snapshot).columns == ["id", name]
 
 
 def test_a_column_by_the_name_of_our_text(spark: SparkSession, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def publishes(
         item = TSC.DatasourceItem(project, name=pipeline.name)
         published = site.tsc.datasources.publish(item, extract.path, "Overwrite")
         if tag:
-            site.tag(str(published.id), tag)
+            site.tag(str(published.id), [tag])
         return site.tsc.datasources.get_by_id(published.id)
 
 

@@ -8,7 +8,6 @@ from uuid import uuid4
 import pytest
 
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.refresh import waiting
 from tableau_pipeline.sandbox.options import UserSeed
 from tableau_pipeline.sandbox.testing import Sandbox, running_sandbox
 from tableau_pipeline_tests.refresh.models import airlines, flights
@@ -53,13 +52,7 @@ def eyes(server: Server) -> TableauSite:
 
 
 @pytest.fixture
-def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The jobs of these tests take no longer than a blink."""
-    monkeypatch.setattr(waiting, "_FIRST_LOOKS", 100)
-
-
-@pytest.fixture
-def new_pipeline(server: Server, tmp_path: Path, quick_looks: None) -> Callable[..., Pipeline]:
+def new_pipeline(server: Server, tmp_path: Path) -> Callable[..., Pipeline]:
     """Makes data sources of one table, with content to publish; `on` are settings of the server."""
 
     def make(

@@ -2,18 +2,20 @@
 
 from pathlib import Path
 
-from tableau_pipeline.core.checkpoint import Intent
+from tableau_pipeline.core.checkpoint import Checkpoint, Intent, Record
 from tableau_pipeline.core.file_journal import FileJournal
+from tableau_pipeline.refresh.history import read_history
 
 
 class RememberingJournal(FileJournal):
     """Knows every record of an intent that was ever made, whatever came after it."""
 
-    def record(self, intent: Intent) -> None:
+    def append(self, record: Record) -> None:
         """Keep and remember it."""
-        super().record(intent)
-        with self._memory.open("a", encoding="utf-8") as file:
-            file.write(intent.model_dump_json() + "\n")
+        super().append(record)
+        if isinstance(record, Intent):
+            with self._memory.open("a", encoding="utf-8") as file:
+                file.write(record.model_dump_json() + "\n")
 
     def all_intents(self) -> list[Intent]:
         """Every record."""
@@ -21,6 +23,14 @@ class RememberingJournal(FileJournal):
             return []
         with self._memory.open(encoding="utf-8") as file:
             return [Intent.model_validate_json(line) for line in file]
+
+    def checkpoint(self) -> Checkpoint | None:
+        """The newest one."""
+        return read_history(self.records()).checkpoint
+
+    def intents(self) -> tuple[Intent, ...]:
+        """Those since then."""
+        return read_history(self.records()).intents
 
     @property
     def _memory(self) -> Path:

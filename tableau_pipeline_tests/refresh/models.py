@@ -3,20 +3,21 @@
 import hashlib
 from datetime import UTC, datetime
 from pathlib import Path
-from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tableau_pipeline.core.snapshot import (
-    MANIFEST,
     ROW_HASH,
     DataFile,
     Fingerprint,
+    Part,
     Snapshot,
     Span,
 )
 from tableau_pipeline.hyper.tables import Column
+from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline.snapshots.successor import succeeding
 
 _SPARK_NAMES = {
     pa.bool_(): "boolean",
@@ -43,33 +44,47 @@ def spark_name(type_: pa.DataType) -> str:
 
 
 def snapshot(
-    folder: Path,
+    root: Path,
     rows: pa.Table,
     *,
     asset_key: str = "flights",
     partition: str | None = None,
     span: Span | None = None,
 ) -> Snapshot:
-    """Write `rows` as a committed snapshot of two files, in a new folder below `folder`."""
-    folder = folder / asset_key / f"v-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}-{uuid4().hex[:6]}"
+    """Commit `rows` as the next version of a model in the store at `root`, in two files.
+
+    Args:
+        partition: the one that they are; the model's others stay as they are.
+    """
+    store = SnapshotStore(root)
+    folder = store.new_folder(asset_key)
     folder.mkdir(parents=True)
     hashes = [_hash(list(row.values())) for row in rows.to_pylist()]
     hashed = rows.append_column(ROW_HASH, pa.array(hashes, pa.int64()))
     half = (rows.num_rows + 1) // 2
-    parts = [hashed.slice(0, half), hashed.slice(half)]
-    written = Snapshot(
-        folder=folder,
-        asset_key=asset_key,
-        partition=partition,
-        span=span,
-        created_at=datetime.now(UTC),
-        run_id="test",
-        columns=tuple(Column(field.name, spark_name(field.type)) for field in rows.schema),
-        fingerprint=Fingerprint(rows=rows.num_rows, hash_sum=sum(hashes)),
-        files=tuple(_write(folder, number, part) for number, part in enumerate(parts)),
+    slices = [hashed.slice(0, half), hashed.slice(half)]
+    columns = tuple(Column(field.name, spark_name(field.type)) for field in rows.schema)
+    fingerprint = Fingerprint(rows=rows.num_rows, hash_sum=sum(hashes))
+    files = tuple(
+        _write(folder, number, store.folder(asset_key), rows=each)
+        for number, each in enumerate(slices)
     )
-    (folder / MANIFEST).write_text(written.manifest(), encoding="utf-8")
-    return written
+
+    def make(number: int, before: Snapshot | None) -> Snapshot:
+        part = Part(
+            partition=partition, span=span, version=number, fingerprint=fingerprint, files=files
+        )
+        return Snapshot(
+            folder=store.folder(asset_key),
+            asset_key=asset_key,
+            number=number,
+            created_at=datetime.now(UTC),
+            run_id="test",
+            columns=columns,
+            parts=succeeding(before, [part], columns=columns, keeps=lambda part: True),
+        )
+
+    return store.commit(asset_key, make)
 
 
 def _hash(row: list) -> int:
@@ -77,10 +92,11 @@ def _hash(row: list) -> int:
     return int.from_bytes(digest[:8], "big", signed=True)
 
 
-def _write(folder: Path, number: int, rows: pa.Table) -> DataFile:
+def _write(folder: Path, number: int, model: Path, *, rows: pa.Table) -> DataFile:
     path = folder / f"part-{number:05}.parquet"
     pq.write_table(rows, path)
-    return DataFile(name=path.name, rows=rows.num_rows, size=path.stat().st_size)
+    name = path.relative_to(model).as_posix()
+    return DataFile(name=name, rows=rows.num_rows, size=path.stat().st_size)
 
 
 def flights(rows: int = 8, *, delay: int = 0, **more: pa.Array) -> pa.Table:

@@ -33,12 +33,7 @@ def materialize(
         without: partitions that are gone.
     """
     (table,) = pipeline.declaration.tables
-    known = {each.partition: each for each in pipeline.models[table.name] if each.partition}
-    new = {
-        key: pipeline.snapshot(
-            table.name, rows, partition=key, span=day(key, zone=zone) if zone else None
-        )
-        for key, rows in partitions.items()
-    }
-    kept = {key: each for key, each in {**known, **new}.items() if key not in without}
-    pipeline.models[table.name] = tuple(kept.values())
+    for key, rows in partitions.items():
+        span = day(key, zone=zone) if zone else None
+        pipeline.snapshot(table.name, rows, partition=key, span=span)
+    pipeline.drop_partitions(table.model, without)

@@ -17,15 +17,17 @@ from tableau_pipeline.core.journal import Journal
 from tableau_pipeline.core.policies import Policy
 from tableau_pipeline.core.server import Server
 from tableau_pipeline.core.snapshot import Snapshot, Span
+from tableau_pipeline.core.timeouts import Timeouts
 from tableau_pipeline.demo.compare import differences
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.tables import Relationship
 from tableau_pipeline.publishing.credentials import Password
 from tableau_pipeline.publishing.site import TableauSite, signed_in
-from tableau_pipeline.refresh.limits import Limits
 from tableau_pipeline.refresh.plan import Accept, Options
-from tableau_pipeline.refresh.step import Refresh, Report
+from tableau_pipeline.refresh.refresh import Refresh
+from tableau_pipeline.refresh.report import Report
 from tableau_pipeline.sandbox.testing import Sandbox
+from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline_tests.refresh.journals import RememberingJournal
 from tableau_pipeline_tests.refresh.models import snapshot
 
@@ -35,8 +37,8 @@ STAR = (Relationship("flights", "airlines", (("carrier", "carrier"),)),)
 # No update fits: every change is published as a whole file.
 WHOLE = {"payload_limit": 1}
 
-# Time stamps are there at once, on most servers of tests.
-LIMITS = Limits(lock=30, job=30, stamp=0)
+# Time stamps are there at once, on most servers of tests, and jobs take no longer than a blink.
+TIMEOUTS = Timeouts(claim=30, job=30, queue=30, timestamp=0, first_poll=0.16)
 
 # Stand around the journal or the server, to interfere with their calls.
 Around = Callable[[Any], Any]
@@ -54,6 +56,8 @@ class Pipeline:
 
     Attributes:
         eyes: a session to look at what came of it.
+        missing: models of which nothing was ever written.
+        definitions: the partitions that models have, if not all that were ever written.
         folder: of snapshots, extracts, locks and the journal.
         user: who refreshes, by name and password; an administrator, unless told otherwise.
         sessions: how often a refresh asked for a server.
@@ -63,7 +67,8 @@ class Pipeline:
     eyes: TableauSite
     folder: Path
     declaration: Declaration
-    models: dict[str, tuple[Snapshot, ...]] = field(default_factory=dict)
+    missing: set[str] = field(default_factory=set)
+    definitions: dict[str, set[str]] = field(default_factory=dict)
     user: tuple[str, str] = ("", "")
     sessions: int = 0
 
@@ -73,9 +78,37 @@ class Pipeline:
 
     def model(self, table: str, rows: pa.Table) -> Snapshot:
         """Give a table's model new content."""
-        written = self.snapshot(table, rows)
-        self.models[table] = (written,)
-        return written
+        return self.snapshot(table, rows)
+
+    @property
+    def store(self) -> SnapshotStore:
+        return SnapshotStore(self.folder / "snapshots")
+
+    @property
+    def models(self) -> dict[str, Snapshot]:
+        """The newest versions."""
+        found = {model: self.newest(model) for model in self.declaration.models}
+        return {model: each for model, each in found.items() if each}
+
+    def newest(self, asset_key: str) -> Snapshot | None:
+        """The newest version of a model, with the partitions that it has."""
+        if asset_key in self.missing or (found := self.store.newest(asset_key)) is None:
+            return None
+        keys = self.definitions.get(asset_key)
+        return found if keys is None else found.only(keys)
+
+    def version(self, asset_key: str, number: int) -> Snapshot | None:
+        """A version of a model; None if it is gone."""
+        return self.store.version(asset_key, number)
+
+    def drop_partitions(self, model: str, keys: Iterable[str]) -> None:
+        """Define a model without these partitions from now on."""
+        if keys := set(keys):
+            found = self.store.newest(model)
+            assert found is not None
+            self.definitions[model] = {str(part.partition) for part in found.parts} - keys
+        else:
+            self.definitions.pop(model, None)
 
     def declare(self, **changes: Any) -> None:
         """Declare the data source differently."""
@@ -101,14 +134,14 @@ class Pipeline:
 
     def feed(self, model: str, rows: pa.Table) -> None:
         """Give a feed of changes, which is no table, new content."""
-        self.models[model] = (snapshot(self.folder / "snapshots", rows, asset_key=model),)
+        snapshot(self.folder / "snapshots", rows, asset_key=model)
 
     def refresh(
         self,
         *,
         around_journal: Around = lambda journal: journal,
         around_server: Around = lambda server: server,
-        limits: Limits = LIMITS,
+        timeouts: Timeouts = TIMEOUTS,
         now: datetime | None = None,
     ) -> Refresh:
         """A refresh as a fresh process would set it up; `now` is its day, today unless given."""
@@ -122,24 +155,21 @@ class Pipeline:
         journal: Journal = around_journal(self.journal)
         return Refresh(
             declaration=self.declaration,
-            models=lambda: dict(self.models),
+            snapshots=self,
             journal=journal,
             server=server,
             hyper=hyper_process,
             folder=self.folder,
             run_id="test",
             log=LOG,
-            limits=limits,
+            timeouts=timeouts,
             now=lambda: now or datetime.now(UTC),
         )
 
     def run(self, *accept: Accept, around: dict[str, Any] | None = None, **options: Any) -> Report:
-        """Refresh, and keep the state as Dagster does."""
+        """Refresh."""
         refresh = self.refresh(**(around or {}))
-        report = refresh.run(Options(accept=frozenset(accept), **options))
-        if report.state and not options.get("dry_run"):
-            self.journal.keep(report.state)
-        return report
+        return refresh.run(Options(accept=frozenset(accept), **options))
 
     def decide(self, *accept: Accept, **options: Any) -> str:
         """What a dry run would do and why, in one line."""
@@ -165,8 +195,8 @@ class Pipeline:
         """The same, of the data source with this LUID."""
         with TemporaryDirectory() as folder:
             tdsx = self.eyes.download(luid, Path(folder))
-            state = self.journal.state()
-            tables = state.tables if state else {}
+            checkpoint = self.journal.checkpoint()
+            tables = checkpoint.tables if checkpoint else {}
             cutoffs = {name: table.cutoff for name, table in tables.items() if table.cutoff}
             return differences(
                 hyper_process(), tdsx, self.declaration, self.models, cutoffs=cutoffs

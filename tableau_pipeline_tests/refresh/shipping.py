@@ -4,7 +4,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tableau_pipeline.refresh.increment import Shipped
+from tableau_pipeline.refresh.delta import RowCounts
 from tableau_pipeline.refresh.plan import Accept, NoChange, Update
 from tableau_pipeline_tests.refresh.pipeline import Pipeline
 
@@ -17,7 +17,7 @@ def table(rows: list[tuple], **columns: pa.DataType) -> pa.Table:
 
 def ships(
     pipeline: Pipeline, rows: pa.Table | None = None, *accept: Accept, **around: Any
-) -> Shipped | None:
+) -> RowCounts | None:
     """Refresh with these rows in the only table: what was shipped; None for no change."""
     (only,) = pipeline.declaration.tables
     if rows is not None:

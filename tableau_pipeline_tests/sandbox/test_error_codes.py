@@ -105,8 +105,9 @@ BLOCK = ("tableau_file", "file", b"x")
 BROKEN = ("request_payload", "", "<tsRequest>")
 SECOND = '<tsRequest><site contentUrl="{}"/></tsRequest>'
 
-# Met by test_refresh.py, whose job is held, and by test_update_data.py, in the notes of a job.
-ELSEWHERE = {"409093", "410012"}
+# Met by test_stamps.py, whose site keeps no revisions, by test_refresh.py, whose job is held, and
+# by test_update_data.py, in the notes of a job.
+ELSEWHERE = {"403053", "409093", "410012"}
 
 CASES: list[tuple[str, Callable[[Site], object]]] = [
     ("400000", lambda s: s.publish_parts("", BROKEN, FILE)),

@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline_tests.snapshots.jobs import materialize, model, reader
-from tableau_pipeline_tests.snapshots.samples import newest_one
+from tableau_pipeline_tests.snapshots.samples import newest
 
 
 @pytest.fixture
@@ -29,11 +29,13 @@ def test_a_materialization_tells_what_was_stored(frame: DataFrame, tmp_path: Pat
     """Prevents a catalog without rows, columns or place of a model."""
     root = tmp_path / "with space"
     stored = stored_by(root, [model(frame, "area/model")], "area/model")
-    snapshot = newest_one(root, "area/model")
+    snapshot = newest(root, "area/model")
     assert snapshot is not None
     metadata = {key: entry.value for key, entry in stored.metadata.items()}
     assert metadata["dagster/row_count"] == 7
-    assert metadata["dagster/uri"] == snapshot.folder.as_uri()
+    place = Path(snapshot.paths[0]).parent
+    assert metadata["dagster/uri"] == place.as_uri()
+    assert metadata["version"] == snapshot.number == 1
     assert metadata["bytes"] == snapshot.size
     assert metadata["fingerprint"] == snapshot.data_version
     assert isinstance(metadata["seconds"], float)
@@ -50,7 +52,7 @@ def test_the_data_version_is_that_of_the_snapshot(frame: DataFrame, tmp_path: Pa
 
     def version(changed: DataFrame) -> str:
         stored = stored_by(tmp_path, [model(changed)])
-        snapshot = newest_one(tmp_path, "model")
+        snapshot = newest(tmp_path)
         assert snapshot is not None
         assert (stored.tags or {})["dagster/data_version"] == snapshot.data_version
         return snapshot.data_version
@@ -63,7 +65,7 @@ def test_the_data_version_is_that_of_the_snapshot(frame: DataFrame, tmp_path: Pa
 def test_a_run_names_itself_in_the_snapshot(frame: DataFrame, tmp_path: Path) -> None:
     """Prevents snapshots of which nobody can tell where they came from."""
     result = materialize(tmp_path, [model(frame)])
-    snapshot = newest_one(tmp_path, "model")
+    snapshot = newest(tmp_path)
     assert snapshot is not None
     assert snapshot.run_id == result.run_id
 
@@ -80,7 +82,7 @@ def test_a_model_is_loaded_as_a_snapshot(frame: DataFrame, tmp_path: Path) -> No
     """Prevents that who only wants to know the files has to start Spark."""
     seen: list[Snapshot] = []
     materialize(tmp_path, [model(frame), reader(seen, "model", Snapshot)])
-    assert seen == [newest_one(tmp_path, "model")]
+    assert seen == [newest(tmp_path)]
 
 
 def test_the_newest_snapshot_is_loaded(

@@ -10,7 +10,7 @@ from tableau_pipeline.hyper.build import build_extract
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.tables import TableSource
 from tableau_pipeline_tests.snapshots.jobs import materialize, model, reader
-from tableau_pipeline_tests.snapshots.samples import newest_one, store
+from tableau_pipeline_tests.snapshots.samples import newest, store
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def test_the_data_directory_may_have_any_name(
     assert seen[0].columns == ["id"]
     assert sorted(row.id for row in seen[0].collect()) == list(range(6))
     assert [path.name for path in tmp_path.iterdir()] == [name]
-    snapshot = newest_one(tmp_path / name, "model")
+    snapshot = newest(tmp_path / name)
     assert snapshot is not None
     table = TableSource("Extract", snapshot.columns, snapshot.paths)
     assert build_extract(hyper_process(), tmp_path / "x.hyper", tables=[table]).rows == {

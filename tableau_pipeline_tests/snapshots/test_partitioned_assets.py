@@ -7,7 +7,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.snapshots.io_manager import SnapshotIOManager
-from tableau_pipeline.snapshots.write import PartitionError
+from tableau_pipeline.snapshots.partitions import PartitionError
+from tableau_pipeline_tests.snapshots.samples import rows
 
 # Dagster's own word for a parameter that it has had for years.
 pytestmark = pytest.mark.filterwarnings("ignore:Parameter `backfill_policy`")
@@ -49,7 +50,8 @@ def total(days: DataFrame) -> DataFrame:
 
 
 @dg.asset
-def wrongly_annotated(days: Snapshot) -> None: ...
+def whole(days: Snapshot) -> None:
+    SEEN["whole"] = rows(days)
 
 
 @pytest.fixture
@@ -60,11 +62,10 @@ def run(spark: SparkSession, tmp_path: Path):
 
     def run(asset: dg.AssetsDefinition, first: str = "", last: str = "", **changes):
         definitions = dg.Definitions(
-            assets=[changes.get("days", days_asset(partition_expr="day")), by_day, total,
-                    wrongly_annotated],
+            assets=[changes.get("days", days_asset(partition_expr="day")), by_day, total, whole],
             resources={"io_manager": manager},
             executor=dg.in_process_executor,
-        )  # fmt: skip
+        )
         tags = {
             "dagster/asset_partition_range_start": first,
             "dagster/asset_partition_range_end": last,
@@ -96,14 +97,63 @@ def test_a_backfill_is_one_write_and_consumers_get_every_day(run):
     assert SEEN["total"] == 11
 
 
-def test_one_snapshot_is_asked_for_where_there_are_several(run):
-    """Prevents: a consumer that gets one day and takes it for the whole model."""
+def test_one_version_has_every_day(run, tmp_path: Path):
+    """Prevents: a consumer without a JVM that has to put a model together by itself."""
     run(days_asset(partition_expr="day"), "2026-01-01", "2026-01-02")
-    result = run(wrongly_annotated, raises=False)
-    (event,) = result.get_step_failure_events()
-    assert "has 2 partitions: annotate the parameter dict[str, Snapshot]" in str(
-        event.step_failure_data.error
-    )
+    run(days_asset(partition_expr="day"), "2026-01-04", "2026-01-04")
+    run(whole)
+    assert SEEN["whole"] == {"2026-01-01": 1, "2026-01-02": 2, "2026-01-04": 4}
+
+
+def test_a_step_tells_of_what_it_wrote(run, tmp_path: Path):
+    """Prevents: a day whose catalog page tells of other days, or that seems to change with them."""
+
+    def told(first: str, last: str) -> dict[str, tuple]:
+        result = run(days_asset(partition_expr="day"), first, last)
+        events = [event.materialization for event in result.get_asset_materialization_events()]
+        return {
+            each.partition: (
+                each.metadata["version"].value,
+                each.metadata["fingerprint"].value,
+                each.tags["dagster/data_version"],
+                each.metadata["dagster/uri"].value,
+            )
+            for each in events
+        }
+
+    (one,) = told("2026-01-01", "2026-01-01").values()
+    two = told("2026-01-01", "2026-01-02")
+    assert one[0] == 1
+    assert {each[0] for each in two.values()} == {2}
+    assert one[1] == one[2] == two["2026-01-01"][1]
+    assert two["2026-01-01"][2] == two["2026-01-02"][2] != one[2]
+    assert two["2026-01-02"][3].endswith("/_partition%3D2026-01-02")
+    assert told("2026-01-01", "2026-01-01")["2026-01-01"][1:3] == one[1:3]
+
+
+def test_days_become_weeks(spark: SparkSession, tmp_path: Path):
+    """Prevents: rows of a day that are in its week as well, published twice."""
+    manager = SnapshotIOManager(root=str(tmp_path), spark=LazyPySparkResource(spark_config={}))
+    weeks = dg.WeeklyPartitionsDefinition("2025-01-01")
+
+    def materialize(definition: dg.PartitionsDefinition, key: str) -> None:
+        @dg.asset(partitions_def=definition, metadata={"partition_expr": "day"})
+        def model(context: dg.AssetExecutionContext) -> DataFrame:
+            first = context.partition_time_window.start.date()
+            return SparkSession.active().sql(f"SELECT DATE '{first}' AS day")
+
+        assert dg.materialize([model], resources={"io_manager": manager}, partition_key=key).success
+
+    days = dg.DailyPartitionsDefinition("2025-01-01")
+    for key in ("2025-01-05", "2025-01-06", "2025-01-12"):
+        materialize(days, key)
+    assert rows(manager.snapshot("model", days)) == rows(manager.snapshot("model"))
+    assert manager.snapshot("model", weeks) is None
+    since = dg.DailyPartitionsDefinition("2025-01-06")
+    assert list(rows(manager.snapshot("model", since))) == ["2025-01-06", "2025-01-12"]
+    materialize(weeks, "2025-01-05")
+    assert rows(manager.snapshot("model")) == {"2025-01-05": 1}
+    assert manager.snapshot("model", days) is None
 
 
 def test_rows_of_other_days_fail_the_run(run):

@@ -1,18 +1,19 @@
-from collections.abc import Mapping
 from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from tableau_pipeline.core.snapshot import Fingerprint, Snapshot, common_columns
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.snapshots.partitions import PartitionError, Window
 from tableau_pipeline.snapshots.read import read_frame
-from tableau_pipeline.snapshots.store import new_folder, newest
-from tableau_pipeline.snapshots.write import write_partitions, write_snapshot
+from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline.snapshots.write import write_partitions
+from tableau_pipeline_tests.snapshots.samples import newest, rows
+from tableau_pipeline_tests.snapshots.samples import store as store_whole
+from tableau_pipeline_tests.snapshots.samples import store_partitions as store
 
 PARIS = ZoneInfo("Europe/Paris")
 
@@ -21,24 +22,6 @@ def days(first: str, number: int, zone: ZoneInfo = PARIS) -> dict[str, Window]:
     start = datetime.fromisoformat(first).replace(tzinfo=zone)
     edges = [start + timedelta(days=day) for day in range(number + 1)]
     return {f"{a:%Y-%m-%d}": Window(a, b) for a, b in pairwise(edges)}
-
-
-def store(
-    frame: DataFrame, root: Path, expression: str, partitions: Mapping[str, Window] | list[str]
-) -> dict[str, Snapshot]:
-    snapshots = write_partitions(
-        frame,
-        new_folder(root, "model"),
-        expression=expression,
-        partitions=partitions,
-        asset_key="model",
-        run_id="test",
-    )
-    return {str(snapshot.partition): snapshot for snapshot in snapshots}
-
-
-def rows(snapshots: Mapping[str, Snapshot]) -> dict[str, int]:
-    return {key: snapshot.fingerprint.rows for key, snapshot in snapshots.items()}
 
 
 @pytest.mark.parametrize(
@@ -89,21 +72,20 @@ def test_fixed_keys_with_awkward_characters(spark: SparkSession, tmp_path: Path)
     keys = ["a/b", "c=d %é", "{x}[y]", "plain", "no rows"]
     frame = spark.createDataFrame([(key, n) for n, key in enumerate(keys[:-1])], "k STRING, n INT")
     store(frame, tmp_path, "k", keys)
-    found = {snapshot.partition: snapshot for snapshot in newest(tmp_path, "model")}
+    found = newest(tmp_path)
+    assert found
     assert rows(found) == {**dict.fromkeys(keys, 1), "no rows": 0}
-    stored = {(row.k, row.n) for row in read_frame(spark, list(found.values())).collect()}
+    stored = {(row.k, row.n) for row in read_frame(spark, found).collect()}
     assert stored == {(key, n) for n, key in enumerate(keys[:-1])}
 
 
 def test_fingerprints_add_up_to_that_of_the_whole(spark: SparkSession, tmp_path: Path):
     """Prevents: partitions summed another way than whole models, so that nothing is ever proved."""
     frame = spark.range(1_000).selectExpr("id", "DATE '2026-01-01' + CAST(id % 3 AS INT) AS day")
-    whole = write_snapshot(frame, new_folder(tmp_path, "whole"), asset_key="whole", run_id="test")
+    whole = store_whole(frame, tmp_path, "whole")
     parts = store(frame, tmp_path, "day", days("2026-01-01", 4))
-    total = sum(
-        (part.fingerprint for part in parts.values()), start=Fingerprint(rows=0, hash_sum=0)
-    )
-    assert total == whole.fingerprint
+    assert len(parts.parts) == 4
+    assert parts.fingerprint == whole.fingerprint
 
 
 def test_rows_outside_the_run_are_refused_and_nothing_is_left(spark: SparkSession, tmp_path: Path):
@@ -116,8 +98,8 @@ def test_rows_outside_the_run_are_refused_and_nothing_is_left(spark: SparkSessio
     nulls = spark.sql("SELECT CAST(NULL AS DATE) AS day")
     with pytest.raises(PartitionError, match="for instance None"):
         store(nulls, tmp_path, "day", days("2026-01-01", 2))
-    assert newest(tmp_path, "model") == ()
-    assert list((tmp_path / "model").iterdir()) == []
+    assert newest(tmp_path) is None
+    assert list((tmp_path / "model" / "@data").iterdir()) == []
 
 
 def test_each_partition_has_its_own_newest_snapshot(spark: SparkSession, tmp_path: Path):
@@ -126,25 +108,45 @@ def test_each_partition_has_its_own_newest_snapshot(spark: SparkSession, tmp_pat
     store(frame, tmp_path, "day", days("2026-01-01", 2))
     again = frame.where("day = DATE '2026-01-02'").limit(1)
     store(again, tmp_path, "day", days("2026-01-02", 1))
-    found = {str(snapshot.partition): snapshot for snapshot in newest(tmp_path, "model")}
-    assert rows(found) == {"2026-01-01": 5, "2026-01-02": 1}
+    assert rows(newest(tmp_path)) == {"2026-01-01": 5, "2026-01-02": 1}
 
 
-def test_the_newest_write_tells_whether_a_model_is_partitioned(spark: SparkSession, tmp_path: Path):
-    """Prevents: rows twice after a model was partitioned, or no longer is."""
+def test_partitions_that_no_longer_belong_go_with_the_next_write(
+    spark: SparkSession, tmp_path: Path
+):
+    """Prevents: rows of a partition that the model no longer has, published for ever."""
+    frame = spark.sql("SELECT DATE '2026-01-01' + CAST(id AS INT) AS day FROM RANGE(3)")
+    store(frame, tmp_path, "day", days("2026-01-01", 3))
+    written = write_partitions(
+        frame.where("day = DATE '2026-01-03'"),
+        SnapshotStore(tmp_path),
+        expression="day",
+        partitions=days("2026-01-03", 1),
+        asset_key="model",
+        run_id="test",
+        keeps=lambda part: part.partition != "2026-01-01",
+    )
+    assert rows(written) == {"2026-01-02": 1, "2026-01-03": 1}
+    assert [part.version for part in written.parts] == [1, 2]
+
+
+def test_an_empty_write_of_a_partition_empties_it(spark: SparkSession, tmp_path: Path):
+    """Prevents: rows that were deleted upstream, and stay for ever."""
     frame = spark.sql("SELECT DATE '2026-01-01' AS day FROM RANGE(3)")
     store(frame, tmp_path, "day", days("2026-01-01", 1))
-    folder = new_folder(tmp_path, "model")
-    write_snapshot(frame, folder, asset_key="model", run_id="test")
-    assert [snapshot.partition for snapshot in newest(tmp_path, "model")] == [None]
-    store(frame, tmp_path, "day", days("2026-01-01", 1))
-    assert [snapshot.partition for snapshot in newest(tmp_path, "model")] == ["2026-01-01"]
+    emptied = store(frame.limit(0), tmp_path, "day", days("2026-01-01", 1))
+    assert rows(emptied) == {"2026-01-01": 0}
+    assert read_frame(spark, emptied).dtypes == frame.dtypes
+    assert read_frame(spark, emptied).count() == 0
 
 
 def test_partitions_of_different_columns_are_refused(spark: SparkSession, tmp_path: Path):
     """Prevents: a column that is silently NULL, or missing, in the partitions of another age."""
     frame = spark.sql("SELECT DATE '2026-01-01' AS day FROM RANGE(3)")
     store(frame, tmp_path, "day", days("2026-01-01", 1))
-    store(frame.selectExpr("day + 1 AS day", "1 AS n"), tmp_path, "day", days("2026-01-02", 1))
-    with pytest.raises(RefusedError, match=r'"model".*2026-01-01 and 2026-01-02 .* n \(int\)'):
-        common_columns(newest(tmp_path, "model"))
+    mixed = store(
+        frame.selectExpr("day + 1 AS day", "1 AS n"), tmp_path, "day", days("2026-01-02", 1)
+    )
+    with pytest.raises(RefusedError, match=r'"model": its partition 2026-01-01 .* n \(int\)'):
+        read_frame(spark, mixed)
+    assert read_frame(spark, mixed.only(["2026-01-01"])).count() == 3

@@ -7,10 +7,9 @@ import pytest
 from pydantic import ValidationError
 from pyspark.sql import SparkSession
 
-from tableau_pipeline.core.snapshot import Snapshot, Span
+from tableau_pipeline.core.snapshot import Span
 from tableau_pipeline.snapshots.partitions import Window
-from tableau_pipeline.snapshots.store import new_folder
-from tableau_pipeline.snapshots.write import write_partitions
+from tableau_pipeline_tests.snapshots.samples import newest, store_partitions
 
 PARIS = "Europe/Paris"
 DAYS = dg.DailyPartitionsDefinition("2026-10-20", timezone=PARIS)
@@ -47,32 +46,25 @@ def test_a_partition_by_time_knows_its_span(
 ):
     # Prevents: a window that is deleted from a table an hour too short, too long or too late.
     windows = {key: definition.time_window_for_partition_key(key) for key in keys}
-    written = write_partitions(
+    written = store_partitions(
         spark.sql("SELECT TIMESTAMP '2026-10-25 00:30:00Z' AS at"),
-        new_folder(tmp_path, "model"),
-        expression="at",
-        partitions={key: Window(window.start, window.end) for key, window in windows.items()},
-        asset_key="model",
-        run_id="test",
+        tmp_path,
+        "at",
+        {key: Window(window.start, window.end) for key, window in windows.items()},
     )
-    assert [each.span for each in written] == [
+    assert [each.span for each in written.parts] == [
         Span(start=instant(start), end=instant(end), zone=zone) for start, end in edges
     ]
-    assert [Snapshot.read(each.folder) for each in written] == written
+    assert newest(tmp_path) == written
 
 
 def test_a_partition_of_a_fixed_list_has_no_span(spark: SparkSession, tmp_path: Path):
     # Prevents: a key taken for a time.
-    (written,) = write_partitions(
-        spark.sql("SELECT '2026-10-25' AS key"),
-        new_folder(tmp_path, "model"),
-        expression="key",
-        partitions=["2026-10-25"],
-        asset_key="model",
-        run_id="test",
+    written = store_partitions(
+        spark.sql("SELECT '2026-10-25' AS key"), tmp_path, "key", ["2026-10-25"]
     )
-    assert written.span is None
-    assert Snapshot.read(written.folder) == written
+    assert [part.span for part in written.parts] == [None]
+    assert newest(tmp_path) == written
 
 
 @pytest.mark.parametrize("zone", [PARIS, "Asia/Kathmandu", "America/St_Johns"])

@@ -9,8 +9,7 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-from tableau_pipeline.core.snapshot import Snapshot
-from tableau_pipeline.snapshots.write import write_snapshot
+from tableau_pipeline_tests.snapshots.samples import newest, store
 from tableau_pipeline_tests.waiting import until
 
 MODEL = (
@@ -22,10 +21,12 @@ REMOTE = """
 import sys
 from pathlib import Path
 from tableau_pipeline.resources import resources_from_env
+from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline.snapshots.write import write_snapshot
 spark = resources_from_env()["spark"].spark_session
 assert "connect" in type(spark).__module__, type(spark)
-write_snapshot(spark.sql(sys.argv[1]), Path(sys.argv[2]), asset_key="model", run_id="test")
+store = SnapshotStore(Path(sys.argv[2]))
+write_snapshot(spark.sql(sys.argv[1]), store, asset_key="model", run_id="test")
 """
 
 
@@ -84,7 +85,8 @@ def test_spark_connect_stores_the_same_snapshot(
         env={**os.environ, "SPARK_REMOTE": connect_server, "JAVA_HOME": "/no/java"},
         check=True,
     )
-    here = write_snapshot(spark.sql(MODEL), tmp_path / "here", asset_key="model", run_id="test")
-    there = Snapshot.read(tmp_path / "remote")
+    here = store(spark.sql(MODEL), tmp_path / "here")
+    there = newest(tmp_path / "remote")
+    assert there
     assert there.data_version == here.data_version
     assert there.fingerprint == here.fingerprint

@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
@@ -7,25 +8,26 @@ from pyspark.sql import functions as F
 
 from tableau_pipeline.core.snapshot import Fingerprint, Snapshot
 from tableau_pipeline.snapshots.storable import UnstorableError
-from tableau_pipeline.snapshots.store import is_committed, new_folder
+from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline.snapshots.write import write_snapshot
-from tableau_pipeline_tests.snapshots.samples import newest_one, store
+from tableau_pipeline_tests.snapshots.samples import newest, store
 
 
 def test_a_snapshot_says_what_it_holds(spark: SparkSession, tmp_path: Path) -> None:
     """Prevents a manifest that differs from the files it commits."""
     frame = spark.sql("SELECT id AS `a.b`, 'x' AS c FROM range(10)").repartition(2)
     snapshot = store(frame, tmp_path, "area/model")
-    assert Snapshot.read(snapshot.folder) == snapshot == newest_one(tmp_path, "area/model")
+    assert snapshot == newest(tmp_path, "area/model")
     assert [(column.name, column.type) for column in snapshot.columns] == [
         ("a.b", "bigint"),
         ("c", "string"),
     ]
-    assert snapshot.fingerprint.rows == sum(file.rows for file in snapshot.files) == 10
-    assert {file.name for file in snapshot.files} == {
-        path.name for path in snapshot.folder.glob("*.parquet")
-    }
-    assert snapshot.size == sum(path.stat().st_size for path in snapshot.folder.glob("*.parquet"))
+    (part,) = snapshot.parts
+    assert snapshot.fingerprint.rows == sum(file.rows for file in part.files) == 10
+    assert (part.version, snapshot.number) == (1, 1)
+    stored = set((snapshot.folder / "@data").rglob("*.parquet"))
+    assert {snapshot.folder / file.name for file in part.files} == stored
+    assert snapshot.size == sum(path.stat().st_size for path in stored)
 
 
 @pytest.mark.parametrize("emptied", ["no rows", "no partitions", "all filtered out"])
@@ -39,7 +41,7 @@ def test_an_empty_model_can_be_stored(emptied: str, spark: SparkSession, tmp_pat
     snapshot = store(frames[emptied], tmp_path)
     assert snapshot.fingerprint == Fingerprint(rows=0, hash_sum=0)
     assert snapshot.paths == ()
-    assert newest_one(tmp_path, "model") == snapshot
+    assert newest(tmp_path) == snapshot
 
 
 def test_a_failed_write_leaves_no_folder(spark: SparkSession, tmp_path: Path) -> None:
@@ -50,18 +52,45 @@ def test_a_failed_write_leaves_no_folder(spark: SparkSession, tmp_path: Path) ->
     )
     with pytest.raises(PySparkException, match="boom"):
         store(frame, tmp_path)
-    assert list((tmp_path / "model").iterdir()) == [earlier.folder]
-    assert newest_one(tmp_path, "model") == earlier
+    assert len(list((tmp_path / "model" / "@data").iterdir())) == 1
+    assert newest(tmp_path) == earlier
 
 
-def test_a_snapshot_is_never_overwritten(spark: SparkSession, tmp_path: Path) -> None:
-    """Prevents a write that changes, or in failing removes, what others already read."""
-    snapshot = store(spark.range(3), tmp_path)
-    with pytest.raises(PySparkException, match="ALREADY_EXISTS"):
-        write_snapshot(spark.range(4), snapshot.folder, asset_key="model", run_id="run")
-    assert is_committed(snapshot.folder)
-    assert Snapshot.read(snapshot.folder) == snapshot
-    assert spark.read.parquet(*snapshot.paths).count() == 3
+def test_a_look_before_the_commit_may_end_it(spark: SparkSession, tmp_path: Path) -> None:
+    """Prevents a version that its writer has refused."""
+
+    def refuse() -> None:
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        write_snapshot(
+            spark.range(3),
+            SnapshotStore(tmp_path),
+            asset_key="model",
+            run_id="run",
+            before_commit=refuse,
+        )
+    assert newest(tmp_path) is None
+    assert list((tmp_path / "model" / "@data").iterdir()) == []
+
+
+def test_an_interrupt_right_after_the_commit(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prevents a version without its files, which the run that was stopped has cleaned up."""
+    commit = SnapshotStore.commit
+
+    def interrupted(*args: Any) -> Snapshot:
+        commit(*args)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(SnapshotStore, "commit", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        store(spark.range(3), tmp_path)
+    found = newest(tmp_path)
+    assert found
+    assert found.missing() == []
+    assert spark.read.parquet(*found.paths).count() == 3
 
 
 @pytest.mark.parametrize(
@@ -117,12 +146,3 @@ def test_the_data_version_follows_the_content(spark: SparkSession, tmp_path: Pat
     assert version(frame.selectExpr("b AS a", "a AS b")) != first
     assert version(frame.where("a <> 7")) != first
     assert version(frame.union(frame.where("a = 7"))) != first
-
-
-def test_folders_are_named_after_models(tmp_path: Path) -> None:
-    """Prevents models that share a folder, or that escape from the data directory."""
-    keys = ["a/b", "a b", "a%20b", "a", "b", "ä.b", "[x]", "a\\b", "*"]
-    folders = [new_folder(tmp_path, key).parent for key in keys]
-    assert len(set(folders)) == len(keys)
-    assert all(folder.is_relative_to(tmp_path) for folder in folders)
-    assert all(set("[]*\\ ").isdisjoint(str(f.relative_to(tmp_path))) for f in folders)

@@ -1,0 +1,295 @@
+import os
+from collections.abc import Collection, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tableau_pipeline.core.checkpoint import Checkpoint, Closing, Intent, Outcome, TableContent
+from tableau_pipeline.core.snapshot import Fingerprint
+from tableau_pipeline.snapshots.retention import collect, needed_by
+from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline_tests.snapshots.samples import rows
+from tableau_pipeline_tests.snapshots.versions import age, commit, written
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> SnapshotStore:
+    return SnapshotStore(tmp_path / "snapshots")
+
+
+def collected(store: SnapshotStore, *referenced: int) -> list[int]:
+    """Collect what is older than 14 days; the numbers that went."""
+    needed = {("model", number) for number in referenced}
+    return [number for _, number in collect(store, keep_days=14, referenced=lambda: needed)]
+
+
+def days_pass(store: SnapshotStore, days: float = 20) -> None:
+    age(store.root, days)
+
+
+def check_whole(store: SnapshotStore, models: Iterable[str] = ("model",)) -> None:
+    for model in models:
+        for number in store.numbers(model):
+            found = store.version(model, number)
+            assert found
+            assert found.missing() == []
+
+
+def files(store: SnapshotStore) -> set[str]:
+    folder = store.folder("model")
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*.parquet")}
+
+
+def test_replaced_unreferenced_and_old_goes(store: SnapshotStore):
+    """Prevents: a disk full of snapshots, or the one gone that everybody reads."""
+    for _ in range(3):
+        commit(store)
+        days_pass(store)
+    assert collected(store) == [1, 2]
+    assert store.numbers("model") == [3]
+    assert files(store) == store.files("model")
+    assert len([*(store.folder("model") / "@data").iterdir()]) == 1
+    assert store.version("model", 1) is None
+
+
+def test_a_referenced_one_stays_however_old(store: SnapshotStore):
+    """Prevents: a full refresh of a data source that is refreshed once a quarter, every time."""
+    for _ in range(3):
+        commit(store)
+        days_pass(store)
+    assert collected(store, 1) == [2]
+    check_whole(store)
+    assert collected(store) == [1]
+
+
+@pytest.mark.parametrize(("days", "left"), [(13, [1, 2]), (15, [2])])
+def test_who_reads_it_has_the_time_to_end(store: SnapshotStore, days: float, left: list[int]):
+    """Prevents: files gone below a run that loaded the model just before it was written anew."""
+    commit(store)
+    days_pass(store, 365)
+    commit(store)
+    days_pass(store, days)
+    collected(store)
+    assert store.numbers("model") == left
+    check_whole(store)
+
+
+def test_shared_files_stay_with_the_last_version_that_has_them(store: SnapshotStore):
+    """Prevents: a month gone because another one was written anew; or kept for ever."""
+    commit(store, "jan", "feb", "a/b")
+    days_pass(store)
+    commit(store, "feb")
+    days_pass(store)
+    commit(store, "jan")
+    days_pass(store)
+    before = store.newest("model")
+    assert collected(store, 1) == [2]
+    check_whole(store)
+    assert len(files(store)) == 5
+    assert collected(store) == [1]
+    assert store.newest("model") == before
+    assert files(store) == store.files("model")
+    assert rows(before) == {"a/b": 1, "feb": 1, "jan": 1}
+
+
+def test_every_model_is_looked_at(store: SnapshotStore):
+    """Prevents: versions of models that feed no data source themselves, for ever on the disk."""
+    models = ["area/raw", "area", "feed"]
+    for model in models:
+        for _ in range(2):
+            commit(store, asset_key=model)
+            days_pass(store)
+    gone = collect(store, keep_days=14, referenced=lambda: {("feed", 1)})
+    assert set(gone) == {("area/raw", 1), ("area", 1)}
+    check_whole(store, models)
+
+
+def test_what_a_killed_write_left_goes(store: SnapshotStore):
+    """Prevents: the files of killed runs for ever on the disk, or those of a running one gone."""
+    commit(store, "jan")
+    (dead,) = written(store, ["jan"])
+    empty = store.new_folder("model")
+    empty.mkdir()
+    (never,) = written(store, [None], asset_key="never")
+    torn = store.manifest("model", 1).with_name(".0123")
+    torn.touch()
+    days_pass(store)
+    (alive,) = written(store, ["feb"])
+    # Spark keeps what is not finished in folders of its own.
+    slow = store.new_folder("model")
+    (slow / "_temporary" / "0").mkdir(parents=True)
+    (slow / "old").touch()
+    os.utime(slow / "old", (0, 0))
+    (slow / "_temporary" / "0" / "part").touch()
+    assert collected(store) == []
+    folder = store.folder("model")
+    assert not (folder / dead.files[0].name).exists()
+    assert not empty.exists()
+    assert not torn.exists()
+    assert not (store.folder("never") / never.files[0].name).exists()
+    assert (folder / alive.files[0].name).exists()
+    assert (slow / "old").exists()
+    check_whole(store)
+
+
+def test_checksums_stay_with_their_files(store: SnapshotStore):
+    """Prevents: Spark that no longer notices a damaged file, because its checksum was removed."""
+    (part,) = commit(store).parts
+    path = store.folder("model") / part.files[0].name
+    checksum = path.with_name(f".{path.name}.crc")
+    checksum.touch()
+    days_pass(store)
+    collected(store)
+    assert checksum.exists()
+
+
+def test_foreign_folders_are_left_alone(store: SnapshotStore):
+    """Prevents: a collection that goes beyond what is ours."""
+    commit(store)
+    foreign = store.folder("model") / "v-old" / "notes.txt"
+    foreign.parent.mkdir()
+    foreign.touch()
+    days_pass(store)
+    commit(store)
+    days_pass(store)
+    collected(store)
+    assert foreign.exists()
+
+
+def test_nobody_is_asked_when_nothing_is_old(store: SnapshotStore):
+    """Prevents: a question to every data source after each of many refreshes."""
+    commit(store)
+    days_pass(store)
+    commit(store)
+    assert collect(store, keep_days=14, referenced=lambda: pytest.fail("asked")) == []
+    empty = SnapshotStore(store.root / "nowhere")
+    assert collect(empty, keep_days=14, referenced=lambda: pytest.fail("asked")) == []
+
+
+def test_a_clock_that_is_ahead_removes_nothing(
+    store: SnapshotStore, monkeypatch: pytest.MonkeyPatch
+):
+    """Prevents: snapshots that are young by the disk's clock, gone by that of one worker."""
+    commit(store)
+    commit(store)
+    monkeypatch.setattr("time.time", lambda: 10.0**11)
+    assert collected(store) == []
+
+
+def test_two_at_once_and_a_writer(store: SnapshotStore):
+    """Prevents: a failure, or a version that loses files, because others are at it as well."""
+    for number in range(20):
+        commit(store, "jan", *(str(day) for day in range(number % 7)))
+        days_pass(store, 2)
+    with ThreadPoolExecutor(4) as executor:
+        collecting = [executor.submit(collected, store) for _ in range(3)]
+        for number in range(30):
+            commit(store, f"more {number}")
+        for each in collecting:
+            each.result()
+    assert store.numbers("model")[-1] == 50
+    check_whole(store)
+    last = rows(store.newest("model"))
+    assert {"jan", *(f"more {number}" for number in range(30))} <= set(last)
+
+
+class KilledError(BaseException): ...
+
+
+WRITES = st.lists(
+    st.tuples(
+        st.sampled_from(["whole", "parts", "dead"]),
+        st.sets(st.sampled_from("abc"), min_size=1),
+        st.booleans(),
+    ),
+    max_size=7,
+)
+
+
+@given(writes=WRITES, kill_after=st.integers(0, 9), last_days=st.sampled_from([1, 20]))
+@settings(deadline=None, max_examples=100, derandomize=True)
+def test_every_version_is_whole_whenever_it_is_killed(
+    writes: list[tuple[str, set[str], bool]], kill_after: int, last_days: int
+):
+    """Prevents: a model that reads otherwise after a collection, or a base without its files."""
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        store, referenced = SnapshotStore(Path(folder)), []
+        for kind, partitions, is_referenced in writes:
+            days_pass(store, 10)
+            if kind == "dead":
+                written(store, sorted(partitions))
+                continue
+            version = commit(store, *(sorted(partitions) if kind == "parts" else ()))
+            referenced += [version.number] if is_referenced else []
+        days_pass(store, last_days)
+        before = store.newest("model")
+
+        def sound() -> None:
+            assert store.newest("model") == before
+            assert set(referenced) <= set(store.numbers("model"))
+            check_whole(store)
+
+        patch.setattr(Path, "unlink", _killed(kill_after))
+        try:
+            collected(store, *referenced)
+        except KilledError:
+            patch.undo()
+            sound()
+        patch.undo()
+        collected(store, *referenced)
+        sound()
+        assert collected(store, *referenced) == []
+        if last_days == 20 and not referenced:
+            assert store.numbers("model") == ([before.number] if before else [])
+            assert files(store) == store.files("model")
+
+
+def _killed(calls: int):
+    """A removal that does not come to its end, after so many that did."""
+    unlink, left = Path.unlink, [calls]
+
+    def killed(path: Path, *, missing_ok: bool = False) -> None:
+        if left[0] == 0:
+            raise KilledError
+        left[0] -= 1
+        unlink(path, missing_ok=missing_ok)
+
+    return killed
+
+
+def checkpoint(*versions: int) -> Checkpoint:
+    tables = {
+        str(number): TableContent(
+            model="model",
+            version=number,
+            columns=(),
+            all_rows=Fingerprint(rows=0, hash_sum=0),
+            content=Fingerprint(rows=0, hash_sum=0),
+        )
+        for number in versions
+    }
+    return Checkpoint(
+        refresh=1, server="", site="", project="", name="", declaration="", tables=tables
+    )
+
+
+def intent(version: int, outcome: Outcome | None) -> Intent:
+    return Intent(
+        refresh=2, recorded_at=datetime.now(UTC), run_id="run", mode=None, name="", project_id="",
+        luid=None, target=checkpoint(version), outcome=outcome,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("outcome", "needed"),
+    [(None, {1, 2, 3}), (Outcome.DONE, {1, 2, 3}), (Outcome.FAILED, {1, 2})],
+)
+def test_what_a_journal_needs(outcome: Outcome | None, needed: Collection[int]):
+    """Prevents: no way to tell what an interrupted refresh changed, as its target is gone."""
+    records = [Closing(refresh=1, claim="x", checkpoint=checkpoint(1, 2)), intent(3, outcome)]
+    assert needed_by(records) == {("model", number) for number in needed}
