@@ -140,11 +140,11 @@ class Attempt:
         report = replace(report, **self._findings(decision, desired, published))
         if isinstance(decision, Publish):
             self._content.check(desired)
+        if not isinstance(decision, Update):
+            return report
         for delta in deltas:
             delta.extract.path.unlink()
-        if isinstance(decision, Update):
-            return replace(report, extract=_total(deltas), tables=_counts(deltas))
-        return report
+        return replace(report, extract=_total(deltas), tables=_counts(deltas))
 
     def run(self, claim: Claimed) -> Report:
         """Recover, then look, decide, deliver and record."""
