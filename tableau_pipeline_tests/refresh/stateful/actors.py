@@ -1,13 +1,19 @@
 """Refreshes as a history sees them: where they are, and what is to happen to them there."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import date, datetime
 from fnmatch import fnmatchcase
 from typing import Any, Protocol
 
 from tableau_pipeline.core.checkpoint import Owner
 from tableau_pipeline.core.declaration import Declaration
+from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.refresh.plan import Options
+from tableau_pipeline_tests.refresh.stateful import oracle
 from tableau_pipeline_tests.refresh.stateful.journals import Log
+from tableau_pipeline_tests.refresh.stateful.models.snapshots import Store
+from tableau_pipeline_tests.refresh.stateful.models.tables import Content
 from tableau_pipeline_tests.refresh.stateful.server.truth import Published
 
 
@@ -64,7 +70,7 @@ class Sending:
 
 @dataclass
 class Actor:
-    """A refresh that runs, or is paused, or has come to its end.
+    """A refresh that runs, or is paused, or has come to its end; it reads snapshots through this.
 
     Attributes:
         owner: as the journal knows it.
@@ -76,11 +82,14 @@ class Actor:
         read: the moment when it read the journal last.
         claimed: its claim was stored.
         overtaken: the moment when another one went on, since this one is said to have ended.
+        versions: of the models, that it builds on; and the `day` from which its windows count.
     """
 
     owner: Owner
     log: Log
     declaration: Declaration
+    store: Store
+    clock: Callable[[], datetime]
     events: list[Event]
     options: Options = field(default_factory=Options)
     dead: bool = False
@@ -96,11 +105,44 @@ class Actor:
     claimed: bool = False
     overtaken: int | None = None
     sendings: list[Sending] = field(default_factory=list)
+    versions: dict[str, int] = field(default_factory=dict)
+    day: date | None = None
     _met: dict[int, int] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         return self.owner.run_id
+
+    @property
+    def contents(self) -> dict[str, Content]:
+        """What the models hold, as far as it has looked; else what they hold by now."""
+        return {
+            table.model: self.store.contents[
+                table.model, self.versions.get(table.model) or self.store.number(table.model)
+            ]
+            for table in self.declaration.tables
+        }
+
+    @property
+    def wanted(self) -> Published:
+        """What it is to publish."""
+        return oracle.wanted(self.declaration, self.contents, self.day or self.clock().date())
+
+    def newest(self, asset_key: str) -> Snapshot | None:
+        """The newest version of a model, on which it builds from then on."""
+        found = self.store.newest(asset_key)
+        self.versions[asset_key] = found.number if found else 0
+        return found
+
+    def version(self, asset_key: str, number: int) -> Snapshot | None:
+        """A version of a model."""
+        return self.store.version(asset_key, number)
+
+    def now(self) -> datetime:
+        """The present by its own clock; it is to be of one day for all that it does."""
+        now = self.clock()
+        self.day = self.day or now.date()
+        return now
 
     def note_record(self) -> None:
         """Count a record that it has appended."""

@@ -125,6 +125,7 @@ class Hand:
                 declared = history.declaration
                 project = history.hands.project(declared.project)
                 history.hands.publishes_namesake(declared.name, project)
+                history.line.handled = history.next_moment()
             return
         before = promise.Look.of(history)
         history.tell(f"somebody {self}")

@@ -21,7 +21,6 @@ from tableau_pipeline.refresh.refresh import Refresh
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline.sandbox.options import UserSeed
 from tableau_pipeline.sandbox.store.records import Datasource
-from tableau_pipeline_tests.refresh.stateful import oracle
 from tableau_pipeline_tests.refresh.stateful.actors import Actor, Event, Killed
 from tableau_pipeline_tests.refresh.stateful.journals import Log, SimulatedJournal
 from tableau_pipeline_tests.refresh.stateful.models.snapshots import Store
@@ -92,11 +91,6 @@ class History:
         self.moment += 1
         return self.moment
 
-    def wanted(self) -> Published:
-        """What the data source shall hold as of now."""
-        contents = {model.name: model.content for model in self.models.values()}
-        return oracle.wanted(self.declaration, contents, self.today)
-
     def found(self) -> Datasource | None:
         """The data source that our refreshes are about, if there is one."""
         return self.line.ours()
@@ -141,7 +135,10 @@ class History:
         self._runs += 1
         owner = Owner(run_id=f"run {self._runs}", step="stateful")
         log = self.logs[instance]
-        return Actor(owner, log, self.declaration, list(events), wiped=log.wiped)
+        clock = self.client_now
+        return Actor(
+            owner, log, self.declaration, self.store, clock, list(events), wiped=log.wiped
+        )
 
     def refresh(self, actor: Actor, options: Options) -> Outcome:
         """Refresh, and check what came of it; whatever runs already waits meanwhile.
@@ -188,7 +185,7 @@ class History:
 
         return Refresh(
             declaration=self.declaration,
-            snapshots=self.store,
+            snapshots=actor,
             journal=SimulatedJournal(actor.log, actor.owner, self.point, actor.note_record),
             server=server,
             hyper=hyper_process,
@@ -196,7 +193,7 @@ class History:
             run_id=actor.name,
             log=LOG,
             timeouts=TIMEOUTS,
-            now=self.client_now,
+            now=actor.now,
             sleep=self.sleep,
         )
 

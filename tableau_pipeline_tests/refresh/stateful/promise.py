@@ -91,7 +91,7 @@ def check_effect(history: Any, sending: Sending) -> None:
     if holds is None:
         return
     whole = sending.kind == "publish_datasource"
-    split = history.declaration.oversize == "split"
+    split = sending.actor.declaration.oversize == "split"
     if whole or (not split and sending.before == sending.base == left):
         wrong = differences(holds, sending.wanted)
         _require(not wrong, f"{sending.kind} of {sending.actor.name} made it: {wrong}")
@@ -113,11 +113,11 @@ def _check_guards(history: Any, actor: Actor) -> None:
     """A guard that is due is never skipped, whatever the records are."""
     if Accept.SHRINK in actor.options.accept:
         return
-    wanted, known = history.wanted(), [history.holds(), history.line.left]
+    wanted, known = actor.wanted, [history.holds(), history.line.left]
     if known[0] is None:
         known = [None]
-    for table in history.declaration.tables:
-        name = history.declaration.published_name(table.name)
+    for table in actor.declaration.tables:
+        name = actor.declaration.published_name(table.name)
         counts = {len(each[name]) - 1 if each and name in each else None for each in known}
         rows = len(wanted[name]) - 1
         due = all(oracle.shrunk(table.guard, rows, count) for count in counts)
@@ -126,11 +126,10 @@ def _check_guards(history: Any, actor: Actor) -> None:
 
 def _check_keys(history: Any, actor: Actor) -> None:
     """Rows that cannot be told apart are not sent."""
-    wanted, holds = history.wanted(), history.holds() or {}
-    contents = {model.name: model.content for model in history.models.values()}
-    problems = oracle.unfit(history.declaration, contents, history.today)
+    wanted, holds = actor.wanted, history.holds() or {}
+    problems = oracle.unfit(actor.declaration, actor.contents, actor.clock().date())
     for name, problem in problems.items():
-        published = history.declaration.published_name(name)
+        published = actor.declaration.published_name(name)
         changes = holds.get(published) != wanted[published]
         _require(not changes, f"it sends {name}, of which {problem}")
 

@@ -43,7 +43,7 @@ class _Case:
                 self._null,
             ),
             (r"Relationship .*: table \"(\w+)\": k is not unique", self._repeated),
-            (r'Model "(\w+)": its partition', lambda name: bool(self._content(name).stale)),
+            (r'Model "(\w+)": its partition', lambda name: bool(self._actor.contents[name].stale)),
             (r" failed: \d{6} ", self._answered),
         ]
         for pattern, check in checks:
@@ -53,8 +53,8 @@ class _Case:
 
     def _content(self, name: str) -> Content:
         table = self._table(name)
-        model = self._history.models[table.model]
-        return oracle.kept(model.content, table.retain, self._history.today)
+        day = self._actor.day or self._history.today
+        return oracle.kept(self._actor.contents[table.model], table.retain, day)
 
     def _table(self, name: str) -> Table:
         return next(table for table in self._actor.declaration.tables if table.name == name)
@@ -77,8 +77,7 @@ class _Case:
 
     def _schema(self, phrases: str) -> bool:
         history, declaration = self._history, self._actor.declaration
-        contents = {model.name: model.content for model in history.models.values()}
-        new = oracle.schema(declaration, contents)
+        new = oracle.schema(declaration, self._actor.contents)
         return Accept.SCHEMA not in self._actor.options.accept and any(
             oracle.schema_refused(declaration.on_schema_change, new, old)
             for old in history.line.schemas

@@ -1,7 +1,6 @@
 """What a refresh has promised, checked when it has come to its end."""
 
 from dataclasses import dataclass
-from datetime import date
 from typing import Any
 
 from tableau_pipeline.core.checkpoint import Checkpoint
@@ -22,18 +21,15 @@ class Start:
 
     Attributes:
         versions: the newest of each model.
-        day: by our own clock.
     """
 
     versions: dict[str, int]
-    day: date
-    moment: int
 
     @classmethod
     def of(cls, history: Any) -> "Start":
         """As they are now."""
         versions = {name: history.store.number(name) for name in history.models}
-        return cls(versions, history.today, history.moment)
+        return cls(versions)
 
 
 def told(outcome: Outcome) -> str:
@@ -86,11 +82,9 @@ def _check_green(history: Any, actor: Actor, start: Start, report: Report) -> No
         contents[table.model] = history.store.contents[table.model, table.version]
     found = [each for each in history.tableau.datasources() if each.luid == checkpoint.luid]
     holds = held(history.tableau, found[0]) if found else None
-    wrong = [
-        _wrong(holds, oracle.wanted(actor.declaration, contents, day))
-        for day in (start.day, history.today)
-    ]
-    if not all(wrong):
+    day = actor.day or history.today
+    wrong = _wrong(holds, oracle.wanted(actor.declaration, contents, day))
+    if not wrong:
         history.line.tamperings = [
             each for each in history.line.tamperings if each.moment > actor.looked
         ]
@@ -102,7 +96,7 @@ def _check_green(history: Any, actor: Actor, start: Start, report: Report) -> No
     excused = history.line.tamperings and not noticed
     if not excused:
         what = "no change" if isinstance(report.plan, NoChange) else "green"
-        raise BrokenPromiseError("\n  ".join([f"{what}, but it is wrong:", *wrong[0]]))
+        raise BrokenPromiseError("\n  ".join([f"{what}, but it is wrong:", *wrong]))
     history.tell("... which is wrong, and it could not know")
 
 

@@ -122,7 +122,7 @@ class Line:
             history.tell(f"job {job.luid[:4]} of {job.kind} is {moment}{_ending(job)}")
         if moment == "queued" and job.user == seeded_luid("user", "worker") and history.actors:
             actor = history.actors[-1]
-            made = Sending(actor, job.luid, job.kind, history.wanted(), actor.saw)
+            made = Sending(actor, job.luid, job.kind, actor.wanted, actor.saw)
             self._note(made)
             promise.check_alone(history, made)
             self.sendings[job.luid] = made
@@ -145,12 +145,11 @@ class Line:
 
     def _note(self, made: Sending) -> None:
         """Remember what the data source may hold from now on."""
-        history, declaration = self.history, made.actor.declaration
+        declaration = made.actor.declaration
         for table in declaration.tables:
             count = len(made.wanted[declaration.published_name(table.name)]) - 1
             self.counts.setdefault(table.name, set()).add(count)
-        contents = {model.name: model.content for model in history.models.values()}
-        self.schemas.append(oracle.schema(declaration, contents))
+        self.schemas.append(oracle.schema(declaration, made.actor.contents))
 
     def _landed(self, job: Job) -> None:
         """Whatever our publish has made or changed is ours from now on."""
