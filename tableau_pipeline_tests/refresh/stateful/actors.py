@@ -17,7 +17,7 @@ from tableau_pipeline_tests.refresh.stateful.models.tables import Content
 from tableau_pipeline_tests.refresh.stateful.server.truth import Published
 
 
-class Killed(BaseException):  # noqa: N818 - nothing may take it for an error
+class Killed(BaseException):
     """The process is gone."""
 
 
@@ -55,7 +55,6 @@ class Sending:
     Attributes:
         wanted: what it is to hold once the refresh is done.
         base: what it held; None if there was none.
-        before: what it held when the job was about to take effect.
     """
 
     actor: "Actor"
@@ -63,8 +62,6 @@ class Sending:
     kind: str
     wanted: Published
     base: Published | None
-    before: Published | None = None
-    ended: bool = False
     landed: bool = False
 
 
@@ -76,12 +73,13 @@ class Actor:
         owner: as the journal knows it.
         dead: its process is gone: whatever it does has no effect.
         trouble: what becomes of its request; `troubled` if anything ever did.
-        writes: how many of its requests may have changed something, and `records` it appended.
+        changes: how many of its requests may have changed something; `records` it has appended.
         wiped: how often the asset had been wiped when it began.
         looked: the moment of its last look at the data source; `saw` is what that held.
         read: the moment when it read the journal last.
         claimed: its claim was stored.
         overtaken: the moment when another one went on, since this one is said to have ended.
+        meddled: somebody else did something while it ran.
         versions: of the models, that it builds on; and the `day` from which its windows count.
     """
 
@@ -96,7 +94,7 @@ class Actor:
     trouble: Trouble | None = None
     troubled: bool = False
     points: int = 0
-    writes: int = 0
+    changes: int = 0
     records: int = 0
     wiped: int = 0
     looked: int = 0
@@ -105,6 +103,7 @@ class Actor:
     claimed: bool = False
     overtaken: int | None = None
     sendings: list[Sending] = field(default_factory=list)
+    meddled: bool = False
     versions: dict[str, int] = field(default_factory=dict)
     day: date | None = None
     _met: dict[int, int] = field(default_factory=dict)

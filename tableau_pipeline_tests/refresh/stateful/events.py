@@ -66,7 +66,9 @@ class Other:
     def __call__(self, history: Any, actor: Actor) -> None:
         if len(history.actors) > 1:
             return
-        history.tell(f"another refresh comes{', since this one is said to have ended' * self.takes_over}")
+        history.tell(
+            f"another refresh comes{', since this one is said to have ended' * self.takes_over}"
+        )
         if self.takes_over:
             actor.log.ended.add(actor.name)
         other = history.actor(instance=actor.log.instance)
@@ -80,7 +82,7 @@ class Wipe:
     """Somebody wipes the asset; not while something of ours is on its way."""
 
     def __call__(self, history: Any, actor: Actor | None = None) -> None:
-        if not history.line.in_flight():
+        if not history.ledger.in_flight():
             history.tell("the asset is wiped")
             history.logs["ours"].wipe()
 
@@ -125,9 +127,9 @@ class Hand:
                 declared = history.declaration
                 project = history.hands.project(declared.project)
                 history.hands.publishes_namesake(declared.name, project)
-                history.line.handled = history.next_moment()
+                history.ledger.handled = history.next_moment()
             return
-        before = promise.Look.of(history)
+        before = promise.Look.at(history, target)
         history.tell(f"somebody {self}")
         self._do(history, target)
         promise.note_hand(history, self.deed, before)

@@ -23,6 +23,7 @@ from tableau_pipeline.sandbox.options import UserSeed
 from tableau_pipeline.sandbox.store.records import Datasource
 from tableau_pipeline_tests.refresh.stateful.actors import Actor, Event, Killed
 from tableau_pipeline_tests.refresh.stateful.journals import Log, SimulatedJournal
+from tableau_pipeline_tests.refresh.stateful.ledger import Ledger
 from tableau_pipeline_tests.refresh.stateful.models.snapshots import Store
 from tableau_pipeline_tests.refresh.stateful.models.tables import Model
 from tableau_pipeline_tests.refresh.stateful.models.values import NOON
@@ -38,6 +39,7 @@ LOG = logging.getLogger(__name__)
 WORKER = UserSeed(name="worker", password="worker-secret")
 ADMIN = UserSeed(name="worker", password="worker-secret", site_role="SiteAdministratorCreator")
 TIMEOUTS = Timeouts(claim=30, job=300, queue=300, timestamp=5)
+
 
 @dataclass
 class History:
@@ -55,7 +57,7 @@ class History:
     world: World
     tableau: Tableau
     hands: Hands
-    line: Line
+    ledger: Ledger
     chance: Random
     folder: Path
     declaration: Declaration
@@ -93,7 +95,7 @@ class History:
 
     def found(self) -> Datasource | None:
         """The data source that our refreshes are about, if there is one."""
-        return self.line.ours()
+        return self.ledger.ours()
 
     def holds(self) -> Published | None:
         """What that holds."""
@@ -128,23 +130,19 @@ class History:
         self.point("sleep")
         self.tableau.pass_time(max(seconds, 0.001))
 
-    def actor(
-        self, *, instance: str = "ours", events: Iterable[Event] = ()
-    ) -> Actor:
+    def actor(self, *, instance: str = "ours", events: Iterable[Event] = ()) -> Actor:
         """A refresh that is about to run."""
         self._runs += 1
         owner = Owner(run_id=f"run {self._runs}", step="stateful")
         log = self.logs[instance]
         clock = self.client_now
-        return Actor(
-            owner, log, self.declaration, self.store, clock, list(events), wiped=log.wiped
-        )
+        return Actor(owner, log, self.declaration, self.store, clock, list(events), wiped=log.wiped)
 
     def refresh(self, actor: Actor, options: Options) -> Outcome:
         """Refresh, and check what came of it; whatever runs already waits meanwhile.
 
         Raises:
-            BrokenPromiseError: it has not kept its promise.
+            BrokenPromise: it has not kept its promise.
         """
         start, actor.options = Start.of(self), options
         self.actors.append(actor)
@@ -218,7 +216,7 @@ def history(world: World, chance: Random) -> Generator[History]:
             world=world,
             tableau=server,
             hands=Hands(server),
-            line=Line(server, chance),
+            ledger=Ledger(server, chance),
             chance=chance,
             folder=folder,
             declaration=world.declaration(),
@@ -226,7 +224,8 @@ def history(world: World, chance: Random) -> Generator[History]:
             store=store,
             logs={name: Log(name, world.short, chance) for name in ("ours", "other")},
         )
-        made.line.history, made.hands.moment = made, made.next_moment
+        made.ledger.history, made.hands.moment = made, made.next_moment
+        line = Line(server, chance, made)
         stack.enter_context(without_threads())
-        stack.enter_context(wired(made.line.carry, made.sleep))
+        stack.enter_context(wired(line.carry, made.sleep))
         yield made

@@ -17,7 +17,9 @@ Contents = Mapping[str, Content]
 def wanted(declaration: Declaration, contents: Contents, day: date) -> Published:
     """What a data source shall hold."""
     return {
-        declaration.published_name(table.name): _rows(kept(contents[table.model], table.retain, day))
+        declaration.published_name(table.name): _rows(
+            kept(contents[table.model], table.retain, day)
+        )
         for table in declaration.tables
     }
 

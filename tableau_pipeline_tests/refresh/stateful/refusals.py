@@ -69,24 +69,24 @@ class _Case:
     def _shrunk(self, name: str, rows: str, before: str) -> bool:
         most = Fraction(str(self._table(name).guard.max_shrink))
         now, was = self._count(rows), self._count(before)
-        known = self._history.line.counts.get(name, set())
+        known = self._history.ledger.counts.get(name, set())
         return len(self._content(name).rows) == now and was in known and was - now > was * most
 
     def _no_counts(self, name: str) -> bool:
-        return self._history.line.handled > 0 or self._history.logs["ours"].wiped > 0
+        return self._history.ledger.handled > 0 or self._history.logs["ours"].wiped > 0
 
     def _schema(self, phrases: str) -> bool:
         history, declaration = self._history, self._actor.declaration
         new = oracle.schema(declaration, self._actor.contents)
         return Accept.SCHEMA not in self._actor.options.accept and any(
             oracle.schema_refused(declaration.on_schema_change, new, old)
-            for old in history.line.schemas
+            for old in history.ledger.schemas
         )
 
     def _handled(self) -> bool:
         """Somebody else was there, or our records were lost."""
         wiped = any(log.wiped for log in self._history.logs.values())
-        return self._history.line.handled > 0 or wiped or self._history.unclear
+        return self._history.ledger.handled > 0 or wiped or self._history.unclear
 
     def _others(self) -> bool:
         found = self._history.found()
@@ -97,7 +97,7 @@ class _Case:
 
     def _answered(self) -> bool:
         refused = self._history.world.switches["replace"] == "refused"
-        return self._actor.troubled or self._history.line.handled > 0 or refused
+        return self._actor.troubled or self._history.ledger.handled > 0 or refused
 
     def _repeated(self, name: str) -> bool:
         content, table = self._content(name), self._table(name)

@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 from random import Random
 from unittest import mock
 
-from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.refresh.plan import Accept, Options
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline_tests.refresh.stateful.history import History, history
 from tableau_pipeline_tests.refresh.stateful.models.changes import mended
-from tableau_pipeline_tests.refresh.stateful.promise import BrokenPromiseError
+from tableau_pipeline_tests.refresh.stateful.promise import BrokenPromise
 from tableau_pipeline_tests.refresh.stateful.steps import Step, first, step
 from tableau_pipeline_tests.refresh.stateful.worlds import World, world
 
@@ -31,7 +30,7 @@ class Plot:
     @classmethod
     def of(cls, seed: int) -> "Plot":
         """Draw it; each step has chances of its own, so that one can be left out."""
-        steps = [first(Random(f"{seed}/0"))]  # noqa: S311
+        steps = [first(Random(f"{seed}/0"))]
         steps += [step(Random(f"{seed}/{n}")) for n in range(1, _STEPS)]
         return cls(seed, world(Random(f"{seed}/world")), tuple(steps))
 
@@ -57,13 +56,13 @@ def play(plot: Plot) -> Failure | None:
     """Let a history happen; what is broken, if anything is."""
     trace: list[str] = []
     try:
-        with _determined(plot.seed), history(plot.world, Random(f"{plot.seed}/while")) as made:  # noqa: S311
+        with _determined(plot.seed), history(plot.world, Random(f"{plot.seed}/while")) as made:
             trace = made.trace
             with mock.patch("tableau_pipeline.publishing.clock.monotonic", made.seconds):
                 for each in plot.steps:
                     _take(made, each)
                 _calm(made)
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is to be told with its trace
+    except (Exception, BrokenPromise) as error:  # noqa: BLE001 - whatever it is
         return Failure(plot, error, trace)
     return None
 
@@ -125,8 +124,9 @@ def _calm(made: History) -> None:
         ours = made.found() == each and (made.world.admin or each.owner_name == "worker")
         if not ours:
             made.hands.deletes(each)
-    # Where a file cannot be replaced, it is overwritten or nothing.
-    full = made.world.switches["replace"] == "refused"
+    # Where a file cannot be replaced, it is overwritten; what nothing shows, nobody can know.
+    hidden = any(each.hidden for each in made.ledger.tamperings)
+    full = hidden or made.world.switches["replace"] == "refused"
     options = Options(full=full, accept=frozenset(Accept))
     for is_last in (False, True):
         actor = made.actor()
@@ -134,18 +134,20 @@ def _calm(made: History) -> None:
         if isinstance(outcome, Report) and made.holds() == actor.wanted:
             return
         if is_last:
-            raise BrokenPromiseError(f"not refreshed in calm: {outcome}")
+            raise BrokenPromise(f"not refreshed in calm: {outcome}")
 
 
 @contextmanager
 def _determined(seed: int) -> Generator[None]:
     """Nothing is left to the chances of the machine."""
-    chance = Random(f"{seed}/bytes")  # noqa: S311
+    chance = Random(f"{seed}/bytes")
     state = random.getstate()
     random.seed(seed)
     with (
         mock.patch.object(os, "urandom", chance.randbytes),
-        mock.patch("tableau_pipeline.sandbox.identity._scrypt", lambda secret, salt: secret.encode()),
+        mock.patch(
+            "tableau_pipeline.sandbox.identity._scrypt", lambda secret, salt: secret.encode()
+        ),
     ):
         try:
             yield

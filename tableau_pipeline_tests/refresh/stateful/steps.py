@@ -7,8 +7,7 @@ from typing import Any
 
 from tableau_pipeline.refresh.plan import Accept, Options
 from tableau_pipeline.sandbox.control.faults import FailJob
-from tableau_pipeline_tests.refresh.stateful import events
-from tableau_pipeline_tests.refresh.stateful import happenings
+from tableau_pipeline_tests.refresh.stateful import events, happenings
 from tableau_pipeline_tests.refresh.stateful.actors import Event
 from tableau_pipeline_tests.refresh.stateful.models import changes, columns
 from tableau_pipeline_tests.refresh.stateful.models.tables import MOST_ROWS
@@ -54,7 +53,9 @@ class Step:
 def first(chance: Random) -> Step:
     """All models get rows, and the data source is published."""
     before = [
-        events.Materialize(table, (changes.Append(chance.choice([5, 8, 3, 1, 0]), _numbers(chance)),))
+        events.Materialize(
+            table, (changes.Append(chance.choice([5, 8, 3, 1, 0]), _numbers(chance)),)
+        )
         for table in range(3)
     ]
     return Step((happenings.Begin(tuple(before)),), _troubles(chance), Options())
@@ -74,9 +75,7 @@ def step(chance: Random) -> Step:
     other = chance.random() < 0.06
     if other and chance.random() < 0.5:
         options = replace(options, accept=options.accept | {Accept.TAKEOVER})
-    return Step(
-        tuple(before), _troubles(chance), options, instance="other" if other else "ours"
-    )
+    return Step(tuple(before), _troubles(chance), options, instance="other" if other else "ours")
 
 
 def _troubles(chance: Random) -> tuple[Event, ...]:
@@ -158,9 +157,7 @@ def _materialize(chance: Random) -> events.Materialize:
         [80, 17, 6],
     )[0]
     several = [made() for _ in range(chance.choice([1, 1, 1, 2, 3]))]
-    return events.Materialize(
-        chance.randrange(3), tuple(several), again=chance.random() < 0.15
-    )
+    return events.Materialize(chance.randrange(3), tuple(several), again=chance.random() < 0.15)
 
 
 def _row_change(chance: Random) -> Any:

@@ -9,7 +9,7 @@ from tableau_pipeline.refresh.plan import NoChange, Refuse
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline_tests.refresh.stateful import oracle, refusals
 from tableau_pipeline_tests.refresh.stateful.actors import Actor, Killed
-from tableau_pipeline_tests.refresh.stateful.promise import BrokenPromiseError
+from tableau_pipeline_tests.refresh.stateful.promise import BrokenPromise
 from tableau_pipeline_tests.refresh.stateful.server.truth import Published, differences, held
 
 Outcome = Report | RefreshError | Killed
@@ -50,17 +50,17 @@ def check(history: Any, actor: Actor, start: Start, outcome: Outcome) -> None:
     """Whether a refresh has kept its promise.
 
     Raises:
-        BrokenPromiseError: it has not.
+        BrokenPromise: it has not.
     """
     if actor.options.dry_run or not actor.options.publish:
-        _require(not actor.writes, "a dry run has changed something on the server")
+        _require(not actor.changes, "a dry run has changed something on the server")
         _require(not actor.records, "a dry run has recorded something")
     match outcome:
         case RefusedError():
             refused = [each for each in actor.sendings if each.landed]
             # After an update that somebody interfered with, a file may be refused that mends it.
-            refuses = history.world.switches["replace"] == "refused"
-            _require(not refused or refuses, f"refused, but it has sent something: {outcome}")
+            excused = history.world.switches["replace"] == "refused" or actor.meddled
+            _require(not refused or excused, f"refused, but it has sent something: {outcome}")
             untrue = refusals.untrue(history, actor, str(outcome))
             _require(not untrue, f"refused, but this is not true: {untrue}")
         case Report(plan=Refuse(reason)):
@@ -85,18 +85,18 @@ def _check_green(history: Any, actor: Actor, start: Start, report: Report) -> No
     day = actor.day or history.today
     wrong = _wrong(holds, oracle.wanted(actor.declaration, contents, day))
     if not wrong:
-        history.line.tamperings = [
-            each for each in history.line.tamperings if each.moment > actor.looked
+        history.ledger.tamperings = [
+            each for each in history.ledger.tamperings if each.moment > actor.looked
         ]
         _check_rows(history, actor, report)
         return
     noticed = [
-        each for each in history.line.tamperings if each.moment < actor.looked and not each.hidden
+        each for each in history.ledger.tamperings if each.moment < actor.looked and not each.hidden
     ]
-    excused = history.line.tamperings and not noticed
+    excused = history.ledger.tamperings and not noticed
     if not excused:
         what = "no change" if isinstance(report.plan, NoChange) else "green"
-        raise BrokenPromiseError("\n  ".join([f"{what}, but it is wrong:", *wrong]))
+        raise BrokenPromise("\n  ".join([f"{what}, but it is wrong:", *wrong]))
     history.tell("... which is wrong, and it could not know")
 
 
@@ -115,4 +115,4 @@ def _wrong(holds: Published | None, wanted: Published) -> list[str]:
 
 def _require(kept: bool, what: str) -> None:
     if not kept:
-        raise BrokenPromiseError(what)
+        raise BrokenPromise(what)

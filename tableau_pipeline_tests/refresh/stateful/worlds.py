@@ -116,8 +116,12 @@ class World:
     def __str__(self) -> str:
         """What is not usual about it."""
         usual = OpenQuestions()
-        odd = {name: value for name, value in self.switches.items() if value != getattr(usual, name)}
-        flags = [name for name in ("admin", "slow", "short", "chain", "forgetful") if getattr(self, name)]
+        odd = {
+            name: value for name, value in self.switches.items() if value != getattr(usual, name)
+        }
+        flags = [
+            name for name in ("admin", "slow", "short", "chain", "forgetful") if getattr(self, name)
+        ]
         return f"server: {_words(odd) or 'as usual'}; {', '.join(flags)}; ahead {self.client_ahead:g} s; declared: {_words(self.settings)}"
 
 

@@ -80,7 +80,9 @@ class Store:
         """Remove all versions but the newest of each model, and the files that are only theirs."""
         for name, versions in self._versions.items():
             newest = versions[max(versions)]
-            needed = {str(newest.folder / file.name) for part in newest.parts for file in part.files}
+            needed = {
+                str(newest.folder / file.name) for part in newest.parts for file in part.files
+            }
             for path in self._folder(name).iterdir():
                 if str(path) not in needed:
                     path.unlink()

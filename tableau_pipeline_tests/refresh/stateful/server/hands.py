@@ -17,7 +17,7 @@ from tableau_pipeline.sandbox.identity import new_luid, seeded_luid
 from tableau_pipeline.sandbox.jobs.update_data import queue_update
 from tableau_pipeline.sandbox.options import UserSeed
 from tableau_pipeline.sandbox.publishing import Publication
-from tableau_pipeline.sandbox.store import jobs, projects
+from tableau_pipeline.sandbox.store import projects
 from tableau_pipeline.sandbox.store.records import Datasource, Project
 from tableau_pipeline.sandbox.store.seed import default_project_luid
 from tableau_pipeline_tests.refresh.stateful.server.tableau import Tableau
@@ -72,7 +72,9 @@ class Hands:
             return
         name = self._tables(target)[table % len(self._tables(target))]
         named = {"schema": "Extract", "table": name}
-        action = {f"{side}-{key}": value for side in ("source", "target") for key, value in named.items()}
+        action = {
+            f"{side}-{key}": value for side in ("source", "target") for key, value in named.items()
+        }
         job = queue_update(
             services,
             target,
