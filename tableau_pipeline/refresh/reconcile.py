@@ -185,7 +185,10 @@ class Reconciler:
 
     def _model(self, name: str, table: TableContent) -> str:
         snapshot = self.snapshots.version(table.model, table.version)
-        if snapshot is None or snapshot.missing():
+        if snapshot and snapshot.fingerprint != table.all_rows:
+            # Of the version as it was written, a part may belong to the model no longer.
+            snapshot = self.snapshots.newest(table.model)
+        if snapshot is None or snapshot.fingerprint != table.all_rows or snapshot.missing():
             raise _SkippedError(f"version {table.version} of the model {table.model} is gone")
         return rows(source(name, snapshot, table.cutoff))
 

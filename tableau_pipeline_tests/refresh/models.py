@@ -1,6 +1,7 @@
 """Snapshots as a model's Spark asset leaves them, made by Arrow: no JVM is needed to have one."""
 
 import hashlib
+from collections.abc import Collection
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -50,11 +51,13 @@ def snapshot(
     asset_key: str = "flights",
     partition: str | None = None,
     span: Span | None = None,
+    without: Collection[str] = (),
 ) -> Snapshot:
     """Commit `rows` as the next version of a model in the store at `root`, in two files.
 
     Args:
         partition: the one that they are; the model's others stay as they are.
+        without: partitions that the model has no longer.
     """
     store = SnapshotStore(root)
     folder = store.new_folder(asset_key)
@@ -81,7 +84,9 @@ def snapshot(
             created_at=datetime.now(UTC),
             run_id="test",
             columns=columns,
-            parts=succeeding(before, [part], columns=columns, keeps=lambda part: True),
+            parts=succeeding(
+                before, [part], columns=columns, keeps=lambda part: part.partition not in without
+            ),
         )
 
     return store.commit(asset_key, make)

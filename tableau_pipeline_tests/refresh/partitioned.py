@@ -33,7 +33,7 @@ def materialize(
         without: partitions that are gone.
     """
     (table,) = pipeline.declaration.tables
+    pipeline.drop_partitions(table.model, without)
     for key, rows in partitions.items():
         span = day(key, zone=zone) if zone else None
         pipeline.snapshot(table.name, rows, partition=key, span=span)
-    pipeline.drop_partitions(table.model, without)

@@ -57,7 +57,7 @@ class Pipeline:
     Attributes:
         eyes: a session to look at what came of it.
         missing: models of which nothing was ever written.
-        definitions: the partitions that models have, if not all that were ever written.
+        dropped: partitions that models had once, and have no longer.
         folder: of snapshots, extracts, locks and the journal.
         user: who refreshes, by name and password; an administrator, unless told otherwise.
         sessions: how often a refresh asked for a server.
@@ -68,7 +68,7 @@ class Pipeline:
     folder: Path
     declaration: Declaration
     missing: set[str] = field(default_factory=set)
-    definitions: dict[str, set[str]] = field(default_factory=dict)
+    dropped: dict[str, set[str]] = field(default_factory=dict)
     user: tuple[str, str] = ("", "")
     sessions: int = 0
 
@@ -94,8 +94,8 @@ class Pipeline:
         """The newest version of a model, with the partitions that it has."""
         if asset_key in self.missing or (found := self.store.newest(asset_key)) is None:
             return None
-        keys = self.definitions.get(asset_key)
-        return found if keys is None else found.only(keys)
+        keys = {str(part.partition) for part in found.parts if part.partition}
+        return found.only(keys - self.dropped.get(asset_key, set())) if keys else found
 
     def version(self, asset_key: str, number: int) -> Snapshot | None:
         """A version of a model; None if it is gone."""
@@ -103,12 +103,7 @@ class Pipeline:
 
     def drop_partitions(self, model: str, keys: Iterable[str]) -> None:
         """Define a model without these partitions from now on."""
-        if keys := set(keys):
-            found = self.store.newest(model)
-            assert found is not None
-            self.definitions[model] = {str(part.partition) for part in found.parts} - keys
-        else:
-            self.definitions.pop(model, None)
+        self.dropped.setdefault(model, set()).update(keys)
 
     def declare(self, **changes: Any) -> None:
         """Declare the data source differently."""
@@ -130,7 +125,16 @@ class Pipeline:
         """Write content of a table's model, and leave it at that."""
         found = next(each for each in self.declaration.tables if each.name == table)
         folder = self.folder / "snapshots"
-        return snapshot(folder, rows, asset_key=found.model, partition=partition, span=span)
+        dropped = self.dropped.setdefault(found.model, set())
+        dropped.discard(partition or "")
+        return snapshot(
+            folder,
+            rows,
+            asset_key=found.model,
+            partition=partition,
+            span=span,
+            without=dropped,
+        )
 
     def feed(self, model: str, rows: pa.Table) -> None:
         """Give a feed of changes, which is no table, new content."""
@@ -215,13 +219,17 @@ class Pipeline:
 
 
 def declared(name: str, tables: Iterable[str] = ("flights",), **more: Any) -> Declaration:
-    """A declaration with some defaults for tests."""
+    """A declaration with some defaults for tests.
+
+    The payload of an update of few rows is as large as their whole file: it may grow.
+    """
     return Declaration(
         **{
             "key": "nyc_flights",
             "name": name,
             "project": "Default",
             "tables": tuple(Table(table, table) for table in tables),
+            "rebase": 1000,
             **more,
         }
     )

@@ -1,20 +1,38 @@
-"""Plain values to plan with: no server, no files."""
+"""Plain values to decide with: no server, no files."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
-from tableau_pipeline.core.checkpoint import State, TableState
+from tableau_pipeline.core.checkpoint import Checkpoint, TableContent
 from tableau_pipeline.core.declaration import Declaration, Guard, Table
-from tableau_pipeline.core.server import RemoteDatasource
+from tableau_pipeline.core.server import Metadata, RemoteDatasource
 from tableau_pipeline.core.snapshot import Fingerprint
 from tableau_pipeline.hyper.tables import Column
-from tableau_pipeline.refresh.plan import Accept, Options, Plan, View, plan
+from tableau_pipeline.refresh.delta import RowCounts
+from tableau_pipeline.refresh.observe import Published
+from tableau_pipeline.refresh.plan import Accept, Facts, Measure, Options, Plan, Size, decide
 
 NOON = datetime(2025, 3, 1, 12, tzinfo=UTC)
 COLUMNS = (Column("id", "bigint"), Column("name", "string"))
 GUARD = Guard(min_rows=1, max_shrink=0.5)
+OURS = frozenset({"tableau-pipeline:sales", "tableau-pipeline-instance:here"})
+REMOTE = RemoteDatasource(
+    luid="luid-1",
+    name="Sales",
+    project_id="project-1",
+    owner_id="user-1",
+    created_at=NOON,
+    updated_at=NOON,
+    revision=1,
+    megabytes=1,
+    tags=OURS,
+    link=None,
+)
+NOTHING = Published(remote=None)
+# One row for another in each table that changes, by a payload that is small enough for anything.
+SMALL = Size(counts={}, size=1, limit=1000, pieces=0)
 
 
 def declaration(*tables: str, guard: Guard = GUARD, **more: Any) -> Declaration:
@@ -29,72 +47,81 @@ def declaration(*tables: str, guard: Guard = GUARD, **more: Any) -> Declaration:
     )
 
 
-def table(rows: int = 100, *, hash_sum: int = 7, columns: tuple[Column, ...] = COLUMNS) -> Any:
+def table(
+    rows: int = 100, *, hash_sum: int = 7, columns: tuple[Column, ...] = COLUMNS, **more: Any
+) -> TableContent:
     content = Fingerprint(rows=rows, hash_sum=hash_sum)
-    return TableState(
-        columns=columns,
-        folders=(Path("snapshots/orders/v-1"),),
-        model=content,
-        content=content,
-    )
+    usual = {"model": "dbt/orders", "version": 1, "all_rows": content, "content": content}
+    return TableContent(**usual | {"columns": columns} | more)
 
 
-def state(declared: Declaration | None = None, **changes: Any) -> State:
-    """What a refresh left, or, with `luid=None` and so on, what one wants to leave."""
+def desired(declared: Declaration | None = None, **tables: TableContent) -> dict[str, TableContent]:
+    """What the tables of a declaration are to hold: what they hold, or what is given."""
+    names = [each.name for each in (declared or declaration()).tables]
+    return {name: table() for name in names} | tables
+
+
+def checkpoint(declared: Declaration | None = None, **changes: Any) -> Checkpoint:
+    """What a refresh left."""
     declared = declared or declaration()
-    return State(
+    return Checkpoint(
         **{
+            "refresh": 1,
             "server": "http://tableau",
             "site": "",
-            "project": declared.project,
+            "project": declared.project_path,
             "name": declared.name,
             "luid": "luid-1",
             "updated_at": NOON,
+            "revision": 1,
             "declaration": declared.digest(),
-            "tables": {each.name: table() for each in declared.tables},
+            "tables": desired(declared),
             "metadata": "digest-1",
             **changes,
         }
     )
 
 
-def desired(declared: Declaration | None = None, **changes: Any) -> State:
-    """What a refresh wants to leave: it does not know yet what the server will say."""
-    return state(declared, **{"luid": None, "updated_at": None, "metadata": None, **changes})
+def metadata(
+    digest: str = "digest-1", columns: frozenset[tuple[str, str]] | None = None
+) -> Metadata:
+    return Metadata(digest, columns)
 
 
-REMOTE = RemoteDatasource(
-    luid="luid-1",
-    name="Sales",
-    project_id="project-1",
-    owner_id="user-1",
-    updated_at=NOON,
-    tags=frozenset({"tableau-pipeline:sales"}),
-    link=None,
-)
-NOTHING = View(bases=(), why_no_base="the journal is empty", remote=None, named_by_us=False)
-
-
-def view(*bases: State, **changes: Any) -> View:
+def published(record: Checkpoint | None = None, **changes: Any) -> Published:
     """What the server holds after a refresh that went well, unless `changes` say otherwise."""
-    known = View(
-        bases=bases or (state(),),
-        why_no_base="",
+    record = record or checkpoint()
+    known = Published(
         remote=REMOTE,
-        named_by_us=True,
-        metadata="digest-1",
+        is_ours=True,
+        record=record,
+        rows=record.rows,
+        metadata=metadata(),
+        left=frozenset({record.metadata} if record.metadata else ()),
     )
     return replace(known, **changes)
 
 
-def decide(
-    known: View,
+def decided(
+    known: Published,
     *accept: Accept,
-    wanted: State | None = None,
+    wanted: Mapping[str, TableContent] | None = None,
     declared: Declaration | None = None,
     full: bool = False,
+    size: Size = SMALL,
 ) -> Plan:
-    """The plan for a data source of one table whose content is `wanted`."""
+    """The decision for a data source whose content is to be `wanted`.
+
+    Args:
+        size: what the delta measures, where that is asked for.
+    """
     declared = declared or declaration()
+    wanted = desired(declared) if wanted is None else wanted
+    facts = Facts(declared, declared.digest(), wanted, known)
     options = Options(full=full, accept=frozenset(accept))
-    return plan(declared, wanted or desired(declared), known, options)
+    found = decide(facts, options)
+    if isinstance(found, Measure):
+        counts = {name: size.counts.get(name, RowCounts(1, 1)) for name in found.tables}
+        found = decide(facts.measured(replace(size, counts=counts)), options)
+    assert not isinstance(found, Measure)
+    return found

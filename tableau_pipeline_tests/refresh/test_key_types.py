@@ -13,7 +13,7 @@ from tableauhyperapi import TableName
 from tableau_pipeline.core.policies import Diff
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.read import read_table
-from tableau_pipeline.refresh.increment import Shipped
+from tableau_pipeline.refresh.delta import RowCounts
 from tableau_pipeline_tests.refresh.pipeline import Pipeline
 from tableau_pipeline_tests.refresh.shipping import ships, table
 
@@ -60,9 +60,9 @@ def test_key_of_every_type(pipeline: Pipeline, type_: pa.DataType, keys: list[An
     pipeline.model("flights", old)
     pipeline.run()
     shipped = ships(pipeline, rows(some, type_, new="new"))
-    assert shipped == Shipped(deleted=len(keys), inserted=len(some))
+    assert shipped == RowCounts(deleted=len(keys), inserted=len(some))
     shipped = ships(pipeline, old)
-    assert shipped == Shipped(deleted=len(some), inserted=len(keys))
+    assert shipped == RowCounts(deleted=len(some), inserted=len(keys))
 
 
 @pytest.mark.parametrize("type_", [pa.float32(), pa.float64()], ids=str)

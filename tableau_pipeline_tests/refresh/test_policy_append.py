@@ -7,7 +7,7 @@ import pytest
 
 from tableau_pipeline.core.policies import Append, Replace
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.refresh.increment import Shipped
+from tableau_pipeline.refresh.delta import RowCounts
 from tableau_pipeline_tests.refresh.pipeline import Pipeline
 from tableau_pipeline_tests.refresh.shipping import ships, table
 
@@ -33,15 +33,15 @@ def appending(pipeline: Pipeline, rows: pa.Table, lookback: Any = None) -> None:
     [
         (read([1, 2, 3, 4, 5]), None),
         (read([5, 4, 3, 2, 1]), None),
-        (read([1, 2, 3, 4, 5, 6, 7]), Shipped(deleted=1, inserted=3)),
-        (read([1, 2, 3, 4, 5, 5, 6]), Shipped(deleted=1, inserted=3)),
-        (read([1, 2, 3, 4, 5], at5="new"), Shipped(deleted=1, inserted=1)),
-        (read([1, 2, 3, 4]), Shipped(deleted=1, inserted=0)),
+        (read([1, 2, 3, 4, 5, 6, 7]), RowCounts(deleted=1, inserted=3)),
+        (read([1, 2, 3, 4, 5, 5, 6]), RowCounts(deleted=1, inserted=3)),
+        (read([1, 2, 3, 4, 5], at5="new"), RowCounts(deleted=1, inserted=1)),
+        (read([1, 2, 3, 4]), RowCounts(deleted=1, inserted=0)),
     ],
     ids=["none", "order", "later", "at the end", "last changed", "last gone"],
 )
 def test_rows_from_the_last_value_on_are_shipped(
-    pipeline: Pipeline, rows: pa.Table, shipped: Shipped | None
+    pipeline: Pipeline, rows: pa.Table, shipped: RowCounts | None
 ):
     """Prevents: a row that came late to the last value is never published, or comes twice."""
     appending(pipeline, read([1, 2, 3, 4, 5]))
@@ -66,7 +66,7 @@ def test_changes_before_it_ship_the_table_whole(pipeline: Pipeline, rows: pa.Tab
     shipped = ships(pipeline, rows)
     assert shipped is not None
     assert shipped.whole is not None
-    assert shipped.whole.startswith("rows changed beyond those that its refresh policy touches")
+    assert shipped.whole.startswith("rows changed beyond those that its refresh policy affects")
     assert (shipped.deleted, shipped.inserted) == (5, rows.num_rows)
 
 
@@ -103,7 +103,7 @@ def test_lookback(
     rows = read(cursors, type_)
     appending(pipeline, rows, lookback)
     late = pa.concat_tables([rows, read(cursors[-touched:][:1], type_)])
-    assert ships(pipeline, late) == Shipped(deleted=touched, inserted=touched + 1)
+    assert ships(pipeline, late) == RowCounts(deleted=touched, inserted=touched + 1)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_lookback(
 def test_other_cursors(pipeline: Pipeline, type_: pa.DataType, cursors: list[Any]):
     """Prevents: a cursor of some type needs a lookback to work."""
     appending(pipeline, read(cursors[:2], type_))
-    assert ships(pipeline, read(cursors, type_)) == Shipped(deleted=1, inserted=2)
+    assert ships(pipeline, read(cursors, type_)) == RowCounts(deleted=1, inserted=2)
 
 
 def test_cursor_without_an_order(pipeline: Pipeline):

@@ -6,7 +6,7 @@ import pytest
 from tableau_pipeline.core.declaration import Guard
 from tableau_pipeline.core.policies import Diff, Replace
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.refresh.increment import Shipped
+from tableau_pipeline.refresh.delta import RowCounts
 from tableau_pipeline_tests.refresh.pipeline import Pipeline
 from tableau_pipeline_tests.refresh.shipping import ships, table
 
@@ -32,29 +32,29 @@ def diffed(pipeline: Pipeline) -> Pipeline:
     [
         (ROWS, None),
         (ROWS[::-1], None),
-        ([*ROWS, (11, "e")], Shipped(deleted=0, inserted=1)),
-        (ROWS[1:], Shipped(deleted=1, inserted=0)),
-        ([(2, "A"), *ROWS[1:]], Shipped(deleted=1, inserted=1)),
-        ([(2, None), *ROWS[1:]], Shipped(deleted=1, inserted=1)),
-        ([(2, "b"), (3, "a"), *ROWS[2:]], Shipped(deleted=2, inserted=2)),
-        ([(1, "a"), *ROWS[1:]], Shipped(deleted=1, inserted=1)),
-        ([(2, "A"), (3, "b"), (11, "e")], Shipped(deleted=3, inserted=2)),
+        ([*ROWS, (11, "e")], RowCounts(deleted=0, inserted=1)),
+        (ROWS[1:], RowCounts(deleted=1, inserted=0)),
+        ([(2, "A"), *ROWS[1:]], RowCounts(deleted=1, inserted=1)),
+        ([(2, None), *ROWS[1:]], RowCounts(deleted=1, inserted=1)),
+        ([(2, "b"), (3, "a"), *ROWS[2:]], RowCounts(deleted=2, inserted=2)),
+        ([(1, "a"), *ROWS[1:]], RowCounts(deleted=1, inserted=1)),
+        ([(2, "A"), (3, "b"), (11, "e")], RowCounts(deleted=3, inserted=2)),
     ],
     ids=["none", "order", "insert", "delete", "update", "null", "swap", "key", "all kinds"],
 )
-def test_changed_rows_are_shipped(diffed: Pipeline, rows: list[tuple], shipped: Shipped | None):
+def test_changed_rows_are_shipped(diffed: Pipeline, rows: list[tuple], shipped: RowCounts | None):
     """Prevents: a kind of change is not seen, or rows are shipped that did not change."""
     assert ships(diffed, said(*rows)) == shipped
 
 
-def test_one_increment_after_another(diffed: Pipeline):
-    """Prevents: an increment is computed from another content than the last one left."""
+def test_one_update_after_another(diffed: Pipeline):
+    """Prevents: an update is computed from another content than the last one left."""
     for number in range(3):
         rows = [(2, f"a{number}"), *ROWS[1 + number :], (100 + number, "new")]
         assert ships(diffed, said(*rows))
-    state = diffed.journal.state()
-    assert state is not None
-    assert state.increments == 3
+    checkpoint = diffed.journal.checkpoint()
+    assert checkpoint is not None
+    assert checkpoint.updates == 3
 
 
 @pytest.mark.parametrize("names", [("id", "h"), ("h", "_row_hash_"), ("n", "o"), ("old", "new")])
@@ -66,7 +66,7 @@ def test_composite_keys(pipeline: Pipeline, names: tuple[str, str]):
     pipeline.model("flights", table([(1, "x", "a"), (1, "y", "b"), (2, "x", "c")], **types))
     pipeline.run()
     rows = [(1, "x", "a"), (1, "y", "B"), (2, "y", "c")]
-    assert ships(pipeline, table(rows, **types)) == Shipped(deleted=2, inserted=2)
+    assert ships(pipeline, table(rows, **types)) == RowCounts(deleted=2, inserted=2)
 
 
 @pytest.mark.parametrize(
@@ -122,9 +122,9 @@ def test_key_that_the_model_lacks(diffed: Pipeline):
 
 
 def test_all_rows_changed(diffed: Pipeline):
-    """Prevents: a change of every row is too much for an increment."""
+    """Prevents: a change of every row is too much for an update."""
     rows = [(key, "x") for key, _ in ROWS]
-    assert ships(diffed, said(*rows)) == Shipped(deleted=4, inserted=4)
+    assert ships(diffed, said(*rows)) == RowCounts(deleted=4, inserted=4)
 
 
 def test_no_rows_at_all_and_back(new_pipeline: Callable[..., Pipeline]):
@@ -133,5 +133,5 @@ def test_no_rows_at_all_and_back(new_pipeline: Callable[..., Pipeline]):
     pipeline.policy(Diff(("id",)), guard=Guard(min_rows=0, max_shrink=1))
     pipeline.model("flights", said(*ROWS))
     pipeline.run()
-    assert ships(pipeline, said()) == Shipped(deleted=4, inserted=0)
-    assert ships(pipeline, said(*ROWS)) == Shipped(deleted=0, inserted=4)
+    assert ships(pipeline, said()) == RowCounts(deleted=4, inserted=0)
+    assert ships(pipeline, said(*ROWS)) == RowCounts(deleted=0, inserted=4)

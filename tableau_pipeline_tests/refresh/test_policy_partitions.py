@@ -9,7 +9,7 @@ import pytest
 from tableau_pipeline.core.declaration import Guard
 from tableau_pipeline.core.policies import Partitions, Replace
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.refresh.increment import Shipped
+from tableau_pipeline.refresh.delta import RowCounts
 from tableau_pipeline_tests.refresh.models import flights
 from tableau_pipeline_tests.refresh.partitioned import day, materialize
 from tableau_pipeline_tests.refresh.pipeline import Pipeline
@@ -55,7 +55,7 @@ def test_windows_of_time(windows: Pipeline, kind: str, zone: str, night: str):
     windows.run()
     again = {days[1]: at(days[1], 0, 2.5, 22.9, zone=zone, kind=kind)}
     materialize(windows, again, zone=zone)
-    assert ships(windows) == Shipped(deleted=6, inserted=3)
+    assert ships(windows) == RowCounts(deleted=6, inserted=3)
 
 
 def test_partition_that_did_not_change(windows: Pipeline):
@@ -67,7 +67,7 @@ def test_partition_that_did_not_change(windows: Pipeline):
     assert ships(windows) is None
     materialize(windows, {"2025-03-01": at("2025-03-01", 1), "2025-03-02": at("2025-03-02", 3)},
                 zone=PARIS)  # fmt: skip
-    assert ships(windows) == Shipped(deleted=1, inserted=1)
+    assert ships(windows) == RowCounts(deleted=1, inserted=1)
 
 
 def test_new_and_vanished_partitions(windows: Pipeline):
@@ -76,9 +76,9 @@ def test_new_and_vanished_partitions(windows: Pipeline):
     materialize(windows, {key: at(key, 1, 2) for key in days[:4]}, zone=PARIS)
     windows.run()
     materialize(windows, {days[4]: at(days[4], 1)}, zone=PARIS, without=days[1:3])
-    assert ships(windows) == Shipped(deleted=4, inserted=1)
+    assert ships(windows) == RowCounts(deleted=4, inserted=1)
     materialize(windows, {days[5]: at(days[5])}, zone=PARIS, without=[days[0]])
-    assert ships(windows) == Shipped(deleted=2, inserted=0)
+    assert ships(windows) == RowCounts(deleted=2, inserted=0)
 
 
 def test_rows_beside_the_windows(windows: Pipeline):
@@ -127,9 +127,9 @@ def test_values(new_pipeline: Callable[..., Pipeline], type_: pa.DataType, value
     pipeline.run()
     first, second, *_ = values
     materialize(pipeline, {keys[first]: sold(first, 1, 2, 3)})
-    assert ships(pipeline) == Shipped(deleted=2, inserted=3)
+    assert ships(pipeline) == RowCounts(deleted=2, inserted=3)
     materialize(pipeline, {}, without=[keys[second]])
-    assert ships(pipeline) == Shipped(deleted=2, inserted=0)
+    assert ships(pipeline) == RowCounts(deleted=2, inserted=0)
 
 
 def test_model_that_was_not_partitioned(windows: Pipeline):

@@ -10,7 +10,7 @@ import pytest
 from tableau_pipeline.core.declaration import Guard
 from tableau_pipeline.core.policies import Append, Diff, Partitions, Policy, Replace, Retain
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.refresh.increment import Shipped
+from tableau_pipeline.refresh.delta import RowCounts
 from tableau_pipeline.refresh.plan import NoChange, Update
 from tableau_pipeline_tests.refresh.partitioned import materialize
 from tableau_pipeline_tests.refresh.pipeline import Pipeline
@@ -63,7 +63,6 @@ def give(pipeline: Pipeline, rows: pa.Table) -> None:
 def windowed(request: pytest.FixtureRequest, pipeline: Pipeline) -> Pipeline:
     """Ten of twenty days are published, under each of the policies."""
     pipeline.policy(POLICIES[request.param], retain=Retain("day", 9), guard=LAX)
-    pipeline.models["flights"] = ()
     give(pipeline, visits(range(20)))
     pipeline.run(around={"now": NOON})
     assert published(pipeline) == 11
@@ -72,9 +71,9 @@ def windowed(request: pytest.FixtureRequest, pipeline: Pipeline) -> Pipeline:
 
 def published(pipeline: Pipeline) -> int:
     assert pipeline.wrong() == []
-    state = pipeline.journal.state()
-    assert state
-    return state.tables["flights"].content.rows
+    checkpoint = pipeline.journal.checkpoint()
+    assert checkpoint
+    return checkpoint.tables["flights"].content.rows
 
 
 def on_day(pipeline: Pipeline, days: int) -> Any:
@@ -125,7 +124,7 @@ def test_all_types(pipeline: Pipeline, type_: str, as_of: Any):
     assert published(pipeline) == 11
     later = visits(range(-1, 20), type_=type_)
     shipped = ships(pipeline, later, now=NOON + timedelta(days=1))
-    assert shipped == Shipped(deleted=1, inserted=1)
+    assert shipped == RowCounts(deleted=1, inserted=1)
     assert published(pipeline) == 11
 
 

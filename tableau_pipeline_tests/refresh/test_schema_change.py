@@ -1,25 +1,27 @@
 import pytest
 
-from tableau_pipeline.core.checkpoint import PublishMode, State
+from tableau_pipeline.core.checkpoint import PublishMode, TableContent
 from tableau_pipeline.core.declaration import SchemaPolicy
 from tableau_pipeline.hyper.tables import Column
 from tableau_pipeline.refresh.plan import Accept, Publish, Refuse
 from tableau_pipeline.refresh.schema_change import schema_changes, schema_problems
 from tableau_pipeline_tests.refresh.states import (
     COLUMNS,
-    decide,
+    checkpoint,
+    decided,
     declaration,
     desired,
-    state,
+    published,
     table,
-    view,
 )
 
 ID, NAME = COLUMNS
+Tables = dict[str, TableContent]
+BASE = desired()
 
 
-def orders(*columns: Column) -> State:
-    return desired(tables={"orders": table(columns=columns)})
+def orders(*columns: Column) -> Tables:
+    return desired(orders=table(columns=columns))
 
 
 CHANGES = {
@@ -34,27 +36,21 @@ CHANGES = {
 
 
 @pytest.mark.parametrize(("wanted", "phrase"), CHANGES.values(), ids=CHANGES)
-def test_changes_are_named_with_their_types(wanted: State, phrase: str):
+def test_changes_are_named_with_their_types(wanted: Tables, phrase: str):
     """Prevents: a person has to search for what changed."""
-    assert phrase in schema_changes(wanted, state())
+    assert phrase in schema_changes(wanted, BASE)
 
 
 def test_order_of_columns_is_no_schema_change():
     """Prevents: a model that selects its columns in another order needs a person's consent."""
-    assert schema_changes(orders(NAME, ID), state()) == []
+    assert schema_changes(orders(NAME, ID), BASE) == []
 
 
 def test_all_differences_are_listed_at_once():
     """Prevents: a person accepts one difference, and the next run finds another."""
-    declared = declaration("orders", "items")
-    base = state(tables={"orders": table(), "notes": table()})
-    wanted = desired(
-        declared,
-        tables={
-            "orders": table(columns=(Column("id", "int"), Column("price", "double"))),
-            "items": table(),
-        },
-    )
+    base = {"orders": table(), "notes": table()}
+    changed = table(columns=(Column("id", "int"), Column("price", "double")))
+    wanted = {"orders": changed, "items": table()}
     assert schema_changes(wanted, base) == [
         'table "items" is new',
         'table "notes" is gone',
@@ -84,7 +80,7 @@ def test_policies(policy: SchemaPolicy, change: str, passes: bool):
     """Prevents: a column that dashboards use vanishes, or a harmless one stops the refresh."""
     wanted, _ = CHANGES[change]
     declared = declaration(on_schema_change=policy)
-    plan = decide(view(), wanted=wanted, declared=declared)
+    plan = decided(published(), wanted=wanted, declared=declared)
     if passes:
         assert isinstance(plan, Publish)
         assert plan.mode is PublishMode.OVERWRITE
@@ -100,14 +96,14 @@ def test_accepted_once(policy: SchemaPolicy, change: str):
     """Prevents: a schema change that a person accepted is refused all the same."""
     wanted, _ = CHANGES[change]
     declared = declaration(on_schema_change=policy)
-    plan = decide(view(), Accept.SCHEMA, wanted=wanted, declared=declared)
+    plan = decided(published(), Accept.SCHEMA, wanted=wanted, declared=declared)
     assert isinstance(plan, Publish)
     assert plan.mode is PublishMode.OVERWRITE
 
 
 def test_additive_names_only_what_it_refuses():
     """Prevents: a person takes a harmless new column for the reason of a refusal."""
-    (problem,) = schema_problems(orders(ID, Column("price", "double")), state(), "additive")
+    (problem,) = schema_problems(orders(ID, Column("price", "double")), BASE, "additive")
     assert "orders.name is gone" in problem
     assert "price" not in problem
 
@@ -115,8 +111,8 @@ def test_additive_names_only_what_it_refuses():
 def test_gone_table_is_refused_and_new_one_published():
     """Prevents: leaving a table out of the YAML drops it from dashboards without consent."""
     one, two = declaration("orders"), declaration("orders", "items")
-    added = decide(view(state(one)), wanted=desired(two), declared=two)
+    added = decided(published(checkpoint(one)), declared=two)
     assert added == Publish(PublishMode.OVERWRITE, 'in full: table "items" is new')
-    removed = decide(view(state(two)), wanted=desired(one), declared=one)
+    removed = decided(published(checkpoint(two)), declared=one)
     assert isinstance(removed, Refuse)
     assert 'table "items" is gone' in removed.reason
