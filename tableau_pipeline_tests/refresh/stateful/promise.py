@@ -120,8 +120,8 @@ def _check_guards(history: Any, sending: Sending, before: Look) -> None:
     for table in actor.declaration.tables:
         name = actor.declaration.published_name(table.name)
         rows = len(wanted[name]) - 1
-        known = [each and name in each and len(each[name]) - 1 for each in (before.holds, left)]
-        counts = [count for count in known if count] or [0]
+        known = [each for each in (before.holds, left) if each and name in each]
+        counts = {len(each[name]) - 1 for each in known} or {0}
         due = all(oracle.shrunk(table.guard, rows, count) for count in counts)
         _require(not due, f"it sends {rows} rows of {name}, not {counts}: {table.guard}")
 
