@@ -230,9 +230,14 @@ def _rows(connection: Connection, relation: str) -> int:
 
 def _text(column: Column, table: str) -> str:
     """A value as text; bytes need not be text."""
-    value = escape_name(column.name)
-    is_text = hyper_type(column, table=table) != "BYTES"
-    return f"CAST({value} AS TEXT)" if is_text else f"encode({value}, 'hex')"
+    value, type_ = escape_name(column.name), hyper_type(column, table=table)
+    if type_ == "BYTES":
+        return f"encode({value}, 'hex')"
+    text = f"CAST({value} AS TEXT)"
+    if type_ in ("DOUBLE PRECISION", "REAL"):
+        # In a column that has both zeros, hyperd stores one of them.
+        return f"CASE WHEN {value} = 0 THEN '0' ELSE {text} END"
+    return text
 
 
 def _sum(connection: Connection, text: str, relation: str) -> int:

@@ -30,13 +30,13 @@ class Fuse:
         self._is_burnt = False
         self.trace: list[str] = []
 
-    def burn(self, step: str | None) -> None:
-        """Count a step that is about to be taken; None is a call that changes nothing."""
-        if step and (len(self.trace) == self._after or step == self._before):
+    def burn(self, step: str, *, counts: bool) -> None:
+        """Take note of a step that is about to be taken; what only looks is not counted."""
+        if step == self._before or (counts and len(self.trace) == self._after):
             self._is_burnt = True
         if self._is_burnt:
             self.die()
-        self.trace += [step] if step else []
+        self.trace += [step] if counts else []
 
     def die(self) -> None:
         """End the process, as far as its own code can tell."""
@@ -56,8 +56,10 @@ class Mortal:
             return found
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            step = _record_name(args[0]) if name == "append" else name
-            self._fuse.burn(step if name in _STEPS else None)
+            step = {"job": "look"}.get(name, name)
+            if name == "append":
+                step = _record_name(args[0])
+            self._fuse.burn(step, counts=name in _STEPS)
             return found(*args, **kwargs)
 
         return call
@@ -78,7 +80,11 @@ def killed_after(pipeline: Pipeline, steps: int, *accept: Accept) -> Fuse | None
 
 
 def killed_before(pipeline: Pipeline, step: str, *accept: Accept) -> Fuse | None:
-    """Refresh, and die before the first step of this name; None if there was none."""
+    """Refresh, and die before the first step of this name; None if there was none.
+
+    Args:
+        step: one of `Fuse.trace`, "look" for a look at a job, or any other call of the server.
+    """
     return _killed(pipeline, Fuse(before=step), *accept)
 
 

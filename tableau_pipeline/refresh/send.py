@@ -34,15 +34,21 @@ class Sent:
 
     Attributes:
         checkpoint: None if nothing can build on it.
+        intent: how it was sent; None if nothing had to be.
         doubt: why somebody else may have changed the data source as well; None if nobody has.
         learnt: what the site has shown, provided that nobody else was there.
     """
 
     checkpoint: Checkpoint | None
     remote: RemoteDatasource
-    intent: Intent
+    intent: Intent | None
     doubt: str | None = None
     learnt: Habits = field(default_factory=Habits)
+
+    @property
+    def job_id(self) -> str | None:
+        """Of the server's job, if one did it."""
+        return self.intent.job_id if self.intent else None
 
     def without_doubt(self) -> "Sent":
         """The same, once the contents have proved that it was us alone."""
@@ -169,9 +175,27 @@ class Sender:
         if others:
             self.server.untag(remote.luid, others)
         self.server.tag(remote.luid, self.tags)
-        return self.changed(remote, began)
+        return self._changed(remote, began)
 
-    def changed(
+    def move(self, remote: RemoteDatasource, *, name: str, project_id: str) -> RemoteDatasource:
+        """Rename a data source, or move it to another project.
+
+        Raises:
+            RefusedError: the name is taken there, or this user may not.
+            DriftError: somebody changed it meanwhile.
+        """
+        self.claim.check_fence()
+        if _place(self._found(remote.luid)) != _place(remote):
+            raise DriftError(f'"{remote.name}" was changed before it could be renamed or moved.')
+        began = self.server.now()
+        self.server.move(remote.luid, name=name, project_id=project_id)
+        self.log.info('"%s" is now "%s" in project %s', remote.name, name, project_id)
+        remote, doubt = self._changed(remote, began)
+        if doubt:
+            raise DriftError(f'"{name}" was renamed or moved, and {doubt}.')
+        return remote
+
+    def _changed(
         self, remote: RemoteDatasource, began: datetime
     ) -> tuple[RemoteDatasource, str | None]:
         """The data source after a change of its tags or its place that began at that time."""
