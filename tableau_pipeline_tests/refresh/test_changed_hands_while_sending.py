@@ -3,18 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
-from tableau_pipeline.core.declaration import Reconcile
-from tableau_pipeline.refresh.plan import NoChange, Publish
 from tableau_pipeline.sandbox.open_questions import Stamps, UpdatedAt
-from tableau_pipeline_tests.refresh import analyst
-from tableau_pipeline_tests.refresh.analyst import ADMIN
-from tableau_pipeline_tests.refresh.models import flights
-from tableau_pipeline_tests.refresh.pipeline import Pipeline
-from tableau_pipeline_tests.refresh.server_jobs import jobs
-from tableau_pipeline_tests.refresh.test_claims import At
-from tableau_pipeline_tests.refresh.test_crash import changed_rows, first, new_file
 
 KINDS: dict[str, dict[str, Any]] = {
     "usual": {},

@@ -5,8 +5,9 @@ from contextlib import AbstractContextManager
 from typing import Any
 from unittest import mock
 
-from tableau_pipeline.refresh.claim import Claimed
 from tableau_pipeline.refresh.deliver import Sender
+
+from tableau_pipeline.refresh.claim import Claimed
 from tableau_pipeline.refresh.observe import Observer
 from tableau_pipeline.refresh.reconcile import Reconciler, Reconciliation
 from tableau_pipeline.refresh.recover import Recovery
@@ -26,9 +27,7 @@ MUTATIONS: dict[str, Callable[[], AbstractContextManager]] = {
     "job window": lambda: _without(Window, "covers", True),
     "guard without a base": lambda: _without(Observer, "_counted", {}),
     "wait for an unknown sending": lambda: _without(Recovery, "_wait_for_unknown"),
-    "reconciliation of an unverified base": lambda: _without(
-        Reconciler, "judge", Reconciliation()
-    ),
+    "reconciliation of an unverified base": lambda: _without(Reconciler, "judge", Reconciliation()),
 }
 
 
