@@ -39,16 +39,13 @@ class FileJournal:
         self.path = path.resolve()
         self._writing = FileLock(f"{self.path}.lock")
         self._refreshing = FileLock(f"{self.path}.refresh.lock")
+        self._new_instance = str(uuid4())
         self.owner = Owner(run_id=f"{platform.node()}:{os.getpid()}", pid=os.getpid())
 
     @property
     def instance(self) -> str:
-        """The name that the file got when it was made."""
-        with self._locked():
-            content = self._read()
-            if not self.path.exists():
-                self._write(content)
-        return content.instance
+        """The name that the file got, or gets, with its first record."""
+        return self._read().instance
 
     def records(self) -> Sequence[Record]:
         """All records that may still matter."""
@@ -97,12 +94,12 @@ class FileJournal:
         try:
             text = self.path.read_bytes()
         except FileNotFoundError:
-            return _Content(format=2)
+            return _Content(format=2, instance=self._new_instance)
         try:
             return _Content.model_validate_json(text)
         except ValidationError as error:
             if former := _former(text):
-                return former
+                return former.model_copy(update={"instance": self._new_instance})
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"])) or "all of it"
             raise RefusedError(
