@@ -104,6 +104,8 @@ class Ledger:
         self.luid, sending.landed = target.luid, True
         after = Look.at(self.history, target)
         promise.check_effect(self.history, sending, before=self._before, after=after)
+        if after.holds == sending.wanted:
+            self.tamperings = []
         self.left[target.luid] = after.holds
 
 

@@ -107,6 +107,8 @@ def _take(made: History, each: Step) -> None:
     made.tell(f"{each}{''.join(f'; {event}' for event in each.events)}")
     made.refresh(made.actor(instance=each.instance, events=each.events), each.options)
     made.tableau.pass_time(made.chance.choice([0, 0, 1, 60]))
+    if each.instance != "ours":
+        made.tableau.come_to_rest()
 
 
 def _calm(made: History) -> None:
