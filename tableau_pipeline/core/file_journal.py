@@ -9,7 +9,7 @@ from typing import Any, Literal
 from uuid import uuid4
 
 from filelock import FileLock, Timeout
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
 from tableau_pipeline.core.checkpoint import Closing, Former, Owner, Record
 from tableau_pipeline.core.snapshot import Frozen
@@ -20,7 +20,7 @@ class _Content(Frozen):
     """Without a default for `format`: what lacks it is the file of somebody else."""
 
     format: Literal[2]
-    instance: str = Field(default_factory=lambda: str(uuid4()))
+    instance: str
     records: tuple[Record, ...] = ()
 
 
@@ -40,15 +40,12 @@ class FileJournal:
         self._writing = FileLock(f"{self.path}.lock")
         self._refreshing = FileLock(f"{self.path}.refresh.lock")
         self.owner = Owner(run_id=f"{platform.node()}:{os.getpid()}", pid=os.getpid())
+        self._new_instance = str(uuid4())
 
     @property
     def instance(self) -> str:
-        """The name that the file got when it was made."""
-        with self._locked():
-            content = self._read()
-            if not self.path.exists():
-                self._write(content)
-        return content.instance
+        """The name that the file got with its first record, or will get."""
+        return self._read().instance
 
     def records(self) -> Sequence[Record]:
         """All records that may still matter."""
@@ -97,18 +94,19 @@ class FileJournal:
         try:
             text = self.path.read_bytes()
         except FileNotFoundError:
-            return _Content(format=2)
+            return _Content(format=2, instance=self._new_instance)
         try:
             return _Content.model_validate_json(text)
         except ValidationError as error:
-            if former := _former(text):
-                return former
+            if (former := _former(text)) is not None:
+                return _Content(format=2, instance=self._new_instance, records=former)
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"])) or "all of it"
             raise RefusedError(
                 f"{self.path} is damaged, or not a journal of this version ({where}: "
-                f"{first['msg']}). Replace it by a backup, or move it away: the next refresh "
-                "then finds the data source by its tag, and publishes it in full."
+                f"{first['msg']}). Replace it by a backup, or move it away and refresh once with "
+                "accept: [takeover], which finds the data source by its tag, and publishes it in "
+                "full."
             ) from error
 
     def _write(self, content: _Content) -> None:
@@ -129,13 +127,14 @@ class _FormerContent(Frozen):
     intents: tuple[Any, ...]
 
 
-def _former(text: bytes) -> _Content | None:
+def _former(text: bytes) -> tuple[Former, ...] | None:
+    """What a file of the version before tells; None if it is not one."""
     try:
         content = _FormerContent.model_validate_json(text)
     except ValidationError:
         return None
     former = former_record(content.state) if content.state else None
-    return _Content(format=2, records=(former,) if former else ())
+    return (former,) if former else ()
 
 
 def former_record(state: Any) -> Former | None:

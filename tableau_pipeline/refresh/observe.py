@@ -117,7 +117,8 @@ class Observer:
         found = self.reconciler.judge(record, remote)
         if found.problem:
             why = doubt or record.suspect or "the last refresh was interrupted"
-            return replace(published, untrusted=f"{why}, and {found.problem}")
+            more = "" if found.problem in why else f", and {found.problem}"
+            return replace(published, untrusted=why + more)
         if found.skipped and (doubt or record.suspect):
             return replace(published, untrusted=doubt or record.suspect)
         if recovered.sent and not doubt and record.metadata is None and published.metadata:

@@ -12,7 +12,9 @@ from tableau_pipeline.core.policies import Diff
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper import open_hyper
 from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline.refresh.reconcile import UnequalError
+from tableau_pipeline.refresh.plan import NoChange
+from tableau_pipeline.refresh.reconcile import ReconciliationError
+from tableau_pipeline_tests.refresh.analyst import publishes
 from tableau_pipeline_tests.refresh.models import airlines, flights
 from tableau_pipeline_tests.refresh.pipeline import Pipeline
 
@@ -50,18 +52,18 @@ def test_what_is_published_is_read_back(star: Pipeline):
     assert report.reconciliation.problem is None
     assert report.reconciliation.rows == {"flights": 8, "airlines": 2}
     assert "flights.carrier" in report.reconciliation.checksums
-    assert report.state.unreconciled is None
+    assert report.checkpoint.unreconciled is None
     assert star.run().reconciliation is None
 
 
 def test_lost_rows_fail_the_refresh_and_the_next_one_mends_them(pipeline: Pipeline):
-    """Prevents: an increment that builds on rows that are not there, night after night."""
+    """Prevents: an update that builds on rows that are not there, night after night."""
     pipeline.policy(Diff(("flight_id",)))
     pipeline.declare(reconcile=Reconcile())
     pipeline.run()
     pipeline.model("flights", flights(9))
     around = damaged(pipeline, 'DELETE FROM "Extract"."Extract" WHERE "flight_id" = 1')
-    with pytest.raises(UnequalError, match="flights holds 8 rows, its model 9"):
+    with pytest.raises(ReconciliationError, match="flights holds 8 rows, its model 9"):
         pipeline.run(around=around)
     report = pipeline.run()
     assert "flights holds 8 rows" in report.plan.reason
@@ -73,7 +75,9 @@ def test_checksums_tell_values_apart(pipeline: Pipeline):
     pipeline.declare(reconcile=Reconcile(checksums=True))
     sql = """UPDATE "Extract"."Extract" SET "carrier" = '' WHERE "flight_id" = 1"""
     around = damaged(pipeline, sql)
-    with pytest.raises(UnequalError, match=r"differs from the models: flights\.carrier differs"):
+    with pytest.raises(
+        ReconciliationError, match=r"differs from the models: flights\.carrier differs"
+    ):
         pipeline.run(around=around)
     assert pipeline.run().plan.decision == "publish (replace)"
     assert pipeline.wrong() == []
@@ -85,7 +89,7 @@ def test_a_difference_after_an_overwrite_is_mended_too(pipeline: Pipeline):
     pipeline.run()
     pipeline.model("flights", flights(9).append_column("gate", pa.array(range(9))))
     around = damaged(pipeline, 'DELETE FROM "Extract"."Extract" WHERE "flight_id" = 1')
-    with pytest.raises(UnequalError):
+    with pytest.raises(ReconciliationError):
         pipeline.run(around=around)
     report = pipeline.run()
     assert report.plan.reason == "in full: flights holds 8 rows, its model 9"
@@ -95,8 +99,24 @@ def test_a_difference_after_an_overwrite_is_mended_too(pipeline: Pipeline):
 def test_a_table_that_is_missing_is_a_difference(pipeline: Pipeline):
     """Prevents: the worst of differences ending as an error that the next run forgets."""
     pipeline.declare(reconcile=Reconcile())
-    with pytest.raises(UnequalError, match="it cannot be read"):
+    with pytest.raises(ReconciliationError, match="flights is not there"):
         pipeline.run(around=damaged(pipeline, 'DROP TABLE "Extract"."Extract"'))
+
+
+def test_a_file_that_nobody_can_open_is_a_difference(pipeline: Pipeline):
+    """Prevents: a broken file passes for one that may not be read, and nobody mends it."""
+    pipeline.declare(reconcile=Reconcile())
+
+    class Spoiling(Losing):
+        def download(self, luid: str, folder: Path) -> Path:
+            path = folder / "flights.tdsx"
+            path.write_bytes(b"no archive")
+            return path
+
+    with pytest.raises(ReconciliationError, match="it cannot be read"):
+        pipeline.run(around={"around_server": lambda server: Spoiling(server, lambda: None)})
+    assert isinstance(pipeline.run().plan, NoChange)
+    assert pipeline.journal.checkpoint().suspect is None
 
 
 def test_what_a_crash_left_unseen_is_looked_at_next(pipeline: Pipeline):
@@ -104,11 +124,11 @@ def test_what_a_crash_left_unseen_is_looked_at_next(pipeline: Pipeline):
     pipeline.run()
     pipeline.declare(reconcile=Reconcile())
     around = damaged(pipeline, 'DELETE FROM "Extract"."Extract" WHERE "flight_id" = 1')
-    with pytest.raises(UnequalError):
+    with pytest.raises(ReconciliationError):
         pipeline.run(around=around)
     assert "flights holds 7 rows" in pipeline.run().plan.reason
     assert pipeline.wrong() == []
-    assert pipeline.run().state.unreconciled is None
+    assert pipeline.run().checkpoint.unreconciled is None
 
 
 def test_what_is_too_large_is_not_called_reconciled(pipeline: Pipeline):
@@ -116,8 +136,8 @@ def test_what_is_too_large_is_not_called_reconciled(pipeline: Pipeline):
     pipeline.declare(reconcile=Reconcile(max_bytes=1))
     report = pipeline.run()
     assert "is larger than reconcile: max_mb: 1e-06" in report.reconciliation.skipped
-    assert report.state.unreconciled == report.reconciliation.skipped
-    assert pipeline.run().state.unreconciled == report.state.unreconciled
+    assert report.checkpoint.unreconciled == report.reconciliation.skipped
+    assert pipeline.run().checkpoint.unreconciled == report.checkpoint.unreconciled
 
 
 def test_what_may_not_be_read_is_not_called_reconciled(pipeline: Pipeline):
@@ -134,8 +154,54 @@ def test_what_may_not_be_read_is_not_called_reconciled(pipeline: Pipeline):
     )
 
 
+SWAPPED = flights().set_column(2, "delay", flights()["delay"].take([1, 0, *range(2, 8)]))
+NOBODY_SAYS = flights().append_column("gate", pa.array(range(8)))
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        (flights(), None),
+        (flights().take(list(reversed(range(8)))), None),
+        (flights(7), "flights holds 7 rows, its model 8"),
+        (SWAPPED, "the rows of flights differ"),
+        (NOBODY_SAYS, "the rows of flights differ"),
+    ],
+    ids=["equal", "order", "fewer", "swapped", "one column more"],
+)
+def test_what_somebody_published_is_judged_by_its_rows(
+    pipeline: Pipeline, rows: pa.Table, told: str | None
+):
+    """Prevents: rows of others that pass for ours, or a publish of what is there already."""
+    pipeline.declare(reconcile=Reconcile())
+    pipeline.run()
+    publishes(pipeline, rows, user=("", ""))
+    report = pipeline.run()
+    assert pipeline.wrong() == []
+    if told is None:
+        assert isinstance(report.plan, NoChange)
+        (warning,) = report.warnings
+        assert "It holds what the last refresh left" in warning
+    else:
+        assert report.plan.decision == "publish (replace)"
+        assert told in report.plan.reason
+    after = pipeline.run()
+    assert isinstance(after.plan, NoChange)
+    assert after.warnings == ()
+
+
+@pytest.mark.parametrize("reconcile", [None, Reconcile(max_bytes=1)], ids=["never", "too large"])
+def test_what_nobody_may_judge_is_published_again(pipeline: Pipeline, reconcile: Reconcile | None):
+    """Prevents: what somebody else published passes for ours because nobody looked."""
+    pipeline.declare(reconcile=reconcile)
+    pipeline.run()
+    publishes(pipeline, flights(), user=("", ""))
+    assert pipeline.run().plan.decision == "publish (replace)"
+    assert isinstance(pipeline.run().plan, NoChange)
+
+
 def test_orphans_are_remembered(star: Pipeline):
     """Prevents: rows without a partner that seem to be gone because nothing changed."""
     star.model("airlines", airlines("UA"))
     star.run()
-    assert star.run().state.orphans == {"flights -> airlines": 4}
+    assert star.run().checkpoint.orphans == {"flights -> airlines": 4}

@@ -19,9 +19,11 @@ def test_first_publish(star: Pipeline):
     assert report.plan.mode is PublishMode.CREATE
     assert star.wrong() == []
     (item,) = star.found()
-    assert item.tags == {"tableau-pipeline:nyc_flights"}
-    assert report.state is not None
-    assert (report.state.luid, report.state.updated_at) == (item.id, item.updated_at)
+    ours = f"tableau-pipeline-instance:{star.journal.instance}"
+    assert item.tags == {"tableau-pipeline:nyc_flights", ours}
+    assert report.checkpoint is not None
+    assert (report.checkpoint.luid, report.checkpoint.updated_at) == (item.id, item.updated_at)
+    assert star.journal.checkpoint() == report.checkpoint
     assert report.extract is not None
     assert report.extract.rows == {"flights": 8, "airlines": 2}
 
@@ -48,13 +50,13 @@ def test_unchanged_builds_and_sends_nothing(star: Pipeline):
     assert len(star.extract_files()) == 1
 
 
-def test_unchanged_state_names_the_newest_snapshots(pipeline: Pipeline):
-    """Prevents: the snapshot that the state names is collected although an equal one is kept."""
+def test_unchanged_checkpoint_names_the_newest_versions(pipeline: Pipeline):
+    """Prevents: the version that is recorded is collected although an equal one is kept."""
     pipeline.run()
     newest = pipeline.model("flights", flights())
     report = pipeline.run()
-    assert report.state is not None
-    assert report.state.tables["flights"].folders == (newest.folder,)
+    assert report.checkpoint is not None
+    assert list(report.checkpoint.versions) == [("flights", newest.number)]
 
 
 def test_rows_in_another_order_are_no_change(pipeline: Pipeline):
@@ -66,7 +68,7 @@ def test_rows_in_another_order_are_no_change(pipeline: Pipeline):
 
 def test_changed_content_keeps_the_luid(star: Pipeline):
     """Prevents: dashboards lose their data source when its rows change."""
-    first = star.run().state
+    first = star.run().checkpoint
     star.model("airlines", airlines("AA", "UA", "B6"))
     star.model("flights", flights(9, delay=5))
     report = star.run()
@@ -105,8 +107,8 @@ def test_full_publishes_what_is_equal(pipeline: Pipeline):
     """Prevents: nobody can force a publish when the server's copy is suspect."""
     pipeline.run()
     before = pipeline.found()[0].updated_at
-    assert pipeline.run(full=True).plan == Update(
-        {"flights": "in full"}, "in full: asked for (full: true)"
+    assert pipeline.run(full=True).plan == Publish(
+        PublishMode.REPLACE, "in full: asked for (full: true)"
     )
     assert pipeline.wrong() == []
     assert pipeline.found()[0].updated_at > before
@@ -119,23 +121,24 @@ def test_publish_false_builds_the_file_without_a_server(star: Pipeline):
     assert report.extract is not None
     assert report.extract.path.exists()
     assert report.extract.rows == {"flights": 8, "airlines": 2}
-    assert (report.state, star.sessions, star.journal.all_intents()) == (None, 0, [])
+    assert (report.checkpoint, star.sessions) == (None, 0)
+    assert not star.journal.path.exists()
     assert star.found() == []
 
 
 def test_dry_run_changes_nothing(pipeline: Pipeline):
     """Prevents: somebody looks at what would happen, and it happens."""
     assert pipeline.decide().startswith("publish (create): first publish")
-    assert pipeline.found() == []
+    assert (pipeline.found(), pipeline.journal.path.exists()) == ([], False)
     pipeline.run()
     before = pipeline.found()[0].updated_at
     pipeline.model("flights", flights(delay=1))
-    records = pipeline.journal.all_intents()
+    records = pipeline.journal.records()
     report = pipeline.run(dry_run=True)
     assert isinstance(report.plan, Update)
-    assert (report.job_id, report.state) == (None, None)
+    assert (report.job_id, report.checkpoint) == (None, None)
     assert pipeline.found()[0].updated_at == before
-    assert pipeline.journal.all_intents() == records
+    assert pipeline.journal.records() == records
     assert pipeline.wrong() != []
 
 

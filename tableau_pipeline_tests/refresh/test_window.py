@@ -70,9 +70,7 @@ def test_nothing_of_ours_explains_a_new_stamp():
         (3, None, (1,), True),
     ],
 )
-def test_revisions(
-    before: int | None, after: int | None, may_make: tuple[int, ...], *, ours: bool
-):
+def test_revisions(before: int | None, after: int | None, may_make: tuple[int, ...], *, ours: bool):
     """Prevents: a publish of somebody else in the very second of ours stays hidden."""
     made = change(FIRST, revisions=(before, after), may_make=may_make)
     assert (made.unexplained(Habits()) is None) is ours
