@@ -51,22 +51,23 @@ class Meddled:
         return call
 
 
-def publishes(pipeline: Pipeline) -> Callable[[], None]:
+def publishes(pipeline: Pipeline) -> Callable[[], object]:
     """Somebody publishes other rows."""
-    return lambda: analyst.publishes(pipeline, flights(3), user=ADMIN) and None
+    return lambda: analyst.publishes(pipeline, flights(3), user=ADMIN)
 
 
-def describes(pipeline: Pipeline) -> Callable[[], None]:
+def describes(pipeline: Pipeline) -> Callable[[], object]:
     """Somebody touches the data source, and changes nothing of its rows."""
     return lambda: analyst.describes(pipeline)
 
 
 def meddled(
-    pipeline: Pipeline, moment: str, happens: Callable[[], None], *, times: int = 1
+    pipeline: Pipeline, moment: str, happens: Callable[[], object], *, times: int = 1
 ) -> Report:
     """Refresh while something happens on the server, as often as said."""
-    around = lambda server: Meddled(server, moment, happens, times)  # noqa: E731
-    return pipeline.run(around={"around_server": around})
+    return pipeline.run(
+        around={"around_server": lambda server: Meddled(server, moment, happens, times)}
+    )
 
 
 @pytest.mark.parametrize("reconcile", [None, Reconcile()], ids=["", "reconciled"])
@@ -120,7 +121,6 @@ def test_somebody_touches_it_meanwhile(new_pipeline: Callable[..., Pipeline], mo
 
 def test_somebody_takes_the_name_meanwhile(pipeline: Pipeline):
     """Prevents: a first publish replaces what came to its name while the file was built."""
-    around = lambda server: Meddled(server, "uploaded", publishes(pipeline), 1)  # noqa: E731
     with pytest.raises(RefusedError, match="adopt: true"):
-        pipeline.run(around={"around_server": around})
+        meddled(pipeline, "uploaded", publishes(pipeline))
     assert pipeline.wrong() == ["flights: 8 rows became 3"]

@@ -1,6 +1,7 @@
 """Updates that fail on the server, and answers that are lost on the way."""
 
 from collections.abc import Callable
+from typing import Literal
 
 import pytest
 
@@ -18,6 +19,8 @@ from tableau_pipeline_tests.refresh.test_crash import changed_rows, first, new_f
 
 DATA = "sites/*/datasources/*/data"
 PUBLISH = "sites/*/datasources"
+
+When = Literal["before", "after"]
 
 
 @pytest.mark.parametrize("killed", [False, True])
@@ -54,7 +57,7 @@ def test_failed_update_of_content_that_came_back(pipeline: Pipeline):
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_answer_to_an_update_is_lost(pipeline: Pipeline, when: str):
+def test_answer_to_an_update_is_lost(pipeline: Pipeline, when: When):
     """Prevents: a hiccup of the network costs a whole file, or updates twice."""
     changed_rows(pipeline)
     with armed(pipeline.sandbox, Drop(method="PATCH", path=DATA, when=when)):
@@ -83,7 +86,7 @@ def test_server_keeps_the_job_to_itself(
 
 @pytest.mark.parametrize("before", [first, changed_rows, new_file])
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_all_answers_are_lost(pipeline: Pipeline, before: Callable[[Pipeline], None], when: str):
+def test_all_answers_are_lost(pipeline: Pipeline, before: Callable[[Pipeline], None], when: When):
     """Prevents: what the server may have received is forgotten, or carried out twice."""
     before(pipeline)
     method, path = ("PATCH", DATA) if before is changed_rows else ("POST", PUBLISH)

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pyarrow as pa
 import pytest
 
@@ -8,7 +10,7 @@ from tableau_pipeline_tests.refresh.models import airlines, flights
 from tableau_pipeline_tests.refresh.pipeline import Pipeline
 
 
-def refusal(pipeline: Pipeline, *, signs_in: bool = False, **options: bool) -> str:
+def refusal(pipeline: Pipeline, *, signs_in: bool = False, **options: Any) -> str:
     """What a refresh is refused for; nothing is built, recorded or sent."""
     with pytest.raises(RefusedError) as caught:
         pipeline.run(**options)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from time import sleep
+from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
@@ -77,7 +78,8 @@ class Waiting:
         self._at(self.slept)
 
     def jobs(self, **timeouts: float) -> Jobs:
-        return Jobs(self, Timeouts(**timeouts), self.sleep, LOG)
+        site: Any = self
+        return Jobs(site, Timeouts(**timeouts), self.sleep, LOG)
 
 
 def test_finished_job_costs_one_look(eyes: TableauSite, sandbox: Sandbox, send: Callable[[], str]):
@@ -165,9 +167,7 @@ def test_job_that_runs_too_long_is_cancelled(
     sandbox.advance(1000)
 
 
-def test_job_that_cannot_be_cancelled(
-    eyes: TableauSite, sandbox: Sandbox, send: Callable[[], str]
-):
+def test_job_that_cannot_be_cancelled(eyes: TableauSite, sandbox: Sandbox, send: Callable[[], str]):
     """Prevents: the next batch is sent although this one may still take effect, after it."""
     analyst = session(sandbox, ANALYST.name, ANALYST.password)
     with armed(sandbox, HoldJobs()), analyst as other:
