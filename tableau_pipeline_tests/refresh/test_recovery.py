@@ -47,8 +47,9 @@ def test_killed_on_all_kinds_of_servers(
     new_pipeline: Callable[..., Pipeline], on: dict[str, Any], user: tuple[str, str], step: str
 ):
     """Prevents: on some server, a killed update is lost, or undoes what came after it."""
-    # What its stamps leave in doubt, such a server must be read for.
-    reconcile = Reconcile() if "job_stamps" in on else None
+    # What late stamps leave in doubt, the rows have to tell.
+    is_late = "job_stamps" in on or "late_seconds" in on
+    reconcile = Reconcile() if is_late else None
     pipeline = new_pipeline(on=on, user=user, reconcile=reconcile)
     changed_rows(pipeline)
     assert killed_before(pipeline, step)
@@ -57,7 +58,7 @@ def test_killed_on_all_kinds_of_servers(
     if user == ANN and step != "outcome":
         too_early(pipeline)
         later(pipeline)
-    pipeline.run()
+    pipeline.run(around={"timeouts": replace(TIMEOUTS, timestamp=5 if is_late else 0)})
     assert len(jobs(pipeline)) == sent + 1
     settled(pipeline)
 
