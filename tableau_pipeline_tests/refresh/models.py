@@ -84,7 +84,9 @@ def snapshot(
             created_at=datetime.now(UTC),
             run_id="test",
             columns=columns,
-            parts=succeeding(before, [part], columns=columns, keeps=lambda part: part.partition not in without),
+            parts=succeeding(
+                before, [part], columns=columns, keeps=lambda part: part.partition not in without
+            ),
         )
 
     return store.commit(asset_key, make)

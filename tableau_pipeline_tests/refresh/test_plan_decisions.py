@@ -202,9 +202,7 @@ def test_nothing_but_content_is_measured():
 def test_what_the_server_converts_is_never_updated():
     """Prevents: an update of a file of which nobody here knows the tables."""
     facts = Facts(declaration(), declaration().digest(), CHANGED, published(), whole="as it is")
-    assert decide(facts, Options()) == Publish(
-        REPLACE, "in full: new content in orders; as it is"
-    )
+    assert decide(facts, Options()) == Publish(REPLACE, "in full: new content in orders; as it is")
 
 
 @pytest.mark.parametrize(
