@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tableau_pipeline.core.checkpoint import Closing, Record
-from tableau_pipeline.core.file_journal import FileJournal
+from tableau_pipeline.scripting.file_journal import FileJournal
 from tableau_pipeline.core.timeouts import Timeouts
 from tableau_pipeline.demo.compare import differences
 from tableau_pipeline.hyper.process import hyper_process

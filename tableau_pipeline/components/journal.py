@@ -19,7 +19,6 @@ from pydantic import TypeAdapter, ValidationError
 
 from tableau_pipeline.core.checkpoint import Claim, Closing, Former, Intent, Owner, Record
 from tableau_pipeline.core.declaration import file_name
-from tableau_pipeline.core.file_journal import former_record
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.resources import data_dir
 
@@ -158,7 +157,7 @@ def _former(instance: dg.DagsterInstance, asset_key: dg.AssetKey) -> Former | No
         materialization = record.asset_materialization
         value = materialization.metadata.get(_FORMER_STATE) if materialization else None
         if isinstance(value, dg.JsonMetadataValue):
-            return former_record(value.data)
+            return Former.of(value.data)
     return None
 
 

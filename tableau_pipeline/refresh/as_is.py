@@ -13,10 +13,10 @@ from tableau_pipeline.core.checkpoint import Checkpoint, TableContent
 from tableau_pipeline.core.declaration import file_name
 from tableau_pipeline.core.snapshot import Fingerprint
 from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.extracts.builder import Builder
 from tableau_pipeline.hyper.build import Extract
 from tableau_pipeline.hyper.tables import Column
 from tableau_pipeline.refresh.attempt import Attempt
-from tableau_pipeline.refresh.builder import Builder
 from tableau_pipeline.refresh.history import read_history
 from tableau_pipeline.refresh.plan import Options
 from tableau_pipeline.refresh.refresh import Refresh

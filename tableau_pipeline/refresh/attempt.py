@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from tableau_pipeline.core.checkpoint import NOT_RECONCILED, TableContent
 from tableau_pipeline.core.server import Server
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.refresh.builder import Builder
+from tableau_pipeline.extracts.builder import Builder
+from tableau_pipeline.extracts.delta import Delta
+from tableau_pipeline.extracts.rows_check import unknown_keys
 from tableau_pipeline.refresh.claim import Claimed
 from tableau_pipeline.refresh.delivery import Delivery, counts, total
-from tableau_pipeline.refresh.delta import Delta
 from tableau_pipeline.refresh.history import History
 from tableau_pipeline.refresh.jobs import Jobs
 from tableau_pipeline.refresh.observe import Observer, Published
@@ -29,7 +30,6 @@ from tableau_pipeline.refresh.plan import (
 from tableau_pipeline.refresh.reconcile import Reconciler, ReconciliationError
 from tableau_pipeline.refresh.recover import Recovered, Recovery
 from tableau_pipeline.refresh.report import Report, phase
-from tableau_pipeline.refresh.rows_check import unknown_keys
 from tableau_pipeline.refresh.send import DriftError, Sender, Sent
 
 if TYPE_CHECKING:

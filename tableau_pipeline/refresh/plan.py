@@ -7,7 +7,7 @@ from enum import StrEnum
 from tableau_pipeline.core.checkpoint import PublishMode, TableContent
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.errors import Check
-from tableau_pipeline.refresh.delta import RowCounts
+from tableau_pipeline.extracts.delta import RowCounts
 from tableau_pipeline.refresh.guards import guard_problems
 from tableau_pipeline.refresh.observe import Published
 from tableau_pipeline.refresh.schema_change import schema_changes, schema_problems

@@ -16,11 +16,11 @@ from tableau_pipeline.core.declaration import Declaration, Reconcile
 from tableau_pipeline.core.server import RemoteDatasource, Server
 from tableau_pipeline.core.snapshot import Snapshots
 from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.extracts.desired import source
 from tableau_pipeline.hyper.process import connect
 from tableau_pipeline.hyper.rows import rows
 from tableau_pipeline.hyper.tables import EXTRACT_SCHEMA, Column
 from tableau_pipeline.hyper.types import hyper_type
-from tableau_pipeline.refresh.desired import source
 
 # Of the hash of a value: sums of so many bits stay exact over any number of rows.
 _BYTES = 6

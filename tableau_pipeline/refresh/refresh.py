@@ -16,19 +16,19 @@ from tableau_pipeline.core.server import Server
 from tableau_pipeline.core.snapshot import Snapshot, Snapshots
 from tableau_pipeline.core.timeouts import Timeouts
 from tableau_pipeline.errors import Check, RefusedError
+from tableau_pipeline.extracts.builder import Builder
+from tableau_pipeline.extracts.desired import Models
+from tableau_pipeline.extracts.models import checked_models
+from tableau_pipeline.extracts.readable import readable
 from tableau_pipeline.hyper.type_policy import TypePolicy
 from tableau_pipeline.refresh.attempt import Attempt
-from tableau_pipeline.refresh.builder import Builder
 from tableau_pipeline.refresh.claim import Claimed, claimed
-from tableau_pipeline.refresh.desired import Models
 from tableau_pipeline.refresh.guards import guard_problems
 from tableau_pipeline.refresh.history import read_history
-from tableau_pipeline.refresh.inputs import checked_models
 from tableau_pipeline.refresh.plan import (
     Accept,
     Options,
 )
-from tableau_pipeline.refresh.readable import readable
 from tableau_pipeline.refresh.report import Report, phase
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tableau_pipeline.core.checkpoint import Closing, Former
-from tableau_pipeline.core.file_journal import FileJournal
+from tableau_pipeline.scripting.file_journal import FileJournal
 from tableau_pipeline_tests.core.test_file_journal import intent
 from tableau_pipeline_tests.refresh.states import checkpoint
 

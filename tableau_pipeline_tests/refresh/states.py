@@ -10,7 +10,7 @@ from tableau_pipeline.core.declaration import Declaration, Guard, Table
 from tableau_pipeline.core.server import Metadata, RemoteDatasource
 from tableau_pipeline.core.snapshot import Fingerprint
 from tableau_pipeline.hyper.tables import Column
-from tableau_pipeline.refresh.delta import RowCounts
+from tableau_pipeline.extracts.delta import RowCounts
 from tableau_pipeline.refresh.observe import Published
 from tableau_pipeline.refresh.plan import Accept, Facts, Measure, Options, Plan, Size, decide
 

@@ -6,7 +6,7 @@ import pytest
 from tableau_pipeline.core.checkpoint import Cutoff, PublishMode, TableContent
 from tableau_pipeline.core.snapshot import Fingerprint
 from tableau_pipeline.hyper.tables import Column, Relationship
-from tableau_pipeline.refresh.delta import RowCounts
+from tableau_pipeline.extracts.delta import RowCounts
 from tableau_pipeline.refresh.plan import (
     Accept,
     Facts,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tableau_pipeline.core.checkpoint import Habits
-from tableau_pipeline.core.server import JobStatus
+from tableau_pipeline.core.server import Job
 from tableau_pipeline.refresh.window import Change, Window, revisions_of
 from tableau_pipeline_tests.refresh.states import NOON
 
@@ -52,15 +52,15 @@ def test_what_happens_beside_it_is_not(
 @pytest.mark.parametrize(
     ("job", "window"),
     [
-        (JobStatus(None, "", NOON, NOON, NOON + SECOND), Window(NOON, NOON + SECOND)),
-        (JobStatus(None, "", NOON, None, NOON + SECOND), Window(NOON, NOON + SECOND)),
-        (JobStatus(None, "", NOON - SECOND, NOON, NOON), Window(NOON, NOON)),
-        (JobStatus(None, "", NOON, NOON, None), None),
-        (JobStatus(None, "", None, None, NOON), None),
+        (Job("job", None, None, "", NOON, NOON, NOON + SECOND), Window(NOON, NOON + SECOND)),
+        (Job("job", None, None, "", NOON, None, NOON + SECOND), Window(NOON, NOON + SECOND)),
+        (Job("job", None, None, "", NOON - SECOND, NOON, NOON), Window(NOON, NOON)),
+        (Job("job", None, None, "", NOON, NOON, None), None),
+        (Job("job", None, None, "", None, None, NOON), None),
         (None, None),
     ],
 )
-def test_window_of_a_job(job: JobStatus | None, window: Window | None):
+def test_window_of_a_job(job: Job | None, window: Window | None):
     """Prevents: a job that tells no times explains everything."""
     assert Window.of(job) == window
 

@@ -5,6 +5,9 @@ from collections.abc import Mapping
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.errors import Check, RefusedError
+from tableau_pipeline.extracts.contract import contract_problems
+from tableau_pipeline.extracts.desired import Models
+from tableau_pipeline.extracts.policy_columns import policy_problems
 from tableau_pipeline.hyper.tables import Column, Relationship
 from tableau_pipeline.hyper.types import (
     UnsupportedTypeError,
@@ -13,9 +16,6 @@ from tableau_pipeline.hyper.types import (
     hyper_type,
 )
 from tableau_pipeline.hyper.versions import PRODUCTS
-from tableau_pipeline.refresh.contract import contract_problems
-from tableau_pipeline.refresh.desired import Models
-from tableau_pipeline.refresh.policy_columns import policy_problems
 
 
 def checked_models(declaration: Declaration, found: Mapping[str, Snapshot | None]) -> Models:
