@@ -14,7 +14,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tableau_pipeline.core.checkpoint import Closing, Record
-from tableau_pipeline.scripting.file_journal import FileJournal
 from tableau_pipeline.core.timeouts import Timeouts
 from tableau_pipeline.demo.compare import differences
 from tableau_pipeline.hyper.process import hyper_process
@@ -34,6 +33,7 @@ from tableau_pipeline.scripting import (
     Table,
     refresh,
 )
+from tableau_pipeline.scripting.file_journal import FileJournal
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.refresh.models import flights, snapshot

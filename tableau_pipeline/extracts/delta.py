@@ -33,6 +33,21 @@ class RowCounts:
 
 
 @dataclass(frozen=True, slots=True)
+class Size:
+    """A delta, measured.
+
+    Attributes:
+        size: bytes of its payload, `limit` what a payload may have.
+        pieces: into how many updates it was split to stay below; 0 if it was not, or cannot be.
+    """
+
+    counts: Mapping[str, RowCounts]
+    size: int
+    limit: int
+    pieces: int
+
+
+@dataclass(frozen=True, slots=True)
 class TableDelta:
     """The share of one table: its counts, and the key tables that say which rows are affected.
 

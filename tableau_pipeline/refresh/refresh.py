@@ -13,14 +13,13 @@ from tableauhyperapi import HyperProcess
 from tableau_pipeline.core.declaration import Declaration, file_name
 from tableau_pipeline.core.journal import Journal
 from tableau_pipeline.core.server import Server
-from tableau_pipeline.core.snapshot import Snapshot, Snapshots
+from tableau_pipeline.core.snapshot import Snapshots
 from tableau_pipeline.core.timeouts import Timeouts
 from tableau_pipeline.errors import Check, RefusedError
 from tableau_pipeline.extracts.builder import Builder
 from tableau_pipeline.extracts.desired import Models
-from tableau_pipeline.extracts.models import checked_models
+from tableau_pipeline.extracts.models import Declared, checked_models
 from tableau_pipeline.extracts.readable import readable
-from tableau_pipeline.hyper.type_policy import TypePolicy
 from tableau_pipeline.refresh.attempt import Attempt
 from tableau_pipeline.refresh.claim import Claimed, claimed
 from tableau_pipeline.refresh.guards import guard_problems
@@ -128,21 +127,3 @@ class Refresh:
             orphans = builder.orphans(desired, desired)
             extract = builder.file(desired)
         return Report(plan=None, extract=extract, orphans=orphans, seconds=seconds)
-
-
-@dataclass(frozen=True, slots=True)
-class Declared:
-    """The versions of models, with what a data source makes of their columns."""
-
-    snapshots: Snapshots
-    types: TypePolicy
-
-    def newest(self, asset_key: str) -> Snapshot | None:
-        """The newest version of a model; None if it has none."""
-        found = self.snapshots.newest(asset_key)
-        return found and found.declared(self.types)
-
-    def version(self, asset_key: str, number: int) -> Snapshot | None:
-        """A version of a model; None if it is gone."""
-        found = self.snapshots.version(asset_key, number)
-        return found and found.declared(self.types)

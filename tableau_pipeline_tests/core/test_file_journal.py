@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tableau_pipeline.core.checkpoint import Checkpoint, Claim, Closing, Intent, Outcome
-from tableau_pipeline.scripting.file_journal import FileJournal
 from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.scripting.file_journal import FileJournal
 from tableau_pipeline_tests.refresh.states import NOON, checkpoint
 
 
