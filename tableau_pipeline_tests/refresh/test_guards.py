@@ -159,5 +159,5 @@ def test_each_table_is_counted(star: Pipeline):
     star.run()
     forget(star)
     star.model("airlines", airlines())
-    with pytest.raises(RefusedError, match='Table "airlines".* 2 rows where 32 are published'):
+    with pytest.raises(RefusedError, match=r'Table "airlines".* 2 rows where 32 are published'):
         star.run()
