@@ -122,7 +122,7 @@ class DagsterJournal:
 
 
 def records_of(instance: dg.DagsterInstance, asset_key: dg.AssetKey) -> list[Record]:
-    """The newest records of a published asset, back to those of the newest checkpoint."""
+    """The newest records of a published asset, back to the beginning of the newest checkpoint."""
     found: list[Record] = []
     cursor = None
     for _ in range(0, _LONGEST, _PAGE):
@@ -130,13 +130,24 @@ def records_of(instance: dg.DagsterInstance, asset_key: dg.AssetKey) -> list[Rec
             dg.AssetRecordsFilter(asset_key=asset_key), limit=_PAGE, cursor=cursor
         )
         found += [each for record in page.records if (each := record_in(record))]
-        if any(isinstance(each, Closing) and each.checkpoint for each in found):
+        if _has_newest_checkpoint(found):
             return found
         if not page.has_more:
             break
         cursor = page.cursor
     former = _former(instance, asset_key)
     return [*found, former] if former else found
+
+
+def _has_newest_checkpoint(newest: Sequence[Record]) -> bool:
+    """Whether what is older than these cannot matter.
+
+    One that was stored late may hide a newer one; a claim comes after all that have lower numbers.
+    """
+    checkpoints = [each for each in newest if isinstance(each, Closing) and each.checkpoint]
+    last = max(checkpoints, key=lambda each: each.refresh, default=None)
+    claims = {each.id for each in newest if isinstance(each, Claim)}
+    return last is not None and last.claim in claims
 
 
 def record_in(record: dg.EventLogRecord) -> Record | None:

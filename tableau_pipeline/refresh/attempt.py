@@ -16,6 +16,7 @@ from tableau_pipeline.refresh.history import History
 from tableau_pipeline.refresh.jobs import Jobs
 from tableau_pipeline.refresh.observe import Observer, Published
 from tableau_pipeline.refresh.plan import (
+    Accept,
     Facts,
     NoChange,
     Options,
@@ -56,7 +57,8 @@ class Attempt:
         self._server = server
         self._content = content
         self._history = history
-        self._options = options
+        takeover = {Accept.TAKEOVER} if refresh.takeover else set()
+        self._options = replace(options, accept=options.accept | takeover)
         self._seconds: dict[str, float] = {}
         self._jobs = Jobs(server, refresh.timeouts, refresh.sleep, refresh.log)
         self._reconciler = Reconciler(

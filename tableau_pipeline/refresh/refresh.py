@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -66,8 +66,6 @@ class Refresh:
             RefusedError: it would be wrong or unsafe; nothing was sent or overwritten.
             RefreshError: it could not be carried out; the next run finds out what is open.
         """
-        if self.takeover:
-            options = replace(options, accept=options.accept | {Accept.TAKEOVER})
         if not options.publish:
             models = self.models()
             with readable(self.hyper, self.declaration, models):
