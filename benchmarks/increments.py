@@ -22,19 +22,20 @@ from tableau_pipeline.scripting.file_journal import FileJournal
 
 _UPLINK = 12_500_000  # bytes per second: 100 Mbit/s
 
+# However often it is measured, it stays an increment.
 INCREMENT = Declaration(
     key="increment",
     name="Increment",
     project="Default",
     tables=(Table("lineitem", "lineitem", policy=Diff(KEY)),),
+    rebase=1000,
 )
-# Without a key to check, and never as an update: the cheapest full refresh that there is.
+# Without a key to check: the cheapest full refresh that there is.
 FULL = Declaration(
     key="full",
     name="Full",
     project="Default",
     tables=(Table("lineitem", "lineitem"),),
-    payload_limit=1,
 )
 
 
