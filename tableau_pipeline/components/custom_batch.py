@@ -39,7 +39,7 @@ def send_batch(
         dagster.Failure: says what is wrong.
     """
     with as_failure():
-        intent = CustomBatch(
+        job_id = CustomBatch(
             key=datasource,
             journal=DagsterJournal(context, dg.AssetKey.from_user_string(datasource)),
             server=lambda: tableau.session(context.log),
@@ -48,4 +48,4 @@ def send_batch(
             log=context.log,
             timeouts=tableau.timeouts,
         ).send(batch, payload)
-    context.log.info("Job %s of the server changed the data of %s", intent.job_id, datasource)
+    context.log.info("Job %s of the server changed the data of %s", job_id, datasource)

@@ -53,7 +53,7 @@ class DagsterJournal:
     def owner(self) -> Owner:
         """This attempt of the step, and its process."""
         return Owner(
-            run_id=self._context.run_id,
+            run_id=self._context.run.run_id,
             step=_step(self._context),
             attempt=self._context.retry_number,
             boot=_boot(),

@@ -34,6 +34,6 @@ def partitions_of(
     context: dg.AssetExecutionContext, models: tuple[str, ...]
 ) -> dict[str, dg.PartitionsDefinition | None]:
     """How these models are partitioned, as far as this location declares them."""
-    graph = context.repository_def.asset_graph
+    graph = context.job_def.asset_layer.asset_graph
     keys = {model: dg.AssetKey.from_user_string(model) for model in models}
     return {model: graph.get(key).partitions_def for model, key in keys.items() if graph.has(key)}

@@ -3,26 +3,24 @@
 import hashlib
 import shutil
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tableau_pipeline.core.checkpoint import Checkpoint, TableContent
-from tableau_pipeline.core.declaration import Declaration, file_name
+from tableau_pipeline.core.declaration import file_name
 from tableau_pipeline.core.snapshot import Fingerprint
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.build import Extract
 from tableau_pipeline.hyper.tables import Column
 from tableau_pipeline.refresh.attempt import Attempt
-from tableau_pipeline.refresh.delta import Delta
+from tableau_pipeline.refresh.builder import Builder
 from tableau_pipeline.refresh.history import read_history
 from tableau_pipeline.refresh.plan import Options
 from tableau_pipeline.refresh.refresh import Refresh
 from tableau_pipeline.refresh.report import Report
-
-_WHOLE = "the server converts the file as it is"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +43,15 @@ class AsIsRefresh:
         refresh = self.refresh
         if options.dry_run:
             history = read_history(refresh.journal.records())
-            content = _File.of(self.file, refresh.declaration)
+            content = self._content(self.file)
             with refresh.server() as server:
-                return Attempt(refresh.on(server), content, history, options).dry_run()
+                return Attempt(refresh, server, content, history, options).dry_run()
         with refresh.claimed() as claim:
             copy = self._copy()
             try:
-                content = _File.of(copy, refresh.declaration)
+                content = self._content(copy)
                 with refresh.server() as server:
-                    attempt = Attempt(refresh.on(server), content, claim.history, options)
-                    return attempt.run(claim)
+                    return Attempt(refresh, server, content, claim.history, options).run(claim)
             finally:
                 copy.unlink()
 
@@ -66,18 +63,7 @@ class AsIsRefresh:
         shutil.copyfile(self.file, copy)
         return copy
 
-
-@dataclass(frozen=True, slots=True)
-class _File:
-    """The content of a refresh that is one Parquet file."""
-
-    declaration: Declaration
-    extract: Extract
-    table: TableContent
-    whole: str = _WHOLE
-
-    @classmethod
-    def of(cls, file: Path, declaration: Declaration) -> "_File":
+    def _content(self, file: Path) -> "_File":
         """The file's schema, rows and bytes; in a fingerprint that no snapshot has.
 
         Raises:
@@ -93,14 +79,30 @@ class _File:
         content = Fingerprint(
             rows=metadata.num_rows, hash_sum=int(digest[:16], 16), algorithm="sha256 of the file"
         )
-        name = declaration.fact_table
+        name = self.refresh.declaration.fact_table
         columns = tuple(Column(field.name, str(field.type)) for field in schema)
-        table = TableContent(
-            model=name, version=-1, columns=columns, all_rows=content, content=content
+        bare = self.refresh.content({})
+        return _File(
+            **{field.name: getattr(bare, field.name) for field in fields(bare)},
+            extract=Extract(file, {name: metadata.num_rows}, file.stat().st_size, version=2),
+            # No store has a version of this number.
+            table=TableContent(
+                model=name, version=-1, columns=columns, all_rows=content, content=content
+            ),
         )
-        size = file.stat().st_size
-        extract = Extract(path=file, rows={name: metadata.num_rows}, size=size, version=2)
-        return cls(declaration, extract, table)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _File(Builder):
+    """A whole file that need not be built, and that nothing less can replace."""
+
+    extract: Extract
+    table: TableContent
+
+    @property
+    def whole(self) -> str:
+        """Why nothing less may be sent."""
+        return "the server converts the file as it is"
 
     @property
     def digest(self) -> str:
@@ -117,16 +119,6 @@ class _File:
     def file(self, desired: Mapping[str, TableContent]) -> Extract:
         """The file itself."""
         return self.extract
-
-    def delta(
-        self, tables: Collection[str], desired: Mapping[str, TableContent], record: Checkpoint
-    ) -> Delta:
-        """There is none."""
-        raise NotImplementedError(_WHOLE)
-
-    def split(self, delta: Delta, limit: int) -> list[Delta]:
-        """There is none."""
-        raise NotImplementedError(_WHOLE)
 
     def orphans(
         self, desired: Mapping[str, TableContent], changed: Collection[str]

@@ -19,7 +19,7 @@ from tableau_pipeline.refresh.rows_check import check_rows, count_orphans
 from tableau_pipeline.refresh.split import split_delta
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Builder:
     """Builds files in one folder, of which the newest stay until the next refresh."""
 

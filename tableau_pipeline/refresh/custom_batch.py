@@ -11,7 +11,7 @@ from tableauhyperapi import HyperProcess, TableName
 
 from tableau_pipeline.actions.batch import Batch
 from tableau_pipeline.actions.validate import batch_problems
-from tableau_pipeline.core.checkpoint import Checkpoint, Intent
+from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, tag_of
 from tableau_pipeline.core.journal import Journal
 from tableau_pipeline.core.server import Server
@@ -21,9 +21,9 @@ from tableau_pipeline.hyper.read import table_columns
 from tableau_pipeline.hyper.tables import EXTRACT_SCHEMA
 from tableau_pipeline.hyper.types import hyper_type
 from tableau_pipeline.refresh.claim import Claimed, claimed
-from tableau_pipeline.refresh.deliver import Sender
 from tableau_pipeline.refresh.jobs import Jobs
 from tableau_pipeline.refresh.recover import Recovery
+from tableau_pipeline.refresh.send import Sender
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,8 @@ class CustomBatch:
     timeouts: Timeouts = field(default_factory=Timeouts)
     sleep: Callable[[float], None] = time.sleep
 
-    def send(self, batch: Batch, payload: Path | None) -> Intent:
-        """Find out what is open, then carry out the batch: how it was sent.
+    def send(self, batch: Batch, payload: Path | None) -> str | None:
+        """Find out what is open, then carry out the batch: the id of the server's job.
 
         It is recorded as a refresh records what it sends, so that neither disturbs the other.
         The next refresh makes the data source equal to its models again, in full.
@@ -94,7 +94,7 @@ class CustomBatch:
         record: Checkpoint,
         claim: Claimed,
         jobs: Jobs,
-    ) -> Intent:
+    ) -> str | None:
         remote = server.find_by_luid(str(record.luid))
         if remote is None:
             raise RefusedError(
@@ -118,4 +118,4 @@ class CustomBatch:
             to=remote,
             partial="an update that was written by hand changed it",
         )
-        return sent.intent
+        return sent.job_id

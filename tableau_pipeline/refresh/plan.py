@@ -193,6 +193,12 @@ def _not_ours(declaration: Declaration, published: Published, options: Options) 
     remote = published.remote
     if remote is None:
         return None
+    if not published.is_ours and not declaration.adopt:
+        return (
+            f'A data source "{remote.name}" exists in project "{declaration.project_path}" that '
+            "this pipeline did not publish. It is left alone: choose another name, or set "
+            "adopt: true to take it over, which replaces its data and metadata."
+        )
     if published.other_instance and Accept.TAKEOVER not in options.accept:
         return (
             f'"{remote.name}" is published by another deployment of this pipeline (tag '
@@ -200,13 +206,7 @@ def _not_ours(declaration: Declaration, published: Published, options: Options) 
             "it over: run once with accept: [takeover], or set TABLEAU_TAKEOVER=true for a whole "
             "deployment whose records were lost"
         )
-    if published.is_ours or published.other_instance or declaration.adopt:
-        return None
-    return (
-        f'A data source "{remote.name}" exists in project "{declaration.project_path}" that '
-        "this pipeline did not publish. It is left alone: choose another name, or set "
-        "adopt: true to take it over, which replaces its data and metadata."
-    )
+    return None
 
 
 def _dropped_work(facts: Facts) -> list[str]:

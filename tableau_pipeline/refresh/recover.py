@@ -59,6 +59,9 @@ class Recovered:
                 failed = f"the last {intent.action} failed on the server ({why})"
                 return replace(self, untrusted=failed)
             case Outcome.LOST | None:
+                if intent.luid and intent.luid != self.luid:
+                    # What may never have happened makes nobody's data source ours.
+                    return self
                 lost = "an earlier refresh was interrupted, and what it left is not known"
                 held = now.holding(target) if target else now
                 # What keeps the metadata leaves the schema that the record tells.

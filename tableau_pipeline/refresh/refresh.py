@@ -17,7 +17,7 @@ from tableau_pipeline.core.snapshot import Snapshot, Snapshots
 from tableau_pipeline.core.timeouts import Timeouts
 from tableau_pipeline.errors import Check, RefusedError
 from tableau_pipeline.hyper.type_policy import TypePolicy
-from tableau_pipeline.refresh.attempt import Attempt, Context
+from tableau_pipeline.refresh.attempt import Attempt
 from tableau_pipeline.refresh.builder import Builder
 from tableau_pipeline.refresh.claim import Claimed, claimed
 from tableau_pipeline.refresh.desired import Models
@@ -29,7 +29,7 @@ from tableau_pipeline.refresh.plan import (
     Options,
 )
 from tableau_pipeline.refresh.readable import readable
-from tableau_pipeline.refresh.report import Clock, Report
+from tableau_pipeline.refresh.report import Report, phase
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,28 +77,12 @@ class Refresh:
             history = read_history(self.journal.records())
             models = self.models()
             with readable(self.hyper, self.declaration, models), self.server() as server:
-                content = self.content(models)
-                return Attempt(self.on(server), content, history, options).dry_run()
+                return Attempt(self, server, self.content(models), history, options).dry_run()
         with self.claimed() as claim:
             models = self.models()
             with readable(self.hyper, self.declaration, models), self.server() as server:
                 content = self.content(models)
-                return Attempt(self.on(server), content, claim.history, options).run(claim)
-
-    def on(self, server: Server) -> Context:
-        """What it works with on a server."""
-        return Context(
-            declaration=self.declaration,
-            snapshots=Declared(self.snapshots, self.declaration.types),
-            journal=self.journal,
-            server=server,
-            hyper=self.hyper,
-            folder=self.folder,
-            run_id=self.run_id,
-            log=self.log,
-            timeouts=self.timeouts,
-            sleep=self.sleep,
-        )
+                return Attempt(self, server, content, claim.history, options).run(claim)
 
     def models(self) -> Models:
         """The newest version of each model, as the data source makes of its columns.
@@ -133,8 +117,9 @@ class Refresh:
         )
 
     def _only_build(self, models: Models, options: Options) -> Report:
-        clock, builder = Clock(), self.content(models)
-        with clock.phase("build"):
+        builder = self.content(models)
+        seconds: dict[str, float] = {}
+        with phase(seconds, "build"):
             desired = builder.desired(None)
             problems = guard_problems(self.declaration, desired, {})
             if problems and Accept.SHRINK not in options.accept:
@@ -142,7 +127,7 @@ class Refresh:
                 raise RefusedError(found, {Check.GUARD: found})
             orphans = builder.orphans(desired, desired)
             extract = builder.file(desired)
-        return Report(plan=None, extract=extract, orphans=orphans, seconds=clock.seconds)
+        return Report(plan=None, extract=extract, orphans=orphans, seconds=seconds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from tableau_pipeline_tests.refresh.models import snapshot
 from tableau_pipeline_tests.refresh.pipeline import Pipeline, session
 
 ANN = ("ann", "ann-secret")
+ADMIN = ("admin", "admin")
 CALCULATION = "<column caption='Delayed' name='[Calculation_1]' datatype='boolean' />"
 
 

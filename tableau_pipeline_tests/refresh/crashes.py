@@ -7,6 +7,7 @@ from multiprocessing import get_context
 from types import SimpleNamespace
 from typing import Any
 
+from tableau_pipeline.core.checkpoint import Intent, Record
 from tableau_pipeline.refresh.plan import Accept, Options
 from tableau_pipeline_tests.refresh.pipeline import Pipeline
 
@@ -16,29 +17,26 @@ class KilledError(BaseException):
 
 
 class Fuse:
-    """Ends the process before the n-th call to the outside, counted from the first intent on.
-
-    What comes before the first intent has no effect that could be lost.
+    """Ends the process before one of its steps: what it does between two of them, nobody sees.
 
     Attributes:
-        trace: the calls that were made.
+        trace: the steps that were taken, by name: "claim", "upload", "intent", "publish" or
+            "update", "job", "outcome", "tag", "closing" and so on.
     """
 
-    def __init__(self, calls: int) -> None:
-        self._left = calls
+    def __init__(self, *, after: int | None = None, before: str = "") -> None:
+        """End it after so many steps, or before the first one of this name."""
+        self._after, self._before = after, before
+        self._is_burnt = False
         self.trace: list[str] = []
 
-    def burn(self, name: str) -> None:
-        """Count a call that is about to be made."""
-        if not self.trace and name != "record":
-            return
-        if self.trace[-1:] == [name] == ["job"]:
-            # How often one has to ask is a matter of chance.
-            return
-        if self._left == 0:
+    def burn(self, step: str, *, counts: bool) -> None:
+        """Take note of a step that is about to be taken; what only looks is not counted."""
+        if step == self._before or (counts and len(self.trace) == self._after):
+            self._is_burnt = True
+        if self._is_burnt:
             self.die()
-        self._left -= 1
-        self.trace.append(name)
+        self.trace += [step] if counts else []
 
     def die(self) -> None:
         """End the process, as far as its own code can tell."""
@@ -58,19 +56,39 @@ class Mortal:
             return found
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            self._fuse.burn(name)
+            step = {"job": "look"}.get(name, name)
+            if name == "append":
+                step = _record_name(args[0])
+            self._fuse.burn(step, counts=name in _STEPS)
             return found(*args, **kwargs)
 
         return call
 
 
-def killed_after(pipeline: Pipeline, calls: int, *accept: Accept) -> Fuse | None:
-    """Refresh, and die after so many calls, or before the state is kept if there are fewer.
+_STEPS = {"append", "cancel", "move", "publish", "tag", "untag", "update", "upload"}
 
-    Returns:
-        The burnt fuse; None if the refresh came to its end before that last moment.
+
+def _record_name(record: Record) -> str:
+    if not isinstance(record, Intent):
+        return record.kind
+    return "outcome" if record.outcome else "job" if record.job_id else "intent"
+
+
+def killed_after(pipeline: Pipeline, steps: int, *accept: Accept) -> Fuse | None:
+    """Refresh, and die after so many steps; None if there are no more than that."""
+    return _killed(pipeline, Fuse(after=steps), *accept)
+
+
+def killed_before(pipeline: Pipeline, step: str, *accept: Accept) -> Fuse | None:
+    """Refresh, and die before the first step of this name; None if there was none.
+
+    Args:
+        step: one of `Fuse.trace`, "look" for a look at a job, or any other call of the server.
     """
-    fuse = Fuse(calls)
+    return _killed(pipeline, Fuse(before=step), *accept)
+
+
+def _killed(pipeline: Pipeline, fuse: Fuse, *accept: Accept) -> Fuse | None:
     refresh = pipeline.refresh(
         around_journal=lambda journal: Mortal(journal, fuse),
         around_server=lambda server: Mortal(server, fuse),
@@ -79,7 +97,7 @@ def killed_after(pipeline: Pipeline, calls: int, *accept: Accept) -> Fuse | None
         refresh.run(Options(accept=frozenset(accept)))
     except KilledError:
         return fuse
-    return None if calls > len(fuse.trace) else fuse
+    return None
 
 
 class RealFuse(Fuse):
@@ -90,20 +108,20 @@ class RealFuse(Fuse):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def killed_for_real(pipeline: Pipeline, calls: int) -> int | None:
-    """Refresh in a process of its own that SIGKILL ends after so many calls; its exit code."""
+def killed_for_real(pipeline: Pipeline, *, before: str) -> int | None:
+    """Refresh in a process of its own that SIGKILL ends before this step; its exit code."""
     sandbox: Any = pipeline.sandbox
     sandbox = SimpleNamespace(url=sandbox.url, user=sandbox.user, password=sandbox.password)
     nobody: Any = None
     doomed = replace(pipeline, sandbox=sandbox, eyes=nobody)
-    process = get_context("spawn").Process(target=_refresh_until_killed, args=(doomed, calls))
+    process = get_context("spawn").Process(target=_refresh_until_killed, args=(doomed, before))
     process.start()
     process.join(60)
     return process.exitcode
 
 
-def _refresh_until_killed(pipeline: Pipeline, calls: int) -> None:
-    fuse = RealFuse(calls)
+def _refresh_until_killed(pipeline: Pipeline, before: str) -> None:
+    fuse = RealFuse(before=before)
     pipeline.refresh(
         around_journal=lambda journal: Mortal(journal, fuse),
         around_server=lambda server: Mortal(server, fuse),

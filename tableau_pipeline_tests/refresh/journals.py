@@ -24,6 +24,10 @@ class RememberingJournal(FileJournal):
         with self._memory.open(encoding="utf-8") as file:
             return [Intent.model_validate_json(line) for line in file]
 
+    def sendings(self) -> list[Intent]:
+        """All that was ever about to be sent, oldest first, each as the last record of it."""
+        return list({each.request_id: each for each in self.all_intents()}.values())
+
     def checkpoint(self) -> Checkpoint | None:
         """The newest one."""
         return read_history(self.records()).checkpoint

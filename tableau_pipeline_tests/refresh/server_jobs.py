@@ -1,38 +1,31 @@
 """The jobs of a server, and how time goes by for them."""
 
-import time
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 
-from tableau_pipeline.core.server import JobEntry
+from tableau_pipeline.core.server import Job
 from tableau_pipeline.errors import RefreshError
-from tableau_pipeline_tests.refresh.pipeline import Pipeline
+from tableau_pipeline_tests.refresh.pipeline import TIMEOUTS, Pipeline
 
 
-def jobs(pipeline: Pipeline) -> Sequence[JobEntry]:
+def jobs(pipeline: Pipeline) -> Sequence[Job]:
     """All that were ever begun for our data source, newest first."""
     found = pipeline.eyes.jobs(name=pipeline.name, since=datetime(2000, 1, 1, tzinfo=UTC))
     assert found is not None
     return found
 
 
-def hours_later(pipeline: Pipeline) -> None:
-    """Let all jobs end, and all that is recorded be older than jobs may take."""
-    while any(job.outcome is None for job in jobs(pipeline)):
-        time.sleep(0.01)
-    for intent in pipeline.journal.intents():
-        past = intent.recorded_at - timedelta(hours=3)
-        resent = intent.resent_at and intent.resent_at - timedelta(hours=3)
-        pipeline.journal.record(
-            intent.model_copy(update={"recorded_at": past, "resent_at": resent})
-        )
+def later(pipeline: Pipeline) -> None:
+    """Let all jobs end, and the server's clock say that none of them can still run."""
+    pipeline.sandbox.wait_until_idle()
+    pipeline.sandbox.advance(TIMEOUTS.queue + TIMEOUTS.job + 2)
 
 
 def too_early(pipeline: Pipeline) -> None:
     """Nothing is sent beside a job that may still run."""
     before = len(jobs(pipeline))
-    with pytest.raises(RefreshError, match="Nothing is sent beside it before"):
+    with pytest.raises(RefreshError, match=r"Nothing is sent beside it before 20\d\d-.* UTC"):
         pipeline.run()
     assert len(jobs(pipeline)) == before

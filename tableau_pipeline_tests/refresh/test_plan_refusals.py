@@ -149,7 +149,7 @@ def test_each_acceptance_lets_its_own_problem_through():
 
 
 def test_takeover_accepts_nothing_else():
-    """Prevents: a deployment that is told to take everything over lets half-empty tables through."""
+    """Prevents: a deployment that takes everything over lets half-empty tables through."""
     theirs = replace(published(), remote=replace(REMOTE, tags=OURS | {ELSEWHERE}))
     theirs = replace(theirs, other_instance=ELSEWHERE)
     assert "1 rows" in refused(theirs, Accept.TAKEOVER, wanted=desired(orders=table(1)))

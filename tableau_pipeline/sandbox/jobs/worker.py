@@ -46,7 +46,7 @@ class Worker:
                 continue
             slowed, failure = self._services.control.hits_on_job(job)
             if self._wait_until(began + self._services.options.job_delay + slowed):
-                self._execute(job, failure)
+                self.execute(job, failure)
 
     def _wait_until(self, end: float) -> bool:
         """Let time pass by the sandbox's own clock; False if the worker is to stop meanwhile."""
@@ -57,7 +57,8 @@ class Worker:
                 return False
         return not self._stopping.is_set()
 
-    def _execute(self, job: Job, failure: FailJob | None) -> None:
+    def execute(self, job: Job, failure: FailJob | None = None) -> None:
+        """Let a job that has started take effect, or fail; others wait meanwhile."""
         try:
             if failure is not None:
                 self._fail(job, failure.notes)

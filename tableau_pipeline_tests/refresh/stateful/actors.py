@@ -1,0 +1,158 @@
+"""Refreshes as a history sees them: where they are, and what is to happen to them there."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from fnmatch import fnmatchcase
+from typing import Any, Protocol
+
+from tableau_pipeline.core.checkpoint import Owner
+from tableau_pipeline.core.declaration import Declaration
+from tableau_pipeline.core.snapshot import Snapshot
+from tableau_pipeline.refresh.plan import Options
+from tableau_pipeline_tests.refresh.stateful import oracle
+from tableau_pipeline_tests.refresh.stateful.journals import Log
+from tableau_pipeline_tests.refresh.stateful.models.snapshots import Store
+from tableau_pipeline_tests.refresh.stateful.models.tables import Content
+from tableau_pipeline_tests.refresh.stateful.server.truth import Published
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+class Action(Protocol):
+    """Something that happens while a refresh is at some point."""
+
+    def __call__(self, history: Any, actor: "Actor") -> None: ...
+
+
+@dataclass(frozen=True)
+class Event:
+    """Attributes:
+    at: a pattern for the names of points; the `nth` of them that a refresh comes to counts.
+    """
+
+    at: str
+    nth: int
+    what: Action
+
+    def __str__(self) -> str:
+        return f"{self.what} at {self.at!r} number {self.nth}"
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """What the wire does to a request: the connection breaks, or this status is answered."""
+
+    status: int | None = None
+
+
+@dataclass
+class Sending:
+    """A job of ours: what the data source held when we looked last, and what it is to hold.
+
+    Attributes:
+        wanted: what it is to hold once the refresh is done.
+        base: what it held; None if there was none.
+    """
+
+    actor: "Actor"
+    job: str
+    kind: str
+    wanted: Published
+    base: Published | None
+    landed: bool = False
+
+
+@dataclass
+class Actor:
+    """A refresh that runs, or is paused, or has come to its end; it reads snapshots through this.
+
+    Attributes:
+        owner: as the journal knows it.
+        dead: its process is gone: whatever it does has no effect.
+        trouble: what becomes of its request; `troubled` if anything ever did.
+        changes: how many of its requests may have changed something; `records` it has appended.
+        wiped: how often the asset had been wiped when it began.
+        looked: the moment of its last look at the data source; `saw` is what that held.
+        read: the moment when it read the journal last.
+        claimed: its claim was stored.
+        overtaken: the moment when another one went on, since this one is said to have ended.
+        meddled: somebody else did something while it ran.
+        versions: of the models, that it builds on; and the `day` from which its windows count.
+    """
+
+    owner: Owner
+    log: Log
+    declaration: Declaration
+    store: Store
+    clock: Callable[[], datetime]
+    events: list[Event]
+    options: Options = field(default_factory=Options)
+    dead: bool = False
+    trouble: Trouble | None = None
+    troubled: bool = False
+    points: int = 0
+    changes: int = 0
+    records: int = 0
+    wiped: int = 0
+    looked: int = 0
+    saw: Published | None = None
+    read: int = 0
+    claimed: bool = False
+    overtaken: int | None = None
+    sendings: list[Sending] = field(default_factory=list)
+    meddled: bool = False
+    versions: dict[str, int] = field(default_factory=dict)
+    day: date | None = None
+    _met: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.owner.run_id
+
+    @property
+    def contents(self) -> dict[str, Content]:
+        """What the models hold, as far as it has looked; else what they hold by now."""
+        return {
+            table.model: self.store.contents[
+                table.model, self.versions.get(table.model) or self.store.number(table.model)
+            ]
+            for table in self.declaration.tables
+        }
+
+    @property
+    def wanted(self) -> Published:
+        """What it is to publish."""
+        return oracle.wanted(self.declaration, self.contents, self.day or self.clock().date())
+
+    def newest(self, asset_key: str) -> Snapshot | None:
+        """The newest version of a model, on which it builds from then on."""
+        found = self.store.newest(asset_key)
+        self.versions[asset_key] = found.number if found else 0
+        return found
+
+    def version(self, asset_key: str, number: int) -> Snapshot | None:
+        """A version of a model."""
+        return self.store.version(asset_key, number)
+
+    def now(self) -> datetime:
+        """The present by its own clock; it is to be of one day for all that it does."""
+        now = self.clock()
+        self.day = self.day or now.date()
+        return now
+
+    def note_record(self) -> None:
+        """Count a record that it has appended."""
+        self.records += 1
+
+    def due(self, point: str) -> list[Event]:
+        """What happens at this point, once."""
+        found = []
+        for number, event in enumerate(self.events):
+            if fnmatchcase(point, event.at):
+                self._met[number] = self._met.get(number, 0) + 1
+                if self._met[number] == event.nth:
+                    found.append(event)
+        return found

@@ -1,0 +1,231 @@
+"""A history: refreshes of one data source, and all that happens to it and to them."""
+
+import logging
+import tempfile
+from collections.abc import Generator, Iterable
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+from pathlib import Path
+from random import Random
+
+from tableau_pipeline.core.checkpoint import Owner
+from tableau_pipeline.core.declaration import Declaration
+from tableau_pipeline.core.timeouts import Timeouts
+from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.hyper.process import hyper_process
+from tableau_pipeline.publishing.credentials import Password
+from tableau_pipeline.publishing.site import signed_in
+from tableau_pipeline.refresh.plan import Options
+from tableau_pipeline.refresh.refresh import Refresh
+from tableau_pipeline.refresh.report import Report
+from tableau_pipeline.sandbox.options import UserSeed
+from tableau_pipeline.sandbox.store.records import Datasource
+from tableau_pipeline_tests.refresh.stateful.actors import Actor, Event, Killed
+from tableau_pipeline_tests.refresh.stateful.journals import Log, SimulatedJournal
+from tableau_pipeline_tests.refresh.stateful.ledger import Ledger
+from tableau_pipeline_tests.refresh.stateful.models.snapshots import Store
+from tableau_pipeline_tests.refresh.stateful.models.tables import Model
+from tableau_pipeline_tests.refresh.stateful.models.values import NOON
+from tableau_pipeline_tests.refresh.stateful.server.hands import BOSS, Hands
+from tableau_pipeline_tests.refresh.stateful.server.line import Line
+from tableau_pipeline_tests.refresh.stateful.server.tableau import Tableau, tableau
+from tableau_pipeline_tests.refresh.stateful.server.truth import Published, held
+from tableau_pipeline_tests.refresh.stateful.server.wire import URL, wired, without_threads
+from tableau_pipeline_tests.refresh.stateful.verdict import Outcome, Start, check, told
+from tableau_pipeline_tests.refresh.stateful.worlds import World
+
+LOG = logging.getLogger(__name__)
+WORKER = UserSeed(name="worker", password="worker-secret")
+ADMIN = UserSeed(name="worker", password="worker-secret", site_role="SiteAdministratorCreator")
+TIMEOUTS = Timeouts(claim=30, job=300, queue=300, timestamp=5)
+
+
+@dataclass
+class History:
+    """The data source, its models, its journals, and what is known of them for certain.
+
+    Attributes:
+        declaration: as our instance declares it now.
+        logs: the journals, by instance; "ours" is the one that counts.
+        moment: counts whatever happens, so that one can tell what came first.
+        trace: what happened, in words.
+        actors: the refreshes that run, the innermost last.
+        unclear: the last refresh has left something open.
+    """
+
+    world: World
+    tableau: Tableau
+    hands: Hands
+    ledger: Ledger
+    chance: Random
+    folder: Path
+    declaration: Declaration
+    models: dict[str, Model]
+    store: Store
+    logs: dict[str, Log]
+    moment: int = 0
+    trace: list[str] = field(default_factory=list)
+    actors: list[Actor] = field(default_factory=list)
+    unclear: bool = False
+    _runs: int = 0
+
+    @property
+    def today(self) -> date:
+        """By our own clock."""
+        return self.client_now().date()
+
+    def client_now(self) -> datetime:
+        """The present by our own clock."""
+        return self.tableau.now + timedelta(seconds=self.world.client_ahead)
+
+    def seconds(self) -> float:
+        """As clocks count them that nobody sets."""
+        return self.tableau.now.timestamp()
+
+    def tell(self, line: str) -> None:
+        """Add a line to the trace."""
+        indent = "    " * len(self.actors)
+        self.trace.append(f"{self.tableau.now:%d %H:%M:%S.%f}"[:14] + f" {indent}{line}")
+
+    def next_moment(self) -> int:
+        """Count one more thing that happens."""
+        self.moment += 1
+        return self.moment
+
+    def found(self) -> Datasource | None:
+        """The data source that our refreshes are about, if there is one."""
+        return self.ledger.ours()
+
+    def holds(self) -> Published | None:
+        """What that holds."""
+        found = self.found()
+        return held(self.tableau, found) if found else None
+
+    def point(self, name: str) -> None:
+        """The refresh that runs comes to a point, where something may happen to it."""
+        actor = self.actors[-1]
+        if actor.dead:
+            raise Killed
+        actor.points += 1
+        if actor.points > 3000:
+            raise AssertionError(f"{actor.name} never ends")
+        self.next_moment()
+        if name == "read the journal":
+            actor.read = self.moment
+        if name == "appended claim":
+            actor.claimed = True
+        self.happen(actor, name)
+        if actor.dead:
+            self.tell(f"{actor.name} is killed at {name!r}")
+            raise Killed
+
+    def happen(self, actor: Actor, name: str) -> None:
+        """Let happen what is to happen at a point."""
+        for event in actor.due(name):
+            event.what(self, actor)
+
+    def sleep(self, seconds: float) -> None:
+        """Whoever runs waits."""
+        self.point("sleep")
+        self.tableau.pass_time(max(seconds, 0.001))
+
+    def actor(self, *, instance: str = "ours", events: Iterable[Event] = ()) -> Actor:
+        """A refresh that is about to run."""
+        self._runs += 1
+        owner = Owner(run_id=f"run {self._runs}", step="stateful")
+        log = self.logs[instance]
+        clock = self.client_now
+        return Actor(owner, log, self.declaration, self.store, clock, list(events), wiped=log.wiped)
+
+    def refresh(self, actor: Actor, options: Options) -> Outcome:
+        """Refresh, and check what came of it; whatever runs already waits meanwhile.
+
+        Raises:
+            BrokenPromise: it has not kept its promise.
+        """
+        start, actor.options = Start.of(self), options
+        self.actors.append(actor)
+        self.tell(f"{actor.name} begins")
+        try:
+            outcome: Outcome = self._refresh(actor).run(options)
+        except (RefreshError, Killed) as error:
+            outcome = error
+        finally:
+            self.actors.pop()
+        if not isinstance(outcome, Killed):
+            actor.log.ended.add(actor.name)
+        self.tell(f"{actor.name}: {told(outcome)}")
+        check(self, actor, start, outcome)
+        self.unclear = not (isinstance(outcome, Report) and outcome.checkpoint)
+        return outcome
+
+    def end_all(self) -> None:
+        """Dagster knows of every run that it has ended."""
+        for log in self.logs.values():
+            log.ended.update(f"run {number + 1}" for number in range(self._runs))
+
+    def store_feeds(self) -> None:
+        """Let each feed of changes name the keys that were touched, lately or ever."""
+        for shape in self.world.shapes:
+            model = self.models[shape.name]
+            types = {column.name: column.type for column in shape.columns}
+            keys = model.lately if self.world.forgetful else model.touched
+            schema = {f"f_{key}": types[key] for key in shape.keys}
+            self.store.store_rows(f"feed_{shape.name}", schema, sorted(keys, key=repr))
+
+    def _refresh(self, actor: Actor) -> Refresh:
+        @contextmanager
+        def server() -> Generator:
+            credentials = Password(WORKER.name, WORKER.password)
+            with signed_in(URL, credentials=credentials, log=LOG) as site:
+                yield site
+
+        return Refresh(
+            declaration=self.declaration,
+            snapshots=actor,
+            journal=SimulatedJournal(actor.log, actor.owner, self.point, actor.note_record),
+            server=server,
+            hyper=hyper_process,
+            folder=self.folder / actor.log.instance,
+            run_id=actor.name,
+            log=LOG,
+            timeouts=TIMEOUTS,
+            now=actor.now,
+            sleep=self.sleep,
+        )
+
+
+@contextmanager
+def history(world: World, chance: Random) -> Generator[History]:
+    """A history that begins."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="history")))
+        server = stack.enter_context(
+            tableau(
+                folder / "server",
+                start=NOON,
+                chance=chance,
+                users=(ADMIN if world.admin else WORKER, BOSS),
+                session_minutes=10**7,
+                **world.switches,
+            )
+        )
+        store = Store(folder / "snapshots")
+        made = History(
+            world=world,
+            tableau=server,
+            hands=Hands(server),
+            ledger=Ledger(server, chance),
+            chance=chance,
+            folder=folder,
+            declaration=world.declaration(),
+            models={shape.name: shape.model() for shape in world.shapes},
+            store=store,
+            logs={name: Log(name, world.short, chance) for name in ("ours", "other")},
+        )
+        made.ledger.history, made.hands.moment = made, made.next_moment
+        line = Line(server, chance, made)
+        stack.enter_context(without_threads())
+        stack.enter_context(wired(line.carry, made.sleep))
+        yield made

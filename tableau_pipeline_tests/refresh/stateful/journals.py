@@ -1,0 +1,87 @@
+"""A journal in memory, as Dagster's event log on PostgreSQL may behave."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from random import Random
+
+from tableau_pipeline.core.checkpoint import Closing, Owner, Record
+
+
+@dataclass
+class Log:
+    """The records of one instance.
+
+    Attributes:
+        short: whoever reads gets what a journal has to hand out, and no more.
+        ended: run ids of which Dagster says that they have ended.
+        wiped: how often somebody wiped the asset.
+    """
+
+    instance: str
+    short: bool
+    chance: Random
+    records: list[Record] = field(default_factory=list)
+    ended: set[str] = field(default_factory=set)
+    wiped: int = 0
+
+    def visible(self) -> list[Record]:
+        """What there is to be read, in no order."""
+        kept = list(self.records)
+        if self.short and (closings := [n for n, each in enumerate(kept) if _counts(each)]):
+            newest = max(closings, key=lambda n: (kept[n].refresh, n))
+            kept = kept[newest:]
+        self.chance.shuffle(kept)
+        return kept
+
+    def wipe(self) -> None:
+        """Forget everything."""
+        self.records.clear()
+        self.wiped += 1
+
+
+# Told of each step of a call by its name; may raise, and may let others go first.
+Point = Callable[[str], None]
+
+
+@dataclass
+class SimulatedJournal:
+    """Implements `Journal` for one refresh.
+
+    `kept` hears of every record. One that is on its way is seen by nobody, and may be overtaken by those of others.
+    """
+
+    log: Log
+    owner: Owner
+    point: Point
+    kept: Callable[[], None]
+
+    @property
+    def instance(self) -> str:
+        return self.log.instance
+
+    def records(self) -> Sequence[Record]:
+        """All that others may have written, too."""
+        self.point("read the journal")
+        return self.log.visible()
+
+    def append(self, record: Record) -> None:
+        """Keep a record."""
+        kind = f"{record.kind} with a checkpoint" if _counts(record) else record.kind
+        self.point(f"append {kind}")
+        self.point(f"appending {kind}")
+        self.log.records.append(record)
+        self.kept()
+        self.point(f"appended {kind}")
+
+    def has_ended(self, owner: Owner) -> bool:
+        """What Dagster says."""
+        return owner.run_id in self.log.ended
+
+    def lock(self, timeout: float) -> AbstractContextManager[None]:
+        """Records alone keep the refreshes apart."""
+        return nullcontext()
+
+
+def _counts(record: Record) -> bool:
+    return isinstance(record, Closing) and record.checkpoint is not None

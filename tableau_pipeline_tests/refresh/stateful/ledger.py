@@ -1,0 +1,115 @@
+"""What our refreshes have sent, what became of it, and what others have done beside it."""
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from tableau_pipeline.sandbox.identity import seeded_luid
+from tableau_pipeline.sandbox.store import jobs
+from tableau_pipeline.sandbox.store.records import Datasource, Job
+from tableau_pipeline_tests.refresh.stateful import oracle, promise
+from tableau_pipeline_tests.refresh.stateful.actors import Sending
+from tableau_pipeline_tests.refresh.stateful.promise import Look, Tampering
+from tableau_pipeline_tests.refresh.stateful.server.tableau import Fate, Moment, Tableau
+from tableau_pipeline_tests.refresh.stateful.server.truth import Published
+
+
+@dataclass
+class Ledger:
+    """Hears of all jobs of the server.
+
+    Attributes:
+        luid: of the data source that a sending of ours has made or changed last.
+        sendings: all jobs of ours, by their ids.
+        left: what each data source held when a sending of ours had last taken effect.
+        tamperings: what others did to the data since it was last seen to be right.
+        handled: the moment when somebody else did anything.
+        counts: how many rows each table may have had, ever; so `schemas`.
+    """
+
+    tableau: Tableau
+    chance: Random
+    history: Any = None
+    luid: str = ""
+    sendings: dict[str, Sending] = field(default_factory=dict)
+    left: dict[str, Published | None] = field(default_factory=dict)
+    tamperings: list[Tampering] = field(default_factory=list)
+    handled: int = 0
+    counts: dict[str, set[int]] = field(default_factory=dict)
+    schemas: list[Any] = field(default_factory=list)
+    _before: Look | None = None
+
+    def __post_init__(self) -> None:
+        self.tableau.fate, self.tableau.told = self._fate, self._told
+
+    def ours(self) -> Datasource | None:
+        """The data source that refreshes left, or else the one that has its name."""
+        declared = self.history.declaration
+        found = self.tableau.datasources()
+        named = [each for each in found if _place(each) == (declared.name, declared.project)]
+        return next((each for each in found if each.luid == self.luid), next(iter(named), None))
+
+    def in_flight(self) -> list[Sending]:
+        """What we have sent and what has not ended."""
+        unfinished = {job.luid for job in self.tableau.unfinished()}
+        return [each for job, each in self.sendings.items() if job in unfinished]
+
+    def target(self, job: Job) -> Datasource | None:
+        """The data source that a job changes; None if there is none yet, or no longer."""
+        wanted = job.parameters.get("publication") or job.parameters["datasource"]
+        for each in self.tableau.datasources():
+            if each.luid == wanted.get("id"):
+                return each
+            if (each.name, each.project) == (wanted["name"], wanted.get("project")):
+                return each
+        return None
+
+    def _fate(self, job: Job) -> Fate:
+        if self.history.world.slow:
+            return Fate(self.chance.choice((0, 5, 100)), self.chance.choice((0, 10, 120)))
+        return Fate(self.chance.choice((0, 0, 1.5)), self.chance.choice((0, 0.4, 3)))
+
+    def _told(self, moment: Moment, job: Job) -> None:
+        history, ours = self.history, job.user == seeded_luid("user", "worker")
+        history.next_moment()
+        if moment == "ending":
+            self._before = Look.at(history, self.target(job))
+            return
+        history.tell(f"job {job.luid[:4]} of {job.kind} is {moment}{_ending(job)}")
+        if moment == "queued" and ours:
+            self._queued(job)
+        if moment == "done" and ours:
+            self._done(job)
+        elif moment == "done" and self._before:
+            promise.note_hand(history, job.kind, self._before)
+        sending = self.sendings.get(job.luid)
+        if sending and sending.actor in history.actors:
+            history.happen(sending.actor, f"job {moment}")
+
+    def _queued(self, job: Job) -> None:
+        actor = self.history.actors[-1]
+        made = Sending(actor, job.luid, job.kind, actor.wanted, actor.saw)
+        promise.check_sending(self.history, made, self.target(job))
+        self.sendings[job.luid] = made
+        actor.sendings.append(made)
+        for table in actor.declaration.tables:
+            count = len(made.wanted[actor.declaration.published_name(table.name)]) - 1
+            self.counts.setdefault(table.name, set()).add(count)
+        self.schemas.append(oracle.schema(actor.declaration, actor.contents))
+
+    def _done(self, job: Job) -> None:
+        sending, target = self.sendings[job.luid], self.target(job)
+        if job.status != jobs.SUCCESS or target is None or self._before is None:
+            return
+        self.luid, sending.landed = target.luid, True
+        after = Look.at(self.history, target)
+        promise.check_effect(self.history, sending, before=self._before, after=after)
+        self.left[target.luid] = after.holds
+
+
+def _place(datasource: Datasource) -> tuple[str, str]:
+    return datasource.name, datasource.project_name
+
+
+def _ending(job: Job) -> str:
+    return f": {job.status} {job.notes or ''}" if job.completed_at else ""

@@ -1,0 +1,153 @@
+"""Snapshots of models as Spark leaves them, written by Arrow."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tableau_pipeline.core.snapshot import (
+    ROW_HASH,
+    DataFile,
+    Fingerprint,
+    Part,
+    Snapshot,
+)
+from tableau_pipeline.hyper.tables import Column
+from tableau_pipeline_tests.refresh.stateful.models.tables import Content, Model
+from tableau_pipeline_tests.refresh.stateful.models.values import ARROW
+
+_WRITTEN_AT = datetime(2025, 3, 30, tzinfo=UTC)
+
+
+@dataclass
+class Store:
+    """Implements `Snapshots`; remembers what each version holds.
+
+    Attributes:
+        contents: of each version of each model.
+    """
+
+    folder: Path
+    contents: dict[tuple[str, int], Content] = field(default_factory=dict)
+    _versions: dict[str, dict[int, Snapshot]] = field(default_factory=dict)
+    _written: dict[str, dict[str | None, tuple[object, Part]]] = field(default_factory=dict)
+
+    def newest(self, asset_key: str) -> Snapshot | None:
+        """The newest version of a model."""
+        versions = self._versions.get(asset_key)
+        return versions[max(versions)] if versions else None
+
+    def version(self, asset_key: str, number: int) -> Snapshot | None:
+        """A version of a model, unless it was collected."""
+        return self._versions.get(asset_key, {}).get(number)
+
+    def store(self, model: Model, *, again: bool = False) -> None:
+        """Write a model; of its partitions, those that changed, or all of them again."""
+        number, before = self._next(model.name), self._written.get(model.name, {})
+        after: dict[str | None, tuple[object, Part]] = {}
+        for key, part in model.parts().items():
+            schema, rows = part.schema, [row.values for row in part.rows]
+            stale = key is not None and key == part.stale
+            if stale:
+                schema, rows = {**schema, "old": "int"}, [(*row, 1) for row in rows]
+            span = model.partitioning.span(key) if model.partitioning and key else None
+            content = (list(schema.items()), repr(rows), span)
+            known = before.get(key)
+            if key is not None and known and known[0] == content and not again:
+                after[key] = known
+                continue
+            made = _part(self._folder(model.name), number, schema, rows, partition=key)
+            columns = _columns(schema) if stale else None
+            after[key] = content, made.model_copy(update={"span": span, "columns": columns})
+        self._written[model.name] = after
+        self.contents[model.name, number] = model.content
+        self._commit(model.name, number, model.content.schema, [part for _, part in after.values()])
+
+    def store_rows(self, name: str, schema: Mapping[str, str], rows: Sequence[tuple]) -> None:
+        """Write a model that is no table of the data source."""
+        number = self._next(name)
+        self._commit(name, number, schema, [_part(self._folder(name), number, schema, rows)])
+
+    def number(self, name: str) -> int:
+        """Of the newest version; 0 for none."""
+        return max(self._versions.get(name, {}), default=0)
+
+    def collect(self) -> None:
+        """Remove all versions but the newest of each model, and the files that are only theirs."""
+        for name, versions in self._versions.items():
+            newest = versions[max(versions)]
+            needed = {
+                str(newest.folder / file.name) for part in newest.parts for file in part.files
+            }
+            for path in self._folder(name).iterdir():
+                if str(path) not in needed:
+                    path.unlink()
+            self._versions[name] = {newest.number: newest}
+
+    def _next(self, name: str) -> int:
+        self._folder(name).mkdir(parents=True, exist_ok=True)
+        return self.number(name) + 1
+
+    def _folder(self, name: str) -> Path:
+        return self.folder / name
+
+    def _commit(
+        self, name: str, number: int, schema: Mapping[str, str], parts: Sequence[Part]
+    ) -> None:
+        snapshot = Snapshot(
+            folder=self._folder(name),
+            asset_key=name,
+            number=number,
+            created_at=_WRITTEN_AT,
+            run_id="spark",
+            columns=_columns(schema),
+            parts=tuple(parts),
+        )
+        self._versions.setdefault(name, {})[number] = snapshot
+
+
+def _columns(schema: Mapping[str, str]) -> tuple[Column, ...]:
+    return tuple(Column(name, type_) for name, type_ in schema.items())
+
+
+def _part(
+    folder: Path,
+    number: int,
+    schema: Mapping[str, str],
+    rows: Sequence[tuple],
+    partition: str | None = None,
+) -> Part:
+    """The rows of a partition, in two files if there are enough for two."""
+    hashes = [_hash(row) for row in rows]
+    table = pa.table(
+        {
+            **{
+                name: pa.array([row[n] for row in rows], ARROW[type_])
+                for n, (name, type_) in enumerate(schema.items())
+            },
+            ROW_HASH: pa.array(hashes, pa.int64()),
+        }
+    )
+    half = table.num_rows if table.num_rows < 6 else table.num_rows // 2
+    cuts = [table.slice(0, half)] + ([table.slice(half)] if table.num_rows > half else [])
+    stem = f"v{number}-{hashlib.sha256(str(partition).encode()).hexdigest()[:8]}"
+    return Part(
+        partition=partition,
+        version=number,
+        fingerprint=Fingerprint(rows=len(rows), hash_sum=sum(hashes)),
+        files=tuple(_file(folder, f"{stem}-{n}.parquet", cut) for n, cut in enumerate(cuts)),
+    )
+
+
+def _hash(row: tuple) -> int:
+    digest = hashlib.sha256(repr(row).encode()).digest()
+    return int.from_bytes(digest[:8], "big", signed=True)
+
+
+def _file(folder: Path, name: str, rows: pa.Table) -> DataFile:
+    pq.write_table(rows, folder / name)
+    return DataFile(name=name, rows=rows.num_rows, size=(folder / name).stat().st_size)

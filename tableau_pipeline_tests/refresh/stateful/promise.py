@@ -1,0 +1,152 @@
+"""What a refresh promises, checked while it runs."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from tableau_pipeline.refresh.plan import Accept
+from tableau_pipeline.sandbox.store.records import Datasource
+from tableau_pipeline_tests.refresh.stateful import oracle
+from tableau_pipeline_tests.refresh.stateful.actors import Actor, Killed, Sending
+from tableau_pipeline_tests.refresh.stateful.server.truth import Published, differences, held
+
+
+class BrokenPromise(BaseException):
+    """A refresh has not kept its promise."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """A data source, what it holds, and what shows from outside that it is another one."""
+
+    datasource: Datasource | None
+    holds: Published | None
+    stamp: tuple[str, int | None] | None
+
+    @classmethod
+    def at(cls, history: Any, datasource: Datasource | None) -> "Look":
+        """As it is now."""
+        if datasource is None:
+            return cls(None, None, None)
+        revision = datasource.revision if history.world.switches["revisions"] else None
+        holds = held(history.tableau, datasource)
+        return cls(datasource, holds, (datasource.updated_at, revision))
+
+
+@dataclass(frozen=True)
+class Tampering:
+    """Somebody else changed the rows or columns; if hidden, no stamp or revision tells of it."""
+
+    moment: int
+    hidden: bool
+
+
+def note_hand(history: Any, deed: str, before: Look) -> None:
+    """Note what somebody else has done to a data source."""
+    ledger, luid = history.ledger, before.datasource.luid if before.datasource else ""
+    found = [each for each in history.tableau.datasources() if each.luid == luid]
+    after = Look.at(history, found[0] if found else None)
+    ledger.handled = history.next_moment()
+    for actor in history.actors:
+        actor.meddled = True
+    for each in found:
+        marks = history.hands.marks.get(luid, {})
+        for mark in [mark for mark in marks if mark.encode() not in each.tds]:
+            del marks[mark]
+    if after.holds == before.holds:
+        return
+    hidden = bool(found) and after.stamp == before.stamp
+    history.tell(f"... {deed}: the data are others{', and nothing shows it' * hidden}")
+    ledger.tamperings.append(Tampering(ledger.handled, hidden))
+    for name, rows in (after.holds or {}).items():
+        name = history.declaration.tables[0].name if name == "Extract" else name
+        ledger.counts.setdefault(name, set()).add(len(rows) - 1)
+
+
+def check_may_send(history: Any, actor: Actor) -> None:
+    """Whether a refresh may send anything at this moment."""
+    if actor.overtaken is not None and actor.read < actor.overtaken:
+        # Between its last look at the journal and the call, nothing can hold it back.
+        history.tell(f"{actor.name} is killed before it sends")
+        actor.dead = True
+        raise Killed
+    _require(not actor.options.dry_run, "a dry run sends")
+    _require(actor.overtaken is None, "it sends although it was overtaken")
+    for other in history.actors[:-1]:
+        held = other.claimed and not other.dead and other.name not in other.log.ended
+        wiped = other.log.wiped > other.wiped
+        _require(not held or wiped or other.log is not actor.log, f"{other.name} has the claim")
+
+
+def check_sending(history: Any, sending: Sending, target: Datasource | None) -> None:
+    """Whether what a refresh sends may be sent: the server has just queued it."""
+    actor, before = sending.actor, Look.at(history, target)
+    for other in history.ledger.in_flight():
+        _require(False, f"it sends beside job {other.job[:4]} of {other.actor.name}")
+    if target:
+        _check_owner(history, actor, target)
+    _check_guards(history, sending, before)
+    _check_keys(sending, before)
+
+
+def check_effect(history: Any, sending: Sending, *, before: Look, after: Look) -> None:
+    """What a sending of ours has made of the data source is what it was to make of it."""
+    found = after.datasource
+    assert found is not None
+    assert after.holds is not None
+    whole = sending.kind == "publish_datasource"
+    split = sending.actor.declaration.oversize == "split"
+    known = before.holds == sending.base == history.ledger.left.get(found.luid)
+    if whole or (known and not split):
+        wrong = differences(after.holds, sending.wanted)
+        _require(not wrong, f"{sending.kind} of {sending.actor.name} made it: {wrong}")
+    _check_marks(history, sending.actor, found)
+
+
+def _check_owner(history: Any, actor: Actor, target: Datasource) -> None:
+    """Another deployment's data source is left alone."""
+    tags = {f"tableau-pipeline-instance:{name}": name for name in history.logs}
+    owners = [tags[tag] for tag in target.tags if tag in tags]
+    accepted = Accept.TAKEOVER in actor.options.accept
+    kept = accepted or not owners or actor.log.instance in owners
+    _require(kept, f"it sends to the data source of {owners}")
+
+
+def _check_guards(history: Any, sending: Sending, before: Look) -> None:
+    """A guard that is due is never skipped, whatever became of the records."""
+    actor, wanted = sending.actor, sending.wanted
+    if Accept.SHRINK in actor.options.accept:
+        return
+    left = history.ledger.left.get(before.datasource.luid) if before.datasource else None
+    for table in actor.declaration.tables:
+        name = actor.declaration.published_name(table.name)
+        rows = len(wanted[name]) - 1
+        known = [each for each in (before.holds, left) if each and name in each]
+        counts = {len(each[name]) - 1 for each in known} or {0}
+        due = all(oracle.shrunk(table.guard, rows, count) for count in counts)
+        _require(not due, f"it sends {rows} rows of {name}, not {counts}: {table.guard}")
+
+
+def _check_keys(sending: Sending, before: Look) -> None:
+    """Rows that cannot be told apart are not sent."""
+    actor, holds = sending.actor, before.holds or {}
+    day = actor.day or actor.clock().date()
+    for name, problem in oracle.unfit(actor.declaration, actor.contents, day).items():
+        published = actor.declaration.published_name(name)
+        changes = holds.get(published) != sending.wanted[published]
+        _require(not changes, f"it sends {name}, of which {problem}")
+
+
+def _check_marks(history: Any, actor: Actor, found: Datasource) -> None:
+    """What somebody else added to the metadata is still there."""
+    marks = history.hands.marks.get(found.luid, {})
+    lost = [mark for mark in marks if mark.encode() not in found.tds]
+    moments = [marks.pop(mark) for mark in lost]
+    accepted = Accept.OVERWRITE in actor.options.accept
+    if accepted or history.world.switches["replace"] == "like-overwrite":
+        return
+    _require(all(moment > actor.looked for moment in moments), f"the work {lost} is lost")
+
+
+def _require(kept: bool, what: str) -> None:
+    if not kept:
+        raise BrokenPromise(what)

@@ -1,0 +1,111 @@
+"""Is a refusal true? Each sentence is held against what the rows and the server are."""
+
+import re
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+from tableau_pipeline.core.declaration import Table
+from tableau_pipeline.core.policies import Diff
+from tableau_pipeline.refresh.plan import Accept
+from tableau_pipeline_tests.refresh.stateful import oracle
+from tableau_pipeline_tests.refresh.stateful.actors import Actor
+from tableau_pipeline_tests.refresh.stateful.models.tables import Content
+
+
+def accepts_shrink(actor: Actor) -> bool:
+    """Whether the guards are let down."""
+    return Accept.SHRINK in actor.options.accept
+
+
+def untrue(history: Any, actor: Actor, reason: str) -> list[str]:
+    """The sentences of a refusal that are not true."""
+    case = _Case(history, actor)
+    return [line for line in reason.splitlines() if not case.is_true(line)]
+
+
+class _Case:
+    def __init__(self, history: Any, actor: Actor) -> None:
+        self._history, self._actor = history, actor
+
+    def is_true(self, line: str) -> bool:
+        checks: list[tuple[str, Callable[..., bool]]] = [
+            (r'Table "(\w+)": model "\w+" has ([\d,]+) rows, fewer than', self._too_few),
+            (r'Table "(\w+)": model "\w+" has ([\d,]+) rows where ([\d,]+) are', self._shrunk),
+            (r'Table "(\w+)": .* and how many are published is not known', self._no_counts),
+            (r"The schema changed: (.+)\. on_schema_change", self._schema),
+            (r'"[^"]+" must be overwritten, because', self._handled),
+            (r"A data source .* exists .* did not publish", self._handled),
+            (r"is published by another deployment", self._others),
+            (r"refresh: diff: table \"(\w+)\": .* is not unique", self._repeated),
+            (
+                r"(?:refresh|Relationship).*: table \"(\w+)\": (\w+(?: or \w+)*) is NULL in (\d+)",
+                self._null,
+            ),
+            (r"Relationship .*: table \"(\w+)\": k is not unique", self._repeated),
+            (r'Model "(\w+)": its partition', lambda name: bool(self._actor.contents[name].stale)),
+            (r" failed: \d{6} ", self._answered),
+        ]
+        for pattern, check in checks:
+            if match := re.search(pattern, line):
+                return check(*match.groups())
+        return False
+
+    def _content(self, name: str) -> Content:
+        table = self._table(name)
+        day = self._actor.day or self._history.today
+        return oracle.kept(self._actor.contents[table.model], table.retain, day)
+
+    def _table(self, name: str) -> Table:
+        return next(table for table in self._actor.declaration.tables if table.name == name)
+
+    def _count(self, text: str) -> int:
+        return int(text.replace(",", ""))
+
+    def _too_few(self, name: str, rows: str) -> bool:
+        least = self._table(name).guard.min_rows
+        return len(self._content(name).rows) == self._count(rows) < least
+
+    def _shrunk(self, name: str, rows: str, before: str) -> bool:
+        most = Fraction(str(self._table(name).guard.max_shrink))
+        now, was = self._count(rows), self._count(before)
+        known = self._history.ledger.counts.get(name, set())
+        return len(self._content(name).rows) == now and was in known and was - now > was * most
+
+    def _no_counts(self, name: str) -> bool:
+        return self._history.ledger.handled > 0 or self._history.logs["ours"].wiped > 0
+
+    def _schema(self, phrases: str) -> bool:
+        history, declaration = self._history, self._actor.declaration
+        new = oracle.schema(declaration, self._actor.contents)
+        return Accept.SCHEMA not in self._actor.options.accept and any(
+            oracle.schema_refused(declaration.on_schema_change, new, old)
+            for old in history.ledger.schemas
+        )
+
+    def _handled(self) -> bool:
+        """Somebody else was there, or our records were lost."""
+        wiped = any(log.wiped for log in self._history.logs.values())
+        return self._history.ledger.handled > 0 or wiped or self._history.unclear
+
+    def _others(self) -> bool:
+        found = self._history.found()
+        others = {"ours", "other"} - {self._actor.log.instance}
+        return found is not None and any(
+            f"tableau-pipeline-instance:{other}" in found.tags for other in others
+        )
+
+    def _answered(self) -> bool:
+        refused = self._history.world.switches["replace"] == "refused"
+        return self._actor.troubled or self._history.ledger.handled > 0 or refused
+
+    def _repeated(self, name: str) -> bool:
+        content, table = self._content(name), self._table(name)
+        keys = [edge.key for edge in self._actor.declaration.relationships if edge.one == name]
+        if isinstance(table.policy, Diff):
+            keys.append(table.policy.key)
+        return any(len({*content.tuples(key)}) < len(content.rows) for key in keys)
+
+    def _null(self, name: str, columns: str, rows: str) -> bool:
+        found = self._content(name).tuples(columns.split(" or "))
+        return sum(None in values for values in found) == self._count(rows)

@@ -1,0 +1,155 @@
+"""Histories from seeds: the same seed is the same history, step by step."""
+
+import os
+import random
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from random import Random
+from unittest import mock
+
+from tableau_pipeline.refresh.plan import Accept, Options
+from tableau_pipeline.refresh.report import Report
+from tableau_pipeline_tests.refresh.stateful.history import History, history
+from tableau_pipeline_tests.refresh.stateful.models.changes import mended
+from tableau_pipeline_tests.refresh.stateful.promise import BrokenPromise
+from tableau_pipeline_tests.refresh.stateful.steps import Step, first, step
+from tableau_pipeline_tests.refresh.stateful.worlds import World, world
+
+_STEPS = 5
+
+
+@dataclass(frozen=True)
+class Plot:
+    """What is drawn from a seed."""
+
+    seed: int
+    world: World
+    steps: tuple[Step, ...]
+
+    @classmethod
+    def of(cls, seed: int) -> "Plot":
+        """Draw it; each step has chances of its own, so that one can be left out."""
+        steps = [first(Random(f"{seed}/0"))]
+        steps += [step(Random(f"{seed}/{n}")) for n in range(1, _STEPS)]
+        return cls(seed, world(Random(f"{seed}/world")), tuple(steps))
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A promise that was broken, and what led to it."""
+
+    plot: Plot
+    error: BaseException
+    trace: Sequence[str]
+
+    def __str__(self) -> str:
+        lines = "\n".join(self.trace)
+        return (
+            f"Seed {self.plot.seed}: {type(self.error).__name__}: {self.error}\n"
+            f"In this world: {self.plot.world}\n{lines}\n"
+            f"Replay it: STATEFUL_SEED={self.plot.seed} make test-stateful"
+        )
+
+
+def play(plot: Plot) -> Failure | None:
+    """Let a history happen; what is broken, if anything is."""
+    trace: list[str] = []
+    try:
+        with _determined(plot.seed), history(plot.world, Random(f"{plot.seed}/while")) as made:
+            trace = made.trace
+            with mock.patch("tableau_pipeline.publishing.clock.monotonic", made.seconds):
+                for each in plot.steps:
+                    _take(made, each)
+                _calm(made)
+    except (Exception, BrokenPromise) as error:  # noqa: BLE001 - whatever it is
+        return Failure(plot, error, trace)
+    return None
+
+
+def shortest(failure: Failure) -> Failure:
+    """The same failure, or another one, with as few steps and events as may be."""
+    for _ in range(3):
+        before = failure
+        for shorter in _shorter(before.plot):
+            again = play(shorter)
+            if again and str(again.error)[:30] == str(before.error)[:30]:
+                failure = again
+                break
+        if failure is before:
+            break
+    return failure
+
+
+def _shorter(plot: Plot) -> Generator[Plot]:
+    """Plots with one thing less, the largest things first."""
+    steps = plot.steps
+    for number in range(len(steps) - 1, 0, -1):
+        yield replace(plot, steps=steps[:number])
+    for number in range(1, len(steps)):
+        yield replace(plot, steps=steps[:number] + steps[number + 1 :])
+    for number, each in enumerate(steps):
+        for name in ("before", "events"):
+            # Without their first rows, there is nothing to publish.
+            parts = getattr(each, name) if number or name == "events" else ()
+            for n in range(len(parts)):
+                fewer = replace(each, **{name: parts[:n] + parts[n + 1 :]})
+                yield replace(plot, steps=(*steps[:number], fewer, *steps[number + 1 :]))
+
+
+def _take(made: History, each: Step) -> None:
+    for happening in each.before:
+        happening(made)
+    made.store_feeds()
+    if each.instance != "ours":
+        # Nobody can know what another deployment has on its way.
+        made.tableau.come_to_rest()
+    made.tell(f"{each}{''.join(f'; {event}' for event in each.events)}")
+    made.refresh(made.actor(instance=each.instance, events=each.events), each.options)
+    made.tableau.pass_time(made.chance.choice([0, 0, 1, 60]))
+
+
+def _calm(made: History) -> None:
+    """Nothing troubles anybody any more: two refreshes are enough."""
+    made.tell("Calm")
+    made.tableau.come_to_rest()
+    made.end_all()
+    made.tableau.pass_time(700)
+    for model in made.models.values():
+        model.become(mended(model))
+        made.store.store(model, again=True)
+    made.store_feeds()
+    made.declaration = replace(made.declaration, adopt=True)
+    for each in made.tableau.datasources():
+        ours = made.found() == each and (made.world.admin or each.owner_name == "worker")
+        if not ours:
+            made.hands.deletes(each)
+    # Where a file cannot be replaced, it is overwritten; what nothing shows, nobody can know.
+    hidden = any(each.hidden for each in made.ledger.tamperings)
+    full = hidden or made.world.switches["replace"] == "refused"
+    options = Options(full=full, accept=frozenset(Accept))
+    for is_last in (False, True):
+        actor = made.actor()
+        outcome = made.refresh(actor, options)
+        if isinstance(outcome, Report) and made.holds() == actor.wanted:
+            return
+        if is_last:
+            raise BrokenPromise(f"not refreshed in calm: {outcome}")
+
+
+@contextmanager
+def _determined(seed: int) -> Generator[None]:
+    """Nothing is left to the chances of the machine."""
+    chance = Random(f"{seed}/bytes")
+    state = random.getstate()
+    random.seed(seed)
+    with (
+        mock.patch.object(os, "urandom", chance.randbytes),
+        mock.patch(
+            "tableau_pipeline.sandbox.identity._scrypt", lambda secret, salt: secret.encode()
+        ),
+    ):
+        try:
+            yield
+        finally:
+            random.setstate(state)

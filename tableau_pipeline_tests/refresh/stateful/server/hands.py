@@ -1,0 +1,227 @@
+"""What other people do to the data source. Nothing of it takes time."""
+
+import json
+import shutil
+import zipfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+from tableauhyperapi import CreateMode, HyperException, Name, TableName
+
+from tableau_pipeline.hyper.process import connect, hyper_process
+from tableau_pipeline.sandbox import publishing
+from tableau_pipeline.sandbox.content.uploaded import HYPER, PACKAGE, discard, read_content
+from tableau_pipeline.sandbox.identity import new_luid, seeded_luid
+from tableau_pipeline.sandbox.jobs.update_data import queue_update
+from tableau_pipeline.sandbox.options import UserSeed
+from tableau_pipeline.sandbox.publishing import Publication
+from tableau_pipeline.sandbox.store import projects
+from tableau_pipeline.sandbox.store.records import Datasource, Project
+from tableau_pipeline.sandbox.store.seed import default_project_luid
+from tableau_pipeline_tests.refresh.stateful.server.tableau import Tableau
+from tableau_pipeline_tests.refresh.stateful.server.wire import Exchange, answered
+
+BOSS = UserSeed(name="boss", password="boss-secret", site_role="ServerAdministrator")
+_SIGN_IN = '<tsRequest><credentials name="boss" password="boss-secret"><site contentUrl=""/></credentials></tsRequest>'
+# What may become of the rows of a table, and of its columns.
+ROWS = ("twice", "empty", "null")
+COLUMNS = ("drop", "add")
+
+
+@dataclass
+class Hands:
+    """An administrator who is not us.
+
+    Attributes:
+        marks: what they added to the metadata of data sources, by LUID, and at which moment.
+        moment: the present one.
+    """
+
+    tableau: Tableau
+    moment: Callable[[], int] = lambda: 0
+    marks: dict[str, dict[str, int]] = field(default_factory=dict)
+    _token: str = ""
+    _count: int = 0
+
+    def publishes(self, target: Datasource, change: str, *, mode: str, table: int = 0) -> None:
+        """Publish other rows, or other columns, in the place of the data source."""
+        try:
+            file = self._changed(target, change, table=table)
+        except HyperException:
+            # Of a column that is a part of a key, or that has to have values.
+            return
+        self._publish(target.name, target.project, file, mode=mode, file_type=HYPER)
+
+    def publishes_namesake(self, name: str, project: str) -> None:
+        """Publish a data source of their own under this name."""
+        file = self.tableau.services.files.new_incoming()
+        table = TableName("Extract", "Extract")
+        with connect(hyper_process(), file, CreateMode.CREATE) as connection:
+            connection.catalog.create_schema("Extract")
+            connection.execute_command(f"CREATE TABLE {table} AS SELECT 1 AS own")
+        self._publish(name, project, file, mode=publishing.CREATE_NEW, file_type=HYPER)
+
+    def updates(self, target: Datasource, change: str, *, table: int = 0, at_once: bool) -> None:
+        """Update the rows of a table, now or when the server gets to it."""
+        services = self.tableau.services
+        try:
+            file = self._changed(target, change, table=table)
+        except HyperException:
+            return
+        name = self._tables(target)[table % len(self._tables(target))]
+        named = {"schema": "Extract", "table": name}
+        action = {
+            f"{side}-{key}": value for side in ("source", "target") for key, value in named.items()
+        }
+        job = queue_update(
+            services,
+            target,
+            user=seeded_luid("user", BOSS.name),
+            batch=json.dumps({"actions": [{"action": "replace", **action}]}).encode(),
+            payload=file,
+        )
+        if at_once:
+            self.tableau.execute(job)
+
+    def edits(self, target: Datasource) -> None:
+        """Add a calculated field to the metadata, and publish all of it."""
+        self._count += 1
+        mark = f"Calculation_{self._count}"
+        column = f"<column caption='{mark}' name='[{mark}]' datatype='boolean' /><aliases"
+        edited = target.tds.replace(b"<aliases", column.encode(), 1)
+        assert edited != target.tds
+        services = self.tableau.services
+        package = services.files.new_incoming()
+        with zipfile.ZipFile(package, "w") as archive:
+            archive.writestr(f"{target.name}.tds", edited)
+            archive.write(services.files.content / target.hyper_file, target.packaged_path)
+        self._publish(
+            target.name, target.project, package, mode=publishing.OVERWRITE, file_type=PACKAGE
+        )
+        self.marks.setdefault(target.luid, {})[mark] = self.moment()
+
+    def tags(self, target: Datasource, label: str) -> None:
+        """Add a tag of their own."""
+        body = f'<tsRequest><tags><tag label="{label}"/></tags></tsRequest>'
+        self._call("PUT", f"datasources/{target.luid}/tags", body)
+
+    def untags(self, target: Datasource, label: str) -> None:
+        """Take a tag away."""
+        if label in target.tags:
+            self._call("DELETE", f"datasources/{target.luid}/tags/{label}")
+
+    def describes(self, target: Datasource) -> None:
+        """Write a description."""
+        self._count += 1
+        self._alter(target, f'<datasource description="Number {self._count}"/>')
+
+    def renames(self, target: Datasource, name: str) -> None:
+        """Give it another name."""
+        self._alter(target, f'<datasource name="{name}"/>')
+
+    def moves(self, target: Datasource, project: str) -> None:
+        """Put it into another project."""
+        self._alter(target, f'<datasource><project id="{self.project(project)}"/></datasource>')
+
+    def deletes(self, target: Datasource) -> None:
+        """Delete it."""
+        self._call("DELETE", f"datasources/{target.luid}")
+
+    def cancels(self, chance: Random) -> bool:
+        """Cancel a job that has not ended; False if there is none."""
+        unfinished = self.tableau.unfinished()
+        if unfinished:
+            self._call("PUT", f"jobs/{chance.choice(unfinished).luid}")
+        return bool(unfinished)
+
+    def project(self, name: str) -> str:
+        """The id of a project on top, which is made if it is missing."""
+        services, site = self.tableau.services, self.tableau.site
+        if name == "Default":
+            return default_project_luid(site)
+        found = projects.namesake(services.database, site, parent=None, name=name)
+        if found is None:
+            found = Project(
+                luid=new_luid(),
+                site=site,
+                parent=None,
+                owner=seeded_luid("user", BOSS.name),
+                name=name,
+                description="",
+                content_permissions="ManagedByOwner",
+                created_at=services.now(),
+                updated_at=services.now(),
+            )
+            projects.save_project(services.database, found)
+        return found.luid
+
+    def _tables(self, target: Datasource) -> Sequence[str]:
+        return sorted(table["name"] for table in json.loads(target.tables))
+
+    def _changed(self, target: Datasource, change: str, *, table: int) -> Path:
+        """A copy of what is published, in which a table is another one."""
+        services = self.tableau.services
+        file = services.files.new_incoming()
+        shutil.copyfile(services.files.content / target.hyper_file, file)
+        known = {each["name"]: each for each in json.loads(target.tables)}
+        chosen = known[self._tables(target)[table % len(known)]]
+        with connect(hyper_process(), file) as connection:
+            connection.execute_command(_sql(chosen, change))
+        return file
+
+    def _publish(self, name: str, project: str, file: Path, *, mode: str, file_type: str) -> None:
+        services = self.tableau.services
+        content = read_content(
+            file, name=name, file_type=file_type, hyper_profile=services.options.hyper_profile
+        )
+        publication = Publication(
+            site=self.tableau.site,
+            project=project,
+            user=seeded_luid("user", BOSS.name),
+            name=name,
+            mode=mode,
+            file_type=file_type,
+            description=None,
+            use_remote_query_agent=False,
+        )
+        with services.database.transaction():
+            publishing.commit(services, publication, content)
+        discard(file)
+
+    def _alter(self, target: Datasource, body: str) -> None:
+        self._call("PUT", f"datasources/{target.luid}", f"<tsRequest>{body}</tsRequest>")
+
+    def _call(self, method: str, path: str, body: str = "") -> None:
+        api = f"/api/{self.tableau.services.options.rest_version}"
+        if not self._token:
+            signed_in = Exchange("POST", f"{api}/auth/signin", {}, _SIGN_IN.encode())
+            answered(self.tableau.app, signed_in)
+            self._token = signed_in.answer.decode().partition('token="')[2].partition('"')[0]
+        headers = {"X-Tableau-Auth": self._token}
+        exchange = Exchange(
+            method, f"{api}/sites/{self.tableau.site}/{path}", headers, body.encode()
+        )
+        answered(self.tableau.app, exchange)
+        refused = exchange.status is None or exchange.status >= 500
+        assert not refused, exchange.answer.decode()
+
+
+def _sql(table: dict, change: str) -> str:
+    """A statement that makes a table another one."""
+    name, columns = TableName(table["schema"], table["name"]), table["columns"]
+    quoted = [str(Name(column["name"])) for column in columns]
+    match change:
+        case "twice" if table["row_count"]:
+            return f"INSERT INTO {name} SELECT * FROM {name} LIMIT 1"
+        case "empty" if table["row_count"]:
+            return f"DELETE FROM {name}"
+        case "null" if table["row_count"]:
+            return f"UPDATE {name} SET {quoted[-1]} = NULL"
+        case "drop" if len(columns) > 1:
+            return f"ALTER TABLE {name} DROP COLUMN {quoted[-1]}"
+        case "add":
+            return f"ALTER TABLE {name} ADD COLUMN own INT"
+        case _:
+            return f"INSERT INTO {name} VALUES ({', '.join('NULL' for _ in columns)})"

@@ -1,0 +1,100 @@
+"""The line between refreshes and the server: what they ask for, and what comes between."""
+
+import re
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from tableau_pipeline_tests.refresh.stateful import promise
+from tableau_pipeline_tests.refresh.stateful.actors import Actor, Trouble
+from tableau_pipeline_tests.refresh.stateful.server.tableau import Tableau
+from tableau_pipeline_tests.refresh.stateful.server.truth import held
+from tableau_pipeline_tests.refresh.stateful.server.wire import Exchange
+
+_NAMES = (
+    ("POST", "auth/signin", "sign in"),
+    ("POST", "auth/signout", "sign out"),
+    ("POST", "sites/{id}/datasources", "send a publish"),
+    ("PATCH", "sites/{id}/datasources/{id}/data", "send an update"),
+    ("GET", "sites/{id}/datasources/{id}", "look"),
+    ("GET", "sites/{id}/datasources", "look by name"),
+    ("GET", "sites/{id}/datasources/{id}/revisions", "look at revisions"),
+    ("GET", "sites/{id}/datasources/{id}/content", "download"),
+    ("PUT", "sites/{id}/datasources/{id}", "alter"),
+    ("PUT", "sites/{id}/datasources/{id}/tags", "tag"),
+    ("DELETE", "sites/{id}/datasources/{id}/tags/{id}", "untag"),
+    ("POST", "sites/{id}/fileUploads", "begin an upload"),
+    ("PUT", "sites/{id}/fileUploads/{id}", "upload"),
+    ("GET", "sites/{id}/jobs", "list jobs"),
+    ("GET", "sites/{id}/jobs/{id}", "ask for a job"),
+    ("PUT", "sites/{id}/jobs/{id}", "cancel a job"),
+    ("GET", "sites/{id}/projects", "look for projects"),
+    ("GET", "serverInfo", "ask for the version"),
+)
+_PATTERNS = [
+    (method, re.compile(path.replace("{id}", "([^/]+)")), name) for method, path, name in _NAMES
+]
+_SENDS = ("send a publish", "send an update")
+_CHANGES = (*_SENDS, "alter", "tag", "untag", "cancel a job")
+_REFUSALS = {401: "401002", 429: "429000", 500: "500000", 503: "503000", 504: "504000"}
+
+
+@dataclass
+class Line:
+    """Carries the requests of the refresh that runs."""
+
+    tableau: Tableau
+    chance: Random
+    history: Any = None
+
+    def carry(self, exchange: Exchange) -> None:
+        """Carry a request there and back, if nothing comes between."""
+        history, (name, ids) = self.history, _meaning(exchange)
+        actor: Actor = history.actors[-1]
+        self.tableau.pass_time(self.chance.choice((0, 0.02, 0.3)))
+        history.point(f"before {name}")
+        if _is_met(actor, exchange):
+            return
+        if name in _SENDS:
+            promise.check_may_send(history, actor)
+        actor.changes += name in _CHANGES
+        self.tableau.carry(exchange)
+        if exchange.status == 200 and name in ("look", "look by name"):
+            self._looked(actor, ids[-1])
+        history.point(f"after {name}")
+        _is_met(actor, exchange)
+
+    def _looked(self, actor: Actor, luid: str) -> None:
+        actor.looked, actor.saw = self.history.next_moment(), None
+        found = [each for each in self.tableau.datasources() if each.luid == luid]
+        actor.saw = held(self.tableau, found[0]) if found else None
+
+
+def _meaning(exchange: Exchange) -> tuple[str, tuple[str, ...]]:
+    """What a request asks for, in words, and the ids that it names."""
+    for method, pattern, name in _PATTERNS:
+        if exchange.method == method and (match := pattern.fullmatch(exchange.path)):
+            return name, match.groups()
+    return f"{exchange.method} {exchange.path}", ()
+
+
+def _is_met(actor: Actor, exchange: Exchange) -> bool:
+    """Let trouble take the place of the answer, if there is any.
+
+    Raises:
+        ConnectionResetError: the line breaks.
+    """
+    trouble: Trouble | None
+    trouble, actor.trouble = actor.trouble, None
+    if trouble is None:
+        return False
+    if trouble.status is None:
+        raise ConnectionResetError("the line is dead")
+    exchange.status = trouble.status
+    exchange.answer_headers = (("Content-Type", "application/xml"),)
+    exchange.answer = (
+        '<?xml version="1.0"?><tsResponse xmlns="http://tableau.com/api">'
+        f'<error code="{_REFUSALS[trouble.status]}"><summary>Trouble</summary>'
+        "<detail>Trouble.</detail></error></tsResponse>"
+    ).encode()
+    return True

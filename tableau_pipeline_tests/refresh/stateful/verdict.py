@@ -1,0 +1,118 @@
+"""What a refresh has promised, checked when it has come to its end."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from tableau_pipeline.core.checkpoint import Checkpoint
+from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.refresh.plan import NoChange, Refuse
+from tableau_pipeline.refresh.report import Report
+from tableau_pipeline_tests.refresh.stateful import oracle, refusals
+from tableau_pipeline_tests.refresh.stateful.actors import Actor, Killed
+from tableau_pipeline_tests.refresh.stateful.promise import BrokenPromise
+from tableau_pipeline_tests.refresh.stateful.server.truth import Published, differences, held
+
+Outcome = Report | RefreshError | Killed
+
+
+@dataclass(frozen=True)
+class Start:
+    """How things were when a refresh began.
+
+    Attributes:
+        versions: the newest of each model.
+    """
+
+    versions: dict[str, int]
+
+    @classmethod
+    def of(cls, history: Any) -> "Start":
+        """As they are now."""
+        versions = {name: history.store.number(name) for name in history.models}
+        return cls(versions)
+
+
+def told(outcome: Outcome) -> str:
+    """In words."""
+    match outcome:
+        case Report(plan=None):
+            return "built only"
+        case Report(plan=plan):
+            suspect = outcome.checkpoint.suspect if outcome.checkpoint else None
+            return f"{plan.decision}: {plan.reason}{f' (suspect: {suspect})' if suspect else ''}"
+        case Killed():
+            return "killed"
+        case _:
+            return f"{type(outcome).__name__}: {outcome}"
+
+
+def check(history: Any, actor: Actor, start: Start, outcome: Outcome) -> None:
+    """Whether a refresh has kept its promise.
+
+    Raises:
+        BrokenPromise: it has not.
+    """
+    if actor.options.dry_run or not actor.options.publish:
+        _require(not actor.changes, "a dry run has changed something on the server")
+        _require(not actor.records, "a dry run has recorded something")
+    match outcome:
+        case RefusedError():
+            refused = [each for each in actor.sendings if each.landed]
+            # After an update that somebody interfered with, a file may be refused that mends it.
+            excused = history.world.switches["replace"] == "refused" or actor.meddled
+            _require(not refused or excused, f"refused, but it has sent something: {outcome}")
+            untrue = refusals.untrue(history, actor, str(outcome))
+            _require(not untrue, f"refused, but this is not true: {untrue}")
+        case Report(plan=Refuse(reason)):
+            untrue = refusals.untrue(history, actor, reason)
+            _require(not untrue, f"a dry run is refused, but this is not true: {untrue}")
+        case Report(checkpoint=Checkpoint(suspect=None)) if not actor.options.dry_run:
+            _check_green(history, actor, start, outcome)
+        case _:
+            pass
+
+
+def _check_green(history: Any, actor: Actor, start: Start, report: Report) -> None:
+    checkpoint = report.checkpoint
+    assert checkpoint is not None
+    contents = {}
+    for name, table in checkpoint.tables.items():
+        known = start.versions[table.model]
+        _require(table.version >= known, f"{name}: version {table.version}, {known} was there")
+        contents[table.model] = history.store.contents[table.model, table.version]
+    found = [each for each in history.tableau.datasources() if each.luid == checkpoint.luid]
+    holds = held(history.tableau, found[0]) if found else None
+    day = actor.day or history.today
+    wrong = _wrong(holds, oracle.wanted(actor.declaration, contents, day))
+    if not wrong:
+        history.ledger.tamperings = [
+            each for each in history.ledger.tamperings if each.moment > actor.looked
+        ]
+        _check_rows(history, actor, report)
+        return
+    noticed = [
+        each for each in history.ledger.tamperings if each.moment < actor.looked and not each.hidden
+    ]
+    excused = history.ledger.tamperings and not noticed
+    if not excused:
+        what = "no change" if isinstance(report.plan, NoChange) else "green"
+        raise BrokenPromise("\n  ".join([f"{what}, but it is wrong:", *wrong]))
+    history.tell("... which is wrong, and it could not know")
+
+
+def _check_rows(history: Any, actor: Actor, report: Report) -> None:
+    """No guard for the least rows is skipped, even where nothing changes."""
+    if refusals.accepts_shrink(actor):
+        return
+    for table in actor.declaration.tables:
+        rows = report.checkpoint.tables[table.name].content.rows  # ty: ignore
+        _require(rows >= table.guard.min_rows, f"{table.name} has {rows} rows: {table.guard}")
+
+
+def _wrong(holds: Published | None, wanted: Published) -> list[str]:
+    return ["there is no data source"] if holds is None else differences(holds, wanted)
+
+
+def _require(kept: bool, what: str) -> None:
+    if not kept:
+        raise BrokenPromise(what)

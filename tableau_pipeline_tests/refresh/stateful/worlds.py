@@ -1,0 +1,230 @@
+"""In what world a history happens: the server's habits, the tables, and how they are declared."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from enum import Enum
+from random import Random
+from typing import Any, get_type_hints
+
+from tableau_pipeline.core.declaration import Declaration, Guard, Reconcile, Table
+from tableau_pipeline.core.policies import Append, Diff, Feed, Partitions, Policy, Replace, Retain
+from tableau_pipeline.hyper.tables import Relationship
+from tableau_pipeline.sandbox.open_questions import OpenQuestions
+from tableau_pipeline_tests.refresh.stateful.models import windows
+from tableau_pipeline_tests.refresh.stateful.models.tables import Col, Content, Model
+from tableau_pipeline_tests.refresh.stateful.models.values import KEYS, MOMENTS, TYPES
+
+OPEN = Guard(min_rows=0, max_shrink=1.0)
+_POLICIES = ("diff", "append", "partitions", "feed", "replace")
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How a table is declared; "partitions" means "diff" where there are none."""
+
+    policy: str
+    lookback: int | None
+    retain: Retain | None
+    guard: Guard
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A table that a data source may have."""
+
+    name: str
+    columns: tuple[Col, ...]
+    partitioning: windows.Partitioning | None
+    rules: Rules
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns if column.role == "key")
+
+    def model(self) -> Model:
+        """Its model, without rows."""
+        return Model(self.name, Content(self.columns), self.partitioning, self.keys)
+
+    def table(self, rules: Rules) -> Table:
+        """Its declaration."""
+        types = {column.name: column.type for column in self.columns}
+        retain = rules.retain
+        if retain and types.get(retain.column) not in MOMENTS:
+            retain = None
+        return Table(
+            self.name, self.name, guard=rules.guard, policy=self._policy(rules), retain=retain
+        )
+
+    def _policy(self, rules: Rules) -> Policy:
+        match rules.policy:
+            case "append":
+                return Append("cursor", self._lookback(rules.lookback))
+            case "partitions" if self.partitioning:
+                return Partitions("part")
+            case "feed":
+                feed = Feed(f"feed_{self.name}", tuple((key, f"f_{key}") for key in self.keys))
+                return Diff(self.keys, feed)
+            case "replace":
+                return Replace()
+            case _:
+                return Diff(self.keys)
+
+    def _lookback(self, lookback: int | None) -> int | str | None:
+        (type_,) = (column.type for column in self.columns if column.name == "cursor")
+        if lookback is None or type_ in ("string", "boolean"):
+            return None
+        return f"{lookback} days" if type_ in MOMENTS else lookback
+
+
+@dataclass(frozen=True)
+class World:
+    """What stays over a history.
+
+    Attributes:
+        switches: what Tableau leaves open, as this server has it.
+        admin: the pipeline's user is an administrator, and may list jobs.
+        slow: jobs wait and run for minutes.
+        client_ahead: seconds by which our clock is ahead of the server's.
+        short: the journal hands out what it has to, and no more.
+        chain: the third table belongs to the second, not to the first.
+        tables: how many of the shapes are published at first.
+        forgetful: feeds name only what changed since the last try.
+    """
+
+    switches: Mapping[str, Any]
+    admin: bool
+    slow: bool
+    client_ahead: float
+    short: bool
+    shapes: tuple[Shape, ...]
+    tables: int
+    chain: bool
+    forgetful: bool
+    settings: Mapping[str, Any]
+
+    def declaration(self) -> Declaration:
+        """The first declaration."""
+        declaration = Declaration(
+            key="stateful",
+            name="Stateful",
+            project="Default",
+            tables=tuple(shape.table(shape.rules) for shape in self.shapes),
+            **self.settings,
+        )
+        return related(declaration, self.tables, chain=self.chain)
+
+    def __str__(self) -> str:
+        """What is not usual about it."""
+        usual = OpenQuestions()
+        odd = {
+            name: value for name, value in self.switches.items() if value != getattr(usual, name)
+        }
+        flags = [
+            name for name in ("admin", "slow", "short", "chain", "forgetful") if getattr(self, name)
+        ]
+        return f"server: {_words(odd) or 'as usual'}; {', '.join(flags)}; ahead {self.client_ahead:g} s; declared: {_words(self.settings)}"
+
+
+def world(chance: Random) -> World:
+    """Draw one."""
+    drawn = shapes(chance)
+    return World(
+        switches=switches(chance),
+        admin=chance.random() < 0.7,
+        slow=chance.random() < 0.3,
+        client_ahead=chance.choice([0, 0, 300, -300, 7200]),
+        short=chance.random() < 0.5,
+        shapes=drawn,
+        tables=chance.choice([1, 1, 2, 3]),
+        chain=chance.random() < 0.5,
+        forgetful=chance.random() < 0.5,
+        settings={
+            "on_schema_change": chance.choice(["additive", "publish", "refuse"]),
+            "rebase": chance.choice([1.0, 50.0, 50.0]),
+            "rebase_after": chance.choice([None, None, 2]),
+            "oversize": chance.choice(["publish", "split"]),
+            "payload_limit": chance.choice([None, None, None, None, 1, 40_000, 60_000]),
+            "reconcile": chance.choice(
+                [None, None, Reconcile(), Reconcile(checksums=True), Reconcile(checksums=True)]
+            ),
+        },
+    )
+
+
+def switches(chance: Random) -> dict[str, Any]:
+    """An answer to each question that Tableau leaves open, mostly the usual one."""
+    drawn, hints = {}, get_type_hints(OpenQuestions)
+    for field in fields(OpenQuestions):
+        usual, hint = field.default, hints[field.name]
+        if field.name == "late_seconds":
+            drawn[field.name] = chance.choice([1, 2, 3, 8])
+        elif isinstance(usual, bool):
+            drawn[field.name] = chance.choice([usual, usual, not usual])
+        elif isinstance(hint, type) and issubclass(hint, Enum):
+            drawn[field.name] = chance.choice([usual, *hint])
+    return drawn
+
+
+def related(declaration: Declaration, tables: int, *, chain: bool) -> Declaration:
+    """The declaration of so many of its tables, as a star or as a chain."""
+    names = [table.name for table in declaration.tables]
+    edges = [
+        Relationship(names[number - 1 if chain else 0], one, ((f"to_{one}", "k"),))
+        for number, one in enumerate(names)
+        if number
+    ]
+    return replace(
+        declaration,
+        tables=declaration.tables[:tables],
+        relationships=tuple(edges[: tables - 1]),
+    )
+
+
+def rules(chance: Random) -> Rules:
+    """How a table may be declared."""
+    retain = Retain(
+        column=chance.choice(["moment", "cursor", "part", "moment"]),
+        days=chance.randint(1, 6),
+        as_of=chance.choice(["run", "max"]),
+    )
+    return Rules(
+        policy=chance.choice(_POLICIES),
+        lookback=chance.choice([None, 0, 1, 2]),
+        retain=chance.choice([None, retain]),
+        guard=chance.choice([OPEN, OPEN, OPEN, Guard(), Guard(0, 0.3)]),
+    )
+
+
+def shapes(chance: Random) -> tuple[Shape, ...]:
+    """Three tables, of which the second and the third may be pointed at."""
+    facts = _columns(chance, single=False)
+    ones = [_columns(chance, single=True) for _ in range(2)]
+    references = [
+        Col(f"to_t{number}", columns[0][0].type, "reference")
+        for number, columns in enumerate(ones, 2)
+    ]
+    facts[0].extend(references)
+    ones[0][0].append(references[1])
+    return tuple(
+        Shape(f"t{number}", tuple(columns), partitioning, rules(chance))
+        for number, (columns, partitioning) in enumerate([facts, *ones], 1)
+    )
+
+
+def _columns(chance: Random, *, single: bool) -> tuple[list[Col], windows.Partitioning | None]:
+    double = not single and chance.random() < 0.25
+    columns = [Col("k", chance.choice(KEYS), "key", step=2 if double else 1)]
+    if double:
+        columns.append(Col("l", chance.choice(TYPES), "key", cycle=2))
+    columns.append(Col("cursor", chance.choice(KEYS), "cursor", step=2))
+    columns.append(Col("moment", chance.choice(MOMENTS), "moment"))
+    partitioning = chance.choice([None, chance.choice(windows.ALL)])
+    if partitioning:
+        columns.append(Col("part", partitioning.type, "part"))
+    types = [chance.choice(TYPES) for _ in range(chance.choice([1, 2]))]
+    columns += [Col(f"v{number}", type_) for number, type_ in enumerate(types)]
+    return columns, partitioning
+
+
+def _words(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in values.items())
