@@ -233,9 +233,8 @@ def test_another_data_source_does_not_wait(script: Script):
 
     @contextmanager
     def server() -> Generator[TableauSite]:
-        run = script.run(
-            declaration=other, journal=script.data / "o.json", timeouts=WITHOUT_WAITING
-        )
+        journal = script.data / "other.json"
+        run = script.run(declaration=other, journal=journal, timeouts=Timeouts(claim=0))
         assert isinstance(run.plan, Publish)
         with script.session() as site:
             yield site
