@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tableau_pipeline.core.checkpoint import Habits
+from tableau_pipeline.core.checkpoint import Habits, Outcome
 from tableau_pipeline.core.server import Job
 from tableau_pipeline.refresh.window import Change, Window, revisions_of
 from tableau_pipeline_tests.refresh.states import NOON
@@ -21,6 +21,10 @@ SECONDS = st.floats(0, 1000).map(lambda seconds: timedelta(seconds=seconds))
 
 def after(seconds: float, revision: int | None = 4) -> tuple[datetime, int | None]:
     return NOON + timedelta(seconds=seconds), revision
+
+
+def job(created: datetime | None, started: datetime | None, completed: datetime | None) -> Job:
+    return Job("job", Outcome.DONE, created_at=created, started_at=started, completed_at=completed)
 
 
 # An update on a site that makes no revision of one.
@@ -50,19 +54,19 @@ def test_what_happens_beside_it_is_not(
 
 
 @pytest.mark.parametrize(
-    ("job", "window"),
+    ("seen", "window"),
     [
-        (Job("job", None, None, "", NOON, NOON, NOON + SECOND), Window(NOON, NOON + SECOND)),
-        (Job("job", None, None, "", NOON, None, NOON + SECOND), Window(NOON, NOON + SECOND)),
-        (Job("job", None, None, "", NOON - SECOND, NOON, NOON), Window(NOON, NOON)),
-        (Job("job", None, None, "", NOON, NOON, None), None),
-        (Job("job", None, None, "", None, None, NOON), None),
+        (job(NOON, NOON, NOON + SECOND), Window(NOON, NOON + SECOND)),
+        (job(NOON, None, NOON + SECOND), Window(NOON, NOON + SECOND)),
+        (job(NOON - SECOND, NOON, NOON), Window(NOON, NOON)),
+        (job(NOON, NOON, None), None),
+        (job(None, None, NOON), None),
         (None, None),
     ],
 )
-def test_window_of_a_job(job: Job | None, window: Window | None):
+def test_window_of_a_job(seen: Job | None, window: Window | None):
     """Prevents: a job that tells no times explains everything."""
-    assert Window.of(job) == window
+    assert Window.of(seen) == window
 
 
 @pytest.mark.parametrize("window", [WINDOW, None], ids=["ours", "nothing of ours"])
@@ -146,6 +150,15 @@ def test_what_an_update_teaches():
     assert learnt == Habits(moves_timestamp=True, update_revisions=0, lag=0)
     still = replace(UPDATE, after=(BEFORE[0], 5)).learnt(Habits(lag=2), is_update=True)
     assert still == Habits(moves_timestamp=False, update_revisions=1, lag=2)
+
+
+def test_site_with_late_stamps():
+    """Prevents: each refresh of a site with late stamps costs a whole file."""
+    late = replace(UPDATE, after=after(5))
+    assert late.unexplained(Habits()) is not None
+    habits = late.learnt(Habits(), is_update=True)
+    assert late.unexplained(habits) is None
+    assert replace(UPDATE, after=after(6)).unexplained(habits) is not None
 
 
 def test_what_a_publish_teaches():
