@@ -12,12 +12,9 @@ import os
 import sys
 from pathlib import Path
 
-from tableau_pipeline.core.declaration import Declaration, Table
-from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.publishing.credentials import PersonalAccessToken
 from tableau_pipeline.publishing.site import signed_in
-from tableau_pipeline.refresh.report import Report
-from tableau_pipeline.scripting import refresh
+from tableau_pipeline.scripting import Declaration, RefreshError, Report, Table, refresh
 from tableau_pipeline.snapshots.session import spark_session
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline.snapshots.write import write_snapshot

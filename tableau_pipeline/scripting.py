@@ -7,16 +7,27 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from tableau_pipeline.core.declaration import Declaration, tree_problem
+from tableau_pipeline.core.declaration import Declaration, Table, tree_problem
 from tableau_pipeline.core.file_journal import FileJournal
 from tableau_pipeline.core.server import Server
 from tableau_pipeline.core.timeouts import Timeouts
-from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline.refresh.plan import Options
+from tableau_pipeline.refresh.plan import Accept, Options
 from tableau_pipeline.refresh.refresh import Refresh
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline.snapshots.store import SnapshotStore
+
+__all__ = [
+    "Accept",
+    "Declaration",
+    "Options",
+    "RefreshError",
+    "RefusedError",
+    "Report",
+    "Table",
+    "refresh",
+]
 
 _LOG = logging.getLogger(__name__)
 _OPTIONS, _TIMEOUTS = Options(), Timeouts()

@@ -1,4 +1,3 @@
-import logging
 import runpy
 import subprocess
 import sys
@@ -13,20 +12,28 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from tableau_pipeline.refresh.step import Limits, Report
 
-from tableau_pipeline.core.checkpoint import State
-from tableau_pipeline.core.declaration import Declaration, Table
+from tableau_pipeline.core.checkpoint import Closing, Record
 from tableau_pipeline.core.file_journal import FileJournal
+from tableau_pipeline.core.timeouts import Timeouts
 from tableau_pipeline.demo.compare import differences
-from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.tables import Relationship
 from tableau_pipeline.publishing.credentials import Password
 from tableau_pipeline.publishing.site import TableauSite, signed_in
-from tableau_pipeline.refresh.plan import NoChange, Options, Publish
+from tableau_pipeline.refresh.history import read_history
+from tableau_pipeline.refresh.plan import NoChange, Publish
 from tableau_pipeline.sandbox.testing import Sandbox, running_sandbox
-from tableau_pipeline.scripting import refresh
+from tableau_pipeline.scripting import (
+    Accept,
+    Declaration,
+    Options,
+    RefreshError,
+    RefusedError,
+    Report,
+    Table,
+    refresh,
+)
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.refresh.models import flights, snapshot
@@ -145,9 +152,7 @@ def test_what_was_published_is_remembered(script: Script, monkeypatch: pytest.Mo
     assert isinstance(first.plan, Publish)
     assert first.extract
     assert first.extract.path.is_absolute()
-    assert first.state
-    assert first.state.tables["flights"].folders[0].is_absolute()
-    assert script.journal.state() == first.state
+    assert read_history(script.journal.records()).checkpoint == first.checkpoint is not None
     monkeypatch.chdir("/")
     assert isinstance(script.run().plan, NoChange)
     with script.session() as site:
@@ -162,36 +167,54 @@ def test_what_was_not_published_is_not_remembered(script: Script, options: Optio
     assert isinstance(script.run().plan, Publish)
 
 
-def test_the_next_one_waits_until_the_state_is_kept(
-    script: Script, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-):
-    # Prevents: the state of an earlier refresh kept after that of a later one, which it undoes.
-    caplog.set_level(logging.INFO)
-    keeping, go_on, keep = Event(), Event(), FileJournal.keep
+def test_a_lost_journal_is_a_question(script: Script):
+    # Prevents: a script with an empty journal that publishes over what another one keeps.
+    script.run()
+    script.journal.path.unlink()
+    script.model(3)
+    with pytest.raises(RefusedError, match=r"another deployment .* accept: \[takeover\]"):
+        script.run()
+    takeover = frozenset({Accept.TAKEOVER})
+    with pytest.raises(RefusedError, match="8 are published"):
+        script.run(options=Options(accept=takeover))
+    report = script.run(options=Options(accept=takeover | {Accept.SHRINK}))
+    assert isinstance(report.plan, Publish)
+    assert isinstance(script.run().plan, NoChange)
+    with script.session() as site:
+        assert wrong(site, script.declaration, script.data / "snapshots") == []
 
-    def slowly(journal: FileJournal, state: State) -> None:
-        keeping.set()
-        assert go_on.wait(30)
-        keep(journal, state)
+
+def test_the_next_one_waits_until_the_checkpoint_is_kept(
+    script: Script, monkeypatch: pytest.MonkeyPatch
+):
+    # Prevents: the checkpoint of an earlier refresh kept after that of a later one.
+    keeping, go_on, append = Event(), Event(), FileJournal.append
+
+    def slowly(journal: FileJournal, record: Record) -> None:
+        if isinstance(record, Closing):
+            keeping.set()
+            assert go_on.wait(30)
+        append(journal, record)
 
     @contextmanager
     def server() -> Generator[TableauSite]:
-        assert script.journal.state() == first.result().state
+        kept = read_history(script.journal.records()).checkpoint
+        assert kept == first.result().checkpoint is not None
         with script.session() as site:
             yield site
 
-    monkeypatch.setattr(FileJournal, "keep", slowly)
+    monkeypatch.setattr(FileJournal, "append", slowly)
     with ThreadPoolExecutor(2) as executor:
         first = executor.submit(script.run)
         assert keeping.wait(30)
         script.model(9)
         second = executor.submit(partial(script.run, server=server))
-        while "waiting for it" not in caplog.text:
-            assert not second.done()
         with pytest.raises(RefreshError, match="has held"):
-            script.run(limits=Limits(lock=0, job=1))
+            script.run(timeouts=Timeouts(claim=0))
+        assert not second.done()
         go_on.set()
-        assert second.result(30).state == script.journal.state()
+        last = second.result(30).checkpoint
+        assert last == read_history(script.journal.records()).checkpoint
     with script.session() as site:
         assert wrong(site, script.declaration, script.data / "snapshots") == []
 
@@ -202,7 +225,9 @@ def test_another_data_source_does_not_wait(script: Script):
 
     @contextmanager
     def server() -> Generator[TableauSite]:
-        run = script.run(declaration=other, journal=script.data / "o.json", limits=Limits(lock=0))
+        run = script.run(
+            declaration=other, journal=script.data / "o.json", timeouts=Timeouts(claim=0)
+        )
         assert isinstance(run.plan, Publish)
         with script.session() as site:
             yield site

@@ -104,8 +104,9 @@ class FileJournal:
             where = ".".join(map(str, first["loc"])) or "all of it"
             raise RefusedError(
                 f"{self.path} is damaged, or not a journal of this version ({where}: "
-                f"{first['msg']}). Replace it by a backup, or move it away: the next refresh "
-                "then finds the data source by its tag, and publishes it in full."
+                f"{first['msg']}). Replace it by a backup, or move it away and refresh once with "
+                "accept: [takeover], which finds the data source by its tag, and publishes it in "
+                "full."
             ) from error
 
     def _write(self, content: _Content) -> None:

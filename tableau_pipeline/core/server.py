@@ -53,29 +53,22 @@ class Metadata:
 
 
 @dataclass(frozen=True, slots=True)
-class JobStatus:
+class Job:
     """A job of the server; `outcome` is None while it waits or runs.
 
     Attributes:
+        kind: None of one that was asked for by its id.
         notes: what the server says of it, in its own words; it may say nothing.
         created_at: by the server's clock, as are `started_at` and `completed_at`.
     """
 
+    id: str
     outcome: Outcome | None
-    notes: str
+    kind: Literal["update", "publish"] | None = None
+    notes: str = ""
     created_at: datetime | None = None
     started_at: datetime | None = None
     completed_at: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class JobEntry:
-    """A job that changes data sources, as a list of jobs shows it; `outcome` as in `JobStatus`."""
-
-    id: str
-    kind: Literal["update", "publish"]
-    outcome: Outcome | None
-    created_at: datetime
 
 
 class Server(Protocol):
@@ -165,10 +158,10 @@ class Server(Protocol):
             RefreshError: the server failed or did not answer: it may have received the request.
         """
 
-    def job(self, job_id: str) -> JobStatus | None:
+    def job(self, job_id: str) -> Job | None:
         """None if the server no longer knows the job, or hides it from this user."""
 
-    def jobs(self, *, name: str, since: datetime) -> Sequence[JobEntry] | None:
+    def jobs(self, *, name: str, since: datetime) -> Sequence[Job] | None:
         """Updates and publishes of data sources of this name, in whatever project.
 
         None if this user may not see the jobs of the site, as is usual for all but administrators.

@@ -7,7 +7,7 @@ from typing import Literal
 import tableauserverclient as TSC
 
 from tableau_pipeline.core.checkpoint import Outcome
-from tableau_pipeline.core.server import JobEntry, JobStatus
+from tableau_pipeline.core.server import Job
 from tableau_pipeline.publishing.lookup import every, same_name
 
 _NOT_FOUND = {"400031", "404018"}
@@ -29,7 +29,7 @@ _KINDS: dict[str, Literal["update", "publish"]] = {
 }
 
 
-def find_job(server: TSC.Server, job_id: str) -> JobStatus | None:
+def find_job(server: TSC.Server, job_id: str) -> Job | None:
     """How a job fares; None if the server forgot it, as they do, or hides it from this user."""
     try:
         job = server.jobs.get_by_id(job_id)
@@ -37,7 +37,8 @@ def find_job(server: TSC.Server, job_id: str) -> JobStatus | None:
         if error.code in _NOT_FOUND or error.code.startswith(_FORBIDDEN):
             return None
         raise
-    return JobStatus(
+    return Job(
+        id=job_id,
         outcome=_outcome(job),
         notes=" ".join(note for note in job.notes if note),
         created_at=job.created_at,
@@ -46,7 +47,7 @@ def find_job(server: TSC.Server, job_id: str) -> JobStatus | None:
     )
 
 
-def jobs_on(server: TSC.Server, *, name: str, since: datetime) -> Sequence[JobEntry] | None:
+def jobs_on(server: TSC.Server, *, name: str, since: datetime) -> Sequence[Job] | None:
     """Publishes and data updates of data sources of this name; None if the user may not see."""
     options = TSC.RequestOptions()
     options.filter.add(
@@ -63,7 +64,7 @@ def jobs_on(server: TSC.Server, *, name: str, since: datetime) -> Sequence[JobEn
             return None
         raise
     return [
-        JobEntry(str(job.id), kind, _OUTCOMES.get(job.status), job.created_at)
+        Job(str(job.id), _OUTCOMES.get(job.status), kind, created_at=job.created_at)
         for job in found
         if (kind := _KINDS.get((job.type or "").replace("_", "").casefold()))
         # A filter has no way to write every name.

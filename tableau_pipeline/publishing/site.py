@@ -13,7 +13,7 @@ from tableauserverclient.server.endpoint.exceptions import NonXMLResponseError, 
 
 from tableau_pipeline.core.checkpoint import Outcome, PublishMode
 from tableau_pipeline.core.declaration import Project
-from tableau_pipeline.core.server import JobEntry, JobStatus, Metadata, RemoteDatasource
+from tableau_pipeline.core.server import Job, Metadata, RemoteDatasource
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.publishing import datasources, jobs, projects, updates, uploads
 from tableau_pipeline.publishing.clock import ServerClock
@@ -156,11 +156,11 @@ class TableauSite:
             ),
         )
 
-    def job(self, job_id: str) -> JobStatus | None:
+    def job(self, job_id: str) -> Job | None:
         """How a job fares; None if the server forgot it, or hides it from this user."""
         return self._ask(f"Asking for job {job_id}", lambda: jobs.find_job(self.tsc, job_id))
 
-    def jobs(self, *, name: str, since: datetime) -> Sequence[JobEntry] | None:
+    def jobs(self, *, name: str, since: datetime) -> Sequence[Job] | None:
         """The jobs on data sources of this name; None if this user may not see them."""
         # To connected apps, servers of before 2025.3 do not give lists of jobs in any session.
         with suppress(SignInError):

@@ -28,7 +28,7 @@ from tableau_pipeline.refresh.plan import (
 )
 from tableau_pipeline.refresh.reconcile import Reconciler, ReconciliationError
 from tableau_pipeline.refresh.recover import Recovered, Recovery
-from tableau_pipeline.refresh.report import Clock, Report
+from tableau_pipeline.refresh.report import Report, phase
 from tableau_pipeline.refresh.rows_check import unknown_keys
 from tableau_pipeline.refresh.send import DriftError, Sender, Sent
 
@@ -59,7 +59,7 @@ class Attempt:
         self._content = content
         self._history = history
         self._options = options
-        self._clock = Clock()
+        self._seconds: dict[str, float] = {}
         self._jobs = Jobs(server, refresh.timeouts, refresh.sleep, refresh.log)
         self._reconciler = Reconciler(
             declaration=refresh.declaration,
@@ -116,7 +116,7 @@ class Attempt:
     def _recovered(self, *, acts: bool) -> tuple[Recovered, Observer]:
         refresh = self._refresh
         recovery = Recovery(refresh.journal, self._server, self._jobs, refresh.log, acts=acts)
-        with self._clock.phase("settle"):
+        with phase(self._seconds, "settle"):
             recovered = recovery.recover(self._history)
         return recovered, Observer(
             declaration=self._declaration,
@@ -137,7 +137,7 @@ class Attempt:
     def _decided(self, published: Published) -> tuple[_Desired, Plan, Sequence[Delta]]:
         """What is desired, what is done about it, and the deltas of an update."""
         content = self._content
-        with self._clock.phase("plan"):
+        with phase(self._seconds, "plan"):
             desired = content.desired(published.record)
             facts = Facts(self._declaration, content.digest, desired, published, content.whole)
             decision = decide(facts, self._options)
@@ -160,7 +160,7 @@ class Attempt:
             raise ValueError("a delta needs a record of what is published")
         possible = self._server.payload_limit
         limit = possible and (self._declaration.payload_limit or possible)
-        with self._clock.phase("build"):
+        with phase(self._seconds, "build"):
             delta = self._content.delta(measure.tables, desired, published.record)
             pieces: list[Delta] = []
             if self._declaration.oversize == "split" and delta.extract.size > limit:
@@ -176,7 +176,7 @@ class Attempt:
             plan=decision,
             remote=published.remote,
             warnings=published.warnings,
-            seconds=self._clock.seconds,
+            seconds=self._seconds,
         )
         match decision:
             case Refuse():
@@ -187,7 +187,7 @@ class Attempt:
                 changed = set()
             case _:
                 changed = set(desired)
-        with self._clock.phase("build"):
+        with phase(self._seconds, "build"):
             counted = self._content.orphans(desired, changed) if changed else {}
         unchanged = {
             str(edge)
@@ -211,7 +211,7 @@ class Attempt:
             published=published,
             sender=sender,
             reconciler=self._reconciler,
-            clock=self._clock,
+            seconds=self._seconds,
         )
         report = self._report(decision, desired, published)
         return delivery.carry_out(decision, deltas, report)
@@ -230,7 +230,7 @@ class Attempt:
             report = replace(report, warnings=(*report.warnings, sent.doubt))
         claim.checkpoint = checkpoint
         if self._declaration.reconcile and checkpoint.unreconciled == NOT_RECONCILED:
-            with self._clock.phase("reconcile"):
+            with phase(self._seconds, "reconcile"):
                 found = self._reconciler.compare(checkpoint, sent.remote)
             if found.problem:
                 claim.checkpoint = checkpoint.model_copy(update={"suspect": found.problem})

@@ -12,7 +12,7 @@ from tableau_pipeline.refresh.delta import Delta, RowCounts
 from tableau_pipeline.refresh.observe import Published
 from tableau_pipeline.refresh.plan import NoChange, Publish, Update
 from tableau_pipeline.refresh.reconcile import Reconciler
-from tableau_pipeline.refresh.report import Clock, Report
+from tableau_pipeline.refresh.report import Report, phase
 from tableau_pipeline.refresh.send import Sender, Sent
 
 
@@ -27,7 +27,7 @@ class Delivery:
     published: Published
     sender: Sender
     reconciler: Reconciler
-    clock: Clock
+    seconds: dict[str, float]
 
     def carry_out(
         self, decision: NoChange | Update | Publish, deltas: Sequence[Delta], report: Report
@@ -46,7 +46,7 @@ class Delivery:
                 size = sum(delta.extract.size for delta in deltas)
                 report = replace(report, extract=total(deltas), tables=counts(deltas), sent=size)
             case Publish(mode):
-                with self.clock.phase("build"):
+                with phase(self.seconds, "build"):
                     extract = self.content.file(self.desired)
                 sent = self._published(target, remote, extract, mode)
                 report = replace(report, extract=extract, sent=extract.size)
@@ -114,7 +114,7 @@ class Delivery:
         target = target.model_copy(update={"updates": target.updates + 1, "grown": grown})
         *parts, last = deltas
         doubt = None
-        with self.clock.phase("send"):
+        with phase(self.seconds, "send"):
             for number, delta in enumerate(parts, start=1):
                 partial = f"an update in {len(deltas)} parts was interrupted after part {number}"
                 batch, payload = delta.batch.json(), delta.extract.path
@@ -134,7 +134,7 @@ class Delivery:
         if mode is not PublishMode.REPLACE:
             target = target.model_copy(update={"metadata": None})
         project, creates = self.declaration.project, self.declaration.create_project
-        with self.clock.phase("send"):
+        with phase(self.seconds, "send"):
             project_id = (
                 remote.project_id if remote else self.server.project(project, create=creates)
             )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from tableau_pipeline.core.checkpoint import Outcome
-from tableau_pipeline.core.server import JobStatus, Server
+from tableau_pipeline.core.server import Job, Server
 from tableau_pipeline.core.timeouts import Timeouts
 from tableau_pipeline.errors import RefreshError
 
@@ -24,9 +24,7 @@ class Jobs:
     sleep: Callable[[float], None]
     log: logging.Logger
 
-    def wait(
-        self, job_id: str, *, meanwhile: Callable[[], None] = lambda: None
-    ) -> JobStatus | None:
+    def wait(self, job_id: str, *, meanwhile: Callable[[], None] = lambda: None) -> Job | None:
         """The finished job, or None when the server forgot it.
 
         A job that takes too long is cancelled: `timeouts.queue` counts until it starts, and
@@ -55,13 +53,13 @@ class Jobs:
                 return self._give_up(job_id, status)
             self.sleep(min(pause, left))
 
-    def _left(self, status: JobStatus, began: datetime) -> float:
+    def _left(self, status: Job, began: datetime) -> float:
         since, limit = began, self.timeouts.queue
         if status.started_at:
             since, limit = status.started_at, self.timeouts.job
         return limit - (self.server.now() - since).total_seconds()
 
-    def _give_up(self, job_id: str, last: JobStatus) -> JobStatus | None:
+    def _give_up(self, job_id: str, last: Job) -> Job | None:
         limit = (
             f"did not finish within {self.timeouts.job:.0f} s (job_timeout)"
             if last.started_at

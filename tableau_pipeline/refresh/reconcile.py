@@ -26,10 +26,6 @@ from tableau_pipeline.refresh.desired import source
 _BYTES = 6
 
 
-class _SkippedError(Exception):
-    """Nothing was looked at; the reason is a phrase."""
-
-
 @dataclass(frozen=True, slots=True)
 class Reconciliation:
     """How the published tables compare with the models.
@@ -100,7 +96,7 @@ class Reconciler:
                     for table in connection.catalog.get_table_names(schema)
                     if table.name.unescaped in names
                 }
-        except (_SkippedError, HyperException, zipfile.BadZipFile, ValueError) as error:
+        except (RefreshError, HyperException, zipfile.BadZipFile, ValueError) as error:
             self.log.warning("The published rows cannot be counted: %s", error)
             return None
 
@@ -116,8 +112,8 @@ class Reconciler:
         try:
             with self._published(remote, rule, size=size) as connection:
                 return self._differences(connection, checkpoint, rule, by_row=by_row)
-        except _SkippedError as error:
-            return Reconciliation(skipped=str(error))
+        except RefreshError as error:
+            return Reconciliation(skipped=f"it could not be read back: {error}")
         except (HyperException, zipfile.BadZipFile, ValueError) as error:
             return Reconciliation(problem=f"it cannot be read: {error}")
 
@@ -129,19 +125,16 @@ class Reconciler:
         if size is None and remote.megabytes is not None:
             size = remote.megabytes * 2**20
         if size is None:
-            raise _SkippedError("the size of the published file is not known")
+            raise RefreshError("the size of the published file is not known")
         if size > rule.max_bytes:
-            raise _SkippedError(
+            raise RefreshError(
                 f"its file of up to {size / 1e6:,.1f} MB is larger than "
                 f"reconcile: max_mb: {rule.max_bytes / 1e6:g}"
             )
         self.log.info("Reading back what is published, up to %.1f MB", size / 1e6)
         self.folder.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(prefix="read back ", dir=self.folder) as folder:
-            try:
-                package = self.server.download(remote.luid, Path(folder))
-            except RefreshError as error:
-                raise _SkippedError(f"it could not be read back: {error}") from error
+            package = self.server.download(remote.luid, Path(folder))
             with connect(self.hyper(), _extract(package)) as connection:
                 yield connection
 
@@ -189,7 +182,7 @@ class Reconciler:
             # Of the version as it was written, a part may belong to the model no longer.
             snapshot = self.snapshots.newest(table.model)
         if snapshot is None or snapshot.fingerprint != table.all_rows or snapshot.missing():
-            raise _SkippedError(f"version {table.version} of the model {table.model} is gone")
+            raise RefreshError(f"version {table.version} of the model {table.model} is gone")
         return rows(source(name, snapshot, table.cutoff))
 
 

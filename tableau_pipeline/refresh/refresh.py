@@ -29,7 +29,7 @@ from tableau_pipeline.refresh.plan import (
     Options,
 )
 from tableau_pipeline.refresh.readable import readable
-from tableau_pipeline.refresh.report import Clock, Report
+from tableau_pipeline.refresh.report import Report, phase
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +117,9 @@ class Refresh:
         )
 
     def _only_build(self, models: Models, options: Options) -> Report:
-        clock, builder = Clock(), self.content(models)
-        with clock.phase("build"):
+        builder = self.content(models)
+        seconds: dict[str, float] = {}
+        with phase(seconds, "build"):
             desired = builder.desired(None)
             problems = guard_problems(self.declaration, desired, {})
             if problems and Accept.SHRINK not in options.accept:
@@ -126,7 +127,7 @@ class Refresh:
                 raise RefusedError(found, {Check.GUARD: found})
             orphans = builder.orphans(desired, desired)
             extract = builder.file(desired)
-        return Report(plan=None, extract=extract, orphans=orphans, seconds=clock.seconds)
+        return Report(plan=None, extract=extract, orphans=orphans, seconds=seconds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,18 +47,11 @@ class Report:
     seconds: dict[str, float] = field(default_factory=dict)
 
 
-class Clock:
-    """Seconds by phase."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-
-    @contextmanager
-    def phase(self, name: str) -> Generator[None]:
-        """Add the time that the block takes."""
-        started = time.monotonic()
-        try:
-            yield
-        finally:
-            spent = self.seconds.get(name, 0) + time.monotonic() - started
-            self.seconds[name] = round(spent, 3)
+@contextmanager
+def phase(seconds: dict[str, float], name: str) -> Generator[None]:
+    """Add the time that the block takes to that of its phase."""
+    started = time.monotonic()
+    try:
+        yield
+    finally:
+        seconds[name] = round(seconds.get(name, 0) + time.monotonic() - started, 3)

@@ -58,16 +58,6 @@ class Sent:
         return replace(self, checkpoint=checkpoint, doubt=None)
 
 
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """The one call that takes effect, and how it is recorded."""
-
-    intent: Intent
-    before: RemoteDatasource | None
-    make: Callable[[], str | None]
-    doing: str
-
-
 @dataclass
 class Sender:
     """Sends for one refresh, which has claimed the data source.
@@ -122,7 +112,7 @@ class Sender:
                 mode=mode,
             )
 
-        return self._send(_Call(intent, to, call, f'Publishing "{name}"'))
+        return self._send(intent, to, call, doing=f'Publishing "{name}"')
 
     def update(
         self,
@@ -160,7 +150,7 @@ class Sender:
             )
 
         doing = f'Updating the data of "{to.name}"'
-        return self._send(_Call(intent, to, call, doing), actions=_actions(batch))
+        return self._send(intent, to, call, doing=doing, actions=_actions(batch))
 
     def mark(self, remote: RemoteDatasource) -> tuple[RemoteDatasource, str | None]:
         """Tag a data source as ours, and take it over from other deployments.
@@ -232,12 +222,20 @@ class Sender:
             partial=partial,
         )
 
-    def _send(self, call: _Call, *, actions: str = "") -> Sent:
+    def _send(
+        self,
+        intent: Intent,
+        before: RemoteDatasource | None,
+        call: Callable[[], str | None],
+        *,
+        doing: str,
+        actions: str = "",
+    ) -> Sent:
         """Record, look again, send, wait, and look at what came of it."""
-        self.journal.append(call.intent)
+        self.journal.append(intent)
         self.claim.check_fence()
-        self._check_unchanged(call)
-        intent = self._sent(call)
+        self._check_unchanged(intent, before)
+        intent = self._called(intent, call, doing)
         seen: list[datetime] = []
 
         def look() -> None:
@@ -247,55 +245,53 @@ class Sender:
         status = self.jobs.wait(str(intent.job_id), meanwhile=look)
         if status is None:
             raise RefreshError(
-                f"{call.doing}: the server no longer knows job {intent.job_id}. {_UNKNOWN}"
+                f"{doing}: the server no longer knows job {intent.job_id}. {_UNKNOWN}"
             )
         if status.outcome is not Outcome.DONE:
             outcome = status.outcome or Outcome.FAILED
             self._record(intent, outcome=outcome, note=status.notes)
             raise RefreshError(
-                f"{call.doing}: job {intent.job_id} of the server {outcome}. "
+                f"{doing}: job {intent.job_id} of the server {outcome}. "
                 f"{status.notes or 'It gave no reason; the logs of its backgrounder may.'} "
                 f"{actions}The data source holds what it held before. {_NEXT.get(outcome, '')}"
             )
         remote = self._after(intent)
         target = intent.target.model_copy(update={"luid": remote.luid}) if intent.target else None
         intent = self._record(intent, outcome=Outcome.DONE, target=target)
-        return self._observed(intent, call.before, remote, Window.of(status), seen)
+        return self._observed(intent, before, remote, Window.of(status), seen)
 
-    def _sent(self, call: _Call) -> Intent:
+    def _called(self, intent: Intent, call: Callable[[], str | None], doing: str) -> Intent:
         """The intent with its job.
 
         Raises:
             RefreshError: nobody knows whether the server received it; the intent stays open.
         """
         try:
-            job_id = call.make()
+            job_id = call()
         except RefusedError as error:
-            self._record(call.intent, outcome=Outcome.REFUSED, note=str(error))
+            self._record(intent, outcome=Outcome.REFUSED, note=str(error))
             raise
         if job_id is None:
-            raise RefreshError(f"{call.doing}: the server does not name the job. {_UNKNOWN}")
-        self.log.info("%s goes on as job %s of the server", call.doing, job_id)
-        return self._record(call.intent, job_id=job_id)
+            raise RefreshError(f"{doing}: the server does not name the job. {_UNKNOWN}")
+        self.log.info("%s goes on as job %s of the server", doing, job_id)
+        return self._record(intent, job_id=job_id)
 
-    def _check_unchanged(self, call: _Call) -> None:
+    def _check_unchanged(self, intent: Intent, before: RemoteDatasource | None) -> None:
         """Look whether what was planned for is still what is there.
 
         Raises:
             DriftError: somebody changed, removed or created the data source meanwhile.
         """
-        if call.before is None:
-            intent = call.intent
-            found = self.server.find_by_name(intent.name, project_id=intent.project_id)
-            same = found is None
+        if before is None:
+            same = self.server.find_by_name(intent.name, project_id=intent.project_id) is None
         else:
-            now = self.server.find_by_luid(call.before.luid)
-            same = now is not None and _place(now) == _place(call.before)
+            now = self.server.find_by_luid(before.luid)
+            same = now is not None and _place(now) == _place(before)
         if not same:
-            self._record(call.intent, outcome=Outcome.REFUSED, note="it was not sent")
+            self._record(intent, outcome=Outcome.REFUSED, note="it was not sent")
             raise DriftError(
-                f'"{call.intent.name}" was changed on the server while its new content was '
-                "prepared. Nothing was sent: the next run decides again."
+                f'"{intent.name}" was changed on the server while its new content was prepared. '
+                "Nothing was sent: the next run decides again."
             )
 
     def _observed(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from tableau_pipeline.core.checkpoint import Habits
-from tableau_pipeline.core.server import JobStatus
+from tableau_pipeline.core.server import Job
 
 # Seconds: a site that moves its time stamps later than this after a job is not believed.
 _LONGEST_LAG = 30.0
@@ -22,7 +22,7 @@ class Window:
     end: datetime
 
     @classmethod
-    def of(cls, job: JobStatus | None) -> "Window | None":
+    def of(cls, job: Job | None) -> "Window | None":
         """From the start of a job to its end; None if the server does not tell."""
         if job and job.completed_at and (start := job.started_at or job.created_at):
             return cls(start, job.completed_at)

@@ -177,8 +177,9 @@ def test_one_refreshes_at_a_time_and_the_dead_hold_nothing(path: Path):
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         assert next(process.stdout) == "held\n"
-        with pytest.raises(RefreshError, match=r"sales\.json\.refresh\.lock .* hangs"), (
-            journal.lock(0.1)
+        with (
+            pytest.raises(RefreshError, match=r"sales\.json\.refresh\.lock .* hangs"),
+            journal.lock(0.1),
         ):
             pytest.fail("two at once")
         # Whoever looks on knows nothing of the process, and must not take it for dead.

@@ -7,6 +7,7 @@ from dagster.components.testing import create_defs_folder_sandbox
 
 from tableau_pipeline.components import PublishedDatasource
 from tableau_pipeline.components.assets import RefreshConfig
+from tableau_pipeline.refresh.plan import Accept
 from tableau_pipeline_tests.conftest import ROOT, Story
 from tableau_pipeline_tests.docs.page import Page
 
@@ -42,6 +43,7 @@ def test_declaration_loads():
 def test_run_config_is_valid():
     # Prevents: an option in the launchpad that does not exist.
     (text,) = README.sections["What a refresh does"].blocks("yaml")
+    assert all(str(each) in text for each in Accept)
     config: dict[str, Any] = yaml.safe_load(text)["ops"]["nyc_flights"]["config"]
     assert RefreshConfig(**config).options().dry_run
     assert config.keys() == RefreshConfig.model_fields.keys()

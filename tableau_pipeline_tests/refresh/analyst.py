@@ -66,6 +66,14 @@ def changes(pipeline: Pipeline, *, name: str = "", project: str = "") -> None:
         site.tsc.datasources.update(item)
 
 
+def describes(pipeline: Pipeline) -> None:
+    """Write a description of our data source, which moves its time stamp and nothing else."""
+    (item,) = pipeline.found()
+    with session(pipeline.sandbox) as site:
+        item.description = f"As of {item.updated_at}"
+        site.tsc.datasources.update(item)
+
+
 def deletes(pipeline: Pipeline) -> None:
     """Delete our data source."""
     (item,) = pipeline.found()

@@ -5,12 +5,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tableau_pipeline.core.server import JobEntry
+from tableau_pipeline.core.server import Job
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline_tests.refresh.pipeline import TIMEOUTS, Pipeline
 
 
-def jobs(pipeline: Pipeline) -> Sequence[JobEntry]:
+def jobs(pipeline: Pipeline) -> Sequence[Job]:
     """All that were ever begun for our data source, newest first."""
     found = pipeline.eyes.jobs(name=pipeline.name, since=datetime(2000, 1, 1, tzinfo=UTC))
     assert found is not None

@@ -6,23 +6,22 @@ from typing import Any
 import pytest
 
 from tableau_pipeline.core.declaration import Reconcile
-from tableau_pipeline.refresh.plan import NoChange, Publish
-from tableau_pipeline.sandbox.open_questions import Stamps, UpdatedAt
+from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.refresh.plan import NoChange, Publish, Update
+from tableau_pipeline.refresh.report import Report
+from tableau_pipeline.sandbox.open_questions import Stamps
 from tableau_pipeline_tests.refresh import analyst
 from tableau_pipeline_tests.refresh.analyst import ADMIN
 from tableau_pipeline_tests.refresh.models import flights
 from tableau_pipeline_tests.refresh.pipeline import Pipeline
 from tableau_pipeline_tests.refresh.server_jobs import jobs
-from tableau_pipeline_tests.refresh.test_claims import At
-from tableau_pipeline_tests.refresh.test_crash import changed_rows, first, new_file
+from tableau_pipeline_tests.refresh.test_crash import changed_rows, new_file
 
 KINDS: dict[str, dict[str, Any]] = {
     "usual": {},
     "same second": {"stamps": Stamps.SHARED},
-    "updates leave no stamp": {"updated_at": UpdatedAt.STAYS},
+    "no revisions": {"revisions": False},
 }
-# A call of the refresh, right after which somebody publishes.
-MOMENTS = {"planned": "upload", "queued": "update", "ended": "mark_done"}
 
 
 class Meddled:
@@ -50,3 +49,78 @@ class Meddled:
             return answer
 
         return call
+
+
+def publishes(pipeline: Pipeline) -> Callable[[], None]:
+    """Somebody publishes other rows."""
+    return lambda: analyst.publishes(pipeline, flights(3), user=ADMIN) and None
+
+
+def describes(pipeline: Pipeline) -> Callable[[], None]:
+    """Somebody touches the data source, and changes nothing of its rows."""
+    return lambda: analyst.describes(pipeline)
+
+
+def meddled(
+    pipeline: Pipeline, moment: str, happens: Callable[[], None], *, times: int = 1
+) -> Report:
+    """Refresh while something happens on the server, as often as said."""
+    around = lambda server: Meddled(server, moment, happens, times)  # noqa: E731
+    return pipeline.run(around={"around_server": around})
+
+
+@pytest.mark.parametrize("reconcile", [None, Reconcile()], ids=["", "reconciled"])
+@pytest.mark.parametrize("on", KINDS.values(), ids=KINDS.keys())
+@pytest.mark.parametrize("moment", ["uploaded", "sent", "ended"])
+@pytest.mark.parametrize("before", [changed_rows, new_file])
+def test_somebody_publishes_meanwhile(
+    new_pipeline: Callable[..., Pipeline],
+    before: Callable[[Pipeline], None],
+    moment: str,
+    on: dict[str, Any],
+    reconcile: Reconcile | None,
+):
+    """Prevents: their time stamp passes for ours, and later runs see no change over their rows."""
+    pipeline = new_pipeline(on=on, reconcile=reconcile)
+    before(pipeline)
+    report = meddled(pipeline, moment, publishes(pipeline))
+    if moment != "sent":
+        assert isinstance(report.plan, Publish)
+    pipeline.run()
+    assert pipeline.wrong() == []
+    assert isinstance(pipeline.run().plan, NoChange)
+
+
+def test_somebody_publishes_again_and_again(pipeline: Pipeline):
+    """Prevents: two who publish in turns keep a refresh busy without end, or pass for one."""
+    changed_rows(pipeline)
+    began = len(jobs(pipeline))
+    report = meddled(pipeline, "ended", publishes(pipeline), times=99)
+    assert len(jobs(pipeline)) == began + 2
+    assert report.warnings
+    assert report.checkpoint
+    assert report.checkpoint.suspect
+    assert isinstance(pipeline.run().plan, Publish)
+    assert pipeline.wrong() == []
+    assert isinstance(pipeline.run().plan, NoChange)
+
+
+@pytest.mark.parametrize("moment", ["sent", "ended"])
+def test_somebody_touches_it_meanwhile(new_pipeline: Callable[..., Pipeline], moment: str):
+    """Prevents: a description that somebody writes costs a whole file each time."""
+    pipeline = new_pipeline(reconcile=Reconcile())
+    changed_rows(pipeline)
+    report = meddled(pipeline, moment, describes(pipeline))
+    assert isinstance(report.plan, Update)
+    assert pipeline.wrong() == []
+    report = pipeline.run()
+    assert isinstance(report.plan, NoChange)
+    assert report.warnings == ()
+
+
+def test_somebody_takes_the_name_meanwhile(pipeline: Pipeline):
+    """Prevents: a first publish replaces what came to its name while the file was built."""
+    around = lambda server: Meddled(server, "uploaded", publishes(pipeline), 1)  # noqa: E731
+    with pytest.raises(RefusedError, match="adopt: true"):
+        pipeline.run(around={"around_server": around})
+    assert pipeline.wrong() == ["flights: 8 rows became 3"]

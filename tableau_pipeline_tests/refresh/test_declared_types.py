@@ -82,14 +82,12 @@ def test_windows_are_cut_by_the_declared_clock(pipeline: Pipeline):
     def materialize(day: date, rows: pa.Table) -> None:
         start = datetime(day.year, day.month, day.day, tzinfo=zone)
         span = Span(start=start, end=start + timedelta(days=1), zone=zone.key)
-        written = pipeline.snapshot("flights", rows, partition=str(day), span=span)
-        others = [each for each in pipeline.models["flights"] if each.partition != str(day)]
-        pipeline.models["flights"] = (*others, written)
+        pipeline.snapshot("flights", rows, partition=str(day), span=span)
 
-    pipeline.models["flights"] = ()
     rows = departures(20)
     materialize(date(2024, 10, 26), rows.slice(0, 12))
     materialize(date(2024, 10, 27), rows.slice(12))
+    pipeline.drop_partitions("flights", {"None"})
     pipeline.run()
     changed = departures(20, late=5)
     materialize(date(2024, 10, 27), changed.slice(12))

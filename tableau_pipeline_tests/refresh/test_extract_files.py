@@ -2,8 +2,9 @@ from collections.abc import Callable
 
 import pytest
 
+from tableau_pipeline.core.policies import Diff
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline_tests.refresh.crashes import killed_after
+from tableau_pipeline_tests.refresh.crashes import killed_before
 from tableau_pipeline_tests.refresh.models import airlines, flights
 from tableau_pipeline_tests.refresh.pipeline import WHOLE, Pipeline
 
@@ -17,24 +18,29 @@ def test_only_the_last_is_left(pipeline: Pipeline):
         assert pipeline.extract_files() == [report.extract.path]
 
 
-def test_those_of_open_intents_are_kept(pipeline: Pipeline):
-    """Prevents: a file that may have to be sent again is gone."""
-    pipeline.declare(**WHOLE)
+@pytest.mark.parametrize("step", ["upload", "publish", "job"])
+def test_those_of_killed_refreshes_are_removed(pipeline: Pipeline, step: str):
+    """Prevents: each refresh that is killed leaves a file behind until the disk is full."""
     pipeline.run()
-    open_files = set()
+    pipeline.declare(**WHOLE)
     for delay in (1, 2):
         pipeline.model("flights", flights(delay=delay))
-        assert killed_after(pipeline, 2)
-        open_files = {intent.payload for intent in pipeline.journal.intents()}
-        assert len(open_files) == delay
-        assert open_files <= set(pipeline.extract_files())
-    pipeline.model("flights", flights(delay=3))
+        assert killed_before(pipeline, step)
+        assert len(pipeline.extract_files()) == 1
     report = pipeline.run()
     assert report.extract is not None
-    assert set(pipeline.extract_files()) == {*open_files, report.extract.path}
-    report = pipeline.run(full=True)
-    assert report.extract is not None
     assert pipeline.extract_files() == [report.extract.path]
+
+
+@pytest.mark.parametrize("more", [{}, WHOLE, {"rebase_after": 0}], ids=["update", "file", "both"])
+def test_dry_run_leaves_none(new_pipeline: Callable[..., Pipeline], more: dict):
+    """Prevents: a look at the plan leaves a payload behind, or stumbles over one that is gone."""
+    pipeline = new_pipeline(**more)
+    pipeline.policy(Diff(("flight_id",)))
+    pipeline.run()
+    pipeline.model("flights", flights(delay=1))
+    pipeline.decide()
+    assert pipeline.extract_files() == []
 
 
 def test_unfinished_file_of_a_killed_build_is_removed(pipeline: Pipeline):

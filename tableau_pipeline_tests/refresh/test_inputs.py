@@ -3,6 +3,7 @@ import pytest
 
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.tables import Relationship
+from tableau_pipeline.refresh.history import read_history
 from tableau_pipeline_tests.refresh.models import airlines, flights
 from tableau_pipeline_tests.refresh.pipeline import Pipeline
 
@@ -13,6 +14,7 @@ def refusal(pipeline: Pipeline, *, signs_in: bool = False, **options: bool) -> s
         pipeline.run(**options)
     assert pipeline.extract_files() == []
     assert pipeline.journal.all_intents() == []
+    assert read_history(pipeline.journal.records()).open_claims == []
     assert pipeline.sessions == (1 if signs_in else 0)
     assert pipeline.found() == []
     return str(caught.value)
@@ -21,7 +23,7 @@ def refusal(pipeline: Pipeline, *, signs_in: bool = False, **options: bool) -> s
 @pytest.mark.parametrize("publish", [True, False])
 def test_model_without_snapshot(star: Pipeline, publish: bool):
     """Prevents: a data source loses a table because its model was never materialized."""
-    star.models["airlines"] = ()
+    star.missing = {"airlines"}
     message = refusal(star, publish=publish)
     for part in ('Table "airlines"', 'model "airlines"', "Materialize", "`model:`"):
         assert part in message
@@ -96,7 +98,7 @@ def test_all_problems_are_told_at_once(star: Pipeline):
     """Prevents: a person mends one thing per failed run."""
     star.declare(relationships=(Relationship("flights", "airlines", (("carier", "carrier"),)),))
     star.model("flights", flights(1, tags=pa.array([[1]], pa.list_(pa.int64()))))
-    star.models["airlines"] = ()
+    star.missing = {"airlines"}
     message = refusal(star)
     assert [part in message for part in ('"airlines"', '"carier"', '"tags"')] == [True] * 3
     assert len(message.splitlines()) == 3

@@ -75,7 +75,9 @@ def test_checksums_tell_values_apart(pipeline: Pipeline):
     pipeline.declare(reconcile=Reconcile(checksums=True))
     sql = """UPDATE "Extract"."Extract" SET "carrier" = '' WHERE "flight_id" = 1"""
     around = damaged(pipeline, sql)
-    with pytest.raises(ReconciliationError, match=r"differs from the models: flights\.carrier differs"):
+    with pytest.raises(
+        ReconciliationError, match=r"differs from the models: flights\.carrier differs"
+    ):
         pipeline.run(around=around)
     assert pipeline.run().plan.decision == "publish (replace)"
     assert pipeline.wrong() == []
