@@ -15,7 +15,6 @@ from pyspark.sql import SparkSession
 
 from tableau_pipeline.core.checkpoint import Checkpoint, Closing, PublishMode, Record
 from tableau_pipeline.core.declaration import Declaration, Table
-from tableau_pipeline.scripting.file_journal import FileJournal
 from tableau_pipeline.core.timeouts import Timeouts
 from tableau_pipeline.demo.compare import differences
 from tableau_pipeline.errors import RefreshError, RefusedError
@@ -28,6 +27,7 @@ from tableau_pipeline.refresh.plan import NoChange, Options, Publish
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline.sandbox.testing import Sandbox, running_sandbox
 from tableau_pipeline.scripting import refresh
+from tableau_pipeline.scripting.file_journal import FileJournal
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.core.test_former_journal import STATE, written

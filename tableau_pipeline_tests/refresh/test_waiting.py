@@ -165,9 +165,7 @@ def test_job_that_runs_too_long_is_cancelled(
     sandbox.advance(1000)
 
 
-def test_job_that_cannot_be_cancelled(
-    eyes: TableauSite, sandbox: Sandbox, send: Callable[[], str]
-):
+def test_job_that_cannot_be_cancelled(eyes: TableauSite, sandbox: Sandbox, send: Callable[[], str]):
     """Prevents: the next batch is sent although this one may still take effect, after it."""
     analyst = session(sandbox, ANALYST.name, ANALYST.password)
     with armed(sandbox, HoldJobs()), analyst as other:
