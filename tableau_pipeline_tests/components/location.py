@@ -15,7 +15,7 @@ from tableau_pipeline.components.assets import refresh_assets
 from tableau_pipeline.components.journal import records_of
 from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.declaration import Declaration, Table
-from tableau_pipeline.core.server import JobEntry
+from tableau_pipeline.core.server import Job
 from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.core.timeouts import Timeouts
 from tableau_pipeline.demo.compare import differences
@@ -139,7 +139,7 @@ class Location:
         assert found
         return found
 
-    def jobs(self, name: str) -> Sequence[JobEntry]:
+    def jobs(self, name: str) -> Sequence[Job]:
         """All jobs that the server has ever begun for a data source."""
         with session(self.sandbox) as site:
             found = site.jobs(name=name, since=_LONG_AGO)
