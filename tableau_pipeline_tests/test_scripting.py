@@ -13,29 +13,24 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tableau_pipeline.core.checkpoint import Closing, Record
-from tableau_pipeline.core.file_journal import FileJournal
+from tableau_pipeline.core.checkpoint import Checkpoint, Closing, PublishMode, Record
+from tableau_pipeline.core.declaration import Declaration, Table
 from tableau_pipeline.core.timeouts import Timeouts
 from tableau_pipeline.demo.compare import differences
+from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.tables import Relationship
 from tableau_pipeline.publishing.credentials import Password
 from tableau_pipeline.publishing.site import TableauSite, signed_in
 from tableau_pipeline.refresh.history import read_history
-from tableau_pipeline.refresh.plan import NoChange, Publish
+from tableau_pipeline.refresh.plan import NoChange, Options, Publish
+from tableau_pipeline.refresh.report import Report
 from tableau_pipeline.sandbox.testing import Sandbox, running_sandbox
-from tableau_pipeline.scripting import (
-    Accept,
-    Declaration,
-    Options,
-    RefreshError,
-    RefusedError,
-    Report,
-    Table,
-    refresh,
-)
+from tableau_pipeline.scripting import refresh
+from tableau_pipeline.scripting.file_journal import FileJournal
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline_tests.conftest import ROOT
+from tableau_pipeline_tests.core.test_former_journal import STATE, written
 from tableau_pipeline_tests.refresh.models import flights, snapshot
 
 EXAMPLE = ROOT / "examples" / "refresh_from_a_script.py"
@@ -62,6 +57,9 @@ class Script:
 
     def model(self, rows: int = 8) -> None:
         snapshot(self.data / "snapshots", flights(rows), asset_key="raw/flights")
+
+    def checkpoint(self) -> Checkpoint | None:
+        return read_history(self.journal.records()).checkpoint
 
     def session(self) -> Any:
         credentials = Password(self.sandbox.user, self.sandbox.password)
@@ -152,7 +150,8 @@ def test_what_was_published_is_remembered(script: Script, monkeypatch: pytest.Mo
     assert isinstance(first.plan, Publish)
     assert first.extract
     assert first.extract.path.is_absolute()
-    assert read_history(script.journal.records()).checkpoint == first.checkpoint is not None
+    assert first.checkpoint
+    assert script.checkpoint() == first.checkpoint
     monkeypatch.chdir("/")
     assert isinstance(script.run().plan, NoChange)
     with script.session() as site:
@@ -167,27 +166,10 @@ def test_what_was_not_published_is_not_remembered(script: Script, options: Optio
     assert isinstance(script.run().plan, Publish)
 
 
-def test_a_lost_journal_is_a_question(script: Script):
-    # Prevents: a script with an empty journal that publishes over what another one keeps.
-    script.run()
-    script.journal.path.unlink()
-    script.model(3)
-    with pytest.raises(RefusedError, match=r"another deployment .* accept: \[takeover\]"):
-        script.run()
-    takeover = frozenset({Accept.TAKEOVER})
-    with pytest.raises(RefusedError, match="8 are published"):
-        script.run(options=Options(accept=takeover))
-    report = script.run(options=Options(accept=takeover | {Accept.SHRINK}))
-    assert isinstance(report.plan, Publish)
-    assert isinstance(script.run().plan, NoChange)
-    with script.session() as site:
-        assert wrong(site, script.declaration, script.data / "snapshots") == []
-
-
 def test_the_next_one_waits_until_the_checkpoint_is_kept(
     script: Script, monkeypatch: pytest.MonkeyPatch
 ):
-    # Prevents: the checkpoint of an earlier refresh kept after that of a later one.
+    # Prevents: the checkpoint of a refresh kept after that of a later one, which it undoes.
     keeping, go_on, append = Event(), Event(), FileJournal.append
 
     def slowly(journal: FileJournal, record: Record) -> None:
@@ -198,8 +180,7 @@ def test_the_next_one_waits_until_the_checkpoint_is_kept(
 
     @contextmanager
     def server() -> Generator[TableauSite]:
-        kept = read_history(script.journal.records()).checkpoint
-        assert kept == first.result().checkpoint is not None
+        assert script.checkpoint() == first.result().checkpoint
         with script.session() as site:
             yield site
 
@@ -210,13 +191,40 @@ def test_the_next_one_waits_until_the_checkpoint_is_kept(
         script.model(9)
         second = executor.submit(partial(script.run, server=server))
         with pytest.raises(RefreshError, match="has held"):
-            script.run(timeouts=Timeouts(claim=0))
+            script.run(timeouts=Timeouts(claim=0.5))
         assert not second.done()
         go_on.set()
-        last = second.result(30).checkpoint
-        assert last == read_history(script.journal.records()).checkpoint
+        assert second.result(30).checkpoint == script.checkpoint()
     with script.session() as site:
         assert wrong(site, script.declaration, script.data / "snapshots") == []
+
+
+def test_journal_of_the_version_before(script: Script):
+    # Prevents: an upgrade after which nothing is ours, or a table may lose its rows unasked.
+    known = script.run().checkpoint
+    assert known
+    state = STATE | {
+        "server": known.server,
+        "project": known.project,
+        "name": known.name,
+        "luid": known.luid,
+        "tables": {"flights": {"content": {"rows": 8}}},
+    }
+    with script.session() as site:
+        # It had none of these tags.
+        site.untag(known.luid, [f"tableau-pipeline-instance:{script.journal.instance}"])
+    written(script.journal.path, state)
+    script.model(1)
+    with pytest.raises(RefusedError, match="1 rows where 8 are published"):
+        script.run()
+    script.model(9)
+    report = script.run()
+    assert report.plan == Publish(
+        PublishMode.REPLACE, "in full: its records are of an older version"
+    )
+    assert report.checkpoint
+    assert report.checkpoint.luid == known.luid
+    assert isinstance(script.run().plan, NoChange)
 
 
 def test_another_data_source_does_not_wait(script: Script):
@@ -225,9 +233,8 @@ def test_another_data_source_does_not_wait(script: Script):
 
     @contextmanager
     def server() -> Generator[TableauSite]:
-        run = script.run(
-            declaration=other, journal=script.data / "o.json", timeouts=Timeouts(claim=0)
-        )
+        journal = script.data / "other.json"
+        run = script.run(declaration=other, journal=journal, timeouts=Timeouts(claim=0))
         assert isinstance(run.plan, Publish)
         with script.session() as site:
             yield site

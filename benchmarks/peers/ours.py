@@ -8,8 +8,8 @@ from pyspark.sql import DataFrame
 
 from benchmarks.peers.protocol import contend
 from tableau_pipeline.core.declaration import Declaration, Table
+from tableau_pipeline.extracts.builder import Builder
 from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline.refresh.builder import Builder
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline.snapshots.write import write_snapshot
 

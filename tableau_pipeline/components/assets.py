@@ -92,7 +92,7 @@ def refresh_assets(
                 deps=[extract],
                 description=(
                     f'The data source "{declaration.name}" in the Tableau project '
-                    f'"{declaration.project}", equal to its models after every refresh.'
+                    f'"{declaration.project_path}", equal to its models after every refresh.'
                 ),
                 kinds={"tableau"},
                 skippable=True,

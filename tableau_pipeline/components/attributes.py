@@ -7,8 +7,8 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 from tableau_pipeline.components.base import Attributes
 from tableau_pipeline.components.policies import Refresh, RetainAttributes, known_policy, policy
 from tableau_pipeline.core.declaration import Guard, Table
+from tableau_pipeline.extracts.contract import spark_name
 from tableau_pipeline.hyper.tables import Column
-from tableau_pipeline.refresh.contract import spark_name
 
 
 class GuardAttributes(Attributes):

@@ -7,7 +7,7 @@ import dagster as dg
 from tableau_pipeline.actions.batch import Batch
 from tableau_pipeline.components.failures import as_failure
 from tableau_pipeline.components.journal import DagsterJournal
-from tableau_pipeline.refresh.custom_batch import CustomBatch
+from tableau_pipeline.refresh.custom_batch import send_custom_batch
 from tableau_pipeline.resources import HyperResource, TableauServerResource
 
 
@@ -39,13 +39,15 @@ def send_batch(
         dagster.Failure: says what is wrong.
     """
     with as_failure():
-        job_id = CustomBatch(
-            key=datasource,
+        job_id = send_custom_batch(
+            datasource,
+            batch,
+            payload=payload,
             journal=DagsterJournal(context, dg.AssetKey.from_user_string(datasource)),
             server=lambda: tableau.session(context.log),
             hyper=lambda: hyper.process,
             run_id=context.run.run_id,
             log=context.log,
             timeouts=tableau.timeouts,
-        ).send(batch, payload)
+        )
     context.log.info("Job %s of the server changed the data of %s", job_id, datasource)

@@ -19,7 +19,6 @@ from pydantic import TypeAdapter, ValidationError
 
 from tableau_pipeline.core.checkpoint import Claim, Closing, Former, Intent, Owner, Record
 from tableau_pipeline.core.declaration import file_name
-from tableau_pipeline.core.file_journal import former_record
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.resources import data_dir
 
@@ -123,7 +122,7 @@ class DagsterJournal:
 
 
 def records_of(instance: dg.DagsterInstance, asset_key: dg.AssetKey) -> list[Record]:
-    """The newest records of a published asset, back to those of the newest checkpoint."""
+    """The newest records of a published asset, back to the beginning of the newest checkpoint."""
     found: list[Record] = []
     cursor = None
     for _ in range(0, _LONGEST, _PAGE):
@@ -131,13 +130,24 @@ def records_of(instance: dg.DagsterInstance, asset_key: dg.AssetKey) -> list[Rec
             dg.AssetRecordsFilter(asset_key=asset_key), limit=_PAGE, cursor=cursor
         )
         found += [each for record in page.records if (each := record_in(record))]
-        if any(isinstance(each, Closing) and each.checkpoint for each in found):
+        if _has_newest_checkpoint(found):
             return found
         if not page.has_more:
             break
         cursor = page.cursor
     former = _former(instance, asset_key)
     return [*found, former] if former else found
+
+
+def _has_newest_checkpoint(newest: Sequence[Record]) -> bool:
+    """Whether what is older than these cannot matter.
+
+    One that was stored late may hide a newer one; a claim comes after all that have lower numbers.
+    """
+    checkpoints = [each for each in newest if isinstance(each, Closing) and each.checkpoint]
+    last = max(checkpoints, key=lambda each: each.refresh, default=None)
+    claims = {each.id for each in newest if isinstance(each, Claim)}
+    return last is not None and last.claim in claims
 
 
 def record_in(record: dg.EventLogRecord) -> Record | None:
@@ -158,7 +168,7 @@ def _former(instance: dg.DagsterInstance, asset_key: dg.AssetKey) -> Former | No
         materialization = record.asset_materialization
         value = materialization.metadata.get(_FORMER_STATE) if materialization else None
         if isinstance(value, dg.JsonMetadataValue):
-            return former_record(value.data)
+            return Former.of(value.data)
     return None
 
 

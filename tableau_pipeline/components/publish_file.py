@@ -15,7 +15,7 @@ from tableau_pipeline.components.report import dry_run_observation, published_re
 from tableau_pipeline.components.retention import collect_snapshots
 from tableau_pipeline.core.journal import Journal
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.refresh.as_is import AsIsRefresh
+from tableau_pipeline.refresh.as_is import refresh_as_is
 from tableau_pipeline.refresh.history import read_history
 from tableau_pipeline.refresh.refresh import Refresh
 from tableau_pipeline.resources import (
@@ -77,7 +77,7 @@ def publish_files(
             takeover=tableau.takeover,
         )
         if config.mode == "as_is":
-            report = AsIsRefresh(refresh, _only_file(config)).run(config.options())
+            report = refresh_as_is(refresh, _only_file(config), config.options())
         else:
             report = refresh.run(config.options())
     bad = rows.read_rows.bad_rows if rows.read_rows else 0

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from uuid import uuid4
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from tableau_pipeline.core.snapshot import Fingerprint, Frozen
 from tableau_pipeline.hyper.tables import Column
@@ -233,6 +233,16 @@ class Former(Frozen):
     name: str
     luid: str
     rows: dict[str, int] = Field(default_factory=dict)
+
+    @classmethod
+    def of(cls, state: Any) -> "Former | None":
+        """What the state that an older release recorded tells; None if it is not one."""
+        try:
+            rows = {name: table["content"]["rows"] for name, table in state["tables"].items()}
+            known = {name: state[name] for name in ("server", "site", "project", "name", "luid")}
+            return cls(rows=rows, **known)
+        except (KeyError, TypeError, AttributeError, ValidationError):
+            return None
 
 
 Record = Annotated[Claim | Intent | Closing | Former, Field(discriminator="kind")]

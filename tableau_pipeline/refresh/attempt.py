@@ -7,29 +7,28 @@ from typing import TYPE_CHECKING
 from tableau_pipeline.core.checkpoint import NOT_RECONCILED, TableContent
 from tableau_pipeline.core.server import Server
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.refresh.builder import Builder
+from tableau_pipeline.extracts.builder import Builder
+from tableau_pipeline.extracts.delta import Delta, Size
+from tableau_pipeline.extracts.rows_check import unknown_keys
 from tableau_pipeline.refresh.claim import Claimed
 from tableau_pipeline.refresh.delivery import Delivery, counts, total
-from tableau_pipeline.refresh.delta import Delta
 from tableau_pipeline.refresh.history import History
 from tableau_pipeline.refresh.jobs import Jobs
 from tableau_pipeline.refresh.observe import Observer, Published
 from tableau_pipeline.refresh.plan import (
+    Accept,
     Facts,
-    Measure,
     NoChange,
     Options,
     Plan,
     Publish,
     Refuse,
-    Size,
     Update,
     decide,
 )
 from tableau_pipeline.refresh.reconcile import Reconciler, ReconciliationError
 from tableau_pipeline.refresh.recover import Recovered, Recovery
 from tableau_pipeline.refresh.report import Report, phase
-from tableau_pipeline.refresh.rows_check import unknown_keys
 from tableau_pipeline.refresh.send import DriftError, Sender, Sent
 
 if TYPE_CHECKING:
@@ -58,7 +57,8 @@ class Attempt:
         self._server = server
         self._content = content
         self._history = history
-        self._options = options
+        takeover = {Accept.TAKEOVER} if refresh.takeover else set()
+        self._options = replace(options, accept=options.accept | takeover)
         self._seconds: dict[str, float] = {}
         self._jobs = Jobs(server, refresh.timeouts, refresh.sleep, refresh.log)
         self._reconciler = Reconciler(
@@ -142,10 +142,10 @@ class Attempt:
             facts = Facts(self._declaration, content.digest, desired, published, content.whole)
             decision = decide(facts, self._options)
         deltas: list[Delta] = []
-        if isinstance(decision, Measure):
+        if isinstance(decision, tuple):
             deltas, size = self._measured(decision, desired, published)
-            decision = decide(replace(facts, delta=size), self._options)
-        if isinstance(decision, Measure):
+            decision = decide(facts.measured(size), self._options)
+        if isinstance(decision, tuple):
             raise TypeError("a measured delta leaves nothing to measure")
         if not isinstance(decision, Update):
             for delta in deltas:
@@ -154,14 +154,14 @@ class Attempt:
         return desired, decision, deltas
 
     def _measured(
-        self, measure: Measure, desired: _Desired, published: Published
+        self, changed: Sequence[str], desired: _Desired, published: Published
     ) -> tuple[list[Delta], Size]:
         if published.record is None:
             raise ValueError("a delta needs a record of what is published")
         possible = self._server.payload_limit
         limit = possible and (self._declaration.payload_limit or possible)
         with phase(self._seconds, "build"):
-            delta = self._content.delta(measure.tables, desired, published.record)
+            delta = self._content.delta(changed, desired, published.record)
             pieces: list[Delta] = []
             if self._declaration.oversize == "split" and delta.extract.size > limit:
                 pieces = self._content.split(delta, limit)

@@ -19,10 +19,6 @@ _WAIT = (1.0, 5.0)
 _LOOKS_AT_LATE_CLAIMS = 5
 
 
-class OvertakenError(RefreshError):
-    """Another refresh has taken over: whatever this one knows is out of date."""
-
-
 @dataclass
 class Claimed:
     """The claim of a refresh that is at work.
@@ -47,7 +43,7 @@ class Claimed:
         """Look whether the claim still holds; to be called right before what takes effect.
 
         Raises:
-            OvertakenError: another refresh has come since: the run was ended in Dagster, say, but
+            RefreshError: another refresh has come since: the run was ended in Dagster, say, but
                 its process went on.
         """
         for _ in range(_LOOKS_AT_LATE_CLAIMS):
@@ -62,7 +58,7 @@ class Claimed:
                 return
             self.sleep(random.uniform(*_RETRY))  # noqa: S311
         by = f"run {others[0].owner.run_id}" if others else "somebody who removed its records"
-        raise OvertakenError(f"This refresh was overtaken by {by}. Nothing more is sent by it.")
+        raise RefreshError(f"This refresh was overtaken by {by}. Nothing more is sent by it.")
 
 
 @contextmanager

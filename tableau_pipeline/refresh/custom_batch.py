@@ -4,7 +4,6 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from tableauhyperapi import HyperProcess, TableName
@@ -20,102 +19,73 @@ from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.read import table_columns
 from tableau_pipeline.hyper.tables import EXTRACT_SCHEMA
 from tableau_pipeline.hyper.types import hyper_type
-from tableau_pipeline.refresh.claim import Claimed, claimed
+from tableau_pipeline.refresh.claim import claimed
 from tableau_pipeline.refresh.jobs import Jobs
 from tableau_pipeline.refresh.recover import Recovery
 from tableau_pipeline.refresh.send import Sender
 
 
-@dataclass(frozen=True, slots=True)
-class CustomBatch:
-    """What a batch for the data source with this asset key works with.
+def send_custom_batch(
+    key: str,
+    batch: Batch,
+    *,
+    payload: Path | None,
+    journal: Journal,
+    server: Callable[[], AbstractContextManager[Server]],
+    hyper: Callable[[], HyperProcess],
+    run_id: str,
+    log: logging.Logger,
+    timeouts: Timeouts,
+    sleep: Callable[[float], None] = time.sleep,
+) -> str | None:
+    """Find out what is open, then carry out a batch: the id of the server's job.
 
-    The attributes are those of a refresh.
+    It is recorded as a refresh records what it sends, so that neither disturbs the other. The next
+    refresh makes the data source equal to its models again, in full.
+
+    Args:
+        key: the asset key of the data source; the others are as for a refresh.
+
+    Raises:
+        RefusedError: the server would refuse the batch, or nothing was published yet.
+        RefreshError: it could not be carried out.
     """
-
-    key: str
-    journal: Journal
-    server: Callable[[], AbstractContextManager[Server]]
-    hyper: Callable[[], HyperProcess]
-    run_id: str
-    log: logging.Logger
-    timeouts: Timeouts = field(default_factory=Timeouts)
-    sleep: Callable[[float], None] = time.sleep
-
-    def send(self, batch: Batch, payload: Path | None) -> str | None:
-        """Find out what is open, then carry out the batch: the id of the server's job.
-
-        It is recorded as a refresh records what it sends, so that neither disturbs the other.
-        The next refresh makes the data source equal to its models again, in full.
-
-        Raises:
-            RefusedError: the server would refuse the batch, or nothing was published yet.
-            RefreshError: it could not be carried out.
-        """
-        with (
-            claimed(
-                self.journal,
-                what=self.key,
-                timeout=self.timeouts.claim,
-                sleep=self.sleep,
-                log=self.log,
-            ) as claim,
-            self.server() as server,
-        ):
-            jobs = Jobs(server, self.timeouts, self.sleep, self.log)
-            recovery = Recovery(self.journal, server, jobs, self.log)
-            record = recovery.recover(claim.history).record
-            if record is None or record.luid is None:
-                raise RefusedError(
-                    f"{self.key}: no record tells what is published. Refresh it, then send "
-                    "the batch."
-                )
-            self._check(batch, payload, record)
-            return self._send(batch, payload, server, record, claim, jobs)
-
-    def _check(self, batch: Batch, payload: Path | None, record: Checkpoint) -> None:
-        target = {}
-        for name, table in record.tables.items():
-            published = TableName(
-                EXTRACT_SCHEMA, EXTRACT_SCHEMA if len(record.tables) == 1 else name
+    alone = claimed(journal, what=key, timeout=timeouts.claim, sleep=sleep, log=log)
+    with alone as claim, server() as site:
+        jobs = Jobs(site, timeouts, sleep, log)
+        record = Recovery(journal, site, jobs, log).recover(claim.history).record
+        if record is None or record.luid is None:
+            raise RefusedError(
+                f"{key}: no record tells what is published. Refresh it, then send the batch."
             )
-            target[published] = {
-                column.name: hyper_type(column, table=name) for column in table.columns
-            }
-        source = table_columns(self.hyper(), payload) if payload else {}
-        if problems := batch_problems(batch, target=target, source=source):
-            raise RefusedError(f"{self.key}: " + "\n".join(problems))
-
-    def _send(
-        self,
-        batch: Batch,
-        payload: Path | None,
-        server: Server,
-        record: Checkpoint,
-        claim: Claimed,
-        jobs: Jobs,
-    ) -> str | None:
-        remote = server.find_by_luid(str(record.luid))
+        source = table_columns(hyper(), payload) if payload else {}
+        if problems := batch_problems(batch, target=_published_columns(record), source=source):
+            raise RefusedError(f"{key}: " + "\n".join(problems))
+        remote = site.find_by_luid(record.luid)
         if remote is None:
             raise RefusedError(
-                f'{self.key}: "{record.name}" ({record.luid}) is gone from the server. Refresh it, '
+                f'{key}: "{record.name}" ({record.luid}) is gone from the server. Refresh it, '
                 "then send the batch."
             )
         sender = Sender(
-            server=server,
-            journal=self.journal,
+            server=site,
+            journal=journal,
             claim=claim,
             jobs=jobs,
-            run_id=self.run_id,
-            tags=frozenset({tag_of(self.key), f"{INSTANCE_TAG_PREFIX}{self.journal.instance}"}),
-            sleep=self.sleep,
-            log=self.log,
+            run_id=run_id,
+            tags=frozenset({tag_of(key), f"{INSTANCE_TAG_PREFIX}{journal.instance}"}),
+            sleep=sleep,
+            log=log,
         )
-        sent = sender.update(
-            batch.json(),
-            payload,
-            None,
-            to=remote,
-            partial="an update that was written by hand changed it",
-        )
-        return sent.job_id
+        partial = "an update that was written by hand changed it"
+        return sender.update(batch.json(), payload, None, to=remote, partial=partial).job_id
+
+
+def _published_columns(record: Checkpoint) -> dict[TableName, dict[str, str]]:
+    single = len(record.tables) == 1
+    return {
+        TableName(EXTRACT_SCHEMA, EXTRACT_SCHEMA if single else name): {
+            column.name: hyper_type(column, table=name) for column in table.columns
+        }
+        for name, table in record.tables.items()
+    }

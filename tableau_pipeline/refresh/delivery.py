@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from tableau_pipeline.core.checkpoint import Checkpoint, Habits, PublishMode, TableContent
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.server import RemoteDatasource, Server
+from tableau_pipeline.extracts.builder import Builder
+from tableau_pipeline.extracts.delta import Delta, RowCounts
 from tableau_pipeline.hyper.build import Extract
-from tableau_pipeline.refresh.builder import Builder
-from tableau_pipeline.refresh.delta import Delta, RowCounts
 from tableau_pipeline.refresh.observe import Published
 from tableau_pipeline.refresh.plan import NoChange, Publish, Update
 from tableau_pipeline.refresh.reconcile import Reconciler

@@ -7,7 +7,7 @@ from enum import StrEnum
 from tableau_pipeline.core.checkpoint import PublishMode, TableContent
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.errors import Check
-from tableau_pipeline.refresh.delta import RowCounts
+from tableau_pipeline.extracts.delta import RowCounts, Size
 from tableau_pipeline.refresh.guards import guard_problems
 from tableau_pipeline.refresh.observe import Published
 from tableau_pipeline.refresh.schema_change import schema_changes, schema_problems
@@ -92,29 +92,7 @@ class Refuse:
         return "refuse"
 
 
-@dataclass(frozen=True, slots=True)
-class Measure:
-    """Nothing is decided yet: build the delta of these tables first, and decide by its size."""
-
-    tables: tuple[str, ...]
-
-
 Plan = NoChange | Update | Publish | Refuse
-
-
-@dataclass(frozen=True, slots=True)
-class Size:
-    """A delta, measured.
-
-    Attributes:
-        size: bytes of its payload, `limit` what a payload may have.
-        pieces: into how many updates it was split to stay below; 0 if it was not, or cannot be.
-    """
-
-    counts: Mapping[str, RowCounts]
-    size: int
-    limit: int
-    pieces: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +117,12 @@ class Facts:
         return replace(self, delta=delta)
 
 
-def decide(facts: Facts, options: Options) -> Plan | Measure:
-    """Decide what makes the data source hold what is desired."""
+def decide(facts: Facts, options: Options) -> Plan | tuple[str, ...]:
+    """Decide what makes the data source hold what is desired.
+
+    Returns:
+        The names of the tables that changed where a delta of them has to be measured first.
+    """
     published, record = facts.published, facts.published.record
     if refusal := _refusal(facts, options):
         return refusal
@@ -164,7 +146,7 @@ def decide(facts: Facts, options: Options) -> Plan | Measure:
         return NoChange("every table's fingerprint equals that of the last refresh")
     if facts.whole:
         return Publish(PublishMode.REPLACE, f"in full: {_new_content(changed)}; {facts.whole}")
-    return _update_or_file(facts, changed) if facts.delta else Measure(changed)
+    return _update_or_file(facts, changed) if facts.delta else changed
 
 
 def _refusal(facts: Facts, options: Options) -> Refuse | None:

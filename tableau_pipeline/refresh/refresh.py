@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,22 +13,21 @@ from tableauhyperapi import HyperProcess
 from tableau_pipeline.core.declaration import Declaration, file_name
 from tableau_pipeline.core.journal import Journal
 from tableau_pipeline.core.server import Server
-from tableau_pipeline.core.snapshot import Snapshot, Snapshots
+from tableau_pipeline.core.snapshot import Snapshots
 from tableau_pipeline.core.timeouts import Timeouts
 from tableau_pipeline.errors import Check, RefusedError
-from tableau_pipeline.hyper.type_policy import TypePolicy
+from tableau_pipeline.extracts.builder import Builder
+from tableau_pipeline.extracts.desired import Models
+from tableau_pipeline.extracts.models import Declared, checked_models
+from tableau_pipeline.extracts.readable import readable
 from tableau_pipeline.refresh.attempt import Attempt
-from tableau_pipeline.refresh.builder import Builder
 from tableau_pipeline.refresh.claim import Claimed, claimed
-from tableau_pipeline.refresh.desired import Models
 from tableau_pipeline.refresh.guards import guard_problems
 from tableau_pipeline.refresh.history import read_history
-from tableau_pipeline.refresh.inputs import checked_models
 from tableau_pipeline.refresh.plan import (
     Accept,
     Options,
 )
-from tableau_pipeline.refresh.readable import readable
 from tableau_pipeline.refresh.report import Report, phase
 
 
@@ -67,8 +66,6 @@ class Refresh:
             RefusedError: it would be wrong or unsafe; nothing was sent or overwritten.
             RefreshError: it could not be carried out; the next run finds out what is open.
         """
-        if self.takeover:
-            options = replace(options, accept=options.accept | {Accept.TAKEOVER})
         if not options.publish:
             models = self.models()
             with readable(self.hyper, self.declaration, models):
@@ -128,21 +125,3 @@ class Refresh:
             orphans = builder.orphans(desired, desired)
             extract = builder.file(desired)
         return Report(plan=None, extract=extract, orphans=orphans, seconds=seconds)
-
-
-@dataclass(frozen=True, slots=True)
-class Declared:
-    """The versions of models, with what a data source makes of their columns."""
-
-    snapshots: Snapshots
-    types: TypePolicy
-
-    def newest(self, asset_key: str) -> Snapshot | None:
-        """The newest version of a model; None if it has none."""
-        found = self.snapshots.newest(asset_key)
-        return found and found.declared(self.types)
-
-    def version(self, asset_key: str, number: int) -> Snapshot | None:
-        """A version of a model; None if it is gone."""
-        found = self.snapshots.version(asset_key, number)
-        return found and found.declared(self.types)

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.server import RemoteDatasource
+from tableau_pipeline.extracts.compare import Reconciliation
+from tableau_pipeline.extracts.delta import RowCounts
 from tableau_pipeline.hyper.build import Extract
-from tableau_pipeline.refresh.delta import RowCounts
 from tableau_pipeline.refresh.plan import Plan
-from tableau_pipeline.refresh.reconcile import Reconciliation
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,7 @@ from tableau_pipeline.core.policies import Diff
 from tableau_pipeline.hyper.tables import Column, Relationship
 from tableau_pipeline.resources import resources_from_env
 from tableau_pipeline_tests.components.declarations import declared
-from tableau_pipeline_tests.components.test_collection import MODEL, Location
-from tableau_pipeline_tests.components.test_collection import location as location  # a fixture
+from tableau_pipeline_tests.components.location import MODEL, Location
 from tableau_pipeline_tests.refresh.models import airlines, flights, snapshot
 
 FLIGHTS = Table("flights", MODEL)

@@ -4,10 +4,9 @@ import dagster as dg
 
 from tableau_pipeline.core.declaration import Guard, Table
 from tableau_pipeline.core.policies import Diff
+from tableau_pipeline_tests.components.location import MODEL, Location
 from tableau_pipeline_tests.components.test_checks import STAR
-from tableau_pipeline_tests.components.test_checks import location as location  # a fixture
 from tableau_pipeline_tests.components.test_checks import star as star  # a fixture
-from tableau_pipeline_tests.components.test_collection import MODEL, Location
 from tableau_pipeline_tests.refresh.models import flights, snapshot
 
 BY_KEY = Table("flights", MODEL, policy=Diff(("flight_id",)))

@@ -4,7 +4,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tableau_pipeline.core.declaration import Declaration, Guard, Table, tree_problem
+from tableau_pipeline.core.declaration import (
+    Declaration,
+    Guard,
+    Project,
+    ProjectLuid,
+    Reconcile,
+    Table,
+    file_name,
+    tree_problem,
+)
+from tableau_pipeline.core.policies import Diff, Feed
 from tableau_pipeline.hyper.tables import Relationship
 
 ON = (("id", "id"),)
@@ -103,6 +113,9 @@ def test_digest_is_stable_under_reordering(tables: list[Table], edges: list[Rela
         {"adopt": True},
         {"create_project": True},
         {"on_schema_change": "refuse"},
+        {"rebase": 2.0, "rebase_after": 5},
+        {"oversize": "split", "payload_limit": 1},
+        {"reconcile": Reconcile()},
         {"tables": tuple(replace(each, guard=Guard(5, 0.1)) for each in STAR.tables)},
         {"tables": tuple(replace(each, model=f"raw/{each.name}") for each in STAR.tables)},
     ],
@@ -145,3 +158,33 @@ def test_fact_table_and_tag():
     """Prevents: the row count is that of a dimension, or two data sources share a tag."""
     assert STAR.fact_table == "orders"
     assert STAR.tag == "tableau-pipeline:sales/eu"
+
+
+@pytest.mark.parametrize(
+    ("project", "words"),
+    [
+        ("Aviation/Curated", "Aviation/Curated"),
+        (("A/B", "Curated"), "A/B/Curated"),
+        (ProjectLuid("luid-1"), "luid-1"),
+    ],
+)
+def test_project_in_words(project: Project, words: str):
+    """Prevents: a project that messages and records cannot name."""
+    assert replace(STAR, project=project).project_path == words
+
+
+def test_folders_of_keys():
+    """Prevents: the files of "sales/eu" lie among those of "sales", and are removed with them."""
+    assert file_name("sales/eu") == "sales.eu"
+
+
+def test_all_models_are_read_once():
+    """Prevents: a feed of changes that is never looked up, or a model that is read twice."""
+    feed = Feed("raw/changes", (("id", "id"),))
+    tables = (
+        Table("orders", "dbt/orders", policy=Diff(("id",), feed)),
+        Table("again", "dbt/orders"),
+        Table("people", "dbt/people", policy=Diff(("id",))),
+    )
+    declared = replace(STAR, tables=tables, relationships=())
+    assert declared.models == ("dbt/orders", "dbt/people", "raw/changes")

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tableau_pipeline.core.checkpoint import Checkpoint, Claim, Closing, Intent, Outcome
-from tableau_pipeline.core.file_journal import FileJournal
 from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.scripting.file_journal import FileJournal
 from tableau_pipeline_tests.refresh.states import NOON, checkpoint
 
 
@@ -119,7 +119,7 @@ def request_ids(path: Path) -> list[str]:
 
 RECORD_FOR_EVER = """
 import itertools, pathlib, resource, sys
-from tableau_pipeline.core.file_journal import FileJournal
+from tableau_pipeline.scripting.file_journal import FileJournal
 from tableau_pipeline_tests.core.test_file_journal import intent
 
 path, size = sys.argv[1:]
@@ -162,7 +162,7 @@ def test_on_disk_before_it_counts(path: Path, monkeypatch: pytest.MonkeyPatch):
 
 HOLD = """
 import pathlib, sys, time
-from tableau_pipeline.core.file_journal import FileJournal
+from tableau_pipeline.scripting.file_journal import FileJournal
 
 with FileJournal(pathlib.Path(sys.argv[1])).lock(0):
     print("held", flush=True)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tableau_pipeline.core.checkpoint import Closing, Former
-from tableau_pipeline.core.file_journal import FileJournal
+from tableau_pipeline.scripting.file_journal import FileJournal
 from tableau_pipeline_tests.core.test_file_journal import intent
 from tableau_pipeline_tests.refresh.states import checkpoint
 
@@ -65,24 +65,28 @@ FORMER = Former(
 )
 
 
-def written(folder: Path, state: Any) -> Path:
-    path = folder / "sales.json"
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "sales.json"
+
+
+def written(path: Path, state: Any) -> None:
+    """A journal with that state, and something that was sent since."""
     content = {"format": 1, "state": state, "intents": [INTENT]}
     path.write_text(json.dumps(content), encoding="utf-8")
-    return path
 
 
-def test_identity_and_rows_are_read(tmp_path: Path):
+def test_identity_and_rows_are_read(path: Path):
     # Prevents: an upgrade after which nothing is ours, or a table may lose all its rows unasked.
-    path = written(tmp_path, STATE)
+    written(path, STATE)
     before = path.read_bytes()
     assert list(FileJournal(path).records()) == [FORMER]
     assert path.read_bytes() == before
 
 
-def test_records_go_on_from_there(tmp_path: Path):
+def test_records_go_on_from_there(path: Path):
     # Prevents: a refresh that is cut off after an upgrade, and what was published is forgotten.
-    path = written(tmp_path, STATE)
+    written(path, STATE)
     FileJournal(path).append(intent("second"))
     assert list(FileJournal(path).records()) == [FORMER, intent("second")]
     FileJournal(path).append(Closing(refresh=1, claim="a", checkpoint=checkpoint()))
@@ -94,17 +98,17 @@ def test_records_go_on_from_there(tmp_path: Path):
     [None, {}, STATE | {"luid": None}, STATE | {"tables": {"orders": {}}}, STATE | {"tables": 7}],
     ids=["none", "empty", "no luid", "no content", "no tables"],
 )
-def test_what_tells_nothing_is_none(tmp_path: Path, state: Any):
+def test_what_tells_nothing_is_none(path: Path, state: Any):
     # Prevents: an upgrade that fails for the sake of what it would have been nice to know.
-    path = written(tmp_path, state)
+    written(path, state)
     assert list(FileJournal(path).records()) == []
     FileJournal(path).append(intent("second"))
     assert list(FileJournal(path).records()) == [intent("second")]
 
 
-def test_name_of_the_instance_stays(tmp_path: Path):
+def test_name_of_the_instance_stays(path: Path):
     # Prevents: the first refresh after an upgrade tags the data source as another deployment's.
-    path = written(tmp_path, STATE)
+    written(path, STATE)
     journal = FileJournal(path)
     named = journal.instance
     journal.append(intent("second"))

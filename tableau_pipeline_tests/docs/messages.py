@@ -23,7 +23,7 @@ def is_said(quoted: str) -> bool:
 @cache
 def _texts() -> frozenset[str]:
     found = set()
-    for folder in ("actions", "core", "hyper", "publishing", "refresh"):
+    for folder in ("actions", "core", "extracts", "hyper", "publishing", "refresh", "scripting"):
         for file in (_CODE / folder).rglob("*.py"):
             tree = ast.parse(file.read_text("utf-8"))
             found |= {text for node in ast.walk(tree) if (text := _text(node))}

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from tableau_pipeline.core.checkpoint import Checkpoint, Intent, Record
-from tableau_pipeline.core.file_journal import FileJournal
 from tableau_pipeline.refresh.history import read_history
+from tableau_pipeline.scripting.file_journal import FileJournal
 
 
 class RememberingJournal(FileJournal):

@@ -9,10 +9,10 @@ from tableau_pipeline.core.checkpoint import Checkpoint, TableContent
 from tableau_pipeline.core.declaration import Declaration, Guard, Table
 from tableau_pipeline.core.server import Metadata, RemoteDatasource
 from tableau_pipeline.core.snapshot import Fingerprint
+from tableau_pipeline.extracts.delta import RowCounts
 from tableau_pipeline.hyper.tables import Column
-from tableau_pipeline.refresh.delta import RowCounts
 from tableau_pipeline.refresh.observe import Published
-from tableau_pipeline.refresh.plan import Accept, Facts, Measure, Options, Plan, Size, decide
+from tableau_pipeline.refresh.plan import Accept, Facts, Options, Plan, Size, decide
 
 NOON = datetime(2025, 3, 1, 12, tzinfo=UTC)
 COLUMNS = (Column("id", "bigint"), Column("name", "string"))
@@ -120,8 +120,8 @@ def decided(
     facts = Facts(declared, declared.digest(), wanted, known)
     options = Options(full=full, accept=frozenset(accept))
     found = decide(facts, options)
-    if isinstance(found, Measure):
-        counts = {name: size.counts.get(name, RowCounts(1, 1)) for name in found.tables}
+    if isinstance(found, tuple):
+        counts = {name: size.counts.get(name, RowCounts(1, 1)) for name in found}
         found = decide(facts.measured(replace(size, counts=counts)), options)
-    assert not isinstance(found, Measure)
+    assert not isinstance(found, tuple)
     return found

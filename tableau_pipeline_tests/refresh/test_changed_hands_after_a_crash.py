@@ -32,7 +32,7 @@ def test_overwritten_by_hand_after_a_crash(
 
 
 def test_touched_but_equal_after_a_crash(pipeline: Pipeline):
-    """Prevents: a description that somebody changed costs a whole file, though no row changed."""
+    """Prevents: a description that somebody changed costs a whole file."""
     changed_rows(pipeline)
     pipeline.declare(reconcile=Reconcile())
     assert killed_before(pipeline, "outcome")

@@ -11,7 +11,7 @@ import pytest
 
 from tableau_pipeline.core.checkpoint import Claim, Closing
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.refresh.claim import Claimed, OvertakenError, claimed
+from tableau_pipeline.refresh.claim import Claimed, claimed
 from tableau_pipeline.refresh.history import read_history
 from tableau_pipeline.refresh.plan import NoChange, Options, Publish
 from tableau_pipeline.refresh.refresh import Refresh
@@ -163,10 +163,10 @@ def test_fence_holds_off_the_overtaken():
     with claim(one) as zombie:
         one.ended.add("one")
         with claim(one.of("two")) as second:
-            with pytest.raises(OvertakenError, match="by run two"):
+            with pytest.raises(RefreshError, match="by run two"):
                 zombie.check_fence()
             second.check_fence()
-        with pytest.raises(OvertakenError, match="by run two"):
+        with pytest.raises(RefreshError, match="by run two"):
             zombie.check_fence()
 
 
@@ -175,7 +175,7 @@ def test_fence_after_the_records_were_removed():
     one = SharedJournal("one")
     with claim(one) as first:
         one.stored.clear()
-        with pytest.raises(OvertakenError, match="removed its records"):
+        with pytest.raises(RefreshError, match="removed its records"):
             first.check_fence()
 
 
@@ -218,7 +218,7 @@ def test_overtaken_refresh_sends_nothing(pipeline: Pipeline, *, is_new: bool):
         refresh(two).run(Options())
 
     zombie = refresh(one, around_server=lambda server: At(server, "upload", newer_refresh))
-    with pytest.raises(OvertakenError, match="by run two"):
+    with pytest.raises(RefreshError, match="by run two"):
         replace(zombie, sleep=lambda _: None).run(Options())
     history = read_history(zero.records())
     assert history.checkpoint
@@ -247,7 +247,7 @@ def test_overtaken_refresh_moves_nothing(pipeline: Pipeline):
         around_journal=lambda _: one,
         around_server=lambda server: At(server, "find_by_luid", newer_refresh),
     )
-    with pytest.raises(OvertakenError):
+    with pytest.raises(RefreshError, match="overtaken"):
         replace(zombie, sleep=lambda _: None).run(Options())
     assert pipeline.found() == []
     pipeline.declare(name=old)

@@ -4,9 +4,9 @@ import pytest
 
 from tableau_pipeline.core.declaration import Table
 from tableau_pipeline.errors import Check, RefusedError
+from tableau_pipeline.extracts.contract import contract_problems, spark_name
 from tableau_pipeline.hyper.tables import Column
 from tableau_pipeline.hyper.type_policy import TypePolicy
-from tableau_pipeline.refresh.contract import contract_problems, spark_name
 from tableau_pipeline_tests.refresh.pipeline import Pipeline
 
 

@@ -11,9 +11,9 @@ import pytest
 from tableauhyperapi import TableName
 
 from tableau_pipeline.core.policies import Diff
+from tableau_pipeline.extracts.delta import RowCounts
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.read import read_table
-from tableau_pipeline.refresh.delta import RowCounts
 from tableau_pipeline_tests.refresh.pipeline import Pipeline
 from tableau_pipeline_tests.refresh.shipping import ships, table
 

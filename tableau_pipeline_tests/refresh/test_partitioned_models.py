@@ -39,6 +39,17 @@ def test_one_changed_or_new_partition_is_a_change(pipeline: Pipeline, partition:
     assert pipeline.wrong() == []
 
 
+def test_record_does_not_grow_with_the_partitions(pipeline: Pipeline):
+    """Prevents: records that list three years of hours, until the journal is the slowest part."""
+    sizes = []
+    for number in (2, 40):
+        materialize(pipeline, {str(hour): flights(2) for hour in range(number)})
+        checkpoint = pipeline.run().checkpoint
+        assert checkpoint
+        sizes.append(len(checkpoint.model_dump_json()))
+    assert max(sizes) - min(sizes) < 20
+
+
 def test_partition_that_was_dropped_is_not_missed(pipeline: Pipeline):
     """Prevents: what is published rightly is compared with rows that are no part of the model."""
     pipeline.declare(reconcile=Reconcile(checksums=True))

@@ -6,7 +6,7 @@ import pytest
 from tableau_pipeline.core.declaration import Guard
 from tableau_pipeline.core.policies import Diff, Replace
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.refresh.delta import RowCounts
+from tableau_pipeline.extracts.delta import RowCounts
 from tableau_pipeline_tests.refresh.pipeline import Pipeline
 from tableau_pipeline_tests.refresh.shipping import ships, table
 

@@ -2,6 +2,7 @@ from uuid import uuid4
 
 import pytest
 
+from tableau_pipeline.core.declaration import ProjectLuid
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline_tests.refresh.models import flights
 from tableau_pipeline_tests.refresh.pipeline import Pipeline, session
@@ -26,6 +27,33 @@ def test_nested_path_is_created_when_asked_for(pipeline: Pipeline, path: str):
     (item,) = pipeline.found()
     assert item.project_name == "2013"
     assert {path.split("/")[0], "Curated"} <= names(pipeline)
+
+
+def test_name_with_a_slash(pipeline: Pipeline, path: str):
+    """Prevents: people can make a project whose name holds a slash, but we cannot name it."""
+    pipeline.declare(project=(path, "A/B"), create_project=True)
+    pipeline.run()
+    assert pipeline.wrong() == []
+    (item,) = pipeline.found()
+    assert item.project_name == "A/B"
+    assert path in names(pipeline)
+    pipeline.model("flights", flights(9))
+    report = pipeline.run()
+    assert report.checkpoint
+    assert (report.checkpoint.luid, report.checkpoint.project) == (item.id, f"{path}/A/B")
+
+
+def test_project_by_its_luid(pipeline: Pipeline, path: str):
+    """Prevents: a project that somebody renames is created a second time."""
+    with session(pipeline.sandbox) as site:
+        luid = site.project((path,), create=True)
+    pipeline.declare(project=ProjectLuid(luid))
+    pipeline.run()
+    (item,) = pipeline.found()
+    assert item.project_id == luid
+    pipeline.declare(project=ProjectLuid("nowhere"), name=f"{pipeline.name} elsewhere")
+    with pytest.raises(RefusedError, match="nowhere"):
+        pipeline.run()
 
 
 @pytest.mark.parametrize("depth", [0, 1])

@@ -126,7 +126,7 @@ def test_forgotten_job(new_pipeline: Callable[..., Pipeline], user: tuple[str, s
 
 @pytest.mark.parametrize("step", ["upload", "update", "job", "outcome"])
 def test_refused_run_after_a_killed_one(pipeline: Pipeline, step: str):
-    """Prevents: bad rows that a run was killed for are sent by the next one, which is refused."""
+    """Prevents: the bad rows of a killed run are sent by the next one, which is refused."""
     changed_rows(pipeline)
     assert killed_before(pipeline, step)
     sent = len(jobs(pipeline))

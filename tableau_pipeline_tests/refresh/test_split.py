@@ -7,6 +7,7 @@ from datetime import date, timedelta
 import pyarrow as pa
 import pytest
 
+from tableau_pipeline.core.checkpoint import PublishMode
 from tableau_pipeline.core.policies import Append, Diff, Partitions, Policy, Replace
 from tableau_pipeline.refresh.plan import NoChange, Publish, Update
 from tableau_pipeline.refresh.report import Report
@@ -63,7 +64,6 @@ def large(new_pipeline: Callable[..., Pipeline]) -> Callable[[str], Pipeline]:
     def make(policy: str, *, oversize: str = "split") -> Pipeline:
         pipeline = new_pipeline(oversize=oversize, payload_limit=LIMIT)
         pipeline.policy(POLICIES[policy])
-        pipeline.models["flights"] = ()
         give(pipeline, notes(50_000))
         pipeline.run()
         give(pipeline, notes(75_000, seed=2 if isinstance(POLICIES[policy], Diff) else 1))
@@ -95,14 +95,28 @@ def test_pieces_add_up(large: Callable[[str], Pipeline], policy: str):
     assert isinstance(pipeline.run().plan, NoChange)
 
 
-@pytest.mark.parametrize("policy", ["diff", "dates", "partitions"])
-@pytest.mark.parametrize("calls", [pytest.param(3, marks=pytest.mark.slow), 9])
-def test_killed_between_pieces(large: Callable[[str], Pipeline], policy: str, calls: int):
+@pytest.mark.parametrize(
+    ("steps", "reason"),
+    [
+        pytest.param(2, None, marks=pytest.mark.slow),
+        pytest.param(5, "interrupted after part 1", marks=pytest.mark.slow),
+        (6, "interrupted after part 1"),
+        (9, "an earlier refresh was interrupted, and what it left is not known"),
+    ],
+    ids=["before the first", "first on its way", "between two", "answer to the second lost"],
+)
+def test_killed_between_pieces(large: Callable[[str], Pipeline], steps: int, reason: str | None):
     """Prevents: half of the pieces pass for all of them, or the rest for nothing."""
-    pipeline = large(policy)
-    assert killed_after(pipeline, calls)
-    pipeline.run()
+    pipeline = large("diff")
+    assert killed_after(pipeline, steps)
+    report = pipeline.run()
     assert pipeline.wrong() == []
+    if reason is None:
+        assert pieces(report) > 1
+    else:
+        assert isinstance(report.plan, Publish)
+        assert report.plan.mode is PublishMode.REPLACE
+        assert reason in report.plan.reason
     assert isinstance(pipeline.run().plan, NoChange)
 
 

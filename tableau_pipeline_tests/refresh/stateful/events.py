@@ -6,9 +6,8 @@ from typing import Any
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX
 from tableau_pipeline.refresh.plan import Options
 from tableau_pipeline.sandbox import publishing
-from tableau_pipeline.sandbox.control.faults import FailJob
-from tableau_pipeline_tests.refresh.stateful import promise
 from tableau_pipeline_tests.refresh.stateful.actors import Actor, Trouble
+from tableau_pipeline_tests.refresh.stateful.checks import promise
 from tableau_pipeline_tests.refresh.stateful.models.changes import Change
 from tableau_pipeline_tests.refresh.stateful.server.tableau import Fate
 
@@ -44,7 +43,7 @@ class Break:
 class Fail:
     """The newest job of ours is going to fail, or to take long."""
 
-    fate: Fate = Fate(fails=FailJob(notes="Out of memory."))
+    fate: Fate
 
     def __call__(self, history: Any, actor: Actor) -> None:
         if actor.sendings:
@@ -135,36 +134,29 @@ class Hand:
         promise.note_hand(history, self.deed, before)
 
     def _do(self, history: Any, target: Any) -> None:
-        hands, table = history.hands, self.table
-        match self.deed:
-            case "replaces" if history.world.switches["replace"] != "refused":
-                hands.publishes(target, self.how, mode=publishing.REPLACE, table=table)
-            case "replaces" | "overwrites":
-                hands.publishes(target, self.how, mode=publishing.OVERWRITE, table=table)
-            case "updates":
-                hands.updates(target, self.how, table=table, at_once=True)
-            case "sends an update":
-                hands.updates(target, self.how, table=table, at_once=False)
-            case "edits":
-                hands.edits(target)
-            case "describes":
-                hands.describes(target)
-            case "tags":
-                hands.tags(target, "theirs")
-            case "untags":
-                hands.untags(target, history.declaration.tag)
-            case "untags the instance":
-                hands.untags(target, f"{INSTANCE_TAG_PREFIX}ours")
-            case "renames":
-                hands.renames(target, self.how)
-            case "moves":
-                hands.moves(target, self.how)
-            case "deletes":
-                hands.deletes(target)
-            case "cancels":
-                hands.cancels(history.chance)
-            case _:
-                pass
+        hands, table, how = history.hands, self.table, self.how
+        no_replace = history.world.switches["replace"] == "refused"
+        replace = publishing.OVERWRITE if no_replace else publishing.REPLACE
+        own_tags = history.declaration.tag, f"{INSTANCE_TAG_PREFIX}ours"
+        deeds = {
+            "replaces": lambda: hands.publishes(target, how, mode=replace, table=table),
+            "overwrites": lambda: hands.publishes(
+                target, how, mode=publishing.OVERWRITE, table=table
+            ),
+            "updates": lambda: hands.updates(target, how, table=table, at_once=True),
+            "sends an update": lambda: hands.updates(target, how, table=table, at_once=False),
+            "edits": lambda: hands.edits(target),
+            "describes": lambda: hands.describes(target),
+            "tags": lambda: hands.tags(target, "theirs"),
+            "untags": lambda: hands.untags(target, own_tags[0]),
+            "untags the instance": lambda: hands.untags(target, own_tags[1]),
+            "renames": lambda: hands.renames(target, how),
+            "moves": lambda: hands.moves(target, how),
+            "deletes": lambda: hands.deletes(target),
+            "cancels": lambda: hands.cancels(history.chance),
+            "creates": lambda: None,
+        }
+        deeds[self.deed]()
 
     def __str__(self) -> str:
         return f"{self.deed} {self.how}".strip()

@@ -22,8 +22,9 @@ from tableau_pipeline.refresh.report import Report
 from tableau_pipeline.sandbox.options import UserSeed
 from tableau_pipeline.sandbox.store.records import Datasource
 from tableau_pipeline_tests.refresh.stateful.actors import Actor, Event, Killed
+from tableau_pipeline_tests.refresh.stateful.checks.ledger import Ledger
+from tableau_pipeline_tests.refresh.stateful.checks.verdict import Outcome, Start, check, told
 from tableau_pipeline_tests.refresh.stateful.journals import Log, SimulatedJournal
-from tableau_pipeline_tests.refresh.stateful.ledger import Ledger
 from tableau_pipeline_tests.refresh.stateful.models.snapshots import Store
 from tableau_pipeline_tests.refresh.stateful.models.tables import Model
 from tableau_pipeline_tests.refresh.stateful.models.values import NOON
@@ -32,7 +33,6 @@ from tableau_pipeline_tests.refresh.stateful.server.line import Line
 from tableau_pipeline_tests.refresh.stateful.server.tableau import Tableau, tableau
 from tableau_pipeline_tests.refresh.stateful.server.truth import Published, held
 from tableau_pipeline_tests.refresh.stateful.server.wire import URL, wired, without_threads
-from tableau_pipeline_tests.refresh.stateful.verdict import Outcome, Start, check, told
 from tableau_pipeline_tests.refresh.stateful.worlds import World
 
 LOG = logging.getLogger(__name__)

@@ -48,7 +48,8 @@ Point = Callable[[str], None]
 class SimulatedJournal:
     """Implements `Journal` for one refresh.
 
-    `kept` hears of every record. One that is on its way is seen by nobody, and may be overtaken by those of others.
+    `kept` hears of every record. One that is on its way is seen by nobody, and may be overtaken by
+    those of others.
     """
 
     log: Log

@@ -1,27 +1,27 @@
 """Refreshes that lack one of their safeguards: histories must notice."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Any
 from unittest import mock
 
-from tableau_pipeline.refresh.deliver import Sender
-
+from tableau_pipeline.extracts.compare import Reconciliation
 from tableau_pipeline.refresh.claim import Claimed
 from tableau_pipeline.refresh.observe import Observer
-from tableau_pipeline.refresh.reconcile import Reconciler, Reconciliation
+from tableau_pipeline.refresh.reconcile import Reconciler
 from tableau_pipeline.refresh.recover import Recovery
+from tableau_pipeline.refresh.send import Sender
 from tableau_pipeline.refresh.window import Window
 from tableau_pipeline_tests.refresh.stateful.replay import Failure, Plot, play
 
 
 def _without(owner: type, name: str, answer: Any = None) -> AbstractContextManager:
     """One function is gone; whoever calls it gets this answer."""
-    return mock.patch.object(owner, name, lambda *_, **__: answer)
+    return mock.patch.object(owner, name, return_value=answer)
 
 
 MUTATIONS: dict[str, Callable[[], AbstractContextManager]] = {
-    "claim": lambda: mock.patch("tableau_pipeline.refresh.claim._live", lambda *_: []),
+    "claim": lambda: mock.patch("tableau_pipeline.refresh.claim._live", return_value=[]),
     "fence": lambda: _without(Claimed, "check_fence"),
     "drift check": lambda: _without(Sender, "_check_unchanged"),
     "job window": lambda: _without(Window, "covers", True),
@@ -31,7 +31,7 @@ MUTATIONS: dict[str, Callable[[], AbstractContextManager]] = {
 }
 
 
-def first_failure(name: str, seeds: Iterator[int]) -> Failure | None:
+def first_failure(name: str, seeds: Iterable[int]) -> Failure | None:
     """Of the histories without this safeguard, the first one that a promise is broken in."""
     with MUTATIONS[name]():
         return next(filter(None, (play(Plot.of(seed)) for seed in seeds)), None)

@@ -10,13 +10,14 @@ from unittest import mock
 
 from tableau_pipeline.refresh.plan import Accept, Options
 from tableau_pipeline.refresh.report import Report
+from tableau_pipeline_tests.refresh.stateful.checks.promise import BrokenPromise
 from tableau_pipeline_tests.refresh.stateful.history import History, history
 from tableau_pipeline_tests.refresh.stateful.models.changes import mended
-from tableau_pipeline_tests.refresh.stateful.promise import BrokenPromise
 from tableau_pipeline_tests.refresh.stateful.steps import Step, first, step
 from tableau_pipeline_tests.refresh.stateful.worlds import World, world
 
 _STEPS = 5
+_TESTS = "tableau_pipeline_tests/refresh/stateful"
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Failure:
         return (
             f"Seed {self.plot.seed}: {type(self.error).__name__}: {self.error}\n"
             f"In this world: {self.plot.world}\n{lines}\n"
-            f"Replay it: STATEFUL_SEED={self.plot.seed} make test-stateful"
+            f"Replay it: STATEFUL_SEED={self.plot.seed} pytest {_TESTS}"
         )
 
 

@@ -15,6 +15,7 @@ from tableau_pipeline_tests.refresh.stateful.models.tables import Col, Content, 
 from tableau_pipeline_tests.refresh.stateful.models.values import KEYS, MOMENTS, TYPES
 
 OPEN = Guard(min_rows=0, max_shrink=1.0)
+_FLAGS = ("admin", "slow", "short", "chain", "forgetful")
 _POLICIES = ("diff", "append", "partitions", "feed", "replace")
 
 
@@ -115,14 +116,13 @@ class World:
 
     def __str__(self) -> str:
         """What is not usual about it."""
-        usual = OpenQuestions()
-        odd = {
-            name: value for name, value in self.switches.items() if value != getattr(usual, name)
-        }
-        flags = [
-            name for name in ("admin", "slow", "short", "chain", "forgetful") if getattr(self, name)
-        ]
-        return f"server: {_words(odd) or 'as usual'}; {', '.join(flags)}; ahead {self.client_ahead:g} s; declared: {_words(self.settings)}"
+        usual = vars(OpenQuestions())
+        odd = {name: value for name, value in self.switches.items() if value != usual[name]}
+        flags = [name for name in _FLAGS if getattr(self, name)]
+        return (
+            f"server: {_words(odd) or 'as usual'}; {', '.join(flags)}; "
+            f"our clock is {self.client_ahead:g} s ahead; declared: {_words(self.settings)}"
+        )
 
 
 def world(chance: Random) -> World:

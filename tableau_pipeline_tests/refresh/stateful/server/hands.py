@@ -24,7 +24,10 @@ from tableau_pipeline_tests.refresh.stateful.server.tableau import Tableau
 from tableau_pipeline_tests.refresh.stateful.server.wire import Exchange, answered
 
 BOSS = UserSeed(name="boss", password="boss-secret", site_role="ServerAdministrator")
-_SIGN_IN = '<tsRequest><credentials name="boss" password="boss-secret"><site contentUrl=""/></credentials></tsRequest>'
+_SIGN_IN = (
+    '<tsRequest><credentials name="boss" password="boss-secret"><site contentUrl=""/>'
+    "</credentials></tsRequest>"
+)
 # What may become of the rows of a table, and of its columns.
 ROWS = ("twice", "empty", "null")
 COLUMNS = ("drop", "add")

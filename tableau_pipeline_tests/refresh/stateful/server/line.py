@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from tableau_pipeline_tests.refresh.stateful import promise
 from tableau_pipeline_tests.refresh.stateful.actors import Actor, Trouble
+from tableau_pipeline_tests.refresh.stateful.checks import promise
 from tableau_pipeline_tests.refresh.stateful.server.tableau import Tableau
 from tableau_pipeline_tests.refresh.stateful.server.truth import held
 from tableau_pipeline_tests.refresh.stateful.server.wire import Exchange

@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from tableau_pipeline.core.declaration import Declaration, Table, tree_problem
-from tableau_pipeline.core.file_journal import FileJournal
 from tableau_pipeline.core.server import Server
 from tableau_pipeline.core.timeouts import Timeouts
 from tableau_pipeline.errors import RefreshError, RefusedError
@@ -16,6 +15,7 @@ from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.refresh.plan import Accept, Options
 from tableau_pipeline.refresh.refresh import Refresh
 from tableau_pipeline.refresh.report import Report
+from tableau_pipeline.scripting.file_journal import FileJournal
 from tableau_pipeline.snapshots.store import SnapshotStore
 
 __all__ = [

@@ -11,12 +11,12 @@ from math import ceil
 
 from tableauhyperapi import Connection, HyperProcess, TableName, escape_name
 
+from tableau_pipeline.extracts.affected import KeyMatch, KeyTable, affected, fill, in_payload
+from tableau_pipeline.extracts.delta import ROWS, Delta, TableDelta
 from tableau_pipeline.hyper.build import Extract
 from tableau_pipeline.hyper.new_file import create_table, new_file
 from tableau_pipeline.hyper.rows import names
 from tableau_pipeline.hyper.tables import Column
-from tableau_pipeline.refresh.affected import KeyMatch, KeyTable, affected, fill, in_payload
-from tableau_pipeline.refresh.delta import ROWS, Delta, TableDelta
 
 # Several payloads are larger than one: every file has its own overhead.
 _ROOM = 1.3

@@ -5,8 +5,8 @@ from typing import Any
 
 from tableau_pipeline.refresh.plan import Accept
 from tableau_pipeline.sandbox.store.records import Datasource
-from tableau_pipeline_tests.refresh.stateful import oracle
 from tableau_pipeline_tests.refresh.stateful.actors import Actor, Killed, Sending
+from tableau_pipeline_tests.refresh.stateful.checks import oracle
 from tableau_pipeline_tests.refresh.stateful.server.truth import Published, differences, held
 
 

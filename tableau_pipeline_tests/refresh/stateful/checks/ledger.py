@@ -7,9 +7,9 @@ from typing import Any
 from tableau_pipeline.sandbox.identity import seeded_luid
 from tableau_pipeline.sandbox.store import jobs
 from tableau_pipeline.sandbox.store.records import Datasource, Job
-from tableau_pipeline_tests.refresh.stateful import oracle, promise
 from tableau_pipeline_tests.refresh.stateful.actors import Sending
-from tableau_pipeline_tests.refresh.stateful.promise import Look, Tampering
+from tableau_pipeline_tests.refresh.stateful.checks import oracle, promise
+from tableau_pipeline_tests.refresh.stateful.checks.promise import Look, Tampering
 from tableau_pipeline_tests.refresh.stateful.server.tableau import Fate, Moment, Tableau
 from tableau_pipeline_tests.refresh.stateful.server.truth import Published
 

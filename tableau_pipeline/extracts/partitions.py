@@ -7,11 +7,11 @@ from zoneinfo import ZoneInfo
 from tableauhyperapi import Connection
 
 from tableau_pipeline.core.snapshot import Part, Snapshot, Span
+from tableau_pipeline.extracts.affected import KeyMatch, KeyTable, fill
+from tableau_pipeline.extracts.change import Change, NotProvedError, key_table
+from tableau_pipeline.extracts.desired import literal
 from tableau_pipeline.hyper.tables import Column
 from tableau_pipeline.hyper.types import zone_of
-from tableau_pipeline.refresh.affected import KeyMatch, KeyTable, fill
-from tableau_pipeline.refresh.change import Change, NotProvedError, key_table
-from tableau_pipeline.refresh.desired import literal
 
 
 def changed_partitions(connection: Connection, change: Change, column: str) -> list[KeyTable]:

@@ -1,11 +1,16 @@
 """What the models offer, checked before any file is opened."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from tableau_pipeline.core.declaration import Declaration
-from tableau_pipeline.core.snapshot import Snapshot
+from tableau_pipeline.core.snapshot import Snapshot, Snapshots
 from tableau_pipeline.errors import Check, RefusedError
+from tableau_pipeline.extracts.contract import contract_problems
+from tableau_pipeline.extracts.desired import Models
+from tableau_pipeline.extracts.policy_columns import policy_problems
 from tableau_pipeline.hyper.tables import Column, Relationship
+from tableau_pipeline.hyper.type_policy import TypePolicy
 from tableau_pipeline.hyper.types import (
     UnsupportedTypeError,
     comparable,
@@ -13,9 +18,24 @@ from tableau_pipeline.hyper.types import (
     hyper_type,
 )
 from tableau_pipeline.hyper.versions import PRODUCTS
-from tableau_pipeline.refresh.contract import contract_problems
-from tableau_pipeline.refresh.desired import Models
-from tableau_pipeline.refresh.policy_columns import policy_problems
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """The versions of models, with what a data source makes of their columns."""
+
+    snapshots: Snapshots
+    types: TypePolicy
+
+    def newest(self, asset_key: str) -> Snapshot | None:
+        """The newest version of a model; None if it has none."""
+        found = self.snapshots.newest(asset_key)
+        return found and found.declared(self.types)
+
+    def version(self, asset_key: str, number: int) -> Snapshot | None:
+        """A version of a model; None if it is gone."""
+        found = self.snapshots.version(asset_key, number)
+        return found and found.declared(self.types)
 
 
 def checked_models(declaration: Declaration, found: Mapping[str, Snapshot | None]) -> Models:

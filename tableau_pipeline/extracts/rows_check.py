@@ -8,9 +8,9 @@ from tableau_pipeline.core.checkpoint import TableContent
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.policies import Append, Diff
 from tableau_pipeline.errors import Check, RefusedError
+from tableau_pipeline.extracts.desired import Models, source
 from tableau_pipeline.hyper.keys import key_problem, null_problem, orphans
 from tableau_pipeline.hyper.tables import TableSource
-from tableau_pipeline.refresh.desired import Models, source
 
 
 def check_rows(

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 
 from tableau_pipeline.core.declaration import Table
 from tableau_pipeline.core.policies import Append, Diff, Feed, Partitions, Replace
+from tableau_pipeline.extracts.desired import Models
 from tableau_pipeline.hyper.tables import Column
 from tableau_pipeline.hyper.types import is_moment
-from tableau_pipeline.refresh.desired import Models
 
 _NUMBERS = re.compile(r"(tiny|small|big)?int|float( as real)?|double|decimal\(\d+,\d+\)")
 _SPAN = re.compile(r"\d+ (second|minute|hour|day|week|month|year)s?")

@@ -133,18 +133,8 @@ def _former(text: bytes) -> tuple[Former, ...] | None:
         content = _FormerContent.model_validate_json(text)
     except ValidationError:
         return None
-    former = former_record(content.state) if content.state else None
+    former = Former.of(content.state) if content.state else None
     return (former,) if former else ()
-
-
-def former_record(state: Any) -> Former | None:
-    """What the state that an older version recorded tells; None if it is not one."""
-    try:
-        rows = {name: table["content"]["rows"] for name, table in state["tables"].items()}
-        known = {name: state[name] for name in ("server", "site", "project", "name", "luid")}
-        return Former(rows=rows, **known)
-    except (KeyError, TypeError, AttributeError, ValidationError):
-        return None
 
 
 def _sync(folder: Path) -> None:

@@ -7,9 +7,9 @@ from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.refresh.plan import NoChange, Refuse
 from tableau_pipeline.refresh.report import Report
-from tableau_pipeline_tests.refresh.stateful import oracle, refusals
 from tableau_pipeline_tests.refresh.stateful.actors import Actor, Killed
-from tableau_pipeline_tests.refresh.stateful.promise import BrokenPromise
+from tableau_pipeline_tests.refresh.stateful.checks import oracle, refusals
+from tableau_pipeline_tests.refresh.stateful.checks.promise import BrokenPromise
 from tableau_pipeline_tests.refresh.stateful.server.truth import Published, differences, held
 
 Outcome = Report | RefreshError | Killed

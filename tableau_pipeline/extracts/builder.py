@@ -11,12 +11,12 @@ from tableauhyperapi import HyperProcess
 from tableau_pipeline.core.checkpoint import Checkpoint, TableContent
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.snapshot import Snapshots
+from tableau_pipeline.extracts.change import Change, TableVersion
+from tableau_pipeline.extracts.delta import Delta, build_delta
+from tableau_pipeline.extracts.desired import Models, desired_tables, source
+from tableau_pipeline.extracts.rows_check import check_rows, count_orphans
+from tableau_pipeline.extracts.split import split_delta
 from tableau_pipeline.hyper.build import Extract, build_extract
-from tableau_pipeline.refresh.change import Change, TableVersion
-from tableau_pipeline.refresh.delta import Delta, build_delta
-from tableau_pipeline.refresh.desired import Models, desired_tables, source
-from tableau_pipeline.refresh.rows_check import check_rows, count_orphans
-from tableau_pipeline.refresh.split import split_delta
 
 
 @dataclass(frozen=True)

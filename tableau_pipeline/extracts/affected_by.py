@@ -7,12 +7,12 @@ from tableauhyperapi import Connection, escape_name
 
 from tableau_pipeline.core.policies import Append, Diff, Feed, Partitions, Policy, Replace
 from tableau_pipeline.core.snapshot import ROW_HASH, Snapshot
+from tableau_pipeline.extracts.affected import KeyMatch, KeyTable, fill
+from tableau_pipeline.extracts.change import Change, NotProvedError, key_table
+from tableau_pipeline.extracts.desired import Models, cutoff_value, source
+from tableau_pipeline.extracts.partitions import changed_partitions
 from tableau_pipeline.hyper.rows import names, rows
 from tableau_pipeline.hyper.tables import Column
-from tableau_pipeline.refresh.affected import KeyMatch, KeyTable, fill
-from tableau_pipeline.refresh.change import Change, NotProvedError, key_table
-from tableau_pipeline.refresh.desired import Models, cutoff_value, source
-from tableau_pipeline.refresh.partitions import changed_partitions
 
 
 def find_affected(

@@ -7,8 +7,8 @@ from tableauhyperapi import HyperException, HyperProcess
 
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.extracts.desired import Models, source
 from tableau_pipeline.hyper.unreadable import unreadable_columns
-from tableau_pipeline.refresh.desired import Models, source
 
 
 @contextmanager

@@ -1,0 +1,171 @@
+"""Comparing a published file with the snapshots that it was made of."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tableauhyperapi import Connection, TableName, escape_name
+
+from tableau_pipeline.core.checkpoint import Checkpoint, TableContent
+from tableau_pipeline.core.snapshot import Snapshot, Snapshots
+from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.extracts.desired import source
+from tableau_pipeline.hyper.rows import rows
+from tableau_pipeline.hyper.tables import EXTRACT_SCHEMA, Column
+from tableau_pipeline.hyper.types import hyper_type
+
+# Of the hash of a value: sums of so many bits stay exact over any number of rows.
+_BYTES = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciliation:
+    """How the published tables compare with the models.
+
+    Attributes:
+        problem: what differs; None if nothing that was looked at does.
+        skipped: why nothing was looked at; None if something was.
+        rows: that were read back, by table.
+        checksums: of the columns that were read back, by "table.column"; the order of rows does
+            not matter to them.
+    """
+
+    problem: str | None = None
+    skipped: str | None = None
+    rows: Mapping[str, int] = field(default_factory=dict)
+    checksums: Mapping[str, int] = field(default_factory=dict)
+
+
+def compare(
+    connection: Connection,
+    checkpoint: Checkpoint,
+    snapshots: Snapshots,
+    *,
+    checksums: bool = False,
+    by_row: bool = False,
+) -> Reconciliation:
+    """How the tables of an open, published file compare with what a checkpoint says.
+
+    Args:
+        checksums: compare the values of each column, not the number of rows alone.
+        by_row: compare whole rows instead, and which tables and columns there are.
+
+    Raises:
+        RefreshError: the snapshot of a model is gone, so that nothing can be compared.
+    """
+    problems: list[str] = []
+    counts, sums = {}, {}
+    names = _names(checkpoint)
+
+    def model(name: str, table: TableContent) -> str:
+        return rows(source(name, _snapshot(snapshots, table), table.cutoff))
+
+    existing = _tables(connection)
+    if by_row and existing != set(names.values()):
+        return Reconciliation(problem="it has other tables")
+    for name, table in checkpoint.tables.items():
+        published = names[name]
+        if published not in existing:
+            problems.append(f"{name} is not there")
+            continue
+        expected = table.content.rows
+        counts[name] = _rows(connection, str(published))
+        if counts[name] != expected:
+            problems.append(f"{name} holds {counts[name]:,} rows, its model {expected:,}")
+        elif by_row and not _same_rows(connection, published, table, model(name, table)):
+            problems.append(f"the rows of {name} differ")
+        elif checksums and not by_row:
+            found = _checksums(connection, str(published), name, table)
+            sums.update({f"{name}.{column}": each for column, each in found.items()})
+            wanted = _checksums(connection, model(name, table), name, table)
+            differing = [column for column in wanted if wanted[column] != found[column]]
+            problems += [f"{name}.{column} differs" for column in differing]
+    return Reconciliation("; ".join(problems) or None, rows=counts, checksums=sums)
+
+
+def _same_rows(
+    connection: Connection, published: TableName, table: TableContent, model: str
+) -> bool:
+    definition = connection.catalog.get_table_definition(published)
+    found = [column.name.unescaped for column in definition.columns]
+    if set(found) != {column.name for column in table.columns}:
+        return False
+    return _row_sum(connection, str(published), table) == _row_sum(connection, model, table)
+
+
+def _snapshot(snapshots: Snapshots, table: TableContent) -> Snapshot:
+    snapshot = snapshots.version(table.model, table.version)
+    if snapshot and snapshot.fingerprint != table.all_rows:
+        # Of the version as it was written, a part may belong to the model no longer.
+        snapshot = snapshots.newest(table.model)
+    if snapshot is None or snapshot.fingerprint != table.all_rows or snapshot.missing():
+        raise RefreshError(f"version {table.version} of the model {table.model} is gone")
+    return snapshot
+
+
+def count_rows(connection: Connection) -> dict[str, int]:
+    """The rows of each table in the schema of extracts, by its name."""
+    return {table.name.unescaped: _rows(connection, str(table)) for table in _tables(connection)}
+
+
+def _names(checkpoint: Checkpoint) -> dict[str, TableName]:
+    """Where a checkpoint's tables are in the published file."""
+    single = len(checkpoint.tables) == 1
+    return {
+        name: TableName(EXTRACT_SCHEMA, EXTRACT_SCHEMA if single else name)
+        for name in checkpoint.tables
+    }
+
+
+def _tables(connection: Connection) -> set[TableName]:
+    return {
+        TableName(EXTRACT_SCHEMA, table.name)
+        for schema in connection.catalog.get_schema_names()
+        if schema.name.unescaped == EXTRACT_SCHEMA
+        for table in connection.catalog.get_table_names(schema)
+    }
+
+
+def _rows(connection: Connection, relation: str) -> int:
+    return int(str(connection.execute_scalar_query(f"SELECT COUNT(*) FROM {relation}")))  # noqa: S608
+
+
+def _text(column: Column, table: str) -> str:
+    """A value as text; bytes need not be text."""
+    value, type_ = escape_name(column.name), hyper_type(column, table=table)
+    if type_ == "BYTES":
+        return f"encode({value}, 'hex')"
+    text = f"CAST({value} AS TEXT)"
+    if type_ in ("DOUBLE PRECISION", "REAL"):
+        # In a column that has both zeros, hyperd stores one of them.
+        return f"CASE WHEN {value} = 0 THEN '0' ELSE {text} END"
+    return text
+
+
+def _sum(connection: Connection, text: str, relation: str) -> int:
+    """The sum of the first bytes of the SHA-256 of a text, over all rows."""
+    bytes_ = " + ".join(
+        f"CAST(get_byte(h, {number}) AS BIGINT) * {256**number}" for number in range(_BYTES)
+    )
+    total: Any = connection.execute_scalar_query(
+        f"SELECT SUM(CAST({bytes_} AS NUMERIC(38,0))) "  # noqa: S608
+        f"FROM (SELECT sha256({text}) AS h FROM {relation} source) hashed"
+    )
+    return int(total or 0)
+
+
+def _checksums(
+    connection: Connection, relation: str, name: str, table: TableContent
+) -> dict[str, int]:
+    """Of each column, the sum over its values; NULL counts as a value."""
+    return {
+        column.name: _sum(connection, f"COALESCE('=' || {_text(column, name)}, '')", relation)
+        for column in table.columns
+    }
+
+
+def _row_sum(connection: Connection, relation: str, table: TableContent) -> int:
+    """The sum over whole rows; lengths keep apart what would read the same."""
+    texts = [_text(column, "") for column in table.columns]
+    row = " || ".join(f"COALESCE(LENGTH({t}) || '=' || {t}, '-') || ';'" for t in texts)
+    return _sum(connection, row, relation)

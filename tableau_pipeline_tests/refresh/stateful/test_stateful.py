@@ -1,0 +1,71 @@
+"""The heart of the product, over random histories: a refresh keeps what it promises.
+
+A failure names its seed; `STATEFUL_SEED=7 pytest <this file>` replays the history of seed 7.
+"""
+
+import os
+
+import pytest
+
+from tableau_pipeline_tests.refresh.stateful.mutations import MUTATIONS, first_failure
+from tableau_pipeline_tests.refresh.stateful.replay import Plot, play, shortest
+
+SEED = os.environ.get("STATEFUL_SEED")
+PARTS = 4
+# A failed history takes its time to be told in few words.
+pytestmark = pytest.mark.timeout(3600)
+in_parts = pytest.mark.parametrize(
+    "part",
+    [pytest.param(n, marks=pytest.mark.xdist_group(f"histories {n}")) for n in range(PARTS)],
+)
+not_alone = pytest.mark.skipif(SEED is not None, reason="STATEFUL_SEED asks for one history alone")
+
+
+@not_alone
+@in_parts
+def test_histories(part: int):
+    """Prevents: a data source that is not what its models are, and nobody notices."""
+    _keep_their_promise(range(part, 100, PARTS))
+
+
+@not_alone
+@pytest.mark.slow
+@in_parts
+def test_many_histories(part: int):
+    """Prevents: the same, where it takes a rare combination."""
+    _keep_their_promise(range(100 + part, 600, PARTS))
+
+
+@not_alone
+@pytest.mark.long
+@in_parts
+def test_very_many_histories(part: int):
+    """Prevents: the same, where it takes a very rare one."""
+    _keep_their_promise(range(600 + part, 1600, PARTS))
+
+
+@pytest.mark.skipif(SEED is None, reason="STATEFUL_SEED asks for none")
+def test_one_history():
+    """Shows one history again."""
+    _keep_their_promise(range(int(SEED or 0), int(SEED or 0) + 1))
+
+
+@not_alone
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.xdist_group(n)) for n in MUTATIONS]
+)
+def test_safeguards_are_missed(name: str, record_property):
+    """Prevents: histories that would not notice if a refresh lacked one of its safeguards."""
+    seeds = range(300)
+    failure = first_failure(name, seeds)
+    assert failure, f"nobody misses the {name} within {len(seeds)} histories"
+    needed = seeds.index(failure.plot.seed) + 1
+    record_property("histories", needed)
+    print(f"{name}: missed after {needed} histories: {failure.error}")  # noqa: T201
+
+
+def _keep_their_promise(seeds: range) -> None:
+    for seed in seeds:
+        if failure := play(Plot.of(seed)):
+            pytest.fail(str(shortest(failure)), pytrace=False)
