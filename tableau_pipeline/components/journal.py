@@ -11,6 +11,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
+from uuid import uuid4
 
 import dagster as dg
 from dagster._core.storage.runs import SqlRunStorage
@@ -42,7 +43,12 @@ class DagsterJournal:
 
     @cached_property
     def instance(self) -> str:
-        """The id of the instance's run storage; of a hosted one, the name of its deployment."""
+        """The id of the instance's run storage; of a hosted one, the name of its deployment.
+
+        Those that last only as long as a command are one deployment if they share their data.
+        """
+        if self._is_temporary:
+            return _kept_name(data_dir() / "instance")
         storage = self._dagster.run_storage
         if isinstance(storage, SqlRunStorage):
             return storage.get_run_storage_id()
@@ -101,7 +107,7 @@ class DagsterJournal:
         Raises:
             RefreshError: another process has held the lock for longer.
         """
-        if os.environ.get("DAGSTER_HOME") and not self._dagster.is_ephemeral:
+        if not self._is_temporary:
             yield
             return
         key = self._asset_key.to_user_string()
@@ -119,6 +125,10 @@ class DagsterJournal:
             yield
         finally:
             lock.release()
+
+    @property
+    def _is_temporary(self) -> bool:
+        return self._dagster.is_ephemeral or not os.environ.get("DAGSTER_HOME")
 
 
 def records_of(instance: dg.DagsterInstance, asset_key: dg.AssetKey) -> list[Record]:
@@ -185,6 +195,17 @@ def _described(record: Record) -> str:
             return f"refresh {number} ends: {ended}"
         case _:
             return "a record of an earlier release"
+
+
+def _kept_name(path: Path) -> str:
+    """What a file says; made up if nobody has done so yet."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{path}.lock"):
+        name = path.read_text(encoding="ascii") if path.exists() else ""
+        if not name:
+            name = str(uuid4())
+            path.write_text(name, encoding="ascii")
+        return name
 
 
 def _step(context: dg.AssetExecutionContext | dg.OpExecutionContext) -> str:

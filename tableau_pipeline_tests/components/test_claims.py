@@ -142,3 +142,15 @@ def test_instances_that_keep_nothing_have_a_lock_file(location: Location, tmp_pa
         assert "Look for a process that hangs" in message
         assert location.jobs("busy") == []
     assert location.refresh("busy", claim=0.2).success
+
+
+def test_instances_that_keep_nothing_are_one_deployment(location: Location):
+    """Prevents: a laptop whose second command is refused as the one of another deployment."""
+    location.model()
+    location.instance = dg.DagsterInstance.ephemeral()
+    assert location.refresh("busy").success
+    location.model()
+    location.instance = dg.DagsterInstance.ephemeral()
+    # It asks the server what it holds, as it knows of no refresh before.
+    assert location.refresh("busy").success
+    assert location.wrong("busy") == []

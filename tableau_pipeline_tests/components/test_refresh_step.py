@@ -5,8 +5,9 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from tableau_pipeline.components.journal import INTENT, STATE
-from tableau_pipeline.core.checkpoint import Intent, Outcome, State
+from tableau_pipeline.components.journal import records_of
+from tableau_pipeline.core.checkpoint import Claim, Closing, Intent, Outcome
+from tableau_pipeline.refresh.history import read_history
 from tableau_pipeline_tests.conftest import Story
 
 PUBLISHED, EXTRACT = dg.AssetKey("nyc_flights"), dg.AssetKey("nyc_flights_extract")
@@ -48,7 +49,9 @@ def test_no_change_materializes_the_datasource_alone(story: Story):
     assert found.keys() == {PUBLISHED}
     assert found[PUBLISHED]["decision"] == "no change"
     assert found[PUBLISHED]["bytes sent"] == 0
-    assert State.model_validate(found[PUBLISHED][STATE]).luid == found[PUBLISHED]["luid"]
+    checkpoint = read_history(records_of(story.instance, PUBLISHED)).checkpoint
+    assert checkpoint
+    assert checkpoint.luid == found[PUBLISHED]["luid"]
 
 
 def test_columns_and_where_they_come_from(story: Story):
@@ -69,17 +72,21 @@ def test_full_publishes_and_records_its_intent_before_and_after(story: Story):
     assert found.keys() == {PUBLISHED, EXTRACT}
     assert found[PUBLISHED]["reason"] == "in full: asked for (full: true)"
     assert found[EXTRACT]["rows/flights"] == found[PUBLISHED]["rows/flights"] == 336_762
-    intents = [
-        Intent.model_validate(event.asset_observation_data.asset_observation.metadata[INTENT].data)
-        for event in result.get_asset_observation_events()
-    ]
+    records = [*reversed(records_of(story.instance, PUBLISHED))]
+    number = max(each.refresh for each in records)
+    claim, *sent, closing = [each for each in records if each.refresh == number]
+    assert isinstance(claim, Claim)
+    assert claim.owner.run_id == result.run_id
+    intents = [each for each in sent if isinstance(each, Intent)]
     assert [(bool(intent.job_id), intent.outcome) for intent in intents] == [
         (False, None),
         (True, None),
         (True, Outcome.DONE),
-        (True, Outcome.DONE),
     ]
     assert {intent.run_id for intent in intents} == {result.run_id}
+    assert isinstance(closing, Closing)
+    assert closing.checkpoint
+    assert closing.checkpoint.luid == found[PUBLISHED]["luid"]
 
 
 def test_equal_contents_have_equal_data_versions(story: Story):
@@ -110,15 +117,6 @@ def test_publish_false_builds_the_file_alone(story: Story):
     found = metadata(refresh(story, publish=False))
     assert found.keys() == {EXTRACT}
     assert found[EXTRACT]["dagster/row_count"] == 336_762
-
-
-def test_a_report_by_hand_hides_the_state(story: Story):
-    """Prevents: "no change" after somebody said that the data source was changed by hand."""
-    story.instance.report_runless_asset_event(dg.AssetMaterialization(PUBLISHED))
-    found = metadata(refresh(story))
-    assert found[PUBLISHED]["decision"] == "publish (replace)"
-    assert "carries no state" in found[PUBLISHED]["reason"]
-    assert metadata(refresh(story))[PUBLISHED]["decision"] == "no change"
 
 
 def test_without_a_server_the_step_says_what_to_start(
@@ -153,13 +151,5 @@ def test_unknown_acceptance_is_refused(story: Story):
     """Prevents: `accept: [shrnk]` that accepts nothing, in silence."""
     result = refresh(story, accept=["shrnk"])
     (event,) = result.get_step_failure_events()
-    assert "'shrnk' is not one of shrink, schema, overwrite" in str(event.step_failure_data.error)
-
-
-def test_state_of_another_version_is_no_state(story: Story):
-    """Prevents: an upgrade after which no refresh runs, or one that trusts what it cannot read."""
-    old = {STATE: dg.MetadataValue.json({"format": 0})}
-    story.instance.report_runless_asset_event(dg.AssetMaterialization(PUBLISHED, metadata=old))
-    found = metadata(refresh(story))
-    assert found[PUBLISHED]["decision"] == "publish (replace)"
-    assert "another version of this pipeline" in found[PUBLISHED]["reason"]
+    known = "shrink, schema, overwrite, takeover"
+    assert f"'shrnk' is not one of {known}" in str(event.step_failure_data.error)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tableau_pipeline.components.journal import RECORD
 from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline.sandbox.testing import tableau_sandbox as tableau_sandbox  # a fixture
 from tableau_pipeline_tests.conftest import ROOT
@@ -125,9 +126,11 @@ def test_a_run_of_the_composition(tableau_sandbox: Sandbox, tmp_path: Path):
         status = composition.web.ended(run_id)
         assert status == "SUCCESS", composition.log("daemon") + composition.log("code")
         assert postgresql.run("SELECT run_id, status FROM runs") == f"{run_id}|SUCCESS"
-        events = postgresql.run(f"SELECT event FROM event_logs WHERE run_id = '{run_id}'")
+        # Those of refreshes belong to no run.
+        events = postgresql.run("SELECT event FROM event_logs")
         instance = postgresql.run("SELECT run_body FROM runs")
     assert "published" in events
+    assert RECORD in events
     assert list(composition.home.rglob("*.db")) == []
     logs = [*tmp_path.glob("*.log"), *composition.home.glob("storage/*/compute_logs/*")]
     assert len(logs) > 3, "the logs of the services, and those of the run"

@@ -5,10 +5,9 @@ from contextlib import AbstractContextManager
 from typing import Any
 from unittest import mock
 
-from tableau_pipeline.extracts.compare import Reconciliation
 from tableau_pipeline.refresh.claim import Claimed
 from tableau_pipeline.refresh.observe import Observer
-from tableau_pipeline.refresh.reconcile import Reconciler
+from tableau_pipeline.refresh.reconcile import Reconciler, Reconciliation
 from tableau_pipeline.refresh.recover import Recovery
 from tableau_pipeline.refresh.send import Sender
 from tableau_pipeline.refresh.window import Window

@@ -54,7 +54,7 @@ def first(chance: Random) -> Step:
     """All models get rows, and the data source is published."""
     before = [
         events.Materialize(
-            table, (changes.Append(chance.choice([5, 8, 3, 1, 0]), _numbers(chance)),)
+            table, (changes.Append(chance.choice([5, 8, 8, 5, 3, 1, 0]), _numbers(chance)),)
         )
         for table in range(3)
     ]
@@ -63,7 +63,7 @@ def first(chance: Random) -> Step:
 
 def step(chance: Random) -> Step:
     """Some step of a history."""
-    before: list[Any] = [_happening(chance) for _ in range(chance.choice([0, 0, 1, 1, 2]))]
+    before: list[Any] = [_happening(chance) for _ in range(chance.choice([0, 0, 0, 1, 1, 2]))]
     before += [_materialize(chance) for _ in range(chance.choice([0, 1, 1, 1, 2]))]
     chance.shuffle(before)
     options = Options(
@@ -120,7 +120,7 @@ def hand(chance: Random) -> events.Hand:
             *("replaces", "updates", "sends an update", "overwrites", "edits", "describes", "tags"),
             *("renames", "moves", "deletes", "cancels", "creates", "untags", "untags the instance"),
         ],
-        [14, 14, 5, 6, 8, 3, 3, 2, 2, 4, 3, 3, 1, 1],
+        [14, 18, 5, 3, 6, 3, 3, 2, 2, 3, 3, 3, 1, 1],
     )[0]
     how = {
         "replaces": hands.ROWS,
@@ -147,7 +147,7 @@ def _happening(chance: Random) -> Any:
                 chance.choice(["Stateful", "Stateful 2"]), chance.choice(["Default", "Elsewhere"])
             ),
         ],
-        [30, 8, 4, 8, 7, 20, 5, 4],
+        [18, 8, 3, 8, 6, 20, 5, 4],
     )[0]()
 
 

@@ -14,6 +14,7 @@ from tableau_pipeline_tests.refresh.stateful.models import windows
 from tableau_pipeline_tests.refresh.stateful.models.tables import Col, Content, Model
 from tableau_pipeline_tests.refresh.stateful.models.values import KEYS, MOMENTS, TYPES
 
+_LIMITS = (66_000, 100_000)
 OPEN = Guard(min_rows=0, max_shrink=1.0)
 _FLAGS = ("admin", "slow", "short", "chain", "forgetful")
 _POLICIES = ("diff", "append", "partitions", "feed", "replace")
@@ -140,10 +141,11 @@ def world(chance: Random) -> World:
         forgetful=chance.random() < 0.5,
         settings={
             "on_schema_change": chance.choice(["additive", "publish", "refuse"]),
-            "rebase": chance.choice([1.0, 50.0, 50.0]),
-            "rebase_after": chance.choice([None, None, 2]),
+            # The smallest payload is as large as the smallest file.
+            "rebase": chance.choice([1.0, 50.0, 50.0, 50.0, 50.0]),
+            "rebase_after": chance.choice([None, None, None, 2]),
             "oversize": chance.choice(["publish", "split"]),
-            "payload_limit": chance.choice([None, None, None, None, 1, 40_000, 60_000]),
+            "payload_limit": chance.choice([*[None] * 7, 1, *_LIMITS]),
             "reconcile": chance.choice(
                 [None, None, Reconcile(), Reconcile(checksums=True), Reconcile(checksums=True)]
             ),
@@ -161,7 +163,7 @@ def switches(chance: Random) -> dict[str, Any]:
         elif isinstance(usual, bool):
             drawn[field.name] = chance.choice([usual, usual, not usual])
         elif isinstance(hint, type) and issubclass(hint, Enum):
-            drawn[field.name] = chance.choice([usual, *hint])
+            drawn[field.name] = chance.choice([usual, usual, usual, *hint])
     return drawn
 
 
