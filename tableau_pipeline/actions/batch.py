@@ -198,3 +198,12 @@ def _wire(action: Action) -> dict[str, Any]:
     if action.where is not None:
         fields["condition"] = action.where.json()
     return fields
+
+
+def in_words(batch: str) -> str:
+    """What a job was to do, by number: the server's notes tell of one action at most."""
+    actions = [
+        f"{number}. {action['action']} {action.get('target-schema', '')}.{action['target-table']}"
+        for number, action in enumerate(json.loads(batch)["actions"], start=1)
+    ]
+    return f"Its actions were: {'; '.join(actions)}. "

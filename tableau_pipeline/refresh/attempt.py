@@ -14,6 +14,7 @@ from tableau_pipeline.refresh.claim import Claimed
 from tableau_pipeline.refresh.delivery import Delivery, counts, total
 from tableau_pipeline.refresh.history import History
 from tableau_pipeline.refresh.jobs import Jobs
+from tableau_pipeline.refresh.marks import DriftError
 from tableau_pipeline.refresh.observe import Observer, Published
 from tableau_pipeline.refresh.plan import (
     Accept,
@@ -29,7 +30,7 @@ from tableau_pipeline.refresh.plan import (
 from tableau_pipeline.refresh.reconcile import Reconciler, ReconciliationError
 from tableau_pipeline.refresh.recover import Recovered, Recovery
 from tableau_pipeline.refresh.report import Report, phase
-from tableau_pipeline.refresh.send import DriftError, Sender, Sent
+from tableau_pipeline.refresh.send import Sender, Sent
 
 if TYPE_CHECKING:
     from tableau_pipeline.refresh.refresh import Refresh
@@ -144,7 +145,7 @@ class Attempt:
         deltas: list[Delta] = []
         if isinstance(decision, tuple):
             deltas, size = self._measured(decision, desired, published)
-            decision = decide(facts.measured(size), self._options)
+            decision = decide(replace(facts, delta=size), self._options)
         if isinstance(decision, tuple):
             raise TypeError("a measured delta leaves nothing to measure")
         if not isinstance(decision, Update):

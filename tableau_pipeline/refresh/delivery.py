@@ -9,6 +9,7 @@ from tableau_pipeline.core.server import RemoteDatasource, Server
 from tableau_pipeline.extracts.builder import Builder
 from tableau_pipeline.extracts.delta import Delta, RowCounts
 from tableau_pipeline.hyper.build import Extract
+from tableau_pipeline.refresh.marks import mark, move
 from tableau_pipeline.refresh.observe import Published
 from tableau_pipeline.refresh.plan import NoChange, Publish, Update
 from tableau_pipeline.refresh.reconcile import Reconciler
@@ -95,10 +96,11 @@ class Delivery:
             name = declared.name
         if (name, project_id) == (remote.name, remote.project_id):
             return remote
-        return self.sender.move(remote, name=name, project_id=project_id)
+        self.sender.claim.check_fence()
+        return move(self.server, remote, name=name, project_id=project_id)
 
     def _unchanged(self, target: Checkpoint, remote: RemoteDatasource, record: Checkpoint) -> Sent:
-        remote, doubt = self.sender.mark(remote)
+        remote, doubt = mark(self.server, remote, self.sender.tags)
         update = {
             "updated_at": remote.updated_at,
             "revision": remote.revision,

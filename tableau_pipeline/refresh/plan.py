@@ -1,7 +1,7 @@
 """What a refresh will do: one decision, from facts. Nothing here has effects."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from tableau_pipeline.core.checkpoint import PublishMode, TableContent
@@ -111,10 +111,6 @@ class Facts:
     published: Published
     whole: str | None = None
     delta: Size | None = None
-
-    def measured(self, delta: Size) -> "Facts":
-        """The same, with one fact more."""
-        return replace(self, delta=delta)
 
 
 def decide(facts: Facts, options: Options) -> Plan | tuple[str, ...]:
@@ -281,9 +277,8 @@ def _update_or_file(facts: Facts, changed: Sequence[str]) -> Update | Publish:
         f"the update of {_mb(delta.size)} exceeds the limit of {_mb(delta.limit)} for payloads"
     )
     if delta.size > delta.limit and not delta.pieces:
-        cannot = ", and it cannot be split below that"
         splits = facts.declaration.oversize == "split"
-        return in_full(f"{too_large}{cannot if splits else ''}")
+        return in_full(too_large + (", and it cannot be split below that" if splits else ""))
     split = f"; split, because {too_large}" if delta.pieces else ""
     return Update(
         tables={name: counts.whole for name, counts in delta.counts.items()},

@@ -1,19 +1,19 @@
 """Sending, so that the next refresh can tell what became of it, whatever happens."""
 
-import json
 import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from tableau_pipeline.actions.batch import in_words
 from tableau_pipeline.core.checkpoint import Checkpoint, Habits, Intent, Outcome, PublishMode
-from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX
 from tableau_pipeline.core.journal import Journal
 from tableau_pipeline.core.server import RemoteDatasource, Server
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.refresh.claim import Claimed
 from tableau_pipeline.refresh.jobs import Jobs
+from tableau_pipeline.refresh.marks import DriftError, found, located, mark, place
 from tableau_pipeline.refresh.window import Change, Window, revisions_of
 
 _TIMESTAMP_PAUSE = 0.25
@@ -22,10 +22,6 @@ _NEXT = {
     Outcome.FAILED: "The next run publishes the whole file.",
     Outcome.CANCELLED: "The next run sends it again.",
 }
-
-
-class DriftError(RefreshError):
-    """Somebody else changed the data source while a refresh was at work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,50 +146,7 @@ class Sender:
             )
 
         doing = f'Updating the data of "{to.name}"'
-        return self._send(intent, to, call, doing=doing, actions=_actions(batch))
-
-    def mark(self, remote: RemoteDatasource) -> tuple[RemoteDatasource, str | None]:
-        """Tag a data source as ours, and take it over from other deployments.
-
-        Returns:
-            The data source, and why somebody else may have changed it meanwhile.
-        """
-        others = {tag for tag in remote.tags - self.tags if tag.startswith(INSTANCE_TAG_PREFIX)}
-        if self.tags <= remote.tags and not others:
-            return remote, None
-        began = self.server.now()
-        if others:
-            self.server.untag(remote.luid, others)
-        self.server.tag(remote.luid, self.tags)
-        return self._changed(remote, began)
-
-    def move(self, remote: RemoteDatasource, *, name: str, project_id: str) -> RemoteDatasource:
-        """Rename a data source, or move it to another project.
-
-        Raises:
-            RefusedError: the name is taken there, or this user may not.
-            DriftError: somebody changed it meanwhile.
-        """
-        self.claim.check_fence()
-        if _place(self._found(remote.luid)) != _place(remote):
-            raise DriftError(f'"{remote.name}" was changed before it could be renamed or moved.')
-        began = self.server.now()
-        self.server.move(remote.luid, name=name, project_id=project_id)
-        self.log.info('"%s" is now "%s" in project %s', remote.name, name, project_id)
-        remote, doubt = self._changed(remote, began)
-        if doubt:
-            raise DriftError(f'"{name}" was renamed or moved, and {doubt}.')
-        return remote
-
-    def _changed(
-        self, remote: RemoteDatasource, began: datetime
-    ) -> tuple[RemoteDatasource, str | None]:
-        """The data source after a change of its tags or its place that began at that time."""
-        now = self._found(remote.luid)
-        # The server counts whole seconds, and may round.
-        window = Window(began, self.server.now() + timedelta(seconds=1))
-        change = Change(window, remote.stamp, now.stamp, revisions=(0,))
-        return now, change.unexplained(Habits())
+        return self._send(intent, to, call, doing=doing, actions=in_words(batch))
 
     def _intent(
         self,
@@ -255,7 +208,7 @@ class Sender:
                 f"{status.notes or 'It gave no reason; the logs of its backgrounder may.'} "
                 f"{actions}The data source holds what it held before. {_NEXT.get(outcome, '')}"
             )
-        remote = self._after(intent)
+        remote = located(self.server, intent)
         target = intent.target.model_copy(update={"luid": remote.luid}) if intent.target else None
         intent = self._record(intent, outcome=Outcome.DONE, target=target)
         return self._observed(intent, before, remote, Window.of(status), seen)
@@ -286,7 +239,7 @@ class Sender:
             same = self.server.find_by_name(intent.name, project_id=intent.project_id) is None
         else:
             now = self.server.find_by_luid(before.luid)
-            same = now is not None and _place(now) == _place(before)
+            same = now is not None and place(now) == place(before)
         if not same:
             self._record(intent, outcome=Outcome.REFUSED, note="it was not sent")
             raise DriftError(
@@ -315,7 +268,7 @@ class Sender:
             seen=seen,
         )
         doubt = change.unexplained(habits)
-        remote, doubt_of_tags = self.mark(remote)
+        remote, doubt_of_tags = mark(self.server, remote, self.tags)
         doubt = doubt or doubt_of_tags
         if target is None:
             return Sent(None, remote, intent, doubt)
@@ -335,42 +288,10 @@ class Sender:
         until = self.server.now() + timedelta(seconds=self.jobs.timeouts.timestamp)
         while remote.updated_at == before.updated_at and self.server.now() < until:
             self.sleep(_TIMESTAMP_PAUSE)
-            remote = self._found(remote.luid)
-        return remote
-
-    def _after(self, intent: Intent) -> RemoteDatasource:
-        if intent.luid:
-            return self._found(intent.luid)
-        remote = self.server.find_by_name(intent.name, project_id=intent.project_id)
-        if remote is None:
-            raise RefreshError(
-                f'"{intent.name}" was published, and is gone. The next run publishes it again.'
-            )
-        return remote
-
-    def _found(self, luid: str) -> RemoteDatasource:
-        remote = self.server.find_by_luid(luid)
-        if remote is None:
-            raise RefreshError(
-                f"Data source {luid} was removed from the server during the refresh. The next run "
-                "publishes it again."
-            )
+            remote = found(self.server, remote.luid)
         return remote
 
     def _record(self, intent: Intent, **changes: object) -> Intent:
         changed = intent.model_copy(update=changes)
         self.journal.append(changed)
         return changed
-
-
-def _place(remote: RemoteDatasource) -> tuple[object, ...]:
-    return remote.luid, remote.name, remote.project_id, remote.stamp
-
-
-def _actions(batch: str) -> str:
-    """What a job was to do, by number: the server's notes tell of one action at most."""
-    actions = [
-        f"{number}. {action['action']} {action.get('target-schema', '')}.{action['target-table']}"
-        for number, action in enumerate(json.loads(batch)["actions"], start=1)
-    ]
-    return f"Its actions were: {'; '.join(actions)}. "

@@ -122,6 +122,6 @@ def decided(
     found = decide(facts, options)
     if isinstance(found, tuple):
         counts = {name: size.counts.get(name, RowCounts(1, 1)) for name in found}
-        found = decide(facts.measured(replace(size, counts=counts)), options)
+        found = decide(replace(facts, delta=replace(size, counts=counts)), options)
     assert not isinstance(found, tuple)
     return found
