@@ -97,7 +97,7 @@ def _claim(
     sleep: Callable[[float], None],
     log: logging.Logger,
 ) -> Claimed:
-    waited = 0.0
+    waited, told = 0.0, False
     while True:
         history = read_history(journal.records())
         others = _live(history.open_claims, journal)
@@ -109,8 +109,9 @@ def _claim(
             if not _live(later, journal):
                 return Claimed(claim, history, journal, sleep)
             journal.append(Closing(refresh=claim.refresh, claim=claim.id, withdrawn=True))
-        elif not waited:
+        elif not told:
             log.info("%s refreshes %s: waiting for it", _named(others[0]), what)
+            told = True
         if waited >= timeout:
             raise RefreshError(_still_running(others, what, waited))
         pause = min(random.uniform(*(_WAIT if others else _RETRY)), timeout - waited)  # noqa: S311

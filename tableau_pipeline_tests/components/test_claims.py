@@ -50,10 +50,10 @@ def test_a_claim_of_a_live_run_is_waited_for_and_named(location: Location):
     "status",
     [dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED, dg.DagsterRunStatus.SUCCESS],
 )
-def test_a_claim_of_a_run_that_has_ended_is_void(location: Location, status: str):
+def test_a_claim_of_a_run_that_has_ended_is_void(location: Location, status: dg.DagsterRunStatus):
     """Prevents: a data source that nobody can refresh any more after a crash."""
     location.model()
-    claim_of(location, dg.DagsterRunStatus[status])
+    claim_of(location, status)
     assert location.refresh("busy", claim=0).success
     deleted = claim_of(location, dg.DagsterRunStatus.STARTED)
     location.instance.delete_run(deleted)

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from tableau_pipeline.core.checkpoint import Checkpoint, Closing, Intent, Outcome, TableContent
 from tableau_pipeline.core.snapshot import Fingerprint
-from tableau_pipeline.snapshots.retention import collect, needed_by
+from tableau_pipeline.refresh.history import read_history
+from tableau_pipeline.snapshots.retention import collect
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline_tests.snapshots.samples import rows
 from tableau_pipeline_tests.snapshots.versions import age, commit, written
@@ -292,4 +293,4 @@ def intent(version: int, outcome: Outcome | None) -> Intent:
 def test_what_a_journal_needs(outcome: Outcome | None, needed: Collection[int]):
     """Prevents: no way to tell what an interrupted refresh changed, as its target is gone."""
     records = [Closing(refresh=1, claim="x", checkpoint=checkpoint(1, 2)), intent(3, outcome)]
-    assert needed_by(records) == {("model", number) for number in needed}
+    assert read_history(records).versions == {("model", number) for number in needed}
