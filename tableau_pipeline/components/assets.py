@@ -123,7 +123,7 @@ def refresh_assets(
             timeouts=tableau.timeouts,
             takeover=tableau.takeover,
         )
-        with as_failure():
+        with as_failure(context.log):
             try:
                 report = refresh.run(config.options())
             except RefreshError as error:

@@ -34,8 +34,9 @@ def check_specs(declaration: Declaration, published: dg.AssetKey) -> list[dg.Ass
         described[RELATIONSHIPS] = "Every row of a many side has its partner on the one side."
     if declaration.reconcile:
         described[RECONCILIATION] = "What is published, read back, equals the models."
+    stopping = {check.value for check in Check}
     return [
-        dg.AssetCheckSpec(name, asset=published, description=text)
+        dg.AssetCheckSpec(name, asset=published, description=text, blocking=name in stopping)
         for name, text in described.items()
     ]
 
@@ -47,7 +48,8 @@ def check_results(
     refused = report.plan if isinstance(report.plan, Refuse) else None
     for check in Check:
         if refused and check in refused.failed:
-            yield _failed(published, check.value, refused.failed[check])
+            # Of a dry run, which does not fail: it was asked what would.
+            yield _failed(published, check.value, refused.failed[check], is_dry_run=True)
         elif refused and check is Check.KEYS:
             yield _not_looked_at(published, check.value, _REFUSED)
         elif check is Check.KEYS and report.unknown_keys:
@@ -56,7 +58,12 @@ def check_results(
         elif check is not Check.KEYS and report.plan is None:
             yield _not_looked_at(published, check.value, _ONLY_BUILT)
         else:
-            yield dg.AssetCheckResult(asset_key=published, check_name=check.value, passed=True)
+            yield dg.AssetCheckResult(
+                asset_key=published,
+                check_name=check.value,
+                passed=True,
+                metadata=_numbers(check, report),
+            )
     if declaration.relationships and refused:
         yield _not_looked_at(published, RELATIONSHIPS, _REFUSED)
     elif declaration.relationships:
@@ -81,7 +88,7 @@ def _relationships(published: dg.AssetKey, report: Report) -> dg.AssetCheckResul
         check_name=RELATIONSHIPS,
         passed=not report.orphans,
         severity=dg.AssetCheckSeverity.WARN,
-        description="\n".join(
+        description="; ".join(
             f"{edge}: {count:,} rows without a partner" for edge, count in report.orphans.items()
         ),
         metadata=_metadata("rows without a partner", report.orphans),
@@ -107,17 +114,48 @@ def _reconciliation(published: dg.AssetKey, report: Report) -> dg.AssetCheckResu
         passed=True,
         metadata={
             **_metadata("rows read back", found.rows),
+            "seconds": report.seconds.get("reconcile", 0.0),
             **{f"checksum/{name}": f"{value:x}" for name, value in found.checksums.items()},
         },
     )
 
 
 def _failed(
-    published: dg.AssetKey, name: str, found: str, metadata: Mapping[str, Any] | None = None
+    published: dg.AssetKey,
+    name: str,
+    found: str,
+    metadata: Mapping[str, Any] | None = None,
+    *,
+    is_dry_run: bool = False,
 ) -> dg.AssetCheckResult:
+    severity = dg.AssetCheckSeverity.WARN if is_dry_run else dg.AssetCheckSeverity.ERROR
     return dg.AssetCheckResult(
-        asset_key=published, check_name=name, passed=False, description=found, metadata=metadata
+        asset_key=published,
+        check_name=name,
+        passed=False,
+        description=found,
+        metadata=metadata,
+        severity=severity,
     )
+
+
+def _numbers(check: Check, report: Report) -> dict[str, float]:
+    """What a check looked at, as numbers to plot."""
+    tables = report.checkpoint.tables if report.checkpoint else {}
+    rows = {name: table.content.rows for name, table in tables.items()}
+    match check:
+        case Check.GUARD:
+            lost = {
+                name: round(100 * (1 - rows[name] / before), 3)
+                for name, before in report.before.items()
+                if before and name in rows
+            }
+            return {**_metadata("rows", rows), **_metadata("rows lost in %", lost)}
+        case Check.KEYS:
+            keys = {name: rows[name] for name, table in tables.items() if table.key}
+            return dict(_metadata("rows with a key of their own", keys))
+        case _:
+            return dict(_metadata("columns", {n: len(t.columns) for n, t in tables.items()}))
 
 
 def _not_looked_at(published: dg.AssetKey, name: str, why: str) -> dg.AssetCheckResult:
@@ -131,5 +169,5 @@ def _not_looked_at(published: dg.AssetKey, name: str, why: str) -> dg.AssetCheck
     )
 
 
-def _metadata(what: str, counts: Mapping[str, int]) -> dict[str, int]:
+def _metadata(what: str, counts: Mapping[str, float]) -> dict[str, float]:
     return {f"{what}/{name}": count for name, count in counts.items()}

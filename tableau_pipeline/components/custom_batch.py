@@ -38,7 +38,7 @@ def send_batch(
     Raises:
         dagster.Failure: says what is wrong.
     """
-    with as_failure():
+    with as_failure(context.log):
         job_id = send_custom_batch(
             datasource,
             batch,

@@ -24,10 +24,11 @@ class PublishFileConfig(RefreshConfig):
     """Which files, or which table of a database, become which data source."""
 
     path: str = Field(
+        min_length=1,
         description='A file, a folder, or a pattern such as "exports/*.csv"; or the JDBC URL of a '
-        'database, "jdbc:postgresql://host/shop".'
+        'database, "jdbc:postgresql://host/shop".',
     )
-    name: str = Field(description="Name of the data source on the Tableau site.")
+    name: str = Field(min_length=1, description="Name of the data source on the Tableau site.")
     project: str = Field(default="Default", description='Path of the project, "A/B".')
     mode: str = Field(
         default="replace",

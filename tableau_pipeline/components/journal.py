@@ -76,7 +76,10 @@ class DagsterJournal:
             dg.AssetObservation(
                 self._asset_key,
                 description=_described(record),
-                metadata={RECORD: dg.MetadataValue.json(record.model_dump(mode="json"))},
+                metadata={
+                    "refresh": record.refresh,
+                    RECORD: dg.MetadataValue.json(record.model_dump(mode="json")),
+                },
             )
         )
 

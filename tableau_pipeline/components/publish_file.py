@@ -54,7 +54,7 @@ def publish_files(
     published = dg.AssetKey.from_user_string(declaration.key)
     (model,) = declaration.models
     journal = DagsterJournal(context, published)
-    with as_failure(), _about(config), _store(config, snapshots) as store:
+    with as_failure(context.log), _about(config), _store(config, snapshots) as store:
         rows = FileStore(
             store=store,
             read=lambda: _reading(context, config, spark),
@@ -98,7 +98,7 @@ def publish_files(
         collect_snapshots(context, snapshots)
 
 
-@dg.job
+@dg.job(config={"ops": {"publish_files": {"config": {"name": "", "path": ""}}}})
 def publish_file() -> None:
     """Publish CSV, JSON or Parquet files, or a table of a database; see the launchpad for how."""
     publish_files()

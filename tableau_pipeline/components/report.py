@@ -29,11 +29,12 @@ def extract_result(
         metadata={
             **_rows(declaration, rows),
             "content": "payload of an update" if report.tables else "whole data source",
+            "MB": _in_megabytes(extract.size),
+            "seconds/build": report.seconds["build"],
+            "opens in": PRODUCTS[extract.version],
             "dagster/uri": extract.path.as_uri(),
             "bytes": extract.size,
             "file version": extract.version,
-            "opens in": PRODUCTS[extract.version],
-            "seconds/build": report.seconds["build"],
         },
     )
 
@@ -47,20 +48,24 @@ def published_result(
         raise ValueError("no data source was refreshed")
     rows = {name: table.content.rows for name, table in checkpoint.tables.items()}
     metadata: dict[str, Any] = {
-        **_decision(declaration, report),
-        **({"data source": dg.MetadataValue.url(remote.link)} if remote.link else {}),
+        "summary": report.summary,
+        **_plan(declaration, report),
         **_rows(declaration, rows),
+        **_shipped(report),
+        **({"data source": dg.MetadataValue.url(remote.link)} if remote.link else {}),
+        "seconds/total": report.seconds["total"],
+        "MB sent": _in_megabytes(report.sent),
+        **({"warnings": "\n".join(report.warnings)} if report.warnings else {}),
+        **{f"rows without a partner/{edge}": count for edge, count in checkpoint.orphans.items()},
         **column_metadata(declaration, checkpoint),
+        **_decision(report),
+        **{f"seconds/{phase}": seconds for phase, seconds in report.seconds.items()},
         "bytes sent": report.sent,
         **({"bytes in full": checkpoint.size} if checkpoint.size else {}),
-        **_shipped(report),
-        **{f"rows without a partner/{edge}": count for edge, count in checkpoint.orphans.items()},
-        **({"job": report.job_id} if report.job_id else {}),
         "updates since published whole": checkpoint.updates,
-        "luid": remote.luid,
         "updated at": dg.MetadataValue.timestamp(remote.updated_at),
-        **({"warnings": "\n".join(report.warnings)} if report.warnings else {}),
-        **{f"seconds/{phase}": seconds for phase, seconds in report.seconds.items()},
+        **({"job": report.job_id} if report.job_id else {}),
+        "luid": remote.luid,
     }
     return dg.MaterializeResult(
         asset_key=key, metadata=metadata, data_version=dg.DataVersion(_content_version(checkpoint))
@@ -72,7 +77,13 @@ def dry_run_observation(
 ) -> dg.AssetObservation:
     """What a refresh would have done."""
     sizes = {"bytes to send": report.extract.size} if report.extract else {}
-    metadata = {**_decision(declaration, report), **_shipped(report), **sizes}
+    metadata = {
+        "summary": report.summary,
+        **_plan(declaration, report),
+        **_shipped(report),
+        **sizes,
+        **_decision(report),
+    }
     return dg.AssetObservation(key, description="Dry run", metadata=metadata)
 
 
@@ -83,14 +94,21 @@ def run_tags(declaration: Declaration, decision: str) -> dict[str, str]:
     return {f"tableau/{name}": decision}
 
 
-def _decision(declaration: Declaration, report: Report) -> dict[str, Any]:
+def _plan(declaration: Declaration, report: Report) -> dict[str, Any]:
     if report.plan is None:
         return {}
-    return {
-        "decision": report.plan.decision,
-        "reason": report.plan.reason,
-        "plan": dg.MetadataValue.md(plan_table(declaration, report)),
-    }
+    return {"plan": dg.MetadataValue.md(plan_table(declaration, report))}
+
+
+def _decision(report: Report) -> dict[str, str]:
+    if report.plan is None:
+        return {}
+    return {"decision": report.plan.decision, "reason": report.plan.reason}
+
+
+def _in_megabytes(size: int) -> float:
+    """In megabytes of 10^6 bytes, to be plotted."""
+    return round(size / 1e6, 3)
 
 
 def _shipped(report: Report) -> dict[str, int]:

@@ -11,6 +11,7 @@ from tableauhyperapi import HyperProcess
 from tableau_pipeline.core.checkpoint import Checkpoint, TableContent
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.snapshot import Snapshots
+from tableau_pipeline.core.units import megabytes
 from tableau_pipeline.extracts.change import Change, TableVersion
 from tableau_pipeline.extracts.delta import Delta, build_delta
 from tableau_pipeline.extracts.desired import Models, desired_tables, source
@@ -70,7 +71,7 @@ class Builder:
             relationships=declaration.relationships,
         )
         rows = ", ".join(f"{table} {count:,}" for table, count in extract.rows.items())
-        self.log.info("Built %s (%.1f MB): rows %s", extract.path, extract.size / 1e6, rows)
+        self.log.info("Built %s (%s): rows %s", extract.path, megabytes(extract.size), rows)
         return extract
 
     def check(self, desired: Mapping[str, TableContent]) -> None:
@@ -109,7 +110,7 @@ class Builder:
         if doubtful := known & set(tables) - identified:
             check_rows(hyper, declaration, models, desired, tables=doubtful)
         payload = delta.extract
-        self.log.info("Built the payload %s (%.1f MB)", payload.path, payload.size / 1e6)
+        self.log.info("Built the payload %s (%s)", payload.path, megabytes(payload.size))
         return delta
 
     def split(self, delta: Delta, limit: int) -> list[Delta]:

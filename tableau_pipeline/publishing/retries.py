@@ -67,11 +67,11 @@ class SafeRetry(Retry):
         last = self.history[-1]
         seconds = self._asked_to_wait(response) or self.get_backoff_time()
         self._log.warning(
-            "%s %s: %s; trying again in %.0f s",
+            "%s %s: %s; trying again%s",
             last.method,
             (last.url or "").partition("?")[0],
             f"the server answered {last.status}" if last.status else "no answer",
-            seconds,
+            f" in {seconds:.0f} s" if seconds >= 1 else "",
         )
         super().sleep(response)
 

@@ -59,7 +59,8 @@ def _acquired(
     # On its own for each session: a lock that is shared lets all threads of the process in.
     lock = FileLock(path)
     try:
-        lock.acquire(timeout=0)
+        # Who has to wait no longer than this need not hear of it.
+        lock.acquire(timeout=1, poll_interval=_POLL_SECONDS)
     except Timeout:
         log.info(
             'Waiting for token "%s" on %s: another refresh on this host has a session with it, and '

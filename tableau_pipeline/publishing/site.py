@@ -14,6 +14,7 @@ from tableauserverclient.server.endpoint.exceptions import NonXMLResponseError, 
 from tableau_pipeline.core.checkpoint import Outcome, PublishMode
 from tableau_pipeline.core.declaration import Project
 from tableau_pipeline.core.server import Job, Metadata, RemoteDatasource
+from tableau_pipeline.core.units import megabytes
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.publishing import datasources, jobs, projects, updates, uploads
 from tableau_pipeline.publishing.clock import ServerClock
@@ -111,11 +112,12 @@ class TableauSite:
         """Send a file in blocks; the id by which one call may use it."""
         doing = f"Uploading {file.name}"
         upload = self._ask(doing, self.tsc.fileuploads.initiate)
+        size, sent = file.stat().st_size, 0
         for block in uploads.blocks(file):
-            megabytes = self._ask(
-                doing, lambda block=block: uploads.send_block(self.tsc, upload, block)
-            )
-            self._log.info("Uploaded %s MB", megabytes)
+            self._ask(doing, lambda block=block: uploads.send_block(self.tsc, upload, block))
+            sent += len(block)
+            of = f" of {megabytes(size)}" if sent < size else ""
+            self._log.info("Uploaded %s%s", megabytes(sent), of)
         return upload
 
     def publish(

@@ -53,13 +53,12 @@ def block_size(size: int) -> int:
     return megabytes * _MEGABYTE
 
 
-def send_block(server: TSC.Server, upload: str, block: bytes) -> int:
-    """Add one block to an upload, which then has as many megabytes as returned."""
+def send_block(server: TSC.Server, upload: str, block: bytes) -> None:
+    """Add one block to an upload."""
     request, content_type = RequestFactory.Fileupload.chunk_req(block)
-    item = server.fileuploads.append(upload, request, content_type)
+    server.fileuploads.append(upload, request, content_type)
     # The answer and its request hold each other, and with them the block.
     gc.collect(1)
-    return int(item.file_size or 0)
 
 
 def _asked_for() -> int | None:

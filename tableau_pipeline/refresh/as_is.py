@@ -20,6 +20,10 @@ def refresh_as_is(refresh: Refresh, file: Path, options: Options) -> Report:
         RefusedError: it would be wrong or unsafe; nothing was sent or overwritten.
         RefreshError: it could not be carried out; the next run finds out what is open.
     """
+    return refresh.summarized(options, lambda: _refreshed(refresh, file, options))
+
+
+def _refreshed(refresh: Refresh, file: Path, options: Options) -> Report:
     bare = refresh.content({})
     if options.dry_run:
         history = read_history(refresh.journal.records())

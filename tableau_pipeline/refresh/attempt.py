@@ -178,6 +178,7 @@ class Attempt:
             remote=published.remote,
             warnings=published.warnings,
             seconds=self._seconds,
+            before=published.rows or {},
         )
         match decision:
             case Refuse():

@@ -13,6 +13,8 @@ from tableau_pipeline.errors import RefreshError
 _GROWTH = 1.5
 # The first looks come closer: most jobs are short.
 _FIRST_POLLS = 8
+# Seconds: nobody wants to read of shorter waits.
+_WORTH_TELLING = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +46,12 @@ class Jobs:
                 return status
             meanwhile()
             pause, left = next(pauses), self._left(status, began)
-            self.log.info(
-                "Waiting for job %s on the server (%s)",
-                job_id,
-                "running" if status.started_at else "in the queue",
-            )
+            if pause >= _WORTH_TELLING:
+                self.log.info(
+                    "Waiting for job %s on the server (%s)",
+                    job_id,
+                    "running" if status.started_at else "in the queue",
+                )
             if left <= 0:
                 return self._give_up(job_id, status)
             self.sleep(min(pause, left))

@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from tableau_pipeline.core.checkpoint import PublishMode, TableContent
 from tableau_pipeline.core.declaration import Declaration
+from tableau_pipeline.core.units import megabytes
 from tableau_pipeline.errors import Check
 from tableau_pipeline.extracts.delta import RowCounts, Size
 from tableau_pipeline.refresh.guards import guard_problems
@@ -254,7 +255,7 @@ def _update_or_file(facts: Facts, changed: Sequence[str]) -> Update | Publish:
     delta, record = facts.delta, facts.published.record
     if delta is None or record is None:
         raise ValueError("an update needs a record, and a delta that was measured")
-    reason = _new_content(changed)
+    reason, size = _new_content(changed), megabytes(delta.size)
 
     def in_full(why: str) -> Publish:
         return Publish(PublishMode.REPLACE, f"in full: {reason}; {why}")
@@ -266,16 +267,14 @@ def _update_or_file(facts: Facts, changed: Sequence[str]) -> Update | Publish:
             f"(rebase_after: {cap})"
         )
     if record.size and delta.size > record.size:
-        whole = _mb(record.size)
-        return in_full(f"the update of {_mb(delta.size)} is larger than the whole file of {whole}")
+        whole = megabytes(record.size)
+        return in_full(f"the update of {size} is larger than the whole file of {whole}")
     if record.size and record.grown + delta.size > rebase * record.size:
         return in_full(
-            f"with this update it would have grown by {_mb(record.grown + delta.size)} since it "
-            f"was last published whole with {_mb(record.size)} (rebase: {rebase:g})"
+            f"with this update it would have grown by {megabytes(record.grown + delta.size)} since "
+            f"it was last published whole with {megabytes(record.size)} (rebase: {rebase:g})"
         )
-    too_large = (
-        f"the update of {_mb(delta.size)} exceeds the limit of {_mb(delta.limit)} for payloads"
-    )
+    too_large = f"the update of {size} exceeds the limit of {megabytes(delta.limit)} for payloads"
     if delta.size > delta.limit and not delta.pieces:
         splits = facts.declaration.oversize == "split"
         return in_full(too_large + (", and it cannot be split below that" if splits else ""))
@@ -294,7 +293,3 @@ def _new_content(tables: Sequence[str]) -> str:
 def _rows(table: str, counts: RowCounts) -> str:
     whole = f" (whole: {counts.whole})" if counts.whole else ""
     return f"{table} -{counts.deleted:,} +{counts.inserted:,} rows{whole}"
-
-
-def _mb(size: int) -> str:
-    return f"{size / 1e6:.1f} MB"

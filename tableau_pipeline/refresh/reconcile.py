@@ -14,6 +14,7 @@ from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.declaration import Declaration, Reconcile
 from tableau_pipeline.core.server import RemoteDatasource, Server
 from tableau_pipeline.core.snapshot import Snapshots
+from tableau_pipeline.core.units import megabytes
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.extracts.compare import Reconciliation, compare, count_rows
 from tableau_pipeline.hyper.process import connect
@@ -104,10 +105,10 @@ class Reconciler:
             raise RefreshError("the size of the published file is not known")
         if size > rule.max_bytes:
             raise RefreshError(
-                f"its file of up to {size / 1e6:,.1f} MB is larger than "
+                f"its file of up to {megabytes(size)} is larger than "
                 f"reconcile: max_mb: {rule.max_bytes / 1e6:g}"
             )
-        self.log.info("Reading back what is published, up to %.1f MB", size / 1e6)
+        self.log.info("Reading back what is published, up to %s", megabytes(size))
         self.folder.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(prefix="read back ", dir=self.folder) as folder:
             try:

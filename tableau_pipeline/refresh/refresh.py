@@ -24,11 +24,9 @@ from tableau_pipeline.refresh.attempt import Attempt
 from tableau_pipeline.refresh.claim import Claimed, claimed
 from tableau_pipeline.refresh.guards import guard_problems
 from tableau_pipeline.refresh.history import read_history
-from tableau_pipeline.refresh.plan import (
-    Accept,
-    Options,
-)
+from tableau_pipeline.refresh.plan import Accept, Options
 from tableau_pipeline.refresh.report import Report, phase
+from tableau_pipeline.refresh.summary import summarized
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +64,18 @@ class Refresh:
             RefusedError: it would be wrong or unsafe; nothing was sent or overwritten.
             RefreshError: it could not be carried out; the next run finds out what is open.
         """
+        return self.summarized(options, lambda: self._run(options))
+
+    def summarized(self, options: Options, run: Callable[[], Report]) -> Report:
+        """The report of a refresh, whose line is logged."""
+        began = time.monotonic()
+        report = run()
+        seconds = time.monotonic() - began
+        report = summarized(report, self.declaration, options, seconds=seconds)
+        self.log.info("%s", report.summary)
+        return report
+
+    def _run(self, options: Options) -> Report:
         if not options.publish:
             models = self.models()
             with readable(self.hyper, self.declaration, models):

@@ -30,7 +30,9 @@ class Report:
         warnings: what a person should know although nothing is wrong.
         sent: bytes of all files that were sent.
         job_id: of the server's job that carried it out, if one did.
-        seconds: by phase.
+        seconds: by phase; "total" once the refresh has ended.
+        before: rows by table that were published before; empty if they are not known.
+        summary: all of this in one line.
     """
 
     plan: Plan | None
@@ -45,6 +47,8 @@ class Report:
     warnings: tuple[str, ...] = ()
     job_id: str | None = None
     seconds: dict[str, float] = field(default_factory=dict)
+    before: Mapping[str, int] = field(default_factory=dict)
+    summary: str = ""
 
 
 @contextmanager

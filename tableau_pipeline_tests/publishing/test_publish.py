@@ -13,6 +13,7 @@ from tableauhyperapi import TableName
 
 from tableau_pipeline.core.checkpoint import Outcome, PublishMode
 from tableau_pipeline.core.server import RemoteDatasource
+from tableau_pipeline.core.units import megabytes
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.read import read_table
@@ -158,7 +159,9 @@ def test_upload_tells_how_far_it_is(
     found = published(tableau, file, name=name, project_id=default)
     told = [line for line in caplog.messages if line.startswith("Uploaded")]
     assert len(told) == -(-file.stat().st_size // 2**20)
-    assert told[:2] == ["Uploaded 1 MB", "Uploaded 2 MB"]
+    size = megabytes(file.stat().st_size)
+    assert told[:2] == [f"Uploaded 1.05 MB of {size}", f"Uploaded 2.10 MB of {size}"]
+    assert told[-1] == f"Uploaded {size}"
     assert sandbox.hyper_file(found.luid).read_bytes() == file.read_bytes()
 
 

@@ -243,7 +243,7 @@ def test_cap_on_updates(cap: int | None, is_update: bool):
     ("size", "pieces", "oversize", "expected"),
     [
         (1000, 0, "publish", "new content"),
-        (1001, 0, "publish", "exceeds the limit of 0.0 MB for payloads"),
+        (1001, 0, "publish", "exceeds the limit of 0.00 MB for payloads"),
         (1001, 0, "split", "and it cannot be split below that"),
         (1001, 3, "split", "split, because the update of"),
     ],

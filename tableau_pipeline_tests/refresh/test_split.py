@@ -124,7 +124,7 @@ def test_publish_is_what_is_done_unless_told_otherwise(large: Callable[..., Pipe
     """Prevents: a data source of which dashboards see one piece and not yet the next, unasked."""
     report = large("diff", oversize="publish").run()
     assert isinstance(report.plan, Publish)
-    assert "exceeds the limit of 0.4 MB for payloads" in report.plan.reason
+    assert "exceeds the limit of 0.40 MB for payloads" in report.plan.reason
 
 
 def test_whole_table_cannot_be_split(large: Callable[..., Pipeline]):
