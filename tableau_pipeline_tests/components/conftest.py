@@ -9,7 +9,6 @@ import pytest
 from tableau_pipeline.sandbox.testing import running_sandbox
 from tableau_pipeline_tests.components.location import Location
 
-
 NewInstance = Callable[[], AbstractContextManager[dg.DagsterInstance]]
 
 
