@@ -1,13 +1,15 @@
 import os
 import shutil
+import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
+from sqlalchemy import Engine, event
 
 from tableau_pipeline.sandbox.testing import Sandbox, running_sandbox
 from tableau_pipeline.snapshots.session import spark_session
@@ -17,6 +19,13 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 VARIABLES = ("TABLEAU_", "PIPELINE_", "SPARK_REMOTE", "DAGSTER_HOME")
+
+
+@event.listens_for(Engine, "connect")
+def _without_waiting_for_the_disk(connection: Any, _: Any) -> None:
+    """Dagster's databases of tests need not outlive a power cut, and commit some 30 times a run."""
+    if isinstance(connection, sqlite3.Connection):
+        connection.execute("PRAGMA synchronous = OFF")
 
 
 @pytest.hookimpl(tryfirst=True)

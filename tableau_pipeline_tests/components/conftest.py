@@ -1,4 +1,6 @@
-from collections.abc import Generator
+import shutil
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import dagster as dg
@@ -7,10 +9,35 @@ import pytest
 from tableau_pipeline.sandbox.testing import running_sandbox
 from tableau_pipeline_tests.components.location import Location
 
+NewInstance = Callable[[], AbstractContextManager[dg.DagsterInstance]]
+
+
+@pytest.fixture(scope="session")
+def empty_instance(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of an instance without runs: Dagster takes a second or two to make its tables."""
+    folder = tmp_path_factory.mktemp("instance")
+    with dg.instance_for_test(temp_dir=str(folder)) as instance:
+        instance.fetch_materializations(dg.AssetKey("none"), limit=1)
+    return folder
+
 
 @pytest.fixture
-def location(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Location]:
+def new_instance(empty_instance: Path, tmp_path_factory: pytest.TempPathFactory) -> NewInstance:
+    """Makes instances of their own, with storage on disk."""
+
+    def made() -> AbstractContextManager[dg.DagsterInstance]:
+        folder = tmp_path_factory.mktemp("instance") / "home"
+        shutil.copytree(empty_instance, folder)
+        return dg.instance_for_test(temp_dir=str(folder))
+
+    return made
+
+
+@pytest.fixture
+def location(
+    tmp_path: Path, new_instance: NewInstance, monkeypatch: pytest.MonkeyPatch
+) -> Generator[Location]:
     """Data sources on an instance and a server of their own."""
     monkeypatch.setenv("PIPELINE_DATA_DIR", str(tmp_path))
-    with running_sandbox(tmp_path / "sandbox") as sandbox, dg.instance_for_test() as instance:
+    with running_sandbox(tmp_path / "sandbox") as sandbox, new_instance() as instance:
         yield Location(sandbox, tmp_path / "snapshots", instance)

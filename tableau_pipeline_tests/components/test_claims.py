@@ -48,7 +48,11 @@ def test_a_claim_of_a_live_run_is_waited_for_and_named(location: Location):
 
 @pytest.mark.parametrize(
     "status",
-    [dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED, dg.DagsterRunStatus.SUCCESS],
+    [
+        dg.DagsterRunStatus.FAILURE,
+        pytest.param(dg.DagsterRunStatus.CANCELED, marks=pytest.mark.slow),
+        pytest.param(dg.DagsterRunStatus.SUCCESS, marks=pytest.mark.slow),
+    ],
 )
 def test_a_claim_of_a_run_that_has_ended_is_void(location: Location, status: dg.DagsterRunStatus):
     """Prevents: a data source that nobody can refresh any more after a crash."""

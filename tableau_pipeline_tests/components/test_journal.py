@@ -14,7 +14,7 @@ from tableau_pipeline_tests.refresh.models import flights
 from tableau_pipeline_tests.refresh.pipeline import session
 
 
-@pytest.mark.parametrize("others", [0, 60])
+@pytest.mark.parametrize("others", [0, pytest.param(60, marks=pytest.mark.slow)])
 def test_a_checkpoint_that_is_stored_late_is_none_of_the_newest(
     location: Location, monkeypatch: pytest.MonkeyPatch, others: int
 ):
@@ -51,7 +51,14 @@ def test_a_run_that_is_refused_sends_nothing_of_a_killed_one(
     assert location.wrong("busy") == []
 
 
-@pytest.mark.parametrize("lost", ["wiped", "reported", "older format"])
+@pytest.mark.parametrize(
+    "lost",
+    [
+        "wiped",
+        pytest.param("reported", marks=pytest.mark.slow),
+        pytest.param("older format", marks=pytest.mark.slow),
+    ],
+)
 def test_a_lost_checkpoint_leaves_the_guards_on(location: Location, lost: str):
     """Prevents: 1,000 rows that become one, unasked, because nobody remembered the 1,000."""
     location.model()

@@ -15,7 +15,11 @@ from tableau_pipeline_tests.refresh.models import snapshot
 from tableau_pipeline_tests.refresh.partitioned import day
 
 FIRST = date(2026, 1, 4)  # a Sunday, on which Dagster's weeks begin
-POLICIES = pytest.mark.parametrize("policy", [Replace(), Partitions("key")], ids=["whole", "delta"])
+POLICIES = pytest.mark.parametrize(
+    "policy",
+    [pytest.param(Replace(), marks=pytest.mark.slow), Partitions("key")],
+    ids=["whole", "delta"],
+)
 
 
 def rows(keys: Iterable[Any], *, value: int = 0) -> pa.Table:

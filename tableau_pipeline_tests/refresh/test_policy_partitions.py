@@ -18,6 +18,7 @@ from tableau_pipeline_tests.refresh.shipping import ships, table
 # Clocks in Paris go from 2:00 to 3:00 on the first of these nights, and back on the second.
 SPRING, AUTUMN = "2025-03-30", "2025-10-26"
 PARIS = "Europe/Paris"
+OTHER_ZONES = ("UTC", "America/St_Johns", "Pacific/Apia")
 
 
 def at(key: str, *hours: float, zone: str = PARIS, kind: str = "timestamp_ntz") -> pa.Table:
@@ -45,7 +46,10 @@ def windows(pipeline: Pipeline) -> Pipeline:
 
 
 @pytest.mark.parametrize("kind", ["date", "timestamp", "timestamp_ntz"])
-@pytest.mark.parametrize("zone", ["UTC", PARIS, "America/St_Johns", "Pacific/Apia"])
+@pytest.mark.parametrize(
+    "zone",
+    [PARIS, *(pytest.param(zone, marks=pytest.mark.slow) for zone in OTHER_ZONES)],
+)
 @pytest.mark.parametrize("night", [SPRING, AUTUMN])
 def test_windows_of_time(windows: Pipeline, kind: str, zone: str, night: str):
     """Prevents: a window is cut by the wrong clock, and rows of its neighbours are deleted."""

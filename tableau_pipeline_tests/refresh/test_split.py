@@ -77,7 +77,9 @@ def pieces(report: Report) -> int:
     return report.plan.pieces
 
 
-@pytest.mark.parametrize("policy", EVERY)
+@pytest.mark.parametrize(
+    "policy", [pytest.param(p, marks=() if p == "diff" else pytest.mark.slow) for p in EVERY]
+)
 def test_pieces_add_up(large: Callable[[str], Pipeline], policy: str):
     """Prevents: rows between two pieces are lost or sent twice, or a piece is still too large."""
     pipeline = large(policy)
@@ -100,7 +102,7 @@ def test_pieces_add_up(large: Callable[[str], Pipeline], policy: str):
     [
         pytest.param(2, None, marks=pytest.mark.slow),
         pytest.param(5, "interrupted after part 1", marks=pytest.mark.slow),
-        (6, "interrupted after part 1"),
+        pytest.param(6, "interrupted after part 1", marks=pytest.mark.slow),
         (9, "an earlier refresh was interrupted, and what it left is not known"),
     ],
     ids=["before the first", "first on its way", "between two", "answer to the second lost"],

@@ -9,14 +9,14 @@ from datetime import date, datetime, timedelta
 from pathlib import Path
 from random import Random
 
-from tableau_pipeline.core.checkpoint import Owner
+from tableau_pipeline.core.checkpoint import Owner, PublishMode
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.timeouts import Timeouts
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.publishing.credentials import Password
 from tableau_pipeline.publishing.site import signed_in
-from tableau_pipeline.refresh.plan import Options
+from tableau_pipeline.refresh.plan import Options, Publish
 from tableau_pipeline.refresh.refresh import Refresh
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline.sandbox.options import UserSeed
@@ -51,7 +51,7 @@ class History:
         moment: counts whatever happens, so that one can tell what came first.
         trace: what happened, in words.
         actors: the refreshes that run, the innermost last.
-        unclear: the last refresh has left something open.
+        unclear: a refresh has left something open, and none has replaced the metadata since.
     """
 
     world: World
@@ -157,7 +157,10 @@ class History:
             actor.log.ended.add(actor.name)
         self.tell(f"{actor.name}: {told(outcome)}")
         check(self, actor, start, outcome)
-        self.unclear = not (isinstance(outcome, Report) and outcome.checkpoint)
+        if not (isinstance(outcome, Report) and outcome.checkpoint):
+            self.unclear = True
+        elif isinstance(outcome.plan, Publish) and outcome.plan.mode is not PublishMode.REPLACE:
+            self.unclear = False
         return outcome
 
     def end_all(self) -> None:

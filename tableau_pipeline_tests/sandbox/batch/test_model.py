@@ -71,7 +71,7 @@ def engine_outcome(before: Path, source: Path | None, actions: list[dict], after
     return read_tables(after)
 
 
-@runs(30)
+@runs(15)
 @given(case=batches())
 def test_engine_does_what_the_model_does(case: Case):
     # Prevents: the pipeline is tested against an engine that does something else than documented.

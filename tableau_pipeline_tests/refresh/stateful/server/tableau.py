@@ -90,6 +90,12 @@ class Tableau:
         found = jobs.jobs(self.services.database, self.site)
         return [job for job in reversed(found) if job.completed_at is None]
 
+    def job(self, luid: str) -> Job:
+        """A job, as it is now."""
+        found = jobs.job(self.services.database, self.site, luid)
+        assert found is not None
+        return found
+
     def datasources(self) -> list[Datasource]:
         """All published data sources, oldest first."""
         return datasources.datasources(self.services.database, self.site)
@@ -156,9 +162,7 @@ class Tableau:
         self.told("ending", job)
         # One that was cancelled while it ran is executed in vain.
         Worker(self.services, KINDS).execute(job, self.fates[job.luid].fails)
-        ended = jobs.job(self.services.database, self.site, job.luid)
-        assert ended is not None
-        self.told("done", ended)
+        self.told("done", self.job(job.luid))
 
 
 @contextmanager
