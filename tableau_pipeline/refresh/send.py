@@ -94,7 +94,7 @@ class Sender:
         """
         name = to.name if to else target.name
         project_id = to.project_id if to else project_id
-        upload = self.server.upload(file)
+        upload = self._uploaded(file)
         intent = self._intent(
             mode, name=name, project_id=project_id, to=to, target=target, partial=None
         )
@@ -131,7 +131,7 @@ class Sender:
             DriftError: somebody changed the data source meanwhile; nothing was sent.
             RefreshError: the server failed, or did not answer, or the job failed.
         """
-        upload = self.server.upload(payload) if payload else None
+        upload = self._uploaded(payload) if payload else None
         intent = self._intent(
             None, name=to.name, project_id=to.project_id, to=to, target=target, partial=partial
         )
@@ -147,6 +147,14 @@ class Sender:
 
         doing = f'Updating the data of "{to.name}"'
         return self._send(intent, to, call, doing=doing, actions=in_words(batch))
+
+    def _uploaded(self, file: Path) -> str:
+        try:
+            return self.server.upload(file)
+        except FileNotFoundError:
+            # Each refresh removes the files of earlier ones: another has come since.
+            self.claim.check_fence()
+            raise
 
     def _intent(
         self,
