@@ -178,8 +178,9 @@ class Intent(Frozen):
         name: of the data source on the server.
         luid: of the data source that is changed; None for one that is to be created.
         before: the time stamp of the data source right before; so `before_revision`.
-        target: the checkpoint once it has taken effect; None when nothing can build on that.
-        partial: why not: it is a part of a split update, or one that somebody wrote by hand.
+        target: the checkpoint once it has taken effect; None where that is no whole refresh.
+        partial: why nothing can build on it even if it is done: it is a part of a split update,
+            or one that somebody wrote by hand, or somebody else was at work at the same time.
         job_id: of the server's job, as soon as it is known.
         outcome: None while it is open: it may or may not have taken effect.
     """

@@ -122,7 +122,8 @@ class Delivery:
                 batch, payload = delta.batch.json(), delta.extract.path
                 sent = self.sender.update(batch, payload, None, to=remote, partial=partial)
                 remote, doubt = sent.remote, doubt or sent.doubt
-            sent = self.sender.update(last.batch.json(), last.extract.path, target, to=remote)
+            batch, payload = last.batch.json(), last.extract.path
+            sent = self.sender.update(batch, payload, target, to=remote, partial=doubt)
         return replace(sent, doubt=doubt or sent.doubt)
 
     def _published(

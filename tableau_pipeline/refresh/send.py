@@ -94,7 +94,7 @@ class Sender:
         """
         name = to.name if to else target.name
         project_id = to.project_id if to else project_id
-        upload = self.server.upload(file)
+        upload = self._uploaded(file)
         intent = self._intent(
             mode, name=name, project_id=project_id, to=to, target=target, partial=None
         )
@@ -131,7 +131,7 @@ class Sender:
             DriftError: somebody changed the data source meanwhile; nothing was sent.
             RefreshError: the server failed, or did not answer, or the job failed.
         """
-        upload = self.server.upload(payload) if payload else None
+        upload = self._uploaded(payload) if payload else None
         intent = self._intent(
             None, name=to.name, project_id=to.project_id, to=to, target=target, partial=partial
         )
@@ -147,6 +147,14 @@ class Sender:
 
         doing = f'Updating the data of "{to.name}"'
         return self._send(intent, to, call, doing=doing, actions=in_words(batch))
+
+    def _uploaded(self, file: Path) -> str:
+        try:
+            return self.server.upload(file)
+        except FileNotFoundError:
+            # Each refresh removes the files of earlier ones: another has come since.
+            self.claim.check_fence()
+            raise
 
     def _intent(
         self,
@@ -208,10 +216,7 @@ class Sender:
                 f"{status.notes or 'It gave no reason; the logs of its backgrounder may.'} "
                 f"{actions}The data source holds what it held before. {_NEXT.get(outcome, '')}"
             )
-        remote = located(self.server, intent)
-        target = intent.target.model_copy(update={"luid": remote.luid}) if intent.target else None
-        intent = self._record(intent, outcome=Outcome.DONE, target=target)
-        return self._observed(intent, before, remote, Window.of(status), seen)
+        return self._done(intent, before, Window.of(status), seen)
 
     def _called(self, intent: Intent, call: Callable[[], str | None], doing: str) -> Intent:
         """The intent with its job.
@@ -247,16 +252,17 @@ class Sender:
                 "Nothing was sent: the next run decides again."
             )
 
-    def _observed(
+    def _done(
         self,
         intent: Intent,
         before: RemoteDatasource | None,
-        remote: RemoteDatasource,
         window: Window | None,
         seen: Collection[datetime],
     ) -> Sent:
         """The checkpoint that was reached, with the stamp that the data source has now."""
-        is_update, target = intent.mode is None, intent.target
+        remote = located(self.server, intent)
+        target = intent.target.model_copy(update={"luid": remote.luid}) if intent.target else None
+        is_update = intent.mode is None
         habits = target.habits if target else Habits()
         if is_update and before:
             remote = self._moved(remote, before, habits)
@@ -268,6 +274,9 @@ class Sender:
             seen=seen,
         )
         doubt = change.unexplained(habits)
+        # Later, the time stamps that were seen meanwhile are gone, and the last one may be ours.
+        partial = intent.partial or doubt
+        intent = self._record(intent, outcome=Outcome.DONE, target=target, partial=partial)
         remote, doubt_of_tags = mark(self.server, remote, self.tags)
         doubt = doubt or doubt_of_tags
         if target is None:

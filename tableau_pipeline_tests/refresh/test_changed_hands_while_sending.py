@@ -1,6 +1,8 @@
 """What others do on the server while a refresh is at work."""
 
+import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -88,6 +90,47 @@ def test_somebody_publishes_meanwhile(
     if moment != "sent":
         assert isinstance(report.plan, Publish)
     pipeline.run()
+    assert pipeline.wrong() == []
+    assert isinstance(pipeline.run().plan, NoChange)
+
+
+def test_what_was_seen_meanwhile_is_remembered(new_pipeline: Callable[..., Pipeline]):
+    """Prevents: rows of somebody else below an update of ours, whose time stamp hides theirs, pass
+    for ours once the publish in full that was to replace them has failed."""
+    pipeline = new_pipeline(on={"revisions": False})
+    changed_rows(pipeline)
+    held = ExitStack()
+    looks: list[str] = []
+
+    class Server:
+        """Holds our job until somebody's publish is over, and takes no whole file after it."""
+
+        def __init__(self, behind: Any) -> None:
+            self._behind = behind
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._behind, name)
+
+        def job(self, luid: str) -> Any:
+            if not looks:
+                publishes(pipeline)()
+            if len(looks) == 1:
+                # The time stamp counts seconds.
+                time.sleep(1.2)
+                held.close()
+            looks.append(luid)
+            return self._behind.job(luid)
+
+        def publish(self, *_: Any, **__: Any) -> Any:
+            raise RefusedError("no whole files today")
+
+    with held:
+        held.enter_context(pipeline.sandbox.held_jobs())
+        with pytest.raises(RefusedError, match="no whole files today"):
+            pipeline.run(around={"around_server": Server})
+    report = pipeline.run()
+    assert isinstance(report.plan, Publish)
+    assert "the server says that it was updated at" in report.plan.reason
     assert pipeline.wrong() == []
     assert isinstance(pipeline.run().plan, NoChange)
 
