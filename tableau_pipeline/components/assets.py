@@ -6,6 +6,7 @@ import dagster as dg
 from pydantic import Field, field_validator
 
 from tableau_pipeline.components.checks import check_results, check_specs, failed_checks
+from tableau_pipeline.components.columns import descriptions_of
 from tableau_pipeline.components.failures import as_failure
 from tableau_pipeline.components.journal import DagsterJournal
 from tableau_pipeline.components.keys import extract_key
@@ -140,7 +141,8 @@ def refresh_assets(
         if report.extract:
             yield extract_result(extract, declaration, report)
         if report.checkpoint:
-            yield published_result(published, declaration, report)
+            descriptions = descriptions_of(context, declaration)
+            yield published_result(published, declaration, report, descriptions)
             collect_snapshots(context, snapshots)
 
     return refresh_step

@@ -1,6 +1,7 @@
 """The columns of a published data source, as Dagster shows them: their types and origins."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import dagster as dg
@@ -10,18 +11,40 @@ from tableau_pipeline.core.declaration import Declaration, Table
 from tableau_pipeline.hyper.tables import Column
 from tableau_pipeline.hyper.types import UnsupportedTypeError, hyper_type
 
+# By model and column.
+Descriptions = Mapping[tuple[str, str], str]
+NO_DESCRIPTIONS: Descriptions = MappingProxyType({})
 
-def column_metadata(declaration: Declaration, checkpoint: Checkpoint) -> dict[str, Any]:
+
+def column_metadata(
+    declaration: Declaration, checkpoint: Checkpoint, descriptions: Descriptions = NO_DESCRIPTIONS
+) -> dict[str, Any]:
     """Schema and lineage; with several tables, a column is called "table.column"."""
     schema, lineage = [], {}
     for name, table, column in _columns(declaration, checkpoint):
-        schema.append(dg.TableColumn(name, _type(column)))
+        description = descriptions.get((table.model, column.name))
+        schema.append(dg.TableColumn(name, _type(column), description))
         model = dg.AssetKey.from_user_string(table.model)
         lineage[name] = [dg.TableColumnDep(model, column.name)]
     return {
         "dagster/column_schema": dg.TableSchema(columns=schema),
         "dagster/column_lineage": dg.TableColumnLineage(lineage),
     }
+
+
+def descriptions_of(context: dg.AssetExecutionContext, declaration: Declaration) -> Descriptions:
+    """What the models' own assets say of their columns, in `dagster/column_schema`."""
+    graph, found = context.repository_def.asset_graph, {}
+    for model in declaration.models:
+        key = dg.AssetKey.from_user_string(model)
+        metadata = graph.get(key).metadata if graph.has(key) else {}
+        schema = metadata.get("dagster/column_schema")
+        if isinstance(schema, dg.TableSchemaMetadataValue):
+            schema = schema.schema
+        for column in schema.columns if isinstance(schema, dg.TableSchema) else ():
+            if column.description:
+                found[model, column.name] = column.description
+    return found
 
 
 def _type(column: Column) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 import dagster as dg
 
-from tableau_pipeline.components.columns import column_metadata
+from tableau_pipeline.components.columns import NO_DESCRIPTIONS, Descriptions, column_metadata
 from tableau_pipeline.components.plan_table import plan_table
 from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.declaration import Declaration
@@ -40,7 +40,10 @@ def extract_result(
 
 
 def published_result(
-    key: dg.AssetKey, declaration: Declaration, report: Report
+    key: dg.AssetKey,
+    declaration: Declaration,
+    report: Report,
+    descriptions: Descriptions = NO_DESCRIPTIONS,
 ) -> dg.MaterializeResult:
     """The refreshed data source; what it holds is recorded apart from this."""
     checkpoint, remote = report.checkpoint, report.remote
@@ -57,7 +60,7 @@ def published_result(
         "MB sent": _in_megabytes(report.sent),
         **({"warnings": "\n".join(report.warnings)} if report.warnings else {}),
         **{f"rows without a partner/{edge}": count for edge, count in checkpoint.orphans.items()},
-        **column_metadata(declaration, checkpoint),
+        **column_metadata(declaration, checkpoint, descriptions),
         **_decision(report),
         **{f"seconds/{phase}": seconds for phase, seconds in report.seconds.items()},
         "bytes sent": report.sent,

@@ -153,3 +153,13 @@ def test_unknown_acceptance_is_refused(story: Story):
     (event,) = result.get_step_failure_events()
     known = "shrink, schema, overwrite, takeover"
     assert f"'shrnk' is not one of {known}" in str(event.step_failure_data.error)
+
+
+def test_what_columns_mean(story: Story):
+    """Prevents: descriptions that a model has and its data source has lost."""
+    found = metadata(refresh(story))[PUBLISHED]
+    described = {
+        column.name: column.description for column in found["dagster/column_schema"].columns
+    }
+    assert all(described.values())
+    assert described["airlines.airline"] == "Name of the airline."

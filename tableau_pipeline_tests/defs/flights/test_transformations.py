@@ -9,6 +9,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tableau_pipeline.defs.flights import sources, transformations
+from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline_tests.conftest import Story
 
 MINUTE = pd.Timedelta(minutes=1)
 
@@ -168,3 +170,18 @@ def test_corrections_of_a_day(spark: SparkSession, data_dir: Path, raw: pd.DataF
         found.dep_delay, delays.reset_index(drop=True), check_dtype=False, check_names=False
     )
     assert list(found.flight) == list(kept.flight)
+
+
+def test_every_column_is_described(story: Story):
+    """Prevents: descriptions of columns that a model no longer has, or of other types."""
+    from tableau_pipeline.definitions import defs
+
+    store = SnapshotStore(story.data_dir / "snapshots")
+    for name in ("flights", "airlines", "airports", "planes", "daily_departures"):
+        (spec,) = [each for each in defs().resolve_all_asset_specs() if each.key.path == [name]]
+        described = spec.metadata["dagster/column_schema"].columns
+        stored = store.newest(name)
+        assert stored is not None
+        assert [(each.name, each.type) for each in described] == [
+            (each.name, each.type) for each in stored.columns
+        ]
