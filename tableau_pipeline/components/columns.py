@@ -34,7 +34,7 @@ def column_metadata(
 
 def descriptions_of(context: dg.AssetExecutionContext, declaration: Declaration) -> Descriptions:
     """What the models' own assets say of their columns, in `dagster/column_schema`."""
-    graph, found = context.repository_def.asset_graph, {}
+    graph, found = context.job_def.asset_layer.asset_graph, {}
     for model in declaration.models:
         key = dg.AssetKey.from_user_string(model)
         metadata = graph.get(key).metadata if graph.has(key) else {}

@@ -45,7 +45,7 @@ def follows_extract(trigger: Trigger | None) -> dg.AutomationCondition | None:
     if not isinstance(trigger, AfterTrigger):
         return None
     requested = dg.AutomationCondition.will_be_requested()
-    return dg.AutomationCondition.any_deps_match(requested).with_label("together with its extract")
+    return dg.AutomationCondition.any_deps_match(requested).with_label("refresh together with the extract")
 
 
 def _since_request(updated: dg.AutomationCondition) -> dg.AutomationCondition:

@@ -13,7 +13,7 @@ from tableau_pipeline.sandbox.store import accounts, datasources, revisions
 from tableau_pipeline.sandbox.store.records import Datasource, Revision, Site
 
 _BACK = element("p", link("/", "All data sources"))
-_NULL = element("span", "null", kind="null")
+_NULL = element("span", "NULL", kind="null")
 
 
 def datasource(request: Request) -> HTMLResponse:

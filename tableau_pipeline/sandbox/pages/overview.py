@@ -36,6 +36,8 @@ def _site(services: Services, site: Site) -> Iterator[Html]:
     sources = datasources.datasources(services.database, site.luid)
     yield element("h2", f"Site {site.name}")
     yield rows_table(_CONTENT_HEADINGS, _tree(found, sources))
+    if not sources:
+        yield element("p", "Nothing is published here yet.", kind="quiet")
     latest = jobs.jobs(services.database, site.luid)[:_JOBS_SHOWN]
     if latest:
         yield element("h3", "Latest jobs")

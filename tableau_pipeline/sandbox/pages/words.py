@@ -6,10 +6,10 @@ _UNITS = ("bytes", "KB", "MB", "GB")
 
 
 def size(count: int) -> str:
-    """A number of bytes, for people."""
+    """A number of bytes, for people; 1 MB is 10^6 bytes."""
     amount, unit = float(count), 0
-    while amount >= 1024 and unit < len(_UNITS) - 1:
-        amount, unit = amount / 1024, unit + 1
+    while amount >= 1000 and unit < len(_UNITS) - 1:
+        amount, unit = amount / 1000, unit + 1
     return f"{amount:.1f} {_UNITS[unit]}" if unit else f"{count} bytes"
 
 
