@@ -45,7 +45,8 @@ def follows_extract(trigger: Trigger | None) -> dg.AutomationCondition | None:
     if not isinstance(trigger, AfterTrigger):
         return None
     requested = dg.AutomationCondition.will_be_requested()
-    return dg.AutomationCondition.any_deps_match(requested).with_label("refresh together with the extract")
+    together = dg.AutomationCondition.any_deps_match(requested)
+    return together.with_label("refresh together with the extract")
 
 
 def _since_request(updated: dg.AutomationCondition) -> dg.AutomationCondition:
