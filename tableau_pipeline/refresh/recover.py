@@ -50,12 +50,13 @@ class Recovered:
         target, is_new = intent.target, intent.mode in _NEW_METADATA
         now = replace(self, creating=intent if intent.luid is None else self.creating)
         match intent.outcome:
-            case Outcome.DONE if target and not intent.partial:
-                return replace(now.holding(target), untrusted=None, sent=intent)
+            case Outcome.DONE if target:
+                # What was in doubt before is gone with what was there before.
+                now = replace(now, rows={}).holding(target)
+                sent = None if intent.partial else intent
+                return replace(now, untrusted=intent.partial, sent=sent)
             case Outcome.DONE:
-                now = now.holding(target) if target else now
-                untrusted = intent.partial or "a part of it was changed"
-                return replace(now, untrusted=untrusted, sent=None)
+                return replace(now, untrusted=intent.partial or "a part of it was changed")
             case Outcome.FAILED:
                 why = intent.note or "without a note"
                 failed = f"the last {intent.action} failed on the server ({why})"
