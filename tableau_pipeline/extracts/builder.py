@@ -82,6 +82,22 @@ class Builder:
         """
         check_rows(self.hyper(), self.declaration, self.models, desired, tables=desired)
 
+    def check_unchanged(
+        self, desired: Mapping[str, TableContent], record: Checkpoint, *, changed: Collection[str]
+    ) -> None:
+        """Look at the rows that stay, of tables whose key is not the one they were published with.
+
+        Raises:
+            RefusedError: the key does not identify them.
+        """
+        tables = {
+            name
+            for name, table in desired.items()
+            if name not in changed and table.key not in ((), record.tables[name].key)
+        }
+        if tables:
+            check_rows(self.hyper(), self.declaration, self.models, desired, tables=tables)
+
     def delta(
         self, tables: Collection[str], desired: Mapping[str, TableContent], record: Checkpoint
     ) -> Delta:

@@ -70,7 +70,9 @@ def desired_tables(
     for table in declaration.tables:
         known = record.tables.get(table.name) if record else None
         desired = _desired(hyper, table, models[table.model], known=known, now=now)
-        found[table.name] = desired.model_copy(update={"key": _key(table, desired, known)})
+        # It is looked at before anything is recorded.
+        key = table.policy.key if isinstance(table.policy, Diff) else ()
+        found[table.name] = desired.model_copy(update={"key": key})
     return found
 
 
@@ -87,15 +89,6 @@ def fingerprint(connection: Connection, relation: str) -> Fingerprint:
 def literal(value: str, type_: str) -> str:
     """A value in SQL."""
     return f"CAST({escape_string_literal(value)} AS {type_})"
-
-
-def _key(table: Table, desired: TableContent, known: TableContent | None) -> tuple[str, ...]:
-    """The key of a `diff`: of new content it is checked before anything is sent."""
-    if not isinstance(table.policy, Diff):
-        return ()
-    key = table.policy.key
-    is_same = known is not None and known.same_content(desired)
-    return () if known and is_same and known.key != key else key
 
 
 def _desired(

@@ -51,23 +51,6 @@ def check_rows(
         raise RefusedError(found, {Check.KEYS: found})
 
 
-def unknown_keys(
-    declaration: Declaration, desired: Mapping[str, TableContent], *, changed: Collection[str]
-) -> tuple[str, ...]:
-    """The tables whose key, or cursor, nobody looked at: they did not change, their policy did.
-
-    Args:
-        changed: tables that were looked at now.
-    """
-    return tuple(
-        table.name
-        for table in declaration.tables
-        if table.name not in changed
-        and isinstance(table.policy, Diff)
-        and desired[table.name].key != table.policy.key
-    )
-
-
 def count_orphans(
     hyper: HyperProcess,
     declaration: Declaration,

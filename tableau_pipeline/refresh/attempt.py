@@ -9,7 +9,6 @@ from tableau_pipeline.core.server import Server
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.extracts.builder import Builder
 from tableau_pipeline.extracts.delta import Delta, Size
-from tableau_pipeline.extracts.rows_check import unknown_keys
 from tableau_pipeline.refresh.claim import Claimed
 from tableau_pipeline.refresh.delivery import Delivery, counts, total
 from tableau_pipeline.refresh.history import History
@@ -151,6 +150,10 @@ class Attempt:
         if not isinstance(decision, Update):
             for delta in deltas:
                 delta.extract.path.unlink()
+        if published.record and isinstance(decision, NoChange | Update):
+            changed = decision.tables if isinstance(decision, Update) else ()
+            with phase(self._seconds, "plan"):
+                content.check_unchanged(desired, published.record, changed=changed)
         self._refresh.log.info("Decision: %s. Reason: %s", decision.decision, decision.reason)
         return desired, decision, deltas
 
@@ -172,7 +175,7 @@ class Attempt:
         return pieces or [delta], size
 
     def _report(self, decision: Plan, desired: _Desired, published: Published) -> Report:
-        """What is told beside the decision: orphans, and keys that nobody checked."""
+        """What is told beside the decision: orphans."""
         report = Report(
             plan=decision,
             remote=published.remote,
@@ -198,8 +201,7 @@ class Attempt:
         }
         before = published.record.orphans if published.record else {}
         known = {edge: count for edge, count in before.items() if edge in unchanged}
-        keys = unknown_keys(self._declaration, desired, changed=changed)
-        return replace(report, orphans=known | counted, unknown_keys=keys)
+        return replace(report, orphans=known | counted)
 
     def _delivered(self, published: Published, sender: Sender) -> tuple[Report, Sent]:
         desired, decision, deltas = self._decided(published)

@@ -24,7 +24,6 @@ class Report:
             nothing to build.
         tables: what an update did to each table that it changed.
         orphans: rows that point at no row of the other table, by relationship; only where any do.
-        unknown_keys: tables whose key nobody looked at, as they did not change since it was named.
         reconciliation: how what was published compares with the models; None if nothing was sent.
         checkpoint: None when the data source was not refreshed.
         warnings: what a person should know although nothing is wrong.
@@ -39,7 +38,6 @@ class Report:
     extract: Extract | None = None
     tables: Mapping[str, RowCounts] = field(default_factory=dict)
     orphans: Mapping[str, int] = field(default_factory=dict)
-    unknown_keys: tuple[str, ...] = ()
     reconciliation: Reconciliation | None = None
     checkpoint: Checkpoint | None = None
     remote: RemoteDatasource | None = None

@@ -109,16 +109,16 @@ def test_what_is_only_built_is_looked_at_too(star: Location):
     assert list(checks(refused)) == ["guard"]
 
 
-def test_a_key_of_rows_that_nobody_looked_at_is_no_pass(star: Location):
-    """Prevents: a pass for a key that was named after the rows were published."""
+def test_a_key_is_looked_at_when_it_is_named(star: Location):
+    """Prevents: a new key that passes while rows stay the same, and fails one night later."""
     assert star.refresh("keyed").success
     keyed = {"tables": (replace(FLIGHTS, policy=Diff(("carrier",))),)}
-    result = star.refresh("keyed", declared=keyed)
-    assert checks(result)["keys"] == (
-        False,
-        "WARN",
-        "Not looked at: the rows of flights did not change",
-    )
+    for options in ({"dry_run": True}, {}):
+        result = star.refresh("keyed", declared=keyed, **options)
+        assert not result.success
+        passed, severity, words = checks(result)["keys"]
+        assert (passed, severity) == (False, "ERROR")
+        assert "carrier is not unique" in words
 
 
 def test_a_refresh_without_its_checks_cannot_be_selected(star: Location):

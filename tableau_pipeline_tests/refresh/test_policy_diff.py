@@ -6,6 +6,7 @@ import pytest
 from tableau_pipeline.core.declaration import Guard
 from tableau_pipeline.core.policies import Diff, Replace
 from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.extracts import builder
 from tableau_pipeline.extracts.delta import RowCounts
 from tableau_pipeline_tests.refresh.pipeline import Pipeline
 from tableau_pipeline_tests.refresh.shipping import ships, table
@@ -100,16 +101,35 @@ def test_policy_that_comes_after_rows_without_a_key(pipeline: Pipeline, rows: li
     assert ships(pipeline, said(*ROWS))
 
 
-def test_rows_without_a_key_from_before_the_policy(pipeline: Pipeline):
-    """Prevents: rows that nobody looked at pass for checked, because they did not change."""
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [((2, "x"), r"not unique, for instance 2 \(2 times\)"), ((None, "x"), "id is NULL in 1 row")],
+)
+def test_key_named_for_rows_that_stay(pipeline: Pipeline, row: tuple, problem: str):
+    """Prevents: a key that nobody looked at passes until the next change of the rows."""
     pipeline.policy(Replace())
-    pipeline.model("flights", said(*ROWS, (2, "x")))
+    pipeline.model("flights", said(*ROWS, row))
+    pipeline.run()
+    pipeline.policy(Diff(("id",)))
+    for _ in range(2):
+        with pytest.raises(RefusedError, match=problem):
+            pipeline.run()
+
+
+def test_key_that_was_looked_at_is_remembered(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+):
+    """Prevents: rows that stay are grouped by their key in every refresh."""
+    pipeline.policy(Replace())
+    pipeline.model("flights", said(*ROWS))
     pipeline.run()
     pipeline.policy(Diff(("id",)))
     pipeline.run()
-    pipeline.model("flights", said(*ROWS, (2, "x"), (11, "e")))
-    with pytest.raises(RefusedError, match=r"not unique, for instance 2 \(2 times\)"):
-        pipeline.run()
+    checkpoint = pipeline.journal.checkpoint()
+    assert checkpoint is not None
+    assert checkpoint.tables["flights"].key == ("id",)
+    monkeypatch.setattr(builder, "check_rows", None)
+    pipeline.run()
 
 
 def test_key_that_the_model_lacks(diffed: Pipeline):
