@@ -3,6 +3,8 @@ from pathlib import Path
 
 import dagster as dg
 
+from tableau_pipeline.components.loading import load_definitions
+
 # Dagster's own making: it warns of a parameter that it sets itself, in every process.
 warnings.filterwarnings(
     "ignore", message="Parameter `execution_type` of function", category=dg.BetaWarning
@@ -12,4 +14,4 @@ warnings.filterwarnings(
 @dg.definitions
 def defs() -> dg.Definitions:
     """Everything below `defs/`."""
-    return dg.load_from_defs_folder(path_within_project=Path(__file__).parent)
+    return load_definitions(Path(__file__).parent)

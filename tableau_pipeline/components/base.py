@@ -1,15 +1,48 @@
 """What the classes of declared keys have in common."""
 
-from typing import Any
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Any, Self
 
 import dagster as dg
-from pydantic import ConfigDict
+from pydantic import ConfigDict, ModelWrapValidatorHandler, ValidationError, model_validator
+
+_OF_SEVERAL_FORMS = ("refresh", "timestamps", "trigger")
+
+
+class DeclarationError(ValueError):
+    """A declaration is wrong; the message names file, line and key, and what is allowed there."""
 
 
 class Attributes(dg.Model):
-    """Nested keys: an unknown one is an error."""
+    """Nested keys: an unknown one is an error, which names those that are known."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _known_keys(cls, value: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        try:
+            return handler(value)
+        except ValidationError as error:
+            known = [field.alias or name for name, field in cls.model_fields.items()]
+            raise ValidationError.from_exception_data(
+                error.title, [_in_words(each, known) for each in error.errors()]
+            ) from None
+
+
+def mistake(at: tuple[str | int, ...], value: Any, problem: str) -> ValidationError:
+    """An error of a validator that shows at a key further inside."""
+    line: Any = {"type": "value_error", "loc": at, "input": value}
+    return ValidationError.from_exception_data(
+        "mistake", [{**line, "ctx": {"error": ValueError(problem)}}]
+    )
+
+
+def guess(name: str, known: Iterable[str]) -> str:
+    """The question whether a similar name is meant; empty if there is none."""
+    found = get_close_matches(name, list(known), n=1)
+    return f'did you mean "{found[0]}"? ' if found else ""
 
 
 def keys(value: Any) -> list[str]:
@@ -17,3 +50,15 @@ def keys(value: Any) -> list[str]:
     if isinstance(value, dict):
         return list(value)
     return list(type(value).model_fields) if isinstance(value, Attributes) else []
+
+
+def _in_words(error: Any, known: list[str]) -> Any:
+    if len(error["loc"]) > 1 and error["loc"][0] in _OF_SEVERAL_FORMS:
+        # Between a key and those below it, pydantic names the form that it took it for.
+        field, _, *rest = error["loc"]
+        error = {**error, "loc": (field, *rest)}
+    if error["type"] != "extra_forbidden" or len(error["loc"]) > 1:
+        return error
+    name = str(error["loc"][-1])
+    problem = f"no such key: {guess(name, known)}The keys here are {', '.join(known)}"
+    return {**error, "type": "value_error", "ctx": {"error": ValueError(problem)}}

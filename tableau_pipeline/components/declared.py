@@ -1,12 +1,14 @@
 """How a component of ours is read from YAML."""
 
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import dagster as dg
 from pydantic import BaseModel
 
 from tableau_pipeline.components.base import Attributes
+from tableau_pipeline.components.json_schema import without_alternatives
+from tableau_pipeline.components.passed_over import refuse_passed_over
 from tableau_pipeline.components.repeated_keys import refuse_repeated_keys
 
 
@@ -20,14 +22,22 @@ class Declared(dg.Component, dg.Resolvable, Attributes):
         return cls
 
     @classmethod
+    def model_json_schema(cls, *arguments: Any, **options: Any) -> dict[str, Any]:
+        """For editors and `dg check yaml`."""
+        return without_alternatives(super().model_json_schema(*arguments, **options))
+
+    @classmethod
     def resolve_from_model(cls, context: dg.ResolutionContext, model: BaseModel) -> Self:
         """Fill in `{{ env.X }}` and the like.
 
         Raises:
-            ValueError: the file has a key twice, such as two triggers.
+            DeclarationError: the file has a key twice, such as two triggers; or Dagster would pass
+                over models beside it.
         """
         if tree := context.source_position_tree:
-            refuse_repeated_keys(Path(tree.position.filename))
+            file = Path(tree.position.filename)
+            refuse_repeated_keys(file)
+            refuse_passed_over(file)
         # Most have nothing to fill in, and Dagster walks through every key.
         if isinstance(model, cls) and "{{" not in repr(model):
             return model

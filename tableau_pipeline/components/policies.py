@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator
 
 from tableau_pipeline.components.base import Attributes, keys
 from tableau_pipeline.core.policies import (
@@ -13,6 +13,7 @@ from tableau_pipeline.core.policies import (
     Policy,
     Replace,
     Retain,
+    is_lookback,
 )
 
 
@@ -33,10 +34,17 @@ class ChangesAttributes(Attributes):
         return Feed(self.feed, tuple((name, self.columns.get(name, name)) for name in key))
 
 
+def _one_or_more(key: Any) -> Any:
+    """`key: id` means `key: [id]`."""
+    return [key] if isinstance(key, str) else key
+
+
 class DiffAttributes(Attributes):
     """Ship the rows that changed, found by comparing the old and the new snapshot."""
 
-    key: list[str] = Field(min_length=1, description="Columns that identify a row; never NULL.")
+    key: Annotated[list[str], BeforeValidator(_one_or_more, json_schema_input_type=Any)] = Field(
+        min_length=1, description="Columns that identify a row, [a, b]; never NULL."
+    )
     changes: ChangesAttributes | None = Field(
         default=None,
         description="A change-data-capture feed that names the touched keys; absent: snapshots are "
@@ -57,6 +65,19 @@ class AppendAttributes(Attributes):
         description="How far back rows are shipped again, for those that come late or are "
         'corrected: 1000 for a number, "3 days" for a date or a timestamp.',
     )
+
+    @field_validator("lookback")
+    @classmethod
+    def _span(cls, lookback: str | int | None) -> str | int | None:
+        text = str(lookback)
+        # A template is filled in later, and looked at again.
+        if lookback is not None and "{{" not in text and not is_lookback(text):
+            raise ValueError(
+                f'"{lookback}" is no lookback: write a whole number for a cursor that is a number, '
+                'or a span such as "3 days" or "12 hours", in seconds, minutes, hours, days, '
+                "weeks, months or years"
+            )
+        return lookback
 
     def declared(self) -> Append:
         """The same, as a refresh wants it."""
@@ -105,9 +126,15 @@ def known_policy(refresh: Any) -> Any:
     if _policy(refresh) is None:
         raise ValueError(
             "refresh is one of: replace; {diff: {key: [...]}}; {append: {cursor: ...}}; "
-            f"{{partitions: {{column: ...}}}}; not {refresh!r}"
+            f"{{partitions: {{column: ...}}}}{_not_these(refresh)}"
         )
     return refresh
+
+
+def _not_these(refresh: Any) -> str:
+    names = keys(refresh) or [str(refresh)]
+    wrong = [name for name in names if name not in _POLICIES]
+    return f"; not {', '.join(wrong)}" if wrong else "; not several of them"
 
 
 def _policy(value: Any) -> str | None:

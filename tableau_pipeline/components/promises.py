@@ -9,6 +9,7 @@ from dagster_shared.check import CheckError
 from pydantic import Field, field_validator, model_validator
 
 from tableau_pipeline.components.base import Attributes
+from tableau_pipeline.components.zones import known_zone
 from tableau_pipeline.core.declaration import Reconcile
 
 _SPAN = re.compile(r"(\d+) ?(m|h|d)")
@@ -67,6 +68,11 @@ class FreshnessAttributes(Attributes):
         if value is not None and not _SPAN.fullmatch(value):
             raise ValueError(f"{value!r} is no span of time such as 24h, 90m or 7d")
         return value
+
+    @field_validator("timezone")
+    @classmethod
+    def _exists(cls, timezone: str) -> str:
+        return known_zone(timezone)
 
     @model_validator(mode="after")
     def _one(self) -> Self:

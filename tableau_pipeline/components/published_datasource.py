@@ -7,7 +7,7 @@ from pydantic import Field, field_validator, model_validator
 
 from tableau_pipeline.components.assets import refresh_assets
 from tableau_pipeline.components.attributes import RelationshipAttributes, TableAttributes
-from tableau_pipeline.components.base import Attributes
+from tableau_pipeline.components.base import Attributes, guess, keys, mistake
 from tableau_pipeline.components.declared import Declared
 from tableau_pipeline.components.keys import asset_key_of
 from tableau_pipeline.components.promises import (
@@ -128,6 +128,16 @@ class PublishedDatasource(Declared):
     def _known_timestamps(cls, timestamps: Any) -> Any:
         return known_timestamps(timestamps)
 
+    @field_validator("project", mode="before")
+    @classmethod
+    def _known_project(cls, project: Any) -> Any:
+        if isinstance(project, str | list) or keys(project) == ["luid"]:
+            return project
+        raise ValueError(
+            'project is one of: a path, "Aviation/Curated"; a list of names, [Aviation, "A/B"]; '
+            "{luid: ...}"
+        )
+
     @field_validator("project")
     @classmethod
     def _no_empty_project(
@@ -141,25 +151,22 @@ class PublishedDatasource(Declared):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         asset_key = self.asset_key
+        named = ("key",) if self.key else ("name",)
         if not asset_key.strip("_/"):
-            raise ValueError(
-                f'name "{self.name}" gives the asset key "{asset_key}": set `key` to a telling one'
-            )
+            problem = f'this gives the asset key "{asset_key}": set `key` to a telling one'
+            raise mistake(named, self.name, problem)
         models = set(self.declaration.models)
         if clash := {asset_key, f"{asset_key}_extract"} & models:
-            raise ValueError(
-                f'the asset key "{clash.pop()}", made from name "{self.name}", is that of a '
-                "model: set `key` to another one"
-            )
-        for edge in self.relationships:
+            problem = f'this gives the asset key "{clash.pop()}", which is that of a model: '
+            raise mistake(named, self.name, problem + "set `key` to another one")
+        for number, edge in enumerate(self.relationships):
             for side, table in (("from", edge.many), ("to", edge.one)):
                 if table not in self.tables:
-                    raise ValueError(
-                        f'relationships: {side}: "{table}" is not a table of this data source; '
-                        f"its tables are {', '.join(self.tables)}"
-                    )
+                    problem = f'"{table}" is not a table of this data source: '
+                    problem += f"{guess(table, self.tables)}Its tables are {', '.join(self.tables)}"
+                    raise mistake(("relationships", number, side), table, problem)
         if problem := tree_problem(list(self.tables), self.declaration.relationships):
-            raise ValueError(f"relationships: {problem}")
+            raise mistake(("relationships",), None, problem)
         return self
 
     @property

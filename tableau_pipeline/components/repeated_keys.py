@@ -6,6 +6,8 @@ from pathlib import Path
 
 import yaml
 
+from tableau_pipeline.components.base import DeclarationError
+
 # The one written in C, where PyYAML was built with it: ten times as fast, by the same rules.
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -14,11 +16,11 @@ def refuse_repeated_keys(file: Path) -> None:
     """Two triggers of one data source, for instance.
 
     Raises:
-        ValueError: names file, lines and key.
+        DeclarationError: names file, lines and key.
     """
     if found := _first_repeated(file.read_text("utf-8")):
         key, first, second = found
-        raise ValueError(
+        raise DeclarationError(
             f"{file}:{second}: `{key}` stands here and on line {first}, but only one of them "
             "can hold: keep one"
         )

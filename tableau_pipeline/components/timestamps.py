@@ -1,11 +1,12 @@
 """What becomes of instants, as YAML says it: `utc`, `with_time_zone` or `{zone: ...}`."""
 
 from typing import Annotated, Any, Literal
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo
 
 from pydantic import Discriminator, Field, Tag, field_validator
 
 from tableau_pipeline.components.base import Attributes, keys
+from tableau_pipeline.components.zones import known_zone
 
 _WORDS = ("utc", "with_time_zone")
 
@@ -18,13 +19,7 @@ class ZoneAttributes(Attributes):
     @field_validator("zone")
     @classmethod
     def _exists(cls, zone: str) -> str:
-        try:
-            ZoneInfo(zone)
-        except (ZoneInfoNotFoundError, ValueError, OSError):
-            raise ValueError(
-                f'"{zone}" is no time zone: write one as "Europe/Paris", or UTC'
-            ) from None
-        return zone
+        return known_zone(zone)
 
 
 def known_timestamps(value: Any) -> Any:

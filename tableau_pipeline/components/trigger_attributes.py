@@ -1,11 +1,12 @@
 """When a data source is refreshed by itself, as YAML says it."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 import dagster as dg
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Discriminator, Field, Tag, field_validator
 
 from tableau_pipeline.components.base import Attributes, keys
+from tableau_pipeline.components.zones import known_zone
 
 
 class AfterTrigger(Attributes):
@@ -22,16 +23,23 @@ class CronTrigger(Attributes):
     cron: str = Field(description='When, as in "0 6 * * *".')
     timezone: str = Field(default="UTC", description='Whose clock counts: "Europe/Paris".')
 
-    @model_validator(mode="after")
-    def _valid(self) -> Self:
-        """Dagster's own check, but with the error where the mistake is."""
+    @field_validator("cron")
+    @classmethod
+    def _valid(cls, cron: str) -> str:
         try:
-            dg.ScheduleDefinition(
-                job_name="check", cron_schedule=self.cron, execution_timezone=self.timezone
-            )
-        except dg.DagsterInvalidDefinitionError as error:
-            raise ValueError(str(error)) from error
-        return self
+            # Dagster's own check; its message names a schedule that nobody has declared.
+            dg.ScheduleDefinition(job_name="check", cron_schedule=cron)
+        except dg.DagsterInvalidDefinitionError:
+            raise ValueError(
+                f'"{cron}" is no cron schedule: write minute, hour, day of the month, month and '
+                'day of the week, as in "0 6 * * *" or "*/30 8-18 * * MON-FRI", or @daily'
+            ) from None
+        return cron
+
+    @field_validator("timezone")
+    @classmethod
+    def _exists(cls, timezone: str) -> str:
+        return known_zone(timezone)
 
 
 class DbtTrigger(Attributes):
@@ -53,7 +61,7 @@ class DbtTrigger(Attributes):
 
 _EXAMPLES = {
     "after": "{after: any}; {after: all}",
-    "cron": "{cron: ..., timezone: ...}",
+    "cron": '{cron: "0 6 * * *", timezone: Europe/Paris}',
     "dbt": "{dbt: .../run_results.json, models: [...]}",
 }
 
@@ -81,7 +89,7 @@ def known_trigger(value: Any) -> Any:
             f"{' and '.join(f'`{name}`' for name in names)} are {len(names)} triggers; a data "
             "source has one, or it would be refreshed twice: keep one of them"
         )
-    raise ValueError(f"trigger is one of: {'; '.join(_EXAMPLES.values())}; not {value!r}")
+    raise ValueError(f"trigger is one of: {'; '.join(_EXAMPLES.values())}")
 
 
 Trigger = Annotated[

@@ -1,7 +1,10 @@
 """How the changes of a table are shipped, and which of its rows are kept."""
 
+import re
 from dataclasses import dataclass
 from typing import Literal
+
+_SPAN = re.compile(r"\d+ (second|minute|hour|day|week|month|year)s?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,3 +69,13 @@ class Retain:
     column: str
     days: int
     as_of: Literal["run", "max"] = "run"
+
+
+def is_span(lookback: str) -> bool:
+    """Whether it is a span of time, such as "3 days"."""
+    return bool(_SPAN.fullmatch(lookback))
+
+
+def is_lookback(lookback: str) -> bool:
+    """Whether it is a span of time, or a number."""
+    return is_span(lookback) or lookback.isdecimal()

@@ -4,13 +4,12 @@ import re
 from collections.abc import Iterator, Sequence
 
 from tableau_pipeline.core.declaration import Table
-from tableau_pipeline.core.policies import Append, Diff, Feed, Partitions, Replace
+from tableau_pipeline.core.policies import Append, Diff, Feed, Partitions, Replace, is_span
 from tableau_pipeline.extracts.desired import Models
 from tableau_pipeline.hyper.tables import Column
 from tableau_pipeline.hyper.types import is_moment
 
 _NUMBERS = re.compile(r"(tiny|small|big)?int|float( as real)?|double|decimal\(\d+,\d+\)")
-_SPAN = re.compile(r"\d+ (second|minute|hour|day|week|month|year)s?")
 
 
 def policy_problems(table: Table, models: Models) -> list[str]:
@@ -62,7 +61,7 @@ def _of_lookback(cursor: str, lookback: int | str | None, types: dict[str, str])
     if lookback is None or type_ is None:
         return
     text, moment = str(lookback), is_moment(Column(cursor, type_))
-    if moment and not _SPAN.fullmatch(text):
+    if moment and not is_span(text):
         yield f'refresh: append: lookback "{text}" is not a span such as "3 days" or "12 hours"'
     elif not moment and not (_NUMBERS.fullmatch(type_) and text.isdigit()):
         yield (

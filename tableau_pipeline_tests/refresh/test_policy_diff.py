@@ -116,9 +116,7 @@ def test_key_named_for_rows_that_stay(pipeline: Pipeline, row: tuple, problem: s
             pipeline.run()
 
 
-def test_key_that_was_looked_at_is_remembered(
-    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-):
+def test_key_that_was_looked_at_is_remembered(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch):
     """Prevents: rows that stay are grouped by their key in every refresh."""
     pipeline.policy(Replace())
     pipeline.model("flights", said(*ROWS))
