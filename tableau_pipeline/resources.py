@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import dagster as dg
 from dagster_pyspark import LazyPySparkResource
 from pydantic import Field, ValidationInfo, field_validator
+from pyspark.sql import SparkSession
 from tableauhyperapi import Connection, CreateMode, HyperProcess
 
 from tableau_pipeline.core.timeouts import Timeouts
@@ -47,6 +48,9 @@ class SparkResource(LazyPySparkResource):
 
     def _init_session(self) -> None:
         if self._spark_session is None:
+            if SparkSession.getActiveSession() is None:
+                where = self.remote or self.master
+                dg.get_dagster_logger(__name__).info("Starting Spark (%s): some seconds", where)
             self._spark_session = spark_session(
                 master=self.master,
                 remote=self.remote,
@@ -80,6 +84,10 @@ _SECRETS = {
     "password": "TABLEAU_PASSWORD",
     "connected_app_secret_value": "TABLEAU_CONNECTED_APP_SECRET_VALUE",
 }
+_WHERE = (
+    "Set it in the environment, or in a .env in the folder where Dagster starts. A server to try "
+    "with, and its credentials: `tableau-sandbox`."
+)
 _JOB_SECONDS, _QUEUE_SECONDS = 7200, 7200
 
 
@@ -170,24 +178,40 @@ class TableauServerResource(dg.ConfigurableResource):
             )
         raise RefusedError(
             "No credentials for Tableau: set TABLEAU_TOKEN_NAME and TABLEAU_TOKEN_VALUE, or "
-            "TABLEAU_USERNAME and TABLEAU_PASSWORD, or TABLEAU_CONNECTED_APP_CLIENT_ID and its "
-            "fellows (see .env.example)."
+            "TABLEAU_USERNAME and TABLEAU_PASSWORD, or TABLEAU_USERNAME and "
+            "TABLEAU_CONNECTED_APP_CLIENT_ID, _SECRET_ID and _SECRET_VALUE. " + _WHERE
         )
 
     def _needed(self, field: str, variable: str) -> str:
         if value := getattr(self, field):
             return value
-        raise RefusedError(f"{variable} is not set (see .env.example; `make dev` sets it).")
+        raise RefusedError(f"{variable} is not set. {_WHERE}")
 
 
 def data_dir() -> Path:
-    """Where snapshots, extracts and locks live: PIPELINE_DATA_DIR, or `data/` at the root."""
-    root = Path(__file__).parents[1]
-    return Path(os.environ.get("PIPELINE_DATA_DIR") or root / "data").absolute()
+    """Where snapshots, extracts and locks live: what PIPELINE_DATA_DIR says.
+
+    Otherwise it is `data/`: of this checkout, where that is what runs, and in other projects of
+    DAGSTER_HOME, whose records tell of the snapshots; without one, of the folder that we run in.
+    """
+    if said := os.environ.get("PIPELINE_DATA_DIR"):
+        return Path(said).absolute()
+    checkout, home = Path(__file__).parents[1], os.environ.get("DAGSTER_HOME")
+    places = [Path(home or ".").absolute(), Path.cwd()]
+    if (checkout / "workspace.yaml").exists() and checkout in _upwards(places):
+        return checkout / "data"
+    return places[0] / "data"
+
+
+def _upwards(places: Iterable[Path]) -> Iterator[Path]:
+    """These folders, and all that they lie in."""
+    for place in places:
+        yield place
+        yield from place.parents
 
 
 def resources_from_env() -> dict[str, Any]:
-    """Every resource of the pipeline, set up from the environment as `.env.example` documents it.
+    """Every resource of the pipeline, set up from the environment.
 
     Keys: "spark", "hyper", "tableau", "snapshots". No variable has to be set for this.
 
@@ -229,14 +253,12 @@ def _env(name: str) -> dg.EnvVar | None:
 def _seconds(name: str, *, default: int) -> int:
     said = os.environ.get(name) or str(default)
     if not said.isdecimal() or int(said) == 0:
-        raise RefusedError(
-            f"{name} is {said!r}: set it to a number of seconds above 0 (see .env.example)."
-        )
+        raise RefusedError(f"{name} is {said!r}: set it to a number of seconds above 0.")
     return int(said)
 
 
 def _switch(name: str) -> bool:
     said = os.environ.get(name) or "false"
     if said not in ("true", "false"):
-        raise RefusedError(f"{name} is {said!r}: set it to true or false (see .env.example).")
+        raise RefusedError(f"{name} is {said!r}: set it to true or false.")
     return said == "true"

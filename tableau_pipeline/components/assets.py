@@ -75,9 +75,10 @@ def refresh_assets(
     extract = extract_key(declaration.key)
     models = [dg.AssetKey.from_user_string(model) for model in declaration.models]
     tables = ", ".join(table.name for table in declaration.tables)
+    step = declaration.key.replace("/", "__")
 
     @dg.multi_asset(
-        name=declaration.key.replace("/", "__"),
+        name=step,
         specs=[
             # Either is left out when nothing was built or published.
             dg.AssetSpec(
@@ -124,7 +125,7 @@ def refresh_assets(
             timeouts=tableau.timeouts,
             takeover=tableau.takeover,
         )
-        with as_failure(context.log):
+        with as_failure(context.log, step=step):
             try:
                 report = refresh.run(config.options())
             except RefreshError as error:

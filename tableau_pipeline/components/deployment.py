@@ -17,7 +17,7 @@ def triggers_are_on() -> bool:
     """
     said = os.environ.get(VARIABLE) or "off"
     if said not in ("on", "off"):
-        raise ValueError(f"{VARIABLE} is {said!r}: set it to on or off (see .env.example)")
+        raise ValueError(f"{VARIABLE} is {said!r}: set it to on or off")
     return said == "on"
 
 

@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError, field_validator
 from tableau_pipeline.components.declared import Declared
 from tableau_pipeline.components.deployment import sensor_status
 from tableau_pipeline.components.file_config import PublishFileConfig
-from tableau_pipeline.components.publish_file import publish_file
+from tableau_pipeline.components.publish_file import publish_files
 
 # A file that somebody still writes changes its size or time stamp between two ticks.
 _STILL = 2
@@ -45,11 +45,18 @@ class FileDrop(Declared):
         return publish
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """A sensor for the job `publish_file`."""
+        """A sensor, and a job of its own: the location may have `publish_file` too, or not."""
+
+        @dg.job(
+            name=f"{self.sensor}_publish_file",
+            description=f"Publishes a file that was dropped into {self.folder}.",
+        )
+        def publish_dropped() -> None:
+            publish_files()
 
         @dg.sensor(
             name=self.sensor,
-            job=publish_file,
+            job=publish_dropped,
             minimum_interval_seconds=self.seconds,
             default_status=sensor_status(),
             description=f"Publishes files that are dropped into {self.folder}.",

@@ -90,7 +90,9 @@ def column_problems(definitions: dg.Definitions, datasources: Sequence[Datasourc
     """Columns, keys and types that do not go with the newest snapshots of the models."""
     found: list[str] = []
     snapshots = _snapshots(definitions)
-    for each in datasources if snapshots else ():
+    if snapshots is None:
+        return found
+    for each in datasources:
         declaration = each.component.declaration
         stored = Declared(snapshots.store, declaration.types)
         newest = {model: stored.newest(model) for model in declaration.models}

@@ -5,9 +5,9 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from socket import SO_REUSEADDR, SOL_SOCKET, socket
 
-from tableau_pipeline.demo.sandbox_process import sandbox_process
-from tableau_pipeline.resources import data_dir
+from tableau_pipeline.demo.sandbox_process import local_sandbox
 
 _ROOT = Path(__file__).parents[2]
 
@@ -17,12 +17,10 @@ def main() -> int:
     # Before anything is started: a child of a background job would inherit its deafness to SIGINT.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
-    port = os.environ.get("PORT", "3000")
-    sandbox = sandbox_process(
-        data_dir() / "sandbox", port=int(os.environ.get("SANDBOX_PORT", "8765"))
-    )
+    port = os.environ.get("PORT") or "3000"
     try:
-        with sandbox as environment:
+        _refuse_taken(port)
+        with local_sandbox() as environment:
             sys.stdout.write(
                 f"Tableau sandbox: {environment['TABLEAU_SERVER_URL']} (admin / admin)\n"
                 f"Dagster:         http://127.0.0.1:{port}\n"
@@ -34,6 +32,23 @@ def main() -> int:
         return 1
     except KeyboardInterrupt:
         return 0
+
+
+def _refuse_taken(port: str) -> None:
+    """Dagster would say so after half a minute, and not how to choose another.
+
+    Raises:
+        RuntimeError: names the variable.
+    """
+    try:
+        with socket() as probe:
+            # As web servers do: a port whose last connections are still closing is free.
+            probe.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", int(port)))
+    except (OSError, ValueError, OverflowError) as error:
+        raise RuntimeError(
+            f"The web UI cannot have port {port} ({error}): PORT=3001 make dev chooses another"
+        ) from error
 
 
 def _dagster(port: str, environment: dict[str, str]) -> int:

@@ -1,5 +1,6 @@
 """A sandbox in a process of its own, which ends with ours."""
 
+import os
 import re
 import subprocess
 import sys
@@ -7,9 +8,27 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from tableau_pipeline.resources import data_dir
 from tableau_pipeline.sandbox.options import TOKEN_NAME, TOKEN_SECRET
 
 _STOP_SECONDS = 10
+_PORT = "8765"
+
+
+@contextmanager
+def local_sandbox() -> Generator[dict[str, str]]:
+    """The sandbox of `make demo` and `make dev`: one folder, and the port SANDBOX_PORT.
+
+    What the one publishes, the other shows, under the links that Dagster keeps.
+
+    Raises:
+        RuntimeError: it did not start; names the remedy.
+    """
+    port = os.environ.get("SANDBOX_PORT") or _PORT
+    if not port.isdecimal():
+        raise RuntimeError(f"SANDBOX_PORT is {port!r}: set it to a port, such as {_PORT}")
+    with sandbox_process(data_dir() / "sandbox", port=int(port)) as environment:
+        yield environment
 
 
 @contextmanager
@@ -51,7 +70,10 @@ def _environment(process: subprocess.Popen[str]) -> dict[str, str]:
     banner = process.stdout.readline() if process.stdout else ""
     url = re.search(r"http://\S+", banner)
     if url is None:
-        raise RuntimeError(f"The sandbox did not start: {banner.strip() or 'it said nothing'}")
+        raise RuntimeError(
+            f"The sandbox did not start: {banner.strip() or 'it said nothing'}. If `make demo` or "
+            "`make dev` runs already, end it; SANDBOX_PORT=8766 chooses another port, for both"
+        )
     return {
         "TABLEAU_SERVER_URL": url[0],
         "TABLEAU_SITE": "",

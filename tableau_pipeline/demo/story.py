@@ -64,6 +64,16 @@ class Line:
     differences: list[str]
 
 
+def from_the_start() -> None:
+    """Remove what was published when the story was told before."""
+    with dg.build_resources(resources_from_env()) as resources:
+        tableau: TableauServerResource = resources.tableau
+        with tableau.session() as site:
+            for each in datasources():
+                for found in site.tsc.datasources.filter(name=each.name):
+                    site.tsc.datasources.delete(str(found.id))
+
+
 def tell(chapter: Chapter, definitions: dg.Definitions, instance: dg.DagsterInstance) -> list[Line]:
     """Materialize everything through Dagster, then compare what Tableau holds with the models.
 

@@ -28,6 +28,19 @@ class PersonalAccessToken:
     name: str
     value: str = field(repr=False)
 
+    @property
+    def described(self) -> str:
+        """As whom it signs in."""
+        return f'with the token "{self.name}"'
+
+    @property
+    def remedy(self) -> str:
+        """What to look at when the server does not let it in."""
+        return (
+            "Check TABLEAU_TOKEN_NAME and TABLEAU_TOKEN_VALUE; a token ends after 15 days without "
+            "use, and a year after it was made: make a new one under My Account Settings"
+        )
+
     def for_site(self, site: str) -> TSC.PersonalAccessTokenAuth:
         """What TSC signs in with."""
         return TSC.PersonalAccessTokenAuth(self.name, self.value, site_id=site)
@@ -39,6 +52,19 @@ class Password:
 
     username: str
     password: str = field(repr=False)
+
+    @property
+    def described(self) -> str:
+        """As whom it signs in."""
+        return f'as "{self.username}" with a password'
+
+    @property
+    def remedy(self) -> str:
+        """What to look at when the server does not let it in."""
+        return (
+            "Check TABLEAU_USERNAME and TABLEAU_PASSWORD; a user with multi-factor authentication "
+            "needs a token instead"
+        )
 
     def for_site(self, site: str) -> TSC.TableauAuth:
         """What TSC signs in with."""
@@ -53,6 +79,19 @@ class ConnectedApp:
     client_id: str
     secret_id: str
     secret_value: str = field(repr=False)
+
+    @property
+    def described(self) -> str:
+        """As whom it signs in."""
+        return f'as "{self.username}" by the connected app {self.client_id}'
+
+    @property
+    def remedy(self) -> str:
+        """What to look at when the server does not let it in."""
+        return (
+            "Check TABLEAU_USERNAME and the three TABLEAU_CONNECTED_APP_* variables, whether the "
+            "connected app is enabled, and the clock of this host"
+        )
 
     def for_site(self, site: str) -> TSC.JWTAuth:
         """What TSC signs in with."""
@@ -72,3 +111,13 @@ class ConnectedApp:
 
 
 Credentials = PersonalAccessToken | Password | ConnectedApp
+
+
+def no_entry(credentials: Credentials, site: str) -> str:
+    """What to do if the server lets nobody in: it does not say which of the two is wrong."""
+    if not site:
+        return f"{credentials.remedy}. The default site was asked for: TABLEAU_SITE is not set"
+    return (
+        f'Is there a site "{site}", and this user on it? TABLEAU_SITE is its name in the URL, '
+        f"after /site/, and empty for the default site of a Tableau Server. {credentials.remedy}"
+    )

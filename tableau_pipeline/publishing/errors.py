@@ -1,8 +1,9 @@
 """What went wrong at the server, in words that name the thing and the remedy."""
 
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from xml.etree.ElementTree import ParseError
 
 import requests
@@ -20,13 +21,14 @@ from tableauserverclient.server.exceptions import (
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.publishing.retries import RefusedLaterError, TooLargeError
 
+NO_ENTRY = "401001"
+_NOTHING_MORE: Mapping[str, str] = MappingProxyType({})
 _REMEDIES = {
     "400000": "If its message is about a size: refresh with full: true, or have "
     "api.server.update_uploaded_file.max_size_in_mb raised on the server",
     "400011": "The server could not use the file: see its message",
     "400016": "Set TSC_CHUNK_SIZE_MB to less than 16",
     "401000": "The session is gone: run again",
-    "401001": "Check TABLEAU_SITE and the credentials; tokens expire after 15 days without use",
     "401002": "The session ended, perhaps because the same token signed in elsewhere: run again, "
     "and give each deployment a token of its own",
     "403004": "Give this user the capabilities View and Overwrite on the data source",
@@ -56,11 +58,14 @@ class SignInError(RefreshError):
 
 
 @contextmanager
-def translate_errors(doing: str, *, url: str) -> Generator[None]:
+def translate_errors(
+    doing: str, *, url: str, remedies: Mapping[str, str] = _NOTHING_MORE
+) -> Generator[None]:
     """Turn the client library's errors into ours.
 
     Args:
         doing: completes "... failed", for instance "Publishing "Sales"".
+        remedies: more of them, by the server's code.
 
     Raises:
         RefusedError: the server said no: nothing happened.
@@ -70,7 +75,7 @@ def translate_errors(doing: str, *, url: str) -> Generator[None]:
     try:
         yield
     except (TSC.ServerResponseError, TSC.FailedSignInError) as error:
-        raise _answered(error, doing, url) from error
+        raise _answered(error, doing, url, remedies) from error
     except InternalServerError as error:
         raise RefreshError(
             f"{doing} failed: {url} answered {error.code}, an error of its own. "
@@ -109,20 +114,22 @@ def _unanswered(error: requests.RequestException, doing: str, url: str) -> Refre
         case requests.exceptions.ConnectionError():
             return RefreshError(
                 f"{failed}no connection to {url}, or it broke off. Is a Tableau Server running "
-                "there? Start the local one with `make dev` or `tableau-sandbox`, or correct "
-                "TABLEAU_SERVER_URL."
+                "there? Correct TABLEAU_SERVER_URL, or start the local one: `tableau-sandbox`."
             )
     return RefreshError(f"{failed}{type(error).__name__} at {url}.")
 
 
 def _answered(
-    error: TSC.ServerResponseError | TSC.FailedSignInError, doing: str, url: str
+    error: TSC.ServerResponseError | TSC.FailedSignInError,
+    doing: str,
+    url: str,
+    remedies: Mapping[str, str],
 ) -> RefreshError:
     """What an error means that the server, or something in front of it, answered."""
     if not re.fullmatch("[0-9]{6}", error.code or ""):
         return RefreshError(_NO_TABLEAU.format(doing=doing, url=url))
     message = f"{doing} failed: {error.code} {error.summary}: {error.detail}"
-    if remedy := _REMEDIES.get(error.code):
+    if remedy := {**_REMEDIES, **remedies}.get(error.code):
         message = f"{message} {remedy}."
     if error.code in SESSION_GONE:
         return SignInError(message)

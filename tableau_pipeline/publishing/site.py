@@ -18,8 +18,8 @@ from tableau_pipeline.core.units import megabytes
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.publishing import datasources, jobs, projects, updates, uploads
 from tableau_pipeline.publishing.clock import ServerClock
-from tableau_pipeline.publishing.credentials import Credentials, PersonalAccessToken
-from tableau_pipeline.publishing.errors import SESSION_GONE, SignInError, translate_errors
+from tableau_pipeline.publishing.credentials import Credentials, PersonalAccessToken, no_entry
+from tableau_pipeline.publishing.errors import NO_ENTRY, SESSION_GONE, SignInError, translate_errors
 from tableau_pipeline.publishing.retries import safe_sessions
 from tableau_pipeline.publishing.session_lock import only_session
 
@@ -266,9 +266,13 @@ def signed_in(
 def _session(
     url: str, credentials: Credentials, *, site: str, ca_bundle: Path | None, log: logging.Logger
 ) -> Generator[TableauSite]:
+    doing = f'Signing in to site "{site}" of {url} {credentials.described}'
+    remedy = no_entry(credentials, site)
+
     def sign_in() -> None:
-        # A signed token lets its user in once.
-        tsc.auth.sign_in(credentials.for_site(site))
+        with translate_errors(doing, url=url, remedies={NO_ENTRY: remedy}):
+            # A signed token lets its user in once.
+            tsc.auth.sign_in(credentials.for_site(site))
 
     def sign_in_again() -> None:
         log.warning(
@@ -279,7 +283,7 @@ def _session(
         sign_in()
 
     clock = ServerClock()
-    with translate_errors(f'Signing in to site "{site}"', url=url):
+    with translate_errors(doing, url=url):
         tsc = TSC.Server(
             url,
             http_options={"verify": str(ca_bundle) if ca_bundle else True},

@@ -42,7 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         listener = bind(parsed.host, parsed.port)
     except OSError as error:
-        return _fail(f"cannot listen on {parsed.host}:{parsed.port}: {error.strerror}")
+        return _fail(
+            f"cannot listen on {parsed.host}:{parsed.port}: {error.strerror}; --port takes another"
+        )
     url = url_of(listener, tls=options.tls)
     try:
         with (

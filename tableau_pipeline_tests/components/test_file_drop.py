@@ -5,6 +5,12 @@ import dagster as dg
 import pytest
 
 from tableau_pipeline.components import FileDrop
+from tableau_pipeline.components.loading import load_definitions
+from tableau_pipeline_tests.components.projects import Project, project
+from tableau_pipeline_tests.conftest import ROOT
+from tableau_pipeline_tests.docs.test_readme import README
+
+__all__ = ["project"]
 
 
 class Drop:
@@ -82,3 +88,16 @@ def test_a_mistake_in_what_is_published(folder: Path):
     """Prevents: a mistake that shows when the first file is dropped, at night."""
     with pytest.raises(ValueError, match=r"bad_rows: .*'ignore' is not one of refuse, drop"):
         Drop(folder, publish={"bad_rows": "ignore"})
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_with_and_without_the_job(project: Project, beside: bool):
+    """Prevents: a location that does not load because it has `publish_file` too, or has not."""
+    shipped = ROOT / "tableau_pipeline" / "defs"
+    for name in ["resources.py", *(["publish_file.py"] if beside else [])]:
+        project.write(name, (shipped / name).read_text("utf-8"))
+    (declaration,) = README.sections["Files without a model"].blocks("yaml")
+    project.write("drop/defs.yaml", declaration)
+    definitions = load_definitions(project.package)
+    dg.Definitions.validate_loadable(definitions)
+    assert definitions.resolve_job_def("file_drop_publish_file")

@@ -20,13 +20,12 @@ from tableau_pipeline_tests.waiting import until
 LOCATION = """
 import dagster as dg
 from tableau_pipeline.components import FileDrop
-from tableau_pipeline.components.publish_file import publish_file
 from tableau_pipeline.resources import resources_from_env
 
 drop = FileDrop.model_validate({"folder": %r, "pattern": "*.csv", "seconds": 1})
 defs = dg.Definitions.merge(
     drop.build_defs(dg.ComponentTree.for_test().load_context),
-    dg.Definitions(jobs=[publish_file], resources=resources_from_env()),
+    dg.Definitions(resources=resources_from_env()),
 )
 """
 
@@ -82,4 +81,4 @@ def test_dropped_files_are_published(tableau_sandbox: Sandbox, tmp_path: Path):
     runs = subprocess.run(
         [dagster, "run", "list"], env=environment, check=True, capture_output=True, text=True
     ).stdout
-    assert runs.count("publish_file") == 1
+    assert runs.count("file_drop_publish_file") == 1

@@ -126,7 +126,7 @@ def test_without_a_server_the_step_says_what_to_start(
     monkeypatch.setenv("TABLEAU_SERVER_URL", "http://127.0.0.1:9")
     message = failure(refresh(story))
     assert "http://127.0.0.1:9" in message
-    assert "`make dev` or `tableau-sandbox`" in message
+    assert "start the local one: `tableau-sandbox`" in message
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def test_another_instance_is_refused_until_it_takes_over(location: Location):
         for config in ({}, {"full": True}, {"accept": ["shrink", "schema", "overwrite"]}):
             message = failure(second.refresh("busy", **config))
             assert "another deployment" in message
-            assert "accept: [takeover]" in message
+            assert "ops: {busy: {config: {accept: [takeover]}}}" in message
         assert location.jobs("busy") == before
         location.model()
         assert second.refresh("busy", accept=["takeover"]).success

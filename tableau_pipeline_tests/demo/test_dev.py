@@ -34,7 +34,7 @@ def dev(folder: Path, **variables: str) -> Iterator[tuple[WebServer, str]]:
     """`make dev` on free ports; the web server and the sandbox's URL."""
     port = free_port()
     home = folder / "home"
-    home.mkdir()
+    home.mkdir(exist_ok=True)
     shutil.copy(ROOT / "dagster_home" / "dagster.yaml", home)
     environment = {
         **os.environ,
@@ -97,3 +97,31 @@ def test_refresh_from_the_web_without_java_and_a_clean_end(story: Story, tmp_pat
     for url in (server.url, sandbox):
         with pytest.raises(httpx.TransportError):
             httpx.get(url)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_web_shows_what_the_demo_published(tmp_path: Path):
+    """Prevents: green assets beside an empty sandbox, and links to a port that nobody serves."""
+    home = tmp_path / "home"
+    home.mkdir()
+    shutil.copy(ROOT / "dagster_home" / "dagster.yaml", home)
+    variables = {"PIPELINE_DATA_DIR": str(tmp_path / "data"), "SANDBOX_PORT": str(free_port())}
+    told = subprocess.run(
+        [sys.executable, "-m", "tableau_pipeline.demo"], cwd=ROOT, check=True,
+        env={**os.environ, **variables, "DAGSTER_HOME": str(home)}, capture_output=True, text=True,
+    ).stdout  # fmt: skip
+    lines = told.splitlines()
+    assert told.count("Starting Spark (local[*])") == 1
+    # Before the first asset: who watches knows what takes so long.
+    assert _first(lines, "Starting Spark") < _first(lines, "raw_airlines")
+    assert told.count("equal") == 8
+    with dev(tmp_path, **variables) as (server, _):
+        (node,) = server.ask(PUBLISHED)["assetNodes"]
+        (materialization,) = node["assetMaterializations"]
+        (link,) = (each["url"] for each in materialization["metadataEntries"] if "url" in each)
+        assert "NYC Flights" in httpx.get(link).raise_for_status().text
+
+
+def _first(lines: list[str], text: str) -> int:
+    return next(number for number, line in enumerate(lines) if text in line)

@@ -19,11 +19,16 @@ from tableau_pipeline.sandbox.testing import Sandbox, running_sandbox
 from tableau_pipeline_tests.publishing.conftest import LOG, SignIn, armed
 
 SECRET = "hush-hush-5c21"
-WRONG: list[Credentials] = [
-    Password("admin", SECRET),
-    Password("nobody", SECRET),
-    PersonalAccessToken("pipeline", SECRET),
-    ConnectedApp("admin", "client", "secret-id", SECRET + "-long-enough-for-a-key-of-256-bits"),
+LONG = SECRET + "-long-enough-for-a-key-of-256-bits"
+WRONG: list[tuple[Credentials, str, str]] = [
+    (Password("admin", SECRET), 'as "admin" with a password', "TABLEAU_PASSWORD"),
+    (Password("nobody", SECRET), 'as "nobody" with a password', "TABLEAU_USERNAME"),
+    (PersonalAccessToken("pipeline", SECRET), 'with the token "pipeline"', "15 days without use"),
+    (
+        ConnectedApp("admin", "client", "secret-id", LONG),
+        'as "admin" by the connected app client',
+        "TABLEAU_CONNECTED_APP_",
+    ),
 ]
 
 
@@ -61,22 +66,32 @@ def test_sites_have_projects_of_their_own(sign_in: SignIn):
         assert first.project("Default", create=False) != second.project("Default", create=False)
 
 
-@pytest.mark.parametrize("credentials", WRONG, ids=lambda each: type(each).__name__)
-def test_wrong_secret(sign_in: SignIn, credentials: Credentials, caplog: pytest.LogCaptureFixture):
+@pytest.mark.parametrize(("credentials", "who", "remedy"), WRONG)
+def test_wrong_secret(
+    sandbox: Sandbox,
+    sign_in: SignIn,
+    credentials: Credentials,
+    who: str,
+    remedy: str,
+    caplog: pytest.LogCaptureFixture,
+):
     """Prevents: a refused sign-in names no remedy, or shows the secret in Dagster's logs."""
     caplog.set_level(logging.DEBUG)
     with pytest.raises(RefusedError) as caught, sign_in(credentials):
         pass
     message = str(caught.value)
-    for part in ('Signing in to site ""', "401001", "TABLEAU_SITE", "credentials", "15 days"):
+    for part in (f'Signing in to site "" of {sandbox.url} {who} failed: 401001', remedy):
         assert part in message
     assert SECRET not in message + repr(caught.value) + repr(credentials) + caplog.text
 
 
-def test_unknown_site(sign_in: SignIn):
+def test_unknown_site(sandbox: Sandbox, sign_in: SignIn):
     """Prevents: a misspelt site looks like wrong credentials only."""
-    with pytest.raises(RefusedError, match=r'site "sekond".*TABLEAU_SITE'), sign_in(site="sekond"):
+    with pytest.raises(RefusedError) as caught, sign_in(site="sekond"):
         pass
+    asked = 'Is there a site "sekond", and this user on it? TABLEAU_SITE is its name in the URL'
+    assert asked in str(caught.value)
+    assert f'site "sekond" of {sandbox.url} as "{sandbox.user}"' in str(caught.value)
 
 
 def test_session_ends_with_the_block(sandbox: Sandbox, sign_in: SignIn):

@@ -1,0 +1,52 @@
+"""Where data land: never among the installed packages."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tableau_pipeline.resources import data_dir
+from tableau_pipeline_tests.conftest import ROOT
+
+ASK = "from tableau_pipeline.resources import data_dir; print(data_dir())"
+
+
+def test_what_is_said_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """Prevents: a folder that was chosen and is not used."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PIPELINE_DATA_DIR", "lake")
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "home"))
+    assert data_dir() == tmp_path / "lake"
+
+
+@pytest.mark.parametrize(("folder", "home"), [("", None), ("docs", None), ("/", "dagster_home")])
+def test_the_checkout_keeps_its_own(monkeypatch: pytest.MonkeyPatch, folder: str, home: str | None):
+    """Prevents: snapshots that are gone because a process was started in another folder."""
+    monkeypatch.chdir(ROOT / folder)
+    if home:
+        monkeypatch.setenv("DAGSTER_HOME", str(ROOT / home))
+    assert data_dir() == ROOT / "data"
+
+
+def test_another_project_has_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """Prevents: the data of several projects in one folder, that of a library."""
+    monkeypatch.chdir(tmp_path)
+    assert data_dir() == tmp_path / "data"
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "home"))
+    assert data_dir() == tmp_path / "home" / "data"
+
+
+def test_an_installed_package(tmp_path: Path):
+    """Prevents: data in site-packages, which the next installation removes."""
+    packages = tmp_path / "site-packages"
+    shutil.copytree(ROOT / "tableau_pipeline", packages / "tableau_pipeline")
+    project = tmp_path / "project"
+    project.mkdir()
+    said = subprocess.run(
+        [sys.executable, "-c", ASK], cwd=project, check=True, capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": str(packages)},
+    ).stdout  # fmt: skip
+    assert said.strip() == str(project / "data")
