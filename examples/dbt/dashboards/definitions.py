@@ -2,8 +2,10 @@ from pathlib import Path
 
 import dagster as dg
 
+from tableau_pipeline.components.loading import load_definitions
+
 
 @dg.definitions
 def defs() -> dg.Definitions:
     """Everything below `defs/`."""
-    return dg.load_from_defs_folder(path_within_project=Path(__file__).parent)
+    return load_definitions(Path(__file__).parent)

@@ -1,0 +1,41 @@
+"""The notebook, its cells run one after another as a kernel runs them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from tableauhyperapi import TableName
+
+from tableau_pipeline.hyper.process import hyper_process
+from tableau_pipeline.hyper.read import read_table
+from tableau_pipeline.sandbox.testing import Sandbox
+from tableau_pipeline.sandbox.testing import tableau_sandbox as tableau_sandbox  # a fixture
+from tableau_pipeline_tests.conftest import ROOT
+from tableau_pipeline_tests.refresh.pipeline import session
+
+NOTEBOOK = ROOT / "examples" / "refresh_from_a_notebook.ipynb"
+
+
+def test_every_cell(
+    spark: SparkSession, tableau_sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Prevents: a notebook that fails, or publishes other rows than it shows."""
+    monkeypatch.setenv("PIPELINE_DATA_DIR", str(tmp_path))
+    cells = json.loads(NOTEBOOK.read_text("utf-8"))["cells"]
+    names: dict[str, Any] = {}
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            assert cell["outputs"] == []
+            exec("".join(cell["source"]), names)
+    decisions = [names[run].plan.decision for run in ("first", "again", "changed")]
+    assert decisions[:2] == ["publish (create)", "no change"]
+    assert decisions[2] in ("update", "publish (replace)")
+    with session(tableau_sandbox) as site:
+        (item,) = site.tsc.datasources.filter(name="Notebook Orders")
+    published = read_table(
+        hyper_process(), tableau_sandbox.hyper_file(str(item.id)), TableName("Extract", "Extract")
+    )
+    assert set(pa.table(published)["order_id"].to_pylist()) == set(range(1_000)) - {7}
