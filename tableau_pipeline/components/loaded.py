@@ -74,14 +74,14 @@ def unknown_models(definitions: dg.Definitions, datasources: Sequence[Datasource
     snapshots = _snapshots(definitions)
     found = []
     for each in datasources:
-        for at, model in _models(each):
+        for keys, model in _models(each.component):
             if model in assets or (snapshots and snapshots.store.newest(model)):
                 continue
             listed = ", ".join(models[:_LISTED]) + (", ..." if len(models) > _LISTED else "")
             found.append(
-                f'{at}: there is no asset "{model}": {guess(model, models)}The assets of this '
-                f"location are {listed or 'none'}. For a model of another location that is yet to "
-                f'be materialized, say here dg.AssetSpec("{model}")'
+                f'{each.at(*keys)}: there is no asset "{model}": {guess(model, models)}The assets '
+                f"of this location are {listed or 'none'}. For a model of another location that "
+                f'is yet to be materialized, say here dg.AssetSpec("{model}")'
             )
     return found
 
@@ -147,13 +147,12 @@ def _keys(datasource: PublishedDatasource) -> tuple[dg.AssetKey, dg.AssetKey]:
     return dg.AssetKey.from_user_string(published), extract_key(published)
 
 
-def _models(datasource: Datasource) -> Iterator[tuple[str, str]]:
-    """Each model, with the place where it is named."""
-    for name, table in datasource.component.tables.items():
-        at = ("tables", name, "model") if table.model else ("tables", name)
-        yield datasource.at(*at), table.model or name
+def _models(datasource: PublishedDatasource) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Each model, with the keys below which it is named."""
+    for name, table in datasource.tables.items():
+        yield ("tables", name, *(["model"] if table.model else [])), table.model or name
         if isinstance(table.refresh, DiffRefresh) and (changes := table.refresh.diff.changes):
-            yield datasource.at("tables", name, "refresh", "diff", "changes", "feed"), changes.feed
+            yield ("tables", name, "refresh", "diff", "changes", "feed"), changes.feed
 
 
 def _snapshots(definitions: dg.Definitions) -> SnapshotIOManager | None:

@@ -1,9 +1,12 @@
 """`dg scaffold defs tableau_pipeline.components.PublishedDatasource <name>`."""
 
+import re
 from pathlib import Path
 from string import Template
 
 import dagster as dg
+
+from tableau_pipeline.components.keys import asset_key_of
 
 _TEMPLATE = Path(__file__).with_name("new_datasource.yaml")
 
@@ -25,8 +28,8 @@ class PublishedDatasourceScaffolder(dg.Scaffolder):
         file = request.target_path / "defs.yaml"
         if file.exists():
             raise ValueError(f"{file} exists: choose another name, or remove it")
-        name = request.target_path.name
+        title = re.sub(r"[^A-Za-z0-9]+", " ", request.target_path.name).strip().title()
+        name = asset_key_of(title)
         template = Template(_TEMPLATE.read_text("utf-8"))
         request.target_path.mkdir(parents=True, exist_ok=True)
-        title = name.replace("_", " ").title()
         file.write_text(template.substitute(name=name, title=title), "utf-8")

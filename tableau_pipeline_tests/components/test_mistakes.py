@@ -1,7 +1,9 @@
 """Mistakes in declarations, as a location tells them when it is loaded: one line for each."""
 
 import re
+from pathlib import Path
 
+import dagster as dg
 import pytest
 import yaml
 from jsonschema import Draft202012Validator
@@ -9,6 +11,7 @@ from jsonschema import Draft202012Validator
 from tableau_pipeline.components import FileDrop, PublishedDatasource
 from tableau_pipeline.components.base import DeclarationError
 from tableau_pipeline.components.loading import load_definitions
+from tableau_pipeline.components.scaffolder import PublishedDatasourceScaffolder
 from tableau_pipeline.core.policies import Diff
 from tableau_pipeline_tests.components.projects import Project, project
 
@@ -181,3 +184,23 @@ def test_other_errors_keep_their_cause(project: Project):
     project.write("models.py", "1 / 0\n")
     with pytest.raises(ZeroDivisionError):
         load_definitions(project.package)
+
+
+@pytest.mark.parametrize("folder", ["my_sales", "My-Sales (2)"])
+def test_a_scaffold_of_any_name(tmp_path: Path, folder: str):
+    """Prevents: a key that nobody can guess, or a model whose name Python does not allow."""
+    target = tmp_path / folder
+    request = dg.ScaffoldRequest(
+        type_name="x",
+        target_path=target,
+        scaffold_format="yaml",
+        project_root=tmp_path,
+        params=None,
+    )
+    PublishedDatasourceScaffolder().scaffold(request)
+    text = (target / "defs.yaml").read_text("utf-8")
+    declared = PublishedDatasource.from_attributes_dict(
+        attributes=list(yaml.safe_load_all(text))[1]["attributes"]
+    )
+    assert f"# key: {declared.asset_key}\n" in text
+    assert all(model.isidentifier() for model in declared.declaration.models)

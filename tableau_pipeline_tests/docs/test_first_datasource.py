@@ -4,6 +4,8 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
+import venv
 from pathlib import Path
 
 import pytest
@@ -19,87 +21,160 @@ from tableau_pipeline_tests.docs.test_readme import README
 from tableau_pipeline_tests.refresh.pipeline import session
 
 FIRST = README.sections["Your first data source"]
-_, SCAFFOLD, LAUNCH = FIRST.blocks("bash")
+SHELL, SCAFFOLD, LAUNCH = FIRST.blocks("bash")
 (MODEL,) = FIRST.blocks("python")
-(RESOURCES,) = README.sections["In a Dagster project of your own"].blocks("python")
+ELSEWHERE = README.sections["In a Dagster project of your own"]
+(SETUP,) = ELSEWHERE.blocks("bash")
+LOADING, RESOURCES = ELSEWHERE.blocks("python")
+FILES = README.sections["Files without a model"]
+(PUBLISH_FILE,), (FILE_DROP,) = FILES.blocks("bash"), FILES.blocks("yaml")
+(DECLARED,) = README.sections["Your data source"].blocks("yaml")
+ORDERS, _ = README.sections["Your models"].blocks("python")
+MODULES = {
+    "automation": "from tableau_pipeline.components.automation import automation",
+    "publish_file": "from tableau_pipeline.components.publish_file import publish_file",
+}
+STUB = 'import dagster as dg\n\ncustomers = dg.AssetSpec("crm/customers")\n'
 
 
 class Project:
-    """A Dagster project in whose folder commands are run."""
+    """A Dagster project in whose folder commands are run; `package` is the one that it holds."""
 
-    def __init__(self, folder: Path, source: Path) -> None:
-        self.folder, self._source = folder, source
+    def __init__(self, folder: Path, package: str, *, programs: Path, path: str) -> None:
+        self.folder, self.package = folder, folder / package
+        assert "export DAGSTER_HOME=$PWD/dagster_home" in SHELL
+        self._environment = {
+            **os.environ,
+            "PATH": f"{programs}:{os.environ['PATH']}",
+            "PYTHONPATH": path,
+            "DAGSTER_HOME": str(folder / "dagster_home"),
+        }
 
     def run(self, commands: str) -> str:
-        home = self.folder / "home of dagster"
-        home.mkdir(exist_ok=True)
-        (home / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
-        environment = {
-            **os.environ,
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "PYTHONPATH": str(self._source),
-            "DAGSTER_HOME": str(home),
-            "PIPELINE_DATA_DIR": str(self.folder / "data"),
-        }
         done = subprocess.run(
-            ["bash", "-euc", commands], cwd=self.folder, env=environment,
+            ["bash", "-euc", commands], cwd=self.folder, env=self._environment,
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout + done.stderr
+
+    def write(self, path: str, text: str) -> Path:
+        """A file below `defs/`."""
+        file = self.package / "defs" / path
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text, "utf-8")
+        return file
 
 
 def sales(folder: Path, *rows: str) -> None:
     (folder / "my_sales.csv").write_text("\n".join(["id,amount", *rows, ""]))
 
 
-def published(sandbox: Sandbox) -> list[dict]:
+def published(sandbox: Sandbox, name: str = "My Sales") -> list[tuple]:
     with session(sandbox) as site:
-        (item,) = site.tsc.datasources.filter(name="My Sales")
+        (item,) = site.tsc.datasources.filter(name=name)
     path = sandbox.hyper_file(str(item.id))
     rows = read_table(hyper_process(), path, TableName("Extract", "Extract")).to_pylist()
-    return sorted(
-        ({"id": row["id"], "amount": float(row["amount"])} for row in rows),
-        key=lambda row: row["id"],
-    )
+    return sorted(tuple(map(float, row.values())) for row in rows)
 
 
-@pytest.mark.slow
-def test_the_first_data_source(tableau_sandbox: Sandbox, tmp_path: Path):
-    """Prevents: a newcomer who follows the page to the letter, and stumbles."""
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    shutil.copytree(ROOT / "tableau_pipeline", tmp_path / "tableau_pipeline")
-    project = Project(tmp_path, tmp_path)
+def follow_the_page(project: Project, sandbox: Sandbox, model: str) -> None:
+    """From nothing to a data source, and its first change."""
     project.run(SCAFFOLD)
-    folder = tmp_path / "tableau_pipeline" / "defs" / "my_sales"
-    (folder / "models.py").write_text(MODEL)
-    sales(tmp_path, "1,2.50", "2,3")
+    project.write("my_sales/models.py", model)
+    sales(project.folder, "1,2.50", "2,3")
     project.run(LAUNCH)
-    assert published(tableau_sandbox) == [{"id": 1, "amount": 2.5}, {"id": 2, "amount": 3.0}]
-    declaration = folder / "defs.yaml"
+    assert published(sandbox) == [(1, 2.5), (2, 3)]
+    declaration = project.package / "defs" / "my_sales" / "defs.yaml"
     text = declaration.read_text()
     line = next(line for line in text.splitlines() if "# refresh: {diff" in line)
     declaration.write_text(text.replace(line, line.replace("# refresh", "refresh")))
-    sales(tmp_path, "1,2.50", "2,4", "3,5")
-    assert "flights" not in (told := project.run(LAUNCH))
+    sales(project.folder, "1,2.50", "2,4", "3,5")
+    told = project.run(LAUNCH)
+    assert "flights" not in told
     assert "Decision: update" in told
-    assert [row["amount"] for row in published(tableau_sandbox)] == [2.5, 4.0, 5.0]
+    assert published(sandbox) == [(1, 2.5), (2, 4), (3, 5)]
+
+
+def use_the_rest(project: Project, sandbox: Sandbox, model: str) -> None:
+    """Files without a model, and what else README declares."""
+    (project.folder / "exports").mkdir()
+    (project.folder / "exports" / "may.csv").write_text("sale_id,amount\n1,2\n")
+    project.run(PUBLISH_FILE)
+    assert published(sandbox, "Sales") == [(1, 2)]
+    project.write("drop/defs.yaml", FILE_DROP)
+    project.write("shop/defs.yaml", DECLARED)
+    project.write("shop/models.py", model)
+    project.write("shop/customers.py", STUB)
+    assert "All definitions loaded successfully" in project.run("dg check defs")
+    keys = project.run("dg list defs")
+    assert all(key in keys for key in ("my_sales", "shop_orders"))
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_the_first_data_source(tableau_sandbox: Sandbox, tmp_path: Path):
+    """Prevents: a newcomer who follows the page to the letter, and stumbles."""
+    for file in ("pyproject.toml", "workspace.yaml"):
+        shutil.copy(ROOT / file, tmp_path)
+    for folder in ("tableau_pipeline", "dagster_home"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=_only_settings)
+    programs = Path(sys.executable).parent
+    project = Project(tmp_path, "tableau_pipeline", programs=programs, path=str(tmp_path))
+    follow_the_page(project, tableau_sandbox, MODEL)
+    use_the_rest(project, tableau_sandbox, ORDERS)
+    assert (tmp_path / "data" / "snapshots").is_dir()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_a_project_of_somebody_else(tableau_sandbox: Sandbox, tmp_path: Path):
-    """Prevents: a component that works in this repository only."""
-    maker = Project(tmp_path, ROOT)
+    """Prevents: a component that works in this repository only; data among installed packages."""
+    programs = _own_python(tmp_path / "python")
+    maker = Project(tmp_path, ".", programs=Path(sys.executable).parent, path="")
     maker.run("create-dagster project shop --no-uv-sync")
-    project = Project(tmp_path / "shop", tmp_path / "shop" / "src")
-    project.run(SCAFFOLD)
-    defs = tmp_path / "shop" / "src" / "shop" / "defs"
-    model = MODEL.replace("@dg.asset\n", '@dg.asset(io_manager_key="snapshots")\n')
-    (defs / "my_sales" / "models.py").write_text(model)
-    (defs / "resources.py").write_text(RESOURCES)
-    sales(tmp_path / "shop", "1,2.50")
-    project.run(LAUNCH)
-    assert published(tableau_sandbox) == [{"id": 1, "amount": 2.5}]
+    project = Project(tmp_path / "shop", "src/shop", programs=programs, path="")
+    project.run(SETUP.replace("checkout", str(ROOT)))
+    (project.package / "definitions.py").write_text(LOADING)
+    project.write("resources.py", RESOURCES)
+    for name, text in MODULES.items():
+        module, _, imported = text.removeprefix("from ").partition(" import ")
+        assert all(f"`{said}`" in ELSEWHERE.text for said in (module, imported))
+        project.write(f"{name}.py", f"{text} as {imported}\n")
+    stored = '@dg.asset(io_manager_key="snapshots")\n'
+    assert stored.strip() in ELSEWHERE.text
+    follow_the_page(project, tableau_sandbox, MODEL.replace("@dg.asset\n", stored))
+    use_the_rest(project, tableau_sandbox, ORDERS.replace("@dg.asset\n", stored))
+    assert (project.folder / "dagster_home" / "data" / "snapshots").is_dir()
+    assert "site-packages" in project.run(
+        "python -c 'import tableau_pipeline; print(tableau_pipeline.__file__)'"
+    )
+    assert list((tmp_path / "python").rglob("snapshots/*@*")) == []
+
+
+def _only_settings(folder: str, names: list[str]) -> list[str]:
+    """Of a DAGSTER_HOME what is in the repository, and no caches."""
+    kept = {"dagster.yaml"} if Path(folder).name == "dagster_home" else set(names)
+    return [name for name in names if name not in kept - {"__pycache__"}]
+
+
+def _own_python(folder: Path) -> Path:
+    """A Python of the project's own, into which pip installs; all else it shares with ours."""
+    venv.create(folder, symlinks=True)
+    programs = folder / "bin"
+    python = programs / "python"
+    (packages,) = folder.glob("lib/python*/site-packages")
+    (packages / "shared.pth").write_text(sysconfig.get_path("purelib"))
+    ours = f"{sys.executable} -m pip --python {python}"
+    for name, command in {
+        # What it depends on is there.
+        "pip": f'{ours} --quiet "$1" --no-deps "${{@:2}}"',
+        "dg": f"{python} -c 'from dagster_dg_cli.cli import main; main()' \"$@\"",
+    }.items():
+        program = programs / name
+        program.write_text(f"#!/bin/bash\nexec {command}\n")
+        program.chmod(0o755)
+    return programs
 
 
 def test_every_key_is_in_the_scaffold():
