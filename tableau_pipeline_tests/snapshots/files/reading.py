@@ -1,8 +1,8 @@
 """Reads files as a refresh does, up to where Spark would take over: fast enough for many."""
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
-from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,8 +17,9 @@ def read_all(path: Path, **settings: Any) -> tuple[pa.Table, BadRows]:
     """The good rows of a file as Spark gets them, and the bad ones."""
     format_ = settings.pop("format", None) or format_of([path])
     files = Files((path,), format_, **settings)
-    waiting = waiting_rows(files, path.parent / uuid4().hex)
-    return pa.concat_tables([pq.read_table(each) for each in waiting.paths]), waiting.bad
+    with TemporaryDirectory() as folder:
+        waiting = waiting_rows(files, Path(folder))
+        return pa.concat_tables([pq.read_table(each) for each in waiting.paths]), waiting.bad
 
 
 def read_unless(path: Path, *reasons: str, **settings: Any) -> list[tuple] | None:
