@@ -25,18 +25,10 @@ _DAYS = (
 )
 _TIMES = ("HH:mm", "HH:mm:ss", "HH:mm:ss.SSS", "hh:mm a", "hh:mm:ss a", "h:mm a", "h:mm:ss a")
 _NULLS = ("NA", "N/A", "NULL", "null", "None", "\\N", "-", "#N/A", "n/a", ".", "?")
+# Decimal and thousands.
 _SIGNS = (
-    *(
-        (".", ""),
-        (",", ""),
-        (".", ","),
-        (",", "."),
-        (".", "'"),
-        (".", "\u2019"),
-        (".", " "),
-        (",", " "),
-    ),
-    *((",", "\u00a0"), (",", "\u202f")),
+    *((".", each) for each in ("", ",", "'", "\u2019", " ")),
+    *((",", each) for each in ("", ".", " ", "\u00a0", "\u202f")),
 )
 
 
