@@ -15,6 +15,7 @@ from pathlib import Path
 from tableau_pipeline.publishing.credentials import PersonalAccessToken
 from tableau_pipeline.publishing.site import signed_in
 from tableau_pipeline.scripting import Declaration, RefreshError, Report, Table, refresh
+from tableau_pipeline.snapshots import read_files
 from tableau_pipeline.snapshots.session import spark_session
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline.snapshots.write import write_snapshot
@@ -31,7 +32,7 @@ def main(csv: Path, data: Path) -> Report:
     """Store the file as a snapshot, then refresh."""
     token = PersonalAccessToken(os.environ["TABLEAU_TOKEN_NAME"], os.environ["TABLEAU_TOKEN_VALUE"])
 
-    orders = spark_session().read.csv(str(csv), header=True, schema="id INT, amount DECIMAL(9,2)")
+    orders = read_files(spark_session(), csv, columns="id INT, amount DECIMAL(9,2)")
     store = SnapshotStore(data / "snapshots")
     write_snapshot(orders, store, asset_key="orders", run_id="script")
 

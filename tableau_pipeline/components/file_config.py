@@ -9,8 +9,9 @@ from tableau_pipeline.components.assets import RefreshConfig
 from tableau_pipeline.components.keys import asset_key_of
 from tableau_pipeline.core.declaration import Declaration, Table
 from tableau_pipeline.core.policies import Diff, Partitions, Policy, Replace
+from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.type_policy import Nested, TypePolicy
-from tableau_pipeline.snapshots.files import Format
+from tableau_pipeline.snapshots.files import Format, check_names
 
 _CHOICES = {
     "format": get_args(Format),
@@ -49,7 +50,8 @@ class PublishFileConfig(RefreshConfig):
     )
     reader: dict[str, str] = Field(
         default_factory=dict,
-        description="Options of Spark's reader: sep, encoding, dateFormat, multiLine, header, ...",
+        description="How CSV and JSON are written: sep, decimal, thousands, encoding, dateFormat, "
+        "timestampFormat, nullValue, header, ...; of a database, options of Spark's JDBC reader.",
     )
     columns: str | None = Field(
         default=None,
@@ -57,7 +59,8 @@ class PublishFileConfig(RefreshConfig):
     )
     bad_rows: str = Field(
         default="refuse",
-        description="Rows that do not fit the columns: refuse, or drop; they are always counted.",
+        description="Rows that do not fit the columns: refuse, or drop; they are always counted "
+        "and told by line, column and value.",
     )
     key: list[str] = Field(
         default_factory=list,
@@ -95,11 +98,20 @@ class PublishFileConfig(RefreshConfig):
             raise ValueError(f"mode {self.mode} goes with files, not with a database")
         if self.mode == "as_is":
             self._nothing_but_the_file()
+        elif not self.is_database:
+            self._known_options()
         if self.is_database and self.columns:
             raise ValueError("columns goes with files: a database tells the types of its columns")
         if self.file_column and self.mode != "append":
             raise ValueError("file_column goes with mode append")
         return self
+
+    def _known_options(self) -> None:
+        formats = (cast("Format", self.format),) if self.format else get_args(Format)
+        try:
+            check_names(self.reader, *formats)
+        except RefusedError as error:
+            raise ValueError(str(error)) from error
 
     def _nothing_but_the_file(self) -> None:
         settings = {

@@ -3,6 +3,7 @@
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import cast
 
 import dagster as dg
@@ -34,7 +35,7 @@ from tableau_pipeline.snapshots.files import (
     Reading,
     format_of,
     found_files,
-    read_files,
+    load,
     reason,
 )
 from tableau_pipeline.snapshots.store import SnapshotStore, TrialStore
@@ -54,10 +55,15 @@ def publish_files(
     published = dg.AssetKey.from_user_string(declaration.key)
     (model,) = declaration.models
     journal = DagsterJournal(context, published)
-    with as_failure(context.log), _about(config), _store(config, snapshots) as store:
+    with (
+        as_failure(context.log),
+        _about(config),
+        _store(config, snapshots) as store,
+        _folder() as folder,
+    ):
         rows = FileStore(
             store=store,
-            read=lambda: _reading(context, config, spark),
+            read=lambda: _reading(context, config, spark, folder=folder),
             run_id=context.run.run_id,
             mode="append" if config.mode == "append" else "replace",
             built_on=lambda: _published_version(journal, model),
@@ -83,7 +89,7 @@ def publish_files(
     bad = rows.read_rows.bad_rows if rows.read_rows else 0
     if rows.read_rows and bad:
         context.log.warning(
-            "Left out %s rows that do not fit the columns, for instance %r",
+            "Left out %s rows that do not fit the columns: %s",
             f"{bad:,}",
             rows.read_rows.sample,
         )
@@ -105,7 +111,11 @@ def publish_file() -> None:
 
 
 def _reading(
-    context: dg.OpExecutionContext, config: PublishFileConfig, spark: SparkResource
+    context: dg.OpExecutionContext,
+    config: PublishFileConfig,
+    spark: SparkResource,
+    *,
+    folder: Path,
 ) -> Reading:
     session = spark.spark_session
     try:
@@ -116,7 +126,7 @@ def _reading(
             return Reading(table.read(session, config.reader))
         files = _files(config)
         context.log.info("Reading %s", ", ".join(map(str, files.paths)))
-        return read_files(session, files)
+        return load(session, files, folder)
     except READ_ERRORS as error:
         raise RefusedError(reason(error)) from error
 
@@ -163,6 +173,14 @@ def _store(config: PublishFileConfig, snapshots: SnapshotIOManager) -> Generator
         yield trial
     finally:
         trial.close()
+
+
+@contextmanager
+def _folder() -> Generator[Path]:
+    """Where the rows of files wait for Spark, whose executors see the folder of the data."""
+    data_dir().mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix="files ", dir=data_dir()) as folder:
+        yield Path(folder)
 
 
 @contextmanager

@@ -1,7 +1,6 @@
 """The rows of files, or of a table of a database, as versions of a model that no code writes."""
 
-import hashlib
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
@@ -63,9 +62,10 @@ class FileStore:
         """
         if asset_key not in self._written:
             reading = self.read()
+            if not self.drop_bad_rows:
+                reading.check_rows()
             with _refused():
-                store = self._append if self.mode == "append" else self._replace
-                self._written[asset_key] = store(asset_key, reading)
+                self._written[asset_key] = self._stored(asset_key, reading)
             self.read_rows = reading
         return self._written[asset_key]
 
@@ -76,13 +76,22 @@ class FileStore:
             return written
         return self.store.version(asset_key, number)
 
+    def _stored(self, asset_key: str, reading: Reading) -> Snapshot:
+        store = self._append if self.mode == "append" else self._replace
+        try:
+            return store(asset_key, reading)
+        except READ_ERRORS:
+            if reading.otherwise is None:
+                raise
+            return store(asset_key, reading.otherwise())
+
     def _replace(self, asset_key: str, reading: Reading) -> Snapshot:
         return write_snapshot(
             reading.frame,
             self.store,
             asset_key=asset_key,
             run_id=self.run_id,
-            before_commit=lambda: self._check(reading),
+            before_commit=reading.check_unchanged,
         )
 
     def _append(self, asset_key: str, reading: Reading) -> Snapshot:
@@ -94,17 +103,13 @@ class FileStore:
         base = self._base(asset_key)
         others = [part for part in (base.parts if base else ()) if part.partition not in names]
         kept = [part if part.partition else _as_partition(part) for part in others]
-        digests = _digests(reading)
+        digests = {path.name: digest for path, digest in reading.digests.items()}
         with nothing_left(self.store, asset_key) as folder:
             parts = stored_parts(
                 frame, folder, model=self.store.folder(asset_key), expression=_FILE,
                 partitions=names, asset_key=asset_key,
             )  # fmt: skip
-            self._check(reading)
-            if _digests(reading) != digests:
-                raise RefusedError(
-                    "A file changed while it was read: publish it again once it is whole"
-                )
+            reading.check_unchanged()
             if base:
                 for part in kept:
                     _check_columns(part, base.columns, columns=columns_of(frame), names=names)
@@ -133,15 +138,6 @@ class FileStore:
             )
         return base
 
-    def _check(self, reading: Reading) -> None:
-        if reading.bad_rows and not self.drop_bad_rows:
-            columns = ", ".join(f"{each.name} {each.type}" for each in columns_of(reading.frame))
-            raise RefusedError(
-                f"{reading.bad_rows:,} rows do not fit the columns {columns}, for instance "
-                f"{reading.sample!r}. Mend the file, say other columns, or leave such rows out "
-                "with bad_rows: drop"
-            )
-
 
 @contextmanager
 def _refused() -> Generator[None]:
@@ -153,7 +149,7 @@ def _refused() -> Generator[None]:
 
 
 def _names(reading: Reading) -> list[str]:
-    names = [path.name for path in reading.paths]
+    names = [path.name for path in reading.digests]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise RefusedError(
             f'Two of the files are called "{twice[0]}", and by their names it is told which '
@@ -161,14 +157,6 @@ def _names(reading: Reading) -> list[str]:
             "or rename one"
         )
     return names
-
-
-def _digests(reading: Reading) -> Mapping[str, str]:
-    found = {}
-    for path in reading.paths:
-        with path.open("rb") as file:
-            found[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
-    return found
 
 
 def _as_partition(whole: Part) -> Part:

@@ -17,6 +17,8 @@ PLAIN = pa.table(
     }
 )
 
+FINE = pa.table({"id": [1], "v": pa.array([1], pa.timestamp("ns"))})
+
 
 def _write(table: pa.Table, **options: object) -> Callable[[Path], None]:
     return lambda path: pq.write_table(table, path, **options)
@@ -81,13 +83,18 @@ FILES: dict[str, Callable[[Path], None]] = {
     "fixed": _one(pa.binary(3), b"abc", None),
     "floats": _one(pa.float32(), 0.1, float("-inf"), None),
     "nothing": _one(pa.null(), None),
-    # From here on they are refused.
+    # Spark refuses these, and pyarrow reads them.
     "nanoseconds": _one(pa.timestamp("ns"), MOMENT),
+    "half floats": _one(pa.float16(), 0.5, None),
+    "compressed by brotli": _write(PLAIN, compression="brotli"),
+    # From here on they are refused.
+    "finer than microseconds": _write(FINE),
+    "finer int96": _write(FINE, use_deprecated_int96_timestamps=True),
+    "large decimals": _one(pa.decimal256(50, 2), Decimal("1.25")),
     "times": _one(pa.time64("us"), time(12)),
     "lists": _one(pa.list_(pa.int64()), [1]),
     "structs": _one(pa.struct([("a", pa.int64())]), {"a": 1}),
     "maps": _one(pa.map_(pa.string(), pa.int64()), [("a", 1)]),
-    "half floats": _one(pa.float16(), 0.5),
     "case twins": _write(pa.table({"a": [1], "A": [2]})),
     "twins": _write(pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])),
     "no columns": _write(pa.table({})),
@@ -95,7 +102,7 @@ FILES: dict[str, Callable[[Path], None]] = {
     "text": lambda path: path.write_text("id,v\n1,2\n", "utf-8") and None,
     "empty": lambda path: path.touch(),
 }
-REFUSED = list(FILES)[list(FILES).index("nanoseconds") :]
+REFUSED = list(FILES)[list(FILES).index("finer than microseconds") :]
 
 
 def write_corpus(folder: Path) -> None:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -107,7 +108,12 @@ def test_bad_rows(publish: Publish, story: Story, name: str, tmp_path: Path):
     path.write_text("id,day\n1,2024-01-01\nzwei,2024-01-02\n3,gestern\n", "utf-8")
     config = {"path": str(path), "name": name, "columns": "id bigint, day date"}
     message = failure(publish(**config))
-    for part in ("2 rows do not fit", "id bigint, day date", "3,gestern", "bad_rows: drop"):
+    for part in (
+        "2 rows do not fit the columns id bigint, day date",
+        'x.csv, line 3: column "id": "zwei" is no bigint',
+        'x.csv, line 4: column "day": "gestern" is no date',
+        "bad_rows: drop",
+    ):
         assert part in message
     with session(story.sandbox) as site:
         assert not list(site.tsc.datasources.filter(name=name))
@@ -121,7 +127,27 @@ def test_lines_of_another_length_are_bad(publish: Publish, name: str, tmp_path: 
     """Prevents: a comma too many or too few that moves values, or loses them."""
     path = tmp_path / "x.csv"
     path.write_text(f"a,b\n1,2\n{line}\n", "utf-8")
-    assert "1 rows do not fit" in failure(publish(path=str(path), name=name))
+    assert "1 row does not fit" in failure(publish(path=str(path), name=name))
+
+
+def test_numbers_and_quotes_arrive_as_they_are(
+    publish: Publish, story: Story, name: str, tmp_path: Path
+):
+    """Prevents: "3,5" that becomes 35, quotes that stay doubled, lines that are cut in two."""
+    path = tmp_path / "x.csv"
+    path.write_text(
+        'id,amount,note\n1,"3,5","Jalapeño ""hot"""\n2,"1.234,56","two\nlines"\n', "utf-8"
+    )
+    config = {"path": str(path), "name": name}
+    config["columns"] = "id int, amount decimal(9,2), note string"
+    message = failure(publish(**config))
+    for part in ('line 2: column "amount": "3,5"', '{decimal: ",", thousands: "."}'):
+        assert part in message
+    told(publish(**config, reader={"decimal": ",", "thousands": "."}))
+    assert published(story, name).to_pylist() == [
+        {"id": 1, "amount": Decimal("3.50"), "note": 'Jalapeño "hot"'},
+        {"id": 2, "amount": Decimal("1234.56"), "note": "two\nlines"},
+    ]
 
 
 def test_options_of_the_reader(publish: Publish, story: Story, name: str, tmp_path: Path):
@@ -157,7 +183,7 @@ def test_json(publish: Publish, story: Story, name: str, tmp_path: Path):
     assert rows == [{"a": 1, "tags": '["x"]'}, {"a": 2, "tags": None}]
     path.write_text('{"a": 1}\n{"a": \n', "utf-8")
     message = failure(publish(path=str(path), name=name, columns="a bigint"))
-    assert "1 rows do not fit" in message
+    assert "1 row does not fit" in message
 
 
 def test_parquet_in_awkward_places(publish: Publish, story: Story, name: str, tmp_path: Path):

@@ -60,7 +60,7 @@ def test_a_refused_file_leaves_nothing(publish: Publish, story: Story, name: str
     bad = publish(
         path=str(write(tmp_path / "c.csv", "id,v", "x,c")), columns="id int, v string", **config
     )
-    assert "1 rows do not fit" in failure(bad)
+    assert "1 row does not fit" in failure(bad)
     dry = publish(path=str(write(tmp_path / "d.csv", "id,v", "4,d")), dry_run=True, **config)
     assert dry.success
     told(publish(path=str(write(tmp_path / "e.csv", "id,v", "5,e")), **config))

@@ -1,0 +1,83 @@
+"""Which files are meant, and of which format they are."""
+
+import glob
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Literal
+
+from tableau_pipeline.errors import RefusedError
+
+Format = Literal["csv", "json", "parquet"]
+FORMATS: Mapping[str, Format] = MappingProxyType(
+    {".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet"}
+)
+COMPRESSED = (".gz", ".bz2")
+_NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Files of one format and schema.
+
+    Attributes:
+        reader: options, such as "sep" or "dateFormat"; `options.py` lists them.
+        columns: their types as Spark's DDL, "id bigint, day date"; None to find out, which reads
+            the files twice.
+    """
+
+    paths: tuple[Path, ...]
+    format: Format
+    reader: Mapping[str, str] = field(default_factory=lambda: _NO_OPTIONS)
+    columns: str | None = None
+
+
+def found_files(pattern: str) -> tuple[Path, ...]:
+    """The files that a path or pattern names; of a folder, those in it.
+
+    Raises:
+        RefusedError: there is none.
+    """
+    path = Path(pattern)
+    found = sorted(path.iterdir()) if path.is_dir() else map(Path, sorted(glob.glob(pattern)))  # noqa: PTH207
+    files = tuple(each.absolute() for each in found if each.is_file() and each.name[0] not in "._")
+    if path.is_file():
+        files = (path.absolute(),)
+    if not files:
+        raise RefusedError(f'"{pattern}" names no file; it is relative to {Path.cwd()}')
+    return files
+
+
+def format_of(paths: Sequence[Path]) -> Format:
+    """The format that the endings tell; `x.csv.gz` is CSV.
+
+    Raises:
+        RefusedError: they tell none, or several.
+    """
+    formats = {FORMATS.get(ending(path)) for path in paths}
+    if len(formats) > 1 or None in formats:
+        endings = ", ".join(sorted({path.suffix or path.name for path in paths}))
+        raise RefusedError(
+            f"The endings {endings} do not tell one format: say format: csv, json or parquet"
+        )
+    (format_,) = formats
+    return format_ or "csv"
+
+
+def ending(path: Path) -> str:
+    """The last ending of a file's name that tells its format, in lower case."""
+    endings = [each.lower() for each in path.suffixes]
+    if endings and endings[-1] in COMPRESSED:
+        endings.pop()
+    return endings[-1] if endings else ""
+
+
+def digests(paths: Sequence[Path]) -> dict[Path, str]:
+    """The SHA-256 of each file's bytes, in hexadecimal."""
+    found = {}
+    for path in paths:
+        with path.open("rb") as file:
+            found[path] = hashlib.file_digest(file, "sha256").hexdigest()
+    return found

@@ -1,0 +1,101 @@
+"""Files as text: UTF-8, UTF-16 with its mark, or what is said; never guessed."""
+
+import bz2
+import codecs
+import gzip
+from collections.abc import Generator
+from contextlib import contextmanager
+from io import TextIOWrapper
+from pathlib import Path
+from typing import BinaryIO, TextIO, cast
+
+from tableau_pipeline.errors import RefusedError
+
+_MARKS = {
+    codecs.BOM_UTF32_LE: "UTF-32",
+    codecs.BOM_UTF32_BE: "UTF-32",
+    codecs.BOM_UTF8: "utf-8-sig",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+_UNMARKED = {"utf-16": "UTF-16LE or UTF-16BE", "utf-32": "UTF-32LE or UTF-32BE"}
+_SAY_ENCODING = "Say which encoding it has, such as reader: {encoding: windows-1252}"
+
+
+@contextmanager
+def open_text(path: Path, encoding: str | None) -> Generator[TextIO]:
+    """A file's text, without a mark and with its line ends as they are; gzip and bzip2 unpacked.
+
+    Args:
+        encoding: as Python names it; None for UTF-8, or UTF-16 with a mark.
+
+    Raises:
+        RefusedError: the bytes are of another encoding, or damaged; it names file and remedy.
+    """
+    try:
+        with _opened(path) as file:
+            name = _encoding(path, file.read(4), encoding)
+        with _opened(path) as file, TextIOWrapper(file, encoding=name, newline="") as text:
+            if text.read(1) != "\ufeff":
+                text.seek(0)
+            yield text
+    except UnicodeDecodeError as error:
+        raise RefusedError(_wrong_bytes(path, name)) from error
+    except (EOFError, gzip.BadGzipFile) as error:
+        raise RefusedError(f"{path.name} is damaged, as its packed bytes end early") from error
+
+
+def _opened(path: Path) -> BinaryIO:
+    match path.suffix.lower():
+        case ".gz":
+            return cast("BinaryIO", gzip.open(path))
+        case ".bz2":
+            return cast("BinaryIO", bz2.open(path))
+    return path.open("rb")
+
+
+def _encoding(path: Path, start: bytes, given: str | None) -> str:
+    mark = next((name for bytes_, name in _MARKS.items() if start.startswith(bytes_)), None)
+    if given:
+        if given in _UNMARKED and not mark:
+            raise RefusedError(
+                f"{path.name} has no mark that tells the order of its bytes: say reader: "
+                f"{{encoding: {_UNMARKED[given]}}}"
+            )
+        if mark == "utf-8-sig" and given not in ("utf-8", "utf-8-sig"):
+            raise RefusedError(
+                f"{path.name} begins with the mark of UTF-8, and is not {given}: leave out encoding"
+            )
+        return given
+    if mark == "UTF-32" or (not mark and b"\0" in start):
+        likely = mark or ("UTF-16BE" if start[:1] == b"\0" else "UTF-16LE")
+        raise RefusedError(
+            f"{path.name} is not UTF-8: it seems to be {likely}. If so, say reader: "
+            f"{{encoding: {likely}}}"
+        )
+    return mark or "utf-8"
+
+
+def _wrong_bytes(path: Path, encoding: str) -> str:
+    """Where the first wrong byte is; the reader, who decodes in blocks, cannot tell."""
+    decoder = codecs.getincrementaldecoder(encoding)()
+    line = 1
+    with _opened(path) as file:
+        while True:
+            block = file.read(1 << 16)
+            try:
+                line += decoder.decode(block, final=not block).count("\n")
+            except UnicodeDecodeError as error:
+                good = error.object[: error.start].decode(encoding, errors="ignore")
+                line += good.count("\n")
+                wrong = error.object[error.start]
+                return (
+                    f"{path.name}, line {line}: the byte 0x{wrong:02X} is not {_shown(encoding)}. "
+                    f"{_SAY_ENCODING}"
+                )
+            if not block:
+                return f"{path.name} is not {_shown(encoding)}. {_SAY_ENCODING}"
+
+
+def _shown(encoding: str) -> str:
+    return {"utf-8": "UTF-8", "utf-8-sig": "UTF-8", "utf-16": "UTF-16"}.get(encoding, encoding)
