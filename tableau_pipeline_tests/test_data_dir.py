@@ -14,6 +14,13 @@ from tableau_pipeline_tests.conftest import ROOT
 ASK = "from tableau_pipeline.resources import data_dir; print(data_dir())"
 
 
+@pytest.fixture(autouse=True)
+def _nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The story of the demo, told in the same process, says where its own data lie."""
+    monkeypatch.delenv("PIPELINE_DATA_DIR", raising=False)
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+
+
 def test_what_is_said_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     """Prevents: a folder that was chosen and is not used."""
     monkeypatch.chdir(tmp_path)

@@ -58,9 +58,10 @@ def _acquired(
 ) -> Generator[None]:
     # On its own for each session: a lock that is shared lets all threads of the process in.
     lock = FileLock(path)
+    # Who has to wait no longer than this need not hear of it.
+    quiet = min(timeout, 1.0)
     try:
-        # Who has to wait no longer than this need not hear of it.
-        lock.acquire(timeout=1, poll_interval=_POLL_SECONDS)
+        lock.acquire(timeout=quiet, poll_interval=_POLL_SECONDS)
     except Timeout:
         log.info(
             'Waiting for token "%s" on %s: another refresh on this host has a session with it, and '
@@ -69,7 +70,7 @@ def _acquired(
             url,
         )
         try:
-            lock.acquire(timeout=timeout, poll_interval=_POLL_SECONDS)
+            lock.acquire(timeout=timeout - quiet, poll_interval=_POLL_SECONDS)
         except Timeout as error:
             raise RefreshError(
                 f'Token "{token}" on {url} was in use by other refreshes on this host for '

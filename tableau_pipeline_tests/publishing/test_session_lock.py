@@ -80,7 +80,7 @@ def held() -> Generator[threading.Event]:
 def test_waiting_is_told_once(held: threading.Event, caplog: pytest.LogCaptureFixture):
     # Prevents: a refresh that waits for its turn looks like one that hangs.
     caplog.set_level(logging.INFO, LOG.name)
-    threading.Timer(0.5, held.set).start()
+    threading.Timer(1.5, held.set).start()
     with only_session(URL, token="token", timeout=10, log=LOG):
         pass
     (told,) = [record.getMessage() for record in caplog.records if record.name == LOG.name]
