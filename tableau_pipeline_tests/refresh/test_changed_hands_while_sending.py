@@ -73,7 +73,13 @@ def meddled(
 
 
 @pytest.mark.parametrize("reconcile", [None, Reconcile()], ids=["", "reconciled"])
-@pytest.mark.parametrize("on", KINDS.values(), ids=KINDS.keys())
+@pytest.mark.parametrize(
+    "on",
+    [
+        pytest.param(on, id=kind, marks=() if kind == "usual" else pytest.mark.slow)
+        for kind, on in KINDS.items()
+    ],
+)
 @pytest.mark.parametrize("moment", ["uploaded", "sent", "ended"])
 @pytest.mark.parametrize("before", [changed_rows, new_file])
 def test_somebody_publishes_meanwhile(

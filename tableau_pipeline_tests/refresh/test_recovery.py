@@ -31,7 +31,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "updates make revisions": {"update_revisions": True},
     "tags move stamps": {"tags_move_stamp": True},
 }
-QUICK = ("usual", "stays, no revisions", "after the job")
+QUICK = ("usual", "after the job")
 
 
 @pytest.mark.parametrize("user", [ADMIN, ANN], ids=["admin", "ann"])
