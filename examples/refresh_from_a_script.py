@@ -46,7 +46,9 @@ def main(csv: Path, data: Path) -> Report:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit(f"usage: {sys.argv[0]} FILE.csv FOLDER")
     try:
-        print(main(Path(sys.argv[1]), Path(sys.argv[2])).plan)
+        print(main(Path(sys.argv[1]), Path(sys.argv[2])).summary)
     except RefreshError as error:
         sys.exit(str(error))

@@ -130,6 +130,10 @@ def test_the_example_says_what_is_wrong(
     with pytest.raises(SystemExit) as ended:
         runpy.run_path(str(EXAMPLE), run_name="__main__")
     assert "http://127.0.0.1:9" in str(ended.value.code)
+    monkeypatch.setattr(sys, "argv", ["script"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(EXAMPLE), run_name="__main__")
+    assert str(ended.value.code).endswith("refresh_from_a_script.py FILE.csv FOLDER")
 
 
 def test_neither_dagster_nor_spark_is_needed():

@@ -6,6 +6,7 @@ from tableau_pipeline.defs.flights import columns, transformations
 
 @dg.asset(
     group_name="nyc_flights",
+    owners=["team:aviation"],
     kinds={"pyspark", "parquet"},
     metadata=columns.schema(columns.FLIGHTS),
 )
@@ -21,6 +22,7 @@ def flights(raw_flights: DataFrame) -> DataFrame:
 
 @dg.asset(
     group_name="nyc_flights",
+    owners=["team:aviation"],
     kinds={"pyspark", "parquet"},
     metadata=columns.schema(columns.AIRLINES),
 )
@@ -31,6 +33,7 @@ def airlines(raw_airlines: DataFrame) -> DataFrame:
 
 @dg.asset(
     group_name="nyc_flights",
+    owners=["team:aviation"],
     kinds={"pyspark", "parquet"},
     metadata=columns.schema(columns.AIRPORTS),
 )
@@ -44,6 +47,7 @@ def airports(raw_airports: DataFrame) -> DataFrame:
 
 @dg.asset(
     group_name="nyc_flights",
+    owners=["team:aviation"],
     kinds={"pyspark", "parquet"},
     metadata=columns.schema(columns.PLANES),
 )
@@ -57,6 +61,7 @@ def planes(raw_planes: DataFrame) -> DataFrame:
 
 @dg.asset(
     group_name="nyc_flights",
+    owners=["team:aviation"],
     kinds={"pyspark", "parquet"},
     metadata=columns.schema(columns.DAILY_DEPARTURES),
 )

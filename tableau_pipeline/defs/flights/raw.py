@@ -32,7 +32,7 @@ class AsOf(dg.Config):
         return value
 
 
-@dg.asset(group_name="nyc_flights", kinds={"pyspark", "csv"})
+@dg.asset(group_name="nyc_flights", owners=["team:aviation"], kinds={"pyspark", "csv"})
 def raw_flights(config: AsOf, spark: SparkResource) -> DataFrame:
     """Every flight scheduled to leave New York City in 2013, as the CSV file has it.
 
@@ -46,19 +46,19 @@ def raw_flights(config: AsOf, spark: SparkResource) -> DataFrame:
     return flights
 
 
-@dg.asset(group_name="nyc_flights", kinds={"pyspark", "csv"})
+@dg.asset(group_name="nyc_flights", owners=["team:aviation"], kinds={"pyspark", "csv"})
 def raw_airlines(spark: SparkResource) -> DataFrame:
     """The airlines behind the carrier codes, as the CSV file has them."""
     return sources.read(spark.spark_session, "airlines", data_dir=data_dir())
 
 
-@dg.asset(group_name="nyc_flights", kinds={"pyspark", "csv"})
+@dg.asset(group_name="nyc_flights", owners=["team:aviation"], kinds={"pyspark", "csv"})
 def raw_airports(spark: SparkResource) -> DataFrame:
     """Airports with their coordinates and time zones, as the CSV file has them."""
     return sources.read(spark.spark_session, "airports", data_dir=data_dir())
 
 
-@dg.asset(group_name="nyc_flights", kinds={"pyspark", "csv"})
+@dg.asset(group_name="nyc_flights", owners=["team:aviation"], kinds={"pyspark", "csv"})
 def raw_planes(spark: SparkResource) -> DataFrame:
     """The planes on the US aviation register, as the CSV file has them."""
     return sources.read(spark.spark_session, "planes", data_dir=data_dir())
