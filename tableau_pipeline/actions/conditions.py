@@ -1,5 +1,6 @@
 """Conditions of action batches, as plain values; written with the columns of another module."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -53,7 +54,7 @@ class Joint(StrEnum):
 _SIGNS = {Joint.AND: "&", Joint.OR: "|"}
 
 
-class Condition:
+class Condition(ABC):
     """Chooses rows. Conditions combine by `&` and `|`, each in parentheses of its own."""
 
     @property
@@ -79,9 +80,9 @@ class Condition:
             "parentheses, not by 'and', 'or', 'not' or chained comparisons"
         )
 
+    @abstractmethod
     def json(self) -> Any:
         """The condition as it is sent."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

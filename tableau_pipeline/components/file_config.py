@@ -11,7 +11,7 @@ from tableau_pipeline.core.declaration import Declaration, Table
 from tableau_pipeline.core.policies import Diff, Partitions, Policy, Replace
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.type_policy import Nested, TypePolicy
-from tableau_pipeline.snapshots.files import Format, check_names
+from tableau_pipeline.snapshots.files import Format, check_options
 
 _CHOICES = {
     "format": get_args(Format),
@@ -109,7 +109,7 @@ class PublishFileConfig(RefreshConfig):
     def _known_options(self) -> None:
         formats = (cast("Format", self.format),) if self.format else get_args(Format)
         try:
-            check_names(self.reader, *formats)
+            check_options(self.reader, *formats)
         except RefusedError as error:
             raise ValueError(str(error)) from error
 

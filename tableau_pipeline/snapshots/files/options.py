@@ -65,7 +65,7 @@ class Options:
     timestamp_ntz: str | None = None
 
 
-def check_names(reader: Mapping[str, str], *formats: Format) -> None:
+def check_options(reader: Mapping[str, str], *formats: Format) -> None:
     """Refuse options that none of these formats has.
 
     Raises:
@@ -92,7 +92,7 @@ def text_options(reader: Mapping[str, str], format_: Format, *, tabs: bool = Fal
     Raises:
         RefusedError: an option, or its value, is not known; it says what to say instead.
     """
-    check_names(reader, format_)
+    check_options(reader, format_)
     given = _Given({name.lower(): value for name, value in reader.items()})
     if given.flag("enforceSchema", default=False):
         raise RefusedError(

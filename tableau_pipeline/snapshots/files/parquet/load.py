@@ -8,9 +8,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.snapshots.files import options
 from tableau_pipeline.snapshots.files.columns import check_names
 from tableau_pipeline.snapshots.files.found import Files, digests
+from tableau_pipeline.snapshots.files.options import check_options
 from tableau_pipeline.snapshots.files.parquet.rewritten import (
     ARROW_ERRORS,
     check_int96,
@@ -34,7 +34,7 @@ def load_parquet(spark: SparkSession, files: Files, folder: Path) -> Reading:
         RefusedError: files differ in their columns, or a column has a type or values that cannot
             be kept; it names file and column.
     """
-    options.check_names(files.reader, "parquet")
+    check_options(files.reader, "parquet")
     before = digests(files.paths)
     beyond = _checked(files)
     paths = {
