@@ -15,6 +15,8 @@ _GROWTH = 1.5
 _FIRST_POLLS = 8
 # Seconds: nobody wants to read of shorter waits.
 _WORTH_TELLING = 1
+# Seconds: HTTP tells the time by whole ones, so less may not move the server's clock at all.
+_RESOLUTION = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ class Jobs:
                 )
             if left <= 0:
                 return self._give_up(job_id, status)
-            self.sleep(min(pause, left))
+            self.sleep(min(pause, max(left, _RESOLUTION)))
 
     def _left(self, status: Job, began: datetime) -> float:
         since, limit = began, self.timeouts.queue

@@ -111,6 +111,7 @@ def test_looks_become_rare(
     pauses = [second - first for first, second in pairwise(later)][:-2]
     assert pauses == sorted(pauses)
     assert pauses[-1] == 60
+    assert all(second - first >= 1 for first, second in pairwise(later)), "also near the end"
     assert len(waiting.looks) < 35
     assert len(between) in (len(waiting.looks) - 1, len(waiting.looks))
     assert f"Waiting for job {job} on the server (in the queue)" in caplog.text
