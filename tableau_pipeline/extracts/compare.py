@@ -1,8 +1,7 @@
 """Comparing a published file with the snapshots that it was made of."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from tableauhyperapi import Connection, TableName, escape_name
 
@@ -142,30 +141,37 @@ def _text(column: Column, table: str) -> str:
     return text
 
 
-def _sum(connection: Connection, text: str, relation: str) -> int:
-    """The sum of the first bytes of the SHA-256 of a text, over all rows."""
-    bytes_ = " + ".join(
-        f"CAST(get_byte(h, {number}) AS BIGINT) * {256**number}" for number in range(_BYTES)
+def _sums(connection: Connection, texts: Sequence[str], relation: str) -> list[int]:
+    """For each text, the sum of the first bytes of its SHA-256 over all rows."""
+    hashes = [f"sha256({text}) AS h{number}" for number, text in enumerate(texts)]
+    sums = [f"SUM(CAST({_number(f'h{number}')} AS NUMERIC(38,0)))" for number in range(len(texts))]
+    (totals,) = connection.execute_list_query(
+        f"SELECT {', '.join(sums)} "  # noqa: S608
+        f"FROM (SELECT {', '.join(hashes)} FROM {relation} source) hashed"
     )
-    total: Any = connection.execute_scalar_query(
-        f"SELECT SUM(CAST({bytes_} AS NUMERIC(38,0))) "  # noqa: S608
-        f"FROM (SELECT sha256({text}) AS h FROM {relation} source) hashed"
+    # Without rows there is no sum.
+    return [int(str(total or 0)) for total in totals]
+
+
+def _number(hash_: str) -> str:
+    """The first bytes of a hash as a whole number."""
+    return " + ".join(
+        f"CAST(get_byte({hash_}, {number}) AS BIGINT) * {256**number}" for number in range(_BYTES)
     )
-    return int(total or 0)
 
 
 def _checksums(
     connection: Connection, relation: str, name: str, table: TableContent
 ) -> dict[str, int]:
     """Of each column, the sum over its values; NULL counts as a value."""
-    return {
-        column.name: _sum(connection, f"COALESCE('=' || {_text(column, name)}, '')", relation)
-        for column in table.columns
-    }
+    texts = [f"COALESCE('=' || {_text(column, name)}, '')" for column in table.columns]
+    names = [column.name for column in table.columns]
+    return dict(zip(names, _sums(connection, texts, relation), strict=True))
 
 
 def _row_sum(connection: Connection, relation: str, table: TableContent) -> int:
     """The sum over whole rows; lengths keep apart what would read the same."""
     texts = [_text(column, "") for column in table.columns]
     row = " || ".join(f"COALESCE(LENGTH({t}) || '=' || {t}, '-') || ';'" for t in texts)
-    return _sum(connection, row, relation)
+    (total,) = _sums(connection, [row], relation)
+    return total
