@@ -260,8 +260,12 @@ class Sender:
         seen: Collection[datetime],
     ) -> Sent:
         """The checkpoint that was reached, with the stamp that the data source has now."""
-        remote = located(self.server, intent)
-        target = intent.target.model_copy(update={"luid": remote.luid}) if intent.target else None
+        remote, target = located(self.server, intent), intent.target
+        metadata = None
+        if target and intent.mode in (PublishMode.CREATE, PublishMode.OVERWRITE):
+            # Before the look that tells whether somebody else was there.
+            metadata = self.server.metadata(remote.luid).digest
+            remote = found(self.server, remote.luid)
         is_update = intent.mode is None
         habits = target.habits if target else Habits()
         if is_update and before:
@@ -274,6 +278,11 @@ class Sender:
             seen=seen,
         )
         doubt = change.unexplained(habits)
+        if target:
+            target = target.model_copy(update={"luid": remote.luid})
+        if target and metadata and (doubt is None or change.made == 1):
+            # What a time stamp leaves open, revisions may settle: ours is the only new one.
+            target = target.model_copy(update={"metadata": metadata})
         # Later, the time stamps that were seen meanwhile are gone, and the last one may be ours.
         partial = intent.partial or doubt
         intent = self._record(intent, outcome=Outcome.DONE, target=target, partial=partial)
@@ -282,8 +291,6 @@ class Sender:
         if target is None:
             return Sent(None, remote, intent, doubt)
         update = {"updated_at": remote.updated_at, "revision": remote.revision}
-        if intent.mode in (PublishMode.CREATE, PublishMode.OVERWRITE):
-            update["metadata"] = None if doubt else self.server.metadata(remote.luid).digest
         learnt = change.learnt(habits, is_update=is_update)
         sent = Sent(target.model_copy(update=update), remote, intent, doubt, learnt)
         return sent if doubt else sent.without_doubt()

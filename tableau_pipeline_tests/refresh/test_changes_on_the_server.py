@@ -1,6 +1,7 @@
 """What people do on the server between two refreshes, and in the declaration about its place."""
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -10,6 +11,7 @@ from tableau_pipeline.core.checkpoint import PublishMode
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.refresh.plan import Accept, NoChange, Options, Publish
+from tableau_pipeline.sandbox.open_questions import JobStamps
 from tableau_pipeline_tests.refresh import analyst
 from tableau_pipeline_tests.refresh.analyst import ADMIN
 from tableau_pipeline_tests.refresh.crashes import killed_before
@@ -199,6 +201,15 @@ def test_new_column_after_refreshes_without_edits(pipeline: Pipeline):
     assert isinstance(report.plan, Publish)
     assert report.plan.mode is PublishMode.OVERWRITE
     assert "<remote-name>gate<" in pipeline.tds()
+    assert pipeline.wrong() == []
+
+
+def test_new_column_where_time_stamps_come_after_the_job(new_pipeline: Callable[..., Pipeline]):
+    """Prevents: what the revisions show to be ours alone passes for somebody's work."""
+    pipeline = new_pipeline(on={"job_stamps": JobStamps.AFTER})
+    published(pipeline)
+    pipeline.model("flights", flights(8, gate=flights(8)["delay"]))
+    pipeline.run()
     assert pipeline.wrong() == []
 
 

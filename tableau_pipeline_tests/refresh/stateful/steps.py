@@ -95,6 +95,9 @@ def _event(chance: Random) -> Event:
         case "break":
             status = chance.choice([None, None, None, 401, 429, 500, 503, 504])
             what, at = events.Break(status), chance.choice(_WIRE_POINTS)
+            if status in (401, 429):
+                # Who is refused has not been served.
+                at = at.replace("after", "before")
         case "hand":
             what, at = hand(chance), chance.choice((*_POINTS, *_JOB_POINTS))
         case "other":
