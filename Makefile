@@ -9,7 +9,7 @@ export PYTHONWARNINGS := ignore:Class `SparkDeclarativePipelineScaffolder`
 # A host name that resolves to no local address would stop Spark.
 export SPARK_LOCAL_IP ?= 127.0.0.1
 
-.PHONY: demo test test-all test-long dev check bench clean python java postgresql
+.PHONY: demo test test-all test-long dev check docs bench clean python java postgresql
 
 demo: java .venv/installed
 	@$(BIN)/python -m tableau_pipeline.demo
@@ -34,11 +34,17 @@ check: .venv/installed
 	@$(BIN)/lint-imports
 	@. $(BIN)/activate && dg check defs
 
+# Into site/, which reads without the network. The tables of YAML keys are brought up to date first.
+docs: .venv/installed
+	@PYTHONPATH=. $(BIN)/python scripts/yaml_reference.py
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "Open site/index.html"
+
 bench: java .venv/installed
 	@$(BIN)/python -m benchmarks
 
 clean:
-	rm -rf .venv data .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv data site .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +
 	find dagster_home deploy -mindepth 1 -not -name dagster.yaml -not -name workspace.yaml -delete
 

@@ -11,7 +11,7 @@ from tableau_pipeline.resources import HyperResource, TableauServerResource, dat
 
 
 class Forget(dg.Config):
-    """Who shall leave."""
+    """Who leaves."""
 
     customer_id: int
 
