@@ -1,4 +1,4 @@
-"""What `make docs` does beyond MkDocs: pages from the top folder, and a site without the network."""
+"""What `make docs` adds to MkDocs: pages of the top folder, and no need of the network."""
 
 import re
 from pathlib import Path

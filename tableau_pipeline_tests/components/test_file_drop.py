@@ -8,7 +8,7 @@ from tableau_pipeline.components import FileDrop
 from tableau_pipeline.components.loading import load_definitions
 from tableau_pipeline_tests.components.projects import Project, project
 from tableau_pipeline_tests.conftest import ROOT
-from tableau_pipeline_tests.docs.test_readme import README
+from tableau_pipeline_tests.docs.page import page
 
 __all__ = ["project"]
 
@@ -98,7 +98,7 @@ def test_with_and_without_the_job(project: Project, beside: bool):
     shipped = ROOT / "tableau_pipeline" / "defs"
     for name in ["resources.py", *(["publish_file.py"] if beside else [])]:
         project.write(name, (shipped / name).read_text("utf-8"))
-    (declaration,) = README.sections["Files without a model"].blocks("yaml")
+    (declaration,) = page("how-to/files.md").whole.blocks("yaml")
     project.write("drop/defs.yaml", declaration)
     definitions = load_definitions(project.package)
     dg.Definitions.validate_loadable(definitions)

@@ -15,7 +15,7 @@ import pytest
 
 from tableau_pipeline_tests.conftest import ROOT, Story
 from tableau_pipeline_tests.dagster_servers import WebServer, free_port, stop
-from tableau_pipeline_tests.docs.page import Page
+from tableau_pipeline_tests.docs.page import page
 from tableau_pipeline_tests.waiting import until
 
 PUBLISHED = """
@@ -60,8 +60,8 @@ def dev(folder: Path, **variables: str) -> Iterator[tuple[WebServer, str]]:
 
 
 def refresh_as_documented(server: WebServer) -> str:
-    """Make the README's call, as another system would; the run's id."""
-    (call,) = Page(ROOT / "README.md").sections["From another system"].blocks("bash")
+    """Make the documented call, as another system would; the run's id."""
+    (call,) = page("how-to/other-systems.md").whole.blocks("bash")
     documented = "http://127.0.0.1:3000"
     assert documented in call
     said = subprocess.run(
@@ -74,8 +74,8 @@ def refresh_as_documented(server: WebServer) -> str:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_refresh_from_the_web_without_java_and_a_clean_end(story: Story, tmp_path: Path):
-    """Prevents: a location that tests load and the servers do not; a JVM for moving files; a call
-    in the README that other systems make in vain; servers that outlive `make dev`."""
+    """Prevents: a location that tests load and the servers do not; a JVM for moving files; a
+    documented call that other systems make in vain; servers that outlive `make dev`."""
     no_java = {"JAVA_HOME": str(tmp_path / "no java"), "PATH": "/usr/bin/nothing"}
     with dev(tmp_path, PIPELINE_DATA_DIR=str(story.data_dir), **no_java) as (server, sandbox):
         (location,) = server.ask(LOCATIONS)["workspaceOrError"]["locationEntries"]

@@ -1,4 +1,4 @@
-"""The parts of docs/increments.md that can be put to the test."""
+"""The parts of the documentation that can be put to the test."""
 
 import re
 from collections.abc import Mapping
@@ -46,25 +46,47 @@ class Page:
     path: Path
 
     @cached_property
+    def whole(self) -> Section:
+        """All of it."""
+        return Section(self.path.read_text("utf-8"))
+
+    @cached_property
     def sections(self) -> Mapping[str, Section]:
         """By heading, without its number."""
-        _, *parts = re.split(r"^##+ (?:\d+\. )?(.*)\n", self.path.read_text("utf-8"), flags=re.M)
+        _, *parts = re.split(r"^##+ (?:\d+\. )?(.*)\n", self.whole.text, flags=re.M)
         return dict(zip(parts[::2], map(Section, parts[1::2]), strict=True))
 
 
-PAGE = Page(ROOT / "docs" / "increments.md")
+README = Page(ROOT / "README.md")
 
 
-def declared(heading: str) -> Declaration:
+def page(name: str) -> Page:
+    """A page below `docs/`."""
+    return Page(ROOT / "docs" / name)
+
+
+def all_pages() -> list[Page]:
+    """Every page of the repository, in an order that does not change."""
+    top = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
+    below = [*(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
+    return [Page(path) for path in (*top, *sorted(below))]
+
+
+def declared(section: Section) -> Declaration:
     """What a section declares, its YAML loaded as Dagster loads a location."""
-    (yaml,) = PAGE.sections[heading].blocks("yaml")
+    (yaml,) = section.blocks("yaml")
+    return loaded(yaml).declaration
+
+
+def loaded(yaml: str) -> PublishedDatasource:
+    """The data source of a `defs.yaml`."""
     with create_defs_folder_sandbox() as project:
         folder = project.defs_folder_path / "documented"
         folder.mkdir()
         (folder / "defs.yaml").write_text(yaml, "utf-8")
-        with project.load_component_and_build_defs(folder) as (component, _):
-            assert isinstance(component, PublishedDatasource)
-            return component.declaration
+        with project.build_component_tree() as tree:
+            (component,) = tree.get_all_components(of_type=PublishedDatasource)
+    return component
 
 
 def _cells(line: str) -> list[str]:

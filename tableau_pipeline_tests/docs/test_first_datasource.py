@@ -1,4 +1,4 @@
-"""The README's way to a data source of one's own, command by command, here and elsewhere."""
+"""The documented way to a data source of one's own, command by command, here and elsewhere."""
 
 import os
 import shutil
@@ -17,19 +17,20 @@ from tableau_pipeline.hyper.read import read_table
 from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline.sandbox.testing import tableau_sandbox as tableau_sandbox  # a fixture
 from tableau_pipeline_tests.conftest import ROOT
-from tableau_pipeline_tests.docs.test_readme import README
+from tableau_pipeline_tests.docs.page import README, page
 from tableau_pipeline_tests.refresh.pipeline import session
 
 FIRST = README.sections["Your first data source"]
-SHELL, SCAFFOLD, LAUNCH = FIRST.blocks("bash")
+SHELL, DATA, SCAFFOLD, LAUNCH, CHANGE = FIRST.blocks("bash")
 (MODEL,) = FIRST.blocks("python")
-ELSEWHERE = README.sections["In a Dagster project of your own"]
-(SETUP,) = ELSEWHERE.blocks("bash")
-LOADING, RESOURCES = ELSEWHERE.blocks("python")
-FILES = README.sections["Files without a model"]
+ELSEWHERE = page("how-to/own-project.md")
+(SETUP,) = ELSEWHERE.whole.blocks("bash")
+LOADING, RESOURCES, _ = ELSEWHERE.whole.blocks("python")
+FILES = page("how-to/files.md").whole
 (PUBLISH_FILE,), (FILE_DROP,) = FILES.blocks("bash"), FILES.blocks("yaml")
-(DECLARED,) = README.sections["Your data source"].blocks("yaml")
-ORDERS, _ = README.sections["Your models"].blocks("python")
+MODELS = page("how-to/models.md").sections
+(DECLARED,) = MODELS["Declare the data source"].blocks("yaml")
+(ORDERS,) = MODELS["Write a model"].blocks("python")
 MODULES = {
     "automation": "from tableau_pipeline.components.automation import automation",
     "publish_file": "from tableau_pipeline.components.publish_file import publish_file",
@@ -66,10 +67,6 @@ class Project:
         return file
 
 
-def sales(folder: Path, *rows: str) -> None:
-    (folder / "my_sales.csv").write_text("\n".join(["id,amount", *rows, ""]))
-
-
 def published(sandbox: Sandbox, name: str = "My Sales") -> list[tuple]:
     with session(sandbox) as site:
         (item,) = site.tsc.datasources.filter(name=name)
@@ -80,24 +77,25 @@ def published(sandbox: Sandbox, name: str = "My Sales") -> list[tuple]:
 
 def follow_the_page(project: Project, sandbox: Sandbox, model: str) -> None:
     """From nothing to a data source, and its first change."""
+    project.run(DATA)
     project.run(SCAFFOLD)
     project.write("my_sales/models.py", model)
-    sales(project.folder, "1,2.50", "2,3")
-    project.run(LAUNCH)
+    assert "My Sales: publish (create), 2 rows" in project.run(LAUNCH)
     assert published(sandbox) == [(1, 2.5), (2, 3)]
     declaration = project.package / "defs" / "my_sales" / "defs.yaml"
     text = declaration.read_text()
-    line = next(line for line in text.splitlines() if "# refresh: {diff" in line)
-    declaration.write_text(text.replace(line, line.replace("# refresh", "refresh")))
-    sales(project.folder, "1,2.50", "2,4", "3,5")
-    told = project.run(LAUNCH)
+    commented = "# refresh: {diff: {key: [id]}}"
+    assert commented.removeprefix("# ") in FIRST.text
+    assert commented in text
+    declaration.write_text(text.replace(commented, commented.removeprefix("# ")))
+    told = project.run(CHANGE)
     assert "flights" not in told
     assert "Decision: update" in told
     assert published(sandbox) == [(1, 2.5), (2, 4), (3, 5)]
 
 
 def use_the_rest(project: Project, sandbox: Sandbox, model: str) -> None:
-    """Files without a model, and what else README declares."""
+    """Files without a model, and what else the guides declare."""
     (project.folder / "exports").mkdir()
     (project.folder / "exports" / "may.csv").write_text("sale_id,amount\n1,2\n")
     project.run(PUBLISH_FILE)
@@ -139,10 +137,10 @@ def test_a_project_of_somebody_else(tableau_sandbox: Sandbox, tmp_path: Path):
     project.write("resources.py", RESOURCES)
     for name, text in MODULES.items():
         module, _, imported = text.removeprefix("from ").partition(" import ")
-        assert all(f"`{said}`" in ELSEWHERE.text for said in (module, imported))
+        assert all(f"`{said}`" in ELSEWHERE.whole.text for said in (module, imported))
         project.write(f"{name}.py", f"{text} as {imported}\n")
     stored = '@dg.asset(io_manager_key="snapshots")\n'
-    assert stored.strip() in ELSEWHERE.text
+    assert stored.strip() in ELSEWHERE.whole.text
     follow_the_page(project, tableau_sandbox, MODEL.replace("@dg.asset\n", stored))
     use_the_rest(project, tableau_sandbox, ORDERS.replace("@dg.asset\n", stored))
     assert (project.folder / "dagster_home" / "data" / "snapshots").is_dir()

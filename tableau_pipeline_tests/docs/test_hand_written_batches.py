@@ -18,12 +18,12 @@ from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.resources import data_dir, resources_from_env
 from tableau_pipeline.sandbox.testing import running_sandbox
 from tableau_pipeline_tests.conftest import ROOT
-from tableau_pipeline_tests.docs.page import PAGE, declared
+from tableau_pipeline_tests.docs.page import declared, page
 from tableau_pipeline_tests.refresh.models import snapshot
 from tableau_pipeline_tests.refresh.pipeline import session
 
 EXAMPLE = ROOT / "examples" / "hand_written_batches.py"
-SECTION = PAGE.sections["Hand-written batches"]
+PAGE = page("how-to/custom-batches.md")
 PUBLISHED = TableName("Extract", "Extract")
 
 
@@ -68,7 +68,7 @@ def materialize(asset: dg.AssetsDefinition, instance: dg.DagsterInstance, **conf
 
 def test_declared_data_source(site: TableauSite):
     # Prevents: an example that fails, and a refresh that never undoes what it did.
-    refresh = refresh_assets(declared("Hand-written batches"), trigger=None)
+    refresh = refresh_assets(declared(PAGE.sections["Change a declared data source"]), trigger=None)
     forget = runpy.run_path(str(EXAMPLE))["forget_a_customer"]
     everybody = {number: f"customer {number}" for number in range(20)}
     customers(everybody)
@@ -108,6 +108,6 @@ def _stock(file: Path) -> None:
 def test_the_page_shows_the_example():
     # Prevents: code on the page that nobody ran.
     code = EXAMPLE.read_text("utf-8")
-    blocks = SECTION.blocks("python")
+    blocks = PAGE.whole.blocks("python")
     assert len(blocks) == 2
     assert [block for block in blocks if block not in code] == []

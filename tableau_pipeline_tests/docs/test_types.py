@@ -1,15 +1,15 @@
-"""The tables of `docs/types.md` are those of the code."""
+"""The tables of `docs/reference/types.md` are those of the code."""
 
 import re
-from pathlib import Path
 
 import pytest
 
 from tableau_pipeline.hyper.tables import Column
 from tableau_pipeline.hyper.types import file_version, hyper_type, rules, tableau_type
 from tableau_pipeline.hyper.versions import PRODUCTS
+from tableau_pipeline_tests.docs.page import page
 
-PAGE = (Path(__file__).parents[2] / "docs" / "types.md").read_text("utf-8")
+PAGE = page("reference/types.md").whole.text
 ROWS = re.findall(r"^\| `(.+?)` \| `(.+?)` \| (.+?) \| (.*)\|$", PAGE, re.MULTILINE)
 
 

@@ -1,0 +1,106 @@
+"""What the pages say of each other, and of names in the code."""
+
+import re
+from dataclasses import fields
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+
+import pytest
+
+from tableau_pipeline.sandbox import rest
+from tableau_pipeline.sandbox.open_questions import OpenQuestions
+from tableau_pipeline_tests.conftest import ROOT
+from tableau_pipeline_tests.docs.messages import is_said
+from tableau_pipeline_tests.docs.page import Page, all_pages, page
+
+_TROUBLE = page("troubleshooting.md").sections
+_BLOCK = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("where", all_pages(), ids=lambda each: str(each.path.relative_to(ROOT)))
+def test_links(where: Page):
+    """Prevents: a dead end."""
+    text = _BLOCK.sub("", where.whole.text)
+    links = [each for each in re.findall(r"\]\((\S+?)\)", text) if "://" not in each]
+    assert [link for link in links if not _leads_somewhere(where.path, link)] == []
+
+
+def _leads_somewhere(origin: Path, link: str) -> bool:
+    name, _, anchor = link.partition("#")
+    file = (origin.parent / name).resolve() if name else origin
+    return file.is_file() and (not anchor or anchor in _anchors(file))
+
+
+def _anchors(file: Path) -> list[str]:
+    text = _BLOCK.sub("", file.read_text("utf-8"))
+    return [_slug(heading) for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE)]
+
+
+def _slug(heading: str) -> str:
+    """As GitHub makes anchors, and so MkDocs, as mkdocs.yml tells it to."""
+    return re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-")
+
+
+def test_every_page_is_in_the_navigation():
+    """Prevents: a page that nobody finds, and for which `make docs` fails later."""
+    listed = re.findall(r"([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
+    ours = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    moved = {"getting-started.md", "contributing.md", "changelog.md"}
+    assert sorted(listed) == sorted({*ours, *moved})
+
+
+@pytest.mark.parametrize("heading", [name for name, each in _TROUBLE.items() if each.rows()])
+def test_messages_are_those_of_the_code(heading: str):
+    """Prevents: a page that nobody finds by the message that they see."""
+    told = [row["what you see"] for row in _TROUBLE[heading].rows()]
+    assert [each for each in told if not is_said(each)] == []
+
+
+def test_the_tutorial_shows_real_messages():
+    """Prevents: a lesson that shows what nobody sees."""
+    (block,) = page("tutorial.md").sections["Break it"].blocks("text")
+    said, _, remedy = block.strip().partition(". ")
+    assert is_said(re.sub(r"\d+", "…", said).partition("has ")[2])
+    assert is_said(remedy)
+
+
+def test_environment():
+    """Prevents: a variable that is set in vain, and one that nobody hears of."""
+    template = (ROOT / ".env.example").read_text("utf-8")
+    known = set(re.findall(r"^(?:# )?([A-Z][A-Z_]+)=", template, re.MULTILINE))
+    told = [row["variable"] for row in page("reference/environment.md").whole.rows()]
+    assert {name for names in told for name in names.split(", ")} == known
+
+
+def test_make_targets():
+    """Prevents: a target of the Makefile that the page lacks, or one that is gone."""
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    (phony,) = re.findall(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)
+    told = [row["target"] for row in page("reference/commands.md").sections["make"].rows()[:9]]
+    tools = {"python", "java", "postgresql"}
+    assert {name.removeprefix("make ") for name in told} == set(phony.split()) - tools
+
+
+def test_calls_of_the_sandbox():
+    """Prevents: a call that the page promises and the sandbox refuses, or one that it hides."""
+    modules = [
+        import_module(f"{rest.__name__}.{each.name}") for each in iter_modules(rest.__path__)
+    ]
+    routes = [route for module in modules for route in getattr(module, "ROUTES", ())]
+    rows = page("sandbox.md").sections["What is faithful"].rows()
+    told = [call for row in rows for call in row["calls"].split(", ")]
+    assert sorted(told) == sorted(f"{route.method} {route.pattern}" for route in routes)
+
+
+def test_switches_of_the_sandbox():
+    """Prevents: a switch that the page lacks, or whose default it tells wrongly."""
+    rows = page("sandbox.md").sections["Switches for what Tableau leaves open"].rows()
+    told = {row["switch"]: row["values (default first)"].split(", ")[0] for row in rows}
+    known = {
+        f"--{each.name.replace('_', '-')}": {True: "yes", False: "no"}.get(
+            each.default, str(each.default)
+        )
+        for each in fields(OpenQuestions)
+    }
+    assert told == known
