@@ -6,7 +6,7 @@
 FROM python:3.11-slim-bookworm AS packages
 
 WORKDIR /srv/tableau_pipeline
-# An empty package in the place of the code: a changed model does not install everything anew.
+# An empty package stands in for the code, so that a changed model does not reinstall everything.
 # Editable, because Dagster looks for pyproject.toml above the package.
 COPY LICENSE README.md constraints.txt pyproject.toml ./
 RUN --mount=type=cache,target=/root/.cache/pip \

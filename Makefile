@@ -56,7 +56,7 @@ clean:
 
 python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
-	  echo "Python 3.11 or newer is needed: install it, or say make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	  echo "Python 3.11 or newer is needed: install it, or run make PYTHON=/path/to/python3.11" >&2; exit 1; }
 
 java:
 	@java=$${JAVA_HOME:+$$JAVA_HOME/bin/}java; \
