@@ -1,6 +1,7 @@
 import os
 import shutil
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,8 +31,21 @@ def _without_waiting_for_the_disk(connection: Any, _: Any) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where several processes share the tests, those of a file stay together, as do Spark's."""
+    """Mark what needs a mark by what it is.
+
+    Where several processes share the tests, those of a file stay together, as do Spark's. What
+    needs the whole demo is slow, and so are the variants of a test beyond the first few, if it is
+    marked so.
+    """
+    variants: Counter[str] = Counter()
     for item in items:
+        if marker := item.get_closest_marker("few_variants"):
+            name = item.nodeid.split("[")[0]
+            variants[name] += 1
+            if variants[name] > marker.args[0]:
+                item.add_marker(pytest.mark.slow)
+        if "story" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.slow)
         with_spark = "spark" in getattr(item, "fixturenames", ())
         item.add_marker(
             pytest.mark.xdist_group("spark" if with_spark else item.nodeid.split("::")[0])
@@ -59,18 +73,18 @@ def spark() -> Iterator[SparkSession]:
 
 
 @dataclass(frozen=True)
-class Story:
-    """The demo, told: what it left on disk, on the sandbox and in Dagster."""
+class Shipped:
+    """The code location that the project ships, with a server and a Dagster of its own."""
 
-    lines: list["Line"]
+    definitions: dg.Definitions
     data_dir: Path
     sandbox: Sandbox
     instance: dg.DagsterInstance
 
 
 @pytest.fixture(scope="session")
-def story(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
-    """The demo's three refreshes of the real flights, in this process and its one JVM."""
+def shipped(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shipped]:
+    """The shipped location, before anything was published."""
     folder = tmp_path_factory.mktemp("story of flights")
     home = folder / "dagster_home"
     home.mkdir()
@@ -85,11 +99,24 @@ def story(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
         patch.setenv("TABLEAU_SERVER_URL", sandbox.url)
         patch.setenv("TABLEAU_TOKEN_NAME", sandbox.token_name)
         patch.setenv("TABLEAU_TOKEN_VALUE", sandbox.token_secret)
-        # Not every test needs all of the pipeline.
         # Read when it is loaded, and not before the environment is set.
         from tableau_pipeline.definitions import defs
-        from tableau_pipeline.demo.story import CHAPTERS, tell
 
-        definitions = defs()
-        lines = [line for chapter in CHAPTERS for line in tell(chapter, definitions, instance)]
-        yield Story(lines=lines, data_dir=data_dir, sandbox=sandbox, instance=instance)
+        yield Shipped(defs(), data_dir, sandbox, instance)
+
+
+@dataclass(frozen=True)
+class Story(Shipped):
+    """The demo, told: what it left on disk, on the sandbox and in Dagster."""
+
+    lines: list["Line"]
+
+
+@pytest.fixture(scope="session")
+def story(shipped: Shipped) -> Story:
+    """The demo's refreshes of the real flights, in this process and its one JVM."""
+    from tableau_pipeline.demo.story import CHAPTERS, tell
+
+    told = [tell(chapter, shipped.definitions, shipped.instance) for chapter in CHAPTERS]
+    lines = [line for chapter in told for line in chapter]
+    return Story(shipped.definitions, shipped.data_dir, shipped.sandbox, shipped.instance, lines)

@@ -63,6 +63,7 @@ def test_an_unknown_switch_is_an_error(monkeypatch: pytest.MonkeyPatch):
     assert "PIPELINE_TRIGGERS is 'true': set it to on or off" in str(raised.value.__cause__)
 
 
+@pytest.mark.slow
 def test_loading_warns_of_nothing():
     """Prevents: warnings in every log page, among which nobody sees the one that matters."""
     loaded = subprocess.run(

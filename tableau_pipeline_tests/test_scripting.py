@@ -170,6 +170,7 @@ def test_what_was_not_published_is_not_remembered(script: Script, options: Optio
     assert isinstance(script.run().plan, Publish)
 
 
+@pytest.mark.slow
 def test_the_next_one_waits_until_the_checkpoint_is_kept(
     script: Script, monkeypatch: pytest.MonkeyPatch
 ):
@@ -203,6 +204,7 @@ def test_the_next_one_waits_until_the_checkpoint_is_kept(
         assert wrong(site, script.declaration, script.data / "snapshots") == []
 
 
+@pytest.mark.slow
 def test_journal_of_the_version_before(script: Script):
     # Prevents: an upgrade after which nothing is ours, or a table may lose its rows unasked.
     known = script.run().checkpoint

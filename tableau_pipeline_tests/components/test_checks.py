@@ -62,6 +62,7 @@ def test_relationships_are_a_warning_with_a_count(star: Location):
         assert words == "flights -> airlines: 4 rows without a partner"
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize(
     ("check", "table", "words"),
     [
@@ -80,6 +81,7 @@ def test_a_refusal_is_a_failed_check(star: Location, check: str, table: dict[str
     assert words in found[check][2]
 
 
+@pytest.mark.slow
 def test_a_dry_run_tells_what_would_fail(star: Location):
     """Prevents: a rehearsal that finds nothing where the refresh would be refused."""
     guarded = {"tables": (replace(FLIGHTS, guard=Guard(min_rows=9)),)}
@@ -95,6 +97,7 @@ def test_a_dry_run_tells_what_would_fail(star: Location):
     assert checks(result)["keys"][0] is False
 
 
+@pytest.mark.slow
 def test_what_is_only_built_is_looked_at_too(star: Location):
     """Prevents: a pass for what nobody looked at, because nothing was to be published."""
     snapshot(star.root, airlines("UA"), asset_key="airlines")
@@ -109,6 +112,7 @@ def test_what_is_only_built_is_looked_at_too(star: Location):
     assert list(checks(refused)) == ["guard"]
 
 
+@pytest.mark.slow
 def test_a_key_is_looked_at_when_it_is_named(star: Location):
     """Prevents: a new key that passes while rows stay the same, and fails one night later."""
     assert star.refresh("keyed").success
@@ -131,6 +135,7 @@ def test_a_refresh_without_its_checks_cannot_be_selected(star: Location):
         job.get_subset(asset_selection=keys, asset_check_selection=set())
 
 
+@pytest.mark.slow
 def test_what_is_not_reconciled_says_why(star: Location):
     """Prevents: a pass for what nobody compared."""
     result = star.refresh("large", declared={"reconcile": Reconcile(max_bytes=1)})

@@ -80,6 +80,7 @@ def test_a_claim_of_a_process_that_is_gone_is_void(
     assert "terminate that run" in failure(location.refresh("busy", claim=0))
 
 
+@pytest.mark.slow
 def test_a_claim_of_an_earlier_attempt_is_void(location: Location, monkeypatch: pytest.MonkeyPatch):
     """Prevents: a retry that waits for itself."""
     location.model()
@@ -105,6 +106,7 @@ def _refresh(sandbox: SimpleNamespace, root: Path) -> None:
         Location(nobody, root, instance).refresh("busy")
 
 
+@pytest.mark.slow
 def test_of_runs_that_begin_at_once_one_sends(location: Location):
     """Prevents: two triggers of one moment publish side by side, and the older rows win."""
     location.model()
@@ -148,6 +150,7 @@ def test_instances_that_keep_nothing_have_a_lock_file(location: Location, tmp_pa
     assert location.refresh("busy", claim=0.2).success
 
 
+@pytest.mark.slow
 def test_instances_that_keep_nothing_are_one_deployment(location: Location):
     """Prevents: a laptop whose second command is refused as the one of another deployment."""
     location.model()

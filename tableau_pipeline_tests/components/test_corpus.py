@@ -12,7 +12,7 @@ import pytest
 from tableau_pipeline_tests.components.corpus import REFUSED, write_corpus
 from tableau_pipeline_tests.components.test_publish_file import Publish, failure, published
 from tableau_pipeline_tests.components.test_publish_file import publish as publish  # a fixture
-from tableau_pipeline_tests.conftest import Story
+from tableau_pipeline_tests.conftest import Shipped
 
 GIVEN = os.environ.get("PARQUET_CORPUS")
 
@@ -28,14 +28,14 @@ def corpus(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_corpus(corpus: Path, publish: Publish, story: Story):
+def test_corpus(corpus: Path, publish: Publish, shipped: Shipped):
     """Prevents: a crash, or data that is not the file's, for a file of another writer."""
     wrong, refused = [], []
     for path in sorted(corpus.rglob("*.parquet")):
         name = str(path.relative_to(corpus)).removesuffix(".parquet")
         result = publish(path=str(path), name=f"Corpus {name}", accept=["shrink"])
         if result.success:
-            wrong += _differences(name, path, published(story, f"Corpus {name}"))
+            wrong += _differences(name, path, published(shipped, f"Corpus {name}"))
         else:
             refused.append(name)
             wrong += _unclear(name, path, result)

@@ -14,6 +14,7 @@ from tableau_pipeline_tests.refresh.models import flights
 from tableau_pipeline_tests.refresh.pipeline import session
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("others", [0, pytest.param(60, marks=pytest.mark.slow)])
 def test_a_checkpoint_that_is_stored_late_is_none_of_the_newest(
     location: Location, monkeypatch: pytest.MonkeyPatch, others: int
@@ -121,6 +122,7 @@ def test_a_report_by_hand_is_no_refresh(location: Location):
     assert decision(location.refresh("busy")).startswith("no change")
 
 
+@pytest.mark.slow
 def test_deleted_runs_take_no_records_along(location: Location):
     """Prevents: everything is published again after somebody tidied up the list of runs."""
     location.model()
@@ -130,6 +132,7 @@ def test_deleted_runs_take_no_records_along(location: Location):
     assert decision(location.refresh("busy")).startswith("no change")
 
 
+@pytest.mark.slow
 def test_records_are_small_and_few_are_read(location: Location, monkeypatch: pytest.MonkeyPatch):
     """Prevents: megabytes in Dagster's database for each refresh of a model by hours, and a
     refresh that reads all of them, again and again."""

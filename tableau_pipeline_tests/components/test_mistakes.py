@@ -105,6 +105,7 @@ def orders() -> None: ...
 PLAIN = HEAD.replace("orders:", "orders: {}")
 
 
+@pytest.mark.slow
 def test_an_unknown_model(project: Project):
     """Prevents: a wrong name that shows at the first refresh, at night."""
     project.write("models.py", MODEL)

@@ -64,6 +64,7 @@ def test_days_that_become_weeks(location: Location, policy: Any):
 
 
 @POLICIES
+@pytest.mark.slow
 def test_a_key_that_is_dropped(location: Location, policy: Any):
     """Prevents: rows of a region that was sold, in every sum from then on."""
     declared = {"tables": (Table("flights", MODEL, policy=policy),)}

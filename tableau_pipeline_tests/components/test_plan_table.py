@@ -1,6 +1,7 @@
 """The table that the web UI shows of each refresh, and the tags of its run."""
 
 import dagster as dg
+import pytest
 
 from tableau_pipeline.core.declaration import Guard, Table
 from tableau_pipeline.core.policies import Diff
@@ -22,6 +23,7 @@ def shown(result: dg.ExecuteInProcessResult) -> list[str]:
     return str(found[0]["plan"].value).splitlines()
 
 
+@pytest.mark.slow
 def test_each_table_has_a_line(star: Location):
     """Prevents: a page full of numbers from which nobody can tell what a refresh did."""
     first = shown(star.refresh("lines", declared=CHANGING))

@@ -12,7 +12,7 @@ from tableau_pipeline.snapshots.database_table import DatabaseTable
 from tableau_pipeline_tests.components.test_publish_file import Publish, failure, published, told
 from tableau_pipeline_tests.components.test_publish_file import name as name  # a fixture
 from tableau_pipeline_tests.components.test_publish_file import publish as publish  # a fixture
-from tableau_pipeline_tests.conftest import Story
+from tableau_pipeline_tests.conftest import Shipped
 
 
 def write(path: Path, *lines: str) -> Path:
@@ -20,7 +20,8 @@ def write(path: Path, *lines: str) -> Path:
     return path
 
 
-def test_files_are_added_one_by_one(publish: Publish, story: Story, name: str, tmp_path: Path):
+@pytest.mark.slow
+def test_files_are_added_one_by_one(publish: Publish, shipped: Shipped, name: str, tmp_path: Path):
     """Prevents: a file that is added twice, or that drops the rows of those before it."""
     may, june = tmp_path / "may.csv", tmp_path / "june.csv"
     told(publish(path=str(write(may, "id,v", "1,a", "2,b")), name=name))
@@ -29,23 +30,26 @@ def test_files_are_added_one_by_one(publish: Publish, story: Story, name: str, t
     assert found["dagster/row_count"] == 3
     assert told(publish(path=str(june), **config))["decision"] == "no change"
     told(publish(path=str(write(june, "id,v", "3,c", "4,d")), **config))
-    assert published(story, name)["v"].to_pylist() == ["a", "b", "c", "d"]
+    assert published(shipped, name)["v"].to_pylist() == ["a", "b", "c", "d"]
     told(publish(path=str(write(june, "id,v", "5,e")), name=name, accept=["shrink"]))
-    assert published(story, name)["v"].to_pylist() == ["e"]
+    assert published(shipped, name)["v"].to_pylist() == ["e"]
 
 
-def test_only_new_files_are_sent(publish: Publish, story: Story, name: str, tmp_path: Path):
+def test_only_new_files_are_sent(publish: Publish, shipped: Shipped, name: str, tmp_path: Path):
     """Prevents: all files that are sent again for a new one, though a column tells them apart."""
     config = {"name": name, "mode": "append", "file_column": "file"}
     rows = [f"{number},v{number}" for number in range(5000)]
     told(publish(path=str(write(tmp_path / "a+b c%20.csv", "id,v", *rows)), **config))
     found = told(publish(path=str(write(tmp_path / "ü.csv", "id,v", "5000,x")), **config))
     assert (found["decision"], found[f"rows inserted/{name}"]) == ("update", 1)
-    files = published(story, name)["file"].to_pylist()
+    files = published(shipped, name)["file"].to_pylist()
     assert (set(files[:-1]), files[-1]) == ({"a+b c%20.csv"}, "ü.csv")
 
 
-def test_a_refused_file_leaves_nothing(publish: Publish, story: Story, name: str, tmp_path: Path):
+@pytest.mark.slow
+def test_a_refused_file_leaves_nothing(
+    publish: Publish, shipped: Shipped, name: str, tmp_path: Path
+):
     """Prevents: one bad file that blocks all later ones, or that is published with the next."""
     config = {"name": name, "mode": "append"}
     told(publish(path=str(write(tmp_path / "a.csv", "id,v", "1,a")), **config))
@@ -64,10 +68,10 @@ def test_a_refused_file_leaves_nothing(publish: Publish, story: Story, name: str
     dry = publish(path=str(write(tmp_path / "d.csv", "id,v", "4,d")), dry_run=True, **config)
     assert dry.success
     told(publish(path=str(write(tmp_path / "e.csv", "id,v", "5,e")), **config))
-    assert published(story, name)["v"].to_pylist() == ["a", "e"]
+    assert published(shipped, name)["v"].to_pylist() == ["a", "e"]
 
 
-def test_a_parquet_file_as_it_is(publish: Publish, story: Story, name: str, tmp_path: Path):
+def test_a_parquet_file_as_it_is(publish: Publish, shipped: Shipped, name: str, tmp_path: Path):
     """Prevents: a file that goes through Spark though the server could take it, or a lost guard."""
     path = tmp_path / "x.parquet"
     config = {"path": str(path), "name": name, "mode": "as_is"}
@@ -77,7 +81,7 @@ def test_a_parquet_file_as_it_is(publish: Publish, story: Story, name: str, tmp_
     assert told(publish(**config))["decision"] == "no change"
     pq.write_table(pa.table({"a": [1, 2, 4], "b": ["x", None, "y"]}), path)
     assert told(publish(**config))["decision"] == "publish (replace)"
-    assert published(story, name).to_pylist() == [
+    assert published(shipped, name).to_pylist() == [
         {"a": 1, "b": "x"},
         {"a": 2, "b": None},
         {"a": 4, "b": "y"},
@@ -92,7 +96,7 @@ def test_a_parquet_file_as_it_is(publish: Publish, story: Story, name: str, tmp_
     pq.write_table(pa.table({"a": [7, 8], "b": ["x", "y"]}), path)
     found = told(publish(path=str(path), name=name, accept=["schema"]))
     assert found["decision"] == "publish (overwrite)"
-    assert published(story, name)["a"].to_pylist() == [7, 8]
+    assert published(shipped, name)["a"].to_pylist() == [7, 8]
 
 
 @pytest.mark.parametrize(
@@ -163,14 +167,17 @@ def test_names_that_differ_a_little_are_different():
     assert len({config.declaration().key for config in configs}) == len(places)
 
 
-def test_what_is_only_built_is_not_kept(publish: Publish, story: Story, name: str, tmp_path: Path):
+@pytest.mark.slow
+def test_what_is_only_built_is_not_kept(
+    publish: Publish, shipped: Shipped, name: str, tmp_path: Path
+):
     """Prevents: a trial whose rows go out with the next file."""
     config = {"name": name, "mode": "append"}
     told(publish(path=str(write(tmp_path / "a.csv", "id,v", "1,a")), **config))
     trial = write(tmp_path / "b.csv", "id,v", "2,b")
     assert publish(path=str(trial), publish=False, **config).success
     told(publish(path=str(write(tmp_path / "c.csv", "id,v", "3,c")), **config))
-    assert published(story, name)["v"].to_pylist() == ["a", "c"]
+    assert published(shipped, name)["v"].to_pylist() == ["a", "c"]
 
 
 def test_a_database_without_a_driver(publish: Publish, name: str):

@@ -14,17 +14,11 @@ PUBLISHED, EXTRACT = dg.AssetKey("nyc_flights"), dg.AssetKey("nyc_flights_extrac
 
 
 def refresh(story: Story, **config: Any) -> dg.ExecuteInProcessResult:
-    from tableau_pipeline.definitions import defs
-
-    return (
-        defs()
-        .resolve_implicit_global_asset_job_def()
-        .execute_in_process(
-            instance=story.instance,
-            raise_on_error=False,
-            asset_selection=[PUBLISHED, EXTRACT],
-            run_config={"ops": {"nyc_flights": {"config": config}}},
-        )
+    return story.definitions.resolve_implicit_global_asset_job_def().execute_in_process(
+        instance=story.instance,
+        raise_on_error=False,
+        asset_selection=[PUBLISHED, EXTRACT],
+        run_config={"ops": {"nyc_flights": {"config": config}}},
     )
 
 

@@ -15,6 +15,7 @@ from tableau_pipeline_tests.refresh.models import flights
 KEEP_NOTHING = 1e-9
 
 
+@pytest.mark.slow
 def test_what_another_data_source_holds_stays(location: Location):
     """Prevents: a full refresh of each data source that is refreshed less often than another."""
     location.model()
@@ -72,6 +73,7 @@ def test_models_that_no_data_source_has_are_collected_too(location: Location):
         assert len(list(data.glob("*.parquet"))) == 2
 
 
+@pytest.mark.slow
 def test_only_a_refresh_that_succeeded_collects(location: Location):
     """Prevents: a rehearsal that removes what it was rehearsing with."""
     location.model()
@@ -84,6 +86,7 @@ def test_only_a_refresh_that_succeeded_collects(location: Location):
     assert location.stored() == [1, 2]
 
 
+@pytest.mark.slow
 def test_a_failure_is_a_warning(location: Location, monkeypatch: pytest.MonkeyPatch):
     """Prevents: a refresh that failed for a file that nobody needs, after it has published."""
     location.model()
@@ -106,6 +109,7 @@ def test_a_failure_is_a_warning(location: Location, monkeypatch: pytest.MonkeyPa
     assert published.run_id == result.run_id
 
 
+@pytest.mark.slow
 def test_keep_days_is_for_the_user_to_set(location: Location):
     """Prevents: a setting that does nothing."""
     location.model()
@@ -117,6 +121,7 @@ def test_keep_days_is_for_the_user_to_set(location: Location):
     assert location.stored() == [2]
 
 
+@pytest.mark.slow
 def test_a_base_that_was_lost_costs_a_publish_in_full(location: Location):
     """Prevents: a refresh that fails, or guesses, because somebody emptied the store."""
     location.model()

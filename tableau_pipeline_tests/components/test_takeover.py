@@ -6,6 +6,7 @@ from pathlib import Path
 import dagster as dg
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from tableau_pipeline.components.publish_file import publish_file
 from tableau_pipeline.resources import HyperResource, SnapshotIOManager, SparkResource
@@ -17,6 +18,7 @@ from tableau_pipeline_tests.components.location import (
 )
 
 
+@pytest.mark.slow
 def test_another_instance_is_refused_until_it_takes_over(location: Location):
     """Prevents: two deployments that overwrite each other's rows in turn, all green."""
     location.model()

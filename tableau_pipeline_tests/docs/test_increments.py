@@ -60,6 +60,7 @@ def refresh(pipeline: Pipeline, step: Step, sent: list[str]) -> Report:
     return pipeline.refresh(around_server=lambda site: Batches(site, sent), now=noon).run(Options())
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize("heading", SCENES)
 def test_scene(heading: str, sandbox: Sandbox, eyes: TableauSite, tmp_path: Path):
     # Prevents: a page that promises another increment than the one that is sent, or wrong rows.

@@ -19,6 +19,7 @@ from tableau_pipeline_tests.refresh.pipeline import session
 NOTEBOOK = ROOT / "examples" / "refresh_from_a_notebook.ipynb"
 
 
+@pytest.mark.slow
 def test_every_cell(
     spark: SparkSession, tableau_sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 import pantab
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
@@ -116,6 +117,7 @@ EXTRACT = TableName("Extract", "Extract")
 @example(case=every(date(1582, 10, 10), pa.date32()))
 @example(case=every(FIRST, NAIVE))
 @example(case=every(LAST, NAIVE))
+@pytest.mark.slow
 def test_what_two_readers_find(case: Case, spark: SparkSession, hyper: HyperProcess) -> None:
     """Prevents: any value that changes on its way, whatever stands beside it."""
     with TemporaryDirectory() as name:

@@ -34,6 +34,7 @@ def clear(tableau: TableauSite, sales: RemoteDatasource) -> str:
     return job
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize("status", [429, 503])
 def test_call_that_the_server_puts_off(
     tableau: TableauSite,
@@ -67,6 +68,7 @@ def replace(site: TableauSite, sales: RemoteDatasource, file: Path) -> None:
     send(site, file, name=sales.name, project_id=sales.project_id, mode=PublishMode.REPLACE)
 
 
+@pytest.mark.few_variants(2)
 @pytest.mark.parametrize(
     ("method", "path", "call"),
     [
@@ -135,6 +137,7 @@ def test_reading_is_tried_again(
     assert all("trying again" in told for told in heard())
 
 
+@pytest.mark.few_variants(2)
 @pytest.mark.parametrize(
     "fault",
     [

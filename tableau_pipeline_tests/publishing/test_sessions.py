@@ -45,6 +45,7 @@ CALLS: dict[str, Call] = {
 }
 
 
+@pytest.mark.few_variants(4)
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 def test_session_that_has_ended(
     tableau: TableauSite,
@@ -79,6 +80,7 @@ def test_session_that_ends_while_a_job_runs(
     assert status.outcome is None
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize(
     "when",
     [

@@ -101,6 +101,7 @@ def test_refusal_of_what_was_sent_again(
     assert not isinstance(caught.value, RefusedError)
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize("answer", [RepeatedRequest.EMPTY_JOB, RepeatedRequest.CONFLICT])
 def test_job_of_a_repeated_request_may_stay_unknown(
     tmp_path: Path, small: Path, answer: RepeatedRequest
@@ -149,6 +150,7 @@ def test_unknown_connection(tableau: TableauSite, sales: RemoteDatasource):
         tableau.update(sales.luid, batch=CLEAR, upload=None, request_id=fresh(), connection="nix")
 
 
+@pytest.mark.few_variants(2)
 @pytest.mark.parametrize(
     ("version", "product", "limit"),
     [

@@ -14,6 +14,7 @@ from tableau_pipeline_tests.refresh.pipeline import Pipeline
 from tableau_pipeline_tests.refresh.test_crash import changed_rows, new_file
 
 
+@pytest.mark.few_variants(2)
 @pytest.mark.parametrize("before", [changed_rows, new_file])
 @pytest.mark.parametrize("step", ["upload", "send", "job", "look", "outcome", "closing"])
 def test_overwritten_by_hand_after_a_crash(

@@ -72,6 +72,7 @@ def meddled(
     )
 
 
+@pytest.mark.few_variants(2)
 @pytest.mark.parametrize("reconcile", [None, Reconcile()], ids=["", "reconciled"])
 @pytest.mark.parametrize(
     "on",
@@ -141,6 +142,7 @@ def test_what_was_seen_meanwhile_is_remembered(new_pipeline: Callable[..., Pipel
     assert isinstance(pipeline.run().plan, NoChange)
 
 
+@pytest.mark.slow
 def test_somebody_publishes_again_and_again(pipeline: Pipeline):
     """Prevents: two who publish in turns keep a refresh busy without end, or pass for one."""
     changed_rows(pipeline)
@@ -168,6 +170,7 @@ def test_somebody_touches_it_meanwhile(new_pipeline: Callable[..., Pipeline], mo
     assert report.warnings == ()
 
 
+@pytest.mark.slow
 def test_somebody_takes_the_name_meanwhile(pipeline: Pipeline):
     """Prevents: a first publish replaces what came to its name while the file was built."""
     with pytest.raises(RefusedError, match="adopt: true"):

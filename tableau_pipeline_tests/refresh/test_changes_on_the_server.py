@@ -42,6 +42,7 @@ def test_renamed(pipeline: Pipeline, caplog: pytest.LogCaptureFixture):
     assert isinstance(pipeline.run().plan, NoChange)
 
 
+@pytest.mark.slow
 def test_moved(pipeline: Pipeline, caplog: pytest.LogCaptureFixture):
     """Prevents: moving a data source makes a second one, and dashboards show the stale first."""
     luid = published(pipeline)
@@ -56,6 +57,7 @@ def test_moved(pipeline: Pipeline, caplog: pytest.LogCaptureFixture):
     assert isinstance(pipeline.run().plan, NoChange)
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize("rows", [8, 9], ids=["same rows", "new rows"])
 def test_renamed_and_moved_in_the_declaration(pipeline: Pipeline, rows: int):
     """Prevents: the old data source is left behind, stale, with everybody's workbooks on it."""
@@ -74,6 +76,7 @@ def test_renamed_and_moved_in_the_declaration(pipeline: Pipeline, rows: int):
     assert pipeline.found() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", ["move", "upload"])
 def test_killed_around_a_move(pipeline: Pipeline, step: str):
     """Prevents: a move that nobody recorded passes for somebody else's, and is undone or lost."""
@@ -88,6 +91,7 @@ def test_killed_around_a_move(pipeline: Pipeline, step: str):
     assert isinstance(pipeline.run().plan, NoChange)
 
 
+@pytest.mark.slow
 def test_new_name_in_the_declaration_is_taken(pipeline: Pipeline):
     """Prevents: a new name in the declaration replaces the data source that had it first."""
     luid, old = published(pipeline), pipeline.name
@@ -101,6 +105,7 @@ def test_new_name_in_the_declaration_is_taken(pipeline: Pipeline):
     assert isinstance(pipeline.run().plan, NoChange)
 
 
+@pytest.mark.slow
 def test_renamed_by_hand_then_in_the_declaration(pipeline: Pipeline):
     """Prevents: what somebody renamed on the server can never be declared to have that name."""
     luid = published(pipeline)
@@ -162,6 +167,7 @@ def test_overwritten_by_hand_without_our_column(pipeline: Pipeline):
     assert isinstance(pipeline.run().plan, NoChange)
 
 
+@pytest.mark.slow
 def test_calculated_field_outlives_refreshes(pipeline: Pipeline):
     """Prevents: the nightly refresh drops what analysts added by day."""
     published(pipeline)
@@ -173,6 +179,7 @@ def test_calculated_field_outlives_refreshes(pipeline: Pipeline):
     assert analyst.CALCULATION[:24] in pipeline.tds()
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize("refreshes", [0, 1, 2])
 def test_calculated_field_is_not_dropped_by_a_new_column(pipeline: Pipeline, refreshes: int):
     """Prevents: a refresh after an edit takes it for its own, and a later one drops it."""
@@ -213,6 +220,7 @@ def test_new_column_where_time_stamps_come_after_the_job(new_pipeline: Callable[
     assert pipeline.wrong() == []
 
 
+@pytest.mark.slow
 def test_lost_tags_are_put_back(pipeline: Pipeline):
     """Prevents: somebody tidies up the tags, and a later loss of our records ends all refreshes."""
     luid = published(pipeline)

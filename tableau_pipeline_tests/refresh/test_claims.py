@@ -199,6 +199,7 @@ class At:
         return call
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize("is_new", [True, False], ids=["create", "update"])
 def test_overtaken_refresh_sends_nothing(pipeline: Pipeline, *, is_new: bool):
     """Prevents: a zombie that had uploaded its rows lets them take effect after newer ones."""
@@ -274,6 +275,7 @@ def test_script_that_hangs_is_told(pipeline: Pipeline):
     assert pipeline.wrong() == []
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize("key", ["other", "nyc_flights/eu"])
 def test_other_data_sources_do_not_wait(new_pipeline: Callable[..., Pipeline], key: str):
     """Prevents: all data sources queue up behind the largest."""

@@ -67,6 +67,7 @@ def settled(pipeline: Pipeline) -> None:
     assert isinstance(pipeline.run().plan, NoChange)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("before", "steps"),
     [
@@ -95,6 +96,7 @@ def test_killed_at_any_moment(
     assert trace == steps[:-1]
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize("step", ["update", "job", "outcome", "closing"])
 def test_renamed_in_the_declaration_after_a_crash(pipeline: Pipeline, step: str):
     """Prevents: the open sending to the old name makes a second data source of the new one."""

@@ -52,6 +52,7 @@ def in_paris(rows: pa.Table) -> list[datetime]:
     return [each.astimezone(PARIS.timestamps).replace(tzinfo=None) for each in moments]
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize(
     ("policy", "more"),
     [
@@ -73,6 +74,7 @@ def test_wall_clock_of_a_zone(pipeline: Pipeline, policy: Policy, more: dict):
     assert report.tables["flights"].whole is None
 
 
+@pytest.mark.slow
 def test_windows_are_cut_by_the_declared_clock(pipeline: Pipeline):
     """Prevents: partitions of one zone touch the wrong hours of a table in another."""
     pipeline.declare(types=PARIS)
@@ -108,6 +110,7 @@ def test_instants_with_their_zone(pipeline: Pipeline):
     assert report.tables["flights"].whole is None
 
 
+@pytest.mark.slow
 def test_another_clock_is_another_schema(pipeline: Pipeline):
     """Prevents: half of the rows by one clock and half by another, or a silent shift of all."""
     rows = departures(4)
@@ -121,6 +124,7 @@ def test_another_clock_is_another_schema(pipeline: Pipeline):
     assert published(pipeline) == in_paris(rows)
 
 
+@pytest.mark.slow
 def test_floats_are_kept_when_asked(new_pipeline: Callable[..., Pipeline]):
     """Prevents: 32-bit floats that are not those of the model, in a file of the wrong version."""
     pipeline = new_pipeline(types=TypePolicy(floats="real"))
@@ -162,6 +166,7 @@ def _text(data: bytes) -> pa.Array:
     return pa.Array.from_buffers(pa.string(), 1, [None, offsets, pa.py_buffer(data)])
 
 
+@pytest.mark.few_variants(2)
 @pytest.mark.parametrize(
     ("values", "reason"),
     [

@@ -18,6 +18,7 @@ def test_only_the_last_is_left(pipeline: Pipeline):
         assert pipeline.extract_files() == [report.extract.path]
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize("step", ["upload", "publish", "job"])
 def test_those_of_killed_refreshes_are_removed(pipeline: Pipeline, step: str):
     """Prevents: each refresh that is killed leaves a file behind until the disk is full."""
@@ -32,6 +33,7 @@ def test_those_of_killed_refreshes_are_removed(pipeline: Pipeline, step: str):
     assert pipeline.extract_files() == [report.extract.path]
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize("more", [{}, WHOLE, {"rebase_after": 0}], ids=["update", "file", "both"])
 def test_dry_run_leaves_none(new_pipeline: Callable[..., Pipeline], more: dict):
     """Prevents: a look at the plan leaves a payload behind, or stumbles over one that is gone."""
@@ -63,6 +65,7 @@ def test_refused_build_leaves_the_last_file(star: Pipeline):
     assert star.extract_files() == files
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize("keys", [("sales", "sales/eu"), ("sales/eu", "sales")])
 def test_key_below_another_key(new_pipeline: Callable[..., Pipeline], keys: tuple[str, str]):
     """Prevents: tidying up after one data source touches the files of another."""

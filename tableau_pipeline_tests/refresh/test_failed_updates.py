@@ -23,6 +23,7 @@ PUBLISH = "sites/*/datasources"
 When = Literal["before", "after"]
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize("killed", [False, True])
 def test_failed_update_is_followed_by_the_whole_file(pipeline: Pipeline, *, killed: bool):
     """Prevents: an update that the server cannot carry out is tried again and again."""
@@ -56,6 +57,7 @@ def test_failed_update_of_content_that_came_back(pipeline: Pipeline):
     settled(pipeline)
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_answer_to_an_update_is_lost(pipeline: Pipeline, when: When):
     """Prevents: a hiccup of the network costs a whole file, or updates twice."""
@@ -66,6 +68,7 @@ def test_answer_to_an_update_is_lost(pipeline: Pipeline, when: When):
     settled(pipeline)
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize("answer", [RepeatedRequest.EMPTY_JOB, RepeatedRequest.CONFLICT])
 def test_server_keeps_the_job_to_itself(
     new_pipeline: Callable[..., Pipeline], answer: RepeatedRequest
@@ -84,6 +87,7 @@ def test_server_keeps_the_job_to_itself(
     settled(pipeline)
 
 
+@pytest.mark.few_variants(2)
 @pytest.mark.parametrize("before", [first, changed_rows, new_file])
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_all_answers_are_lost(pipeline: Pipeline, before: Callable[[Pipeline], None], when: When):

@@ -102,6 +102,7 @@ def test_shrunk_since_the_records_were_lost(pipeline: Pipeline):
     shrinks(pipeline, told="1 rows where 8 are published")
 
 
+@pytest.mark.slow
 def test_shrunk_since_an_older_version(pipeline: Pipeline):
     """Prevents: the first refresh after an upgrade lets a half-finished load through."""
     checkpoint = pipeline.run().checkpoint
@@ -144,6 +145,7 @@ def test_nothing_is_counted_for_no_guard(new_pipeline: Callable[..., Pipeline]):
     assert pipeline.wrong() == []
 
 
+@pytest.mark.slow
 def test_gone_from_the_server(pipeline: Pipeline):
     """Prevents: a data source that somebody deleted cannot come back with fewer rows."""
     pipeline.run()
@@ -153,6 +155,7 @@ def test_gone_from_the_server(pipeline: Pipeline):
     assert pipeline.wrong() == []
 
 
+@pytest.mark.slow
 def test_each_table_is_counted(star: Pipeline):
     """Prevents: the rows of one table are compared with those of another."""
     star.model("airlines", airlines(*(f"A{number}" for number in range(30)), "AA", "UA"))

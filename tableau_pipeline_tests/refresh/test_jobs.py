@@ -46,6 +46,7 @@ class Stubborn:
         return False
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize("step", ["job", "look"], ids=["job unknown", "job known"])
 @pytest.mark.parametrize(
     "before", [first, pytest.param(new_file, marks=pytest.mark.slow), new_rows]
@@ -71,6 +72,7 @@ def test_job_that_still_runs_at_the_next_start(
     settled(pipeline)
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize("before", [first, new_file, new_rows])
 def test_job_that_takes_too_long_is_cancelled(
     pipeline: Pipeline, before: Callable[[Pipeline], None]
@@ -88,6 +90,7 @@ def test_job_that_takes_too_long_is_cancelled(
     settled(pipeline)
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize("before", [first, new_file, new_rows])
 def test_time_out_leaves_the_intent_open(pipeline: Pipeline, before: Callable[[Pipeline], None]):
     """Prevents: a job that takes longer than we wait is taken for failed, or for done."""

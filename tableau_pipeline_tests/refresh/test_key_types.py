@@ -53,6 +53,7 @@ def rows(keys: Sequence[Any], type_: pa.DataType, *, new: str) -> pa.Table:
     return table([(key, new) for key in keys], id=type_, word=pa.string())
 
 
+@pytest.mark.few_variants(2)
 @pytest.mark.parametrize(
     ("type_", "keys"),
     [
@@ -74,6 +75,7 @@ def test_key_of_every_type(pipeline: Pipeline, type_: pa.DataType, keys: list[An
     assert shipped == RowCounts(deleted=len(some), inserted=len(keys))
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize("type_", [pa.float32(), pa.float64()], ids=str)
 def test_numbers_that_are_none(pipeline: Pipeline, type_: pa.DataType):
     """Prevents: a key that equals nothing, or a zero of another sign, is never deleted."""

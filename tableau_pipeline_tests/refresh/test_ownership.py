@@ -66,6 +66,7 @@ def test_adopted_data_source_becomes_ours(pipeline: Pipeline):
     assert isinstance(pipeline.run().plan, NoChange)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", ["intent", "publish"])
 def test_adoption_that_was_cut_off_and_withdrawn(pipeline: Pipeline, step: str):
     """Prevents: an adoption that never happened still lets us replace foreign work."""
@@ -76,6 +77,7 @@ def test_adoption_that_was_cut_off_and_withdrawn(pipeline: Pipeline, step: str):
     left_alone(pipeline, hers.id, refusal="adopt: true")
 
 
+@pytest.mark.slow
 def test_another_took_the_name_of_a_deleted_one(pipeline: Pipeline):
     """Prevents: our record of a data source that is gone lets us replace its namesake."""
     pipeline.run()
@@ -84,6 +86,7 @@ def test_another_took_the_name_of_a_deleted_one(pipeline: Pipeline):
     left_alone(pipeline, hers.id, refusal="adopt: true")
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize(
     ("user", "tag"),
     [
@@ -102,6 +105,7 @@ def test_create_that_was_cut_off_takes_no_stranger(
     left_alone(pipeline, theirs.id, refusal="adopt: true")
 
 
+@pytest.mark.slow
 def test_create_that_was_cut_off_takes_nothing_older(pipeline: Pipeline):
     """Prevents: what our user made by hand long ago passes for what a lost create has made."""
     older = analyst.publishes(pipeline, flights(3), user=analyst.ADMIN)
@@ -136,6 +140,7 @@ def test_two_deployments_of_one_declaration(pipeline: Pipeline):
     assert isinstance(pipeline.run().plan, NoChange)
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize("whole_deployment", [False, True])
 def test_takeover(pipeline: Pipeline, *, whole_deployment: bool):
     """Prevents: a deployment whose storage was lost can never refresh its data sources again."""
@@ -157,6 +162,7 @@ def test_takeover(pipeline: Pipeline, *, whole_deployment: bool):
     left_alone(pipeline, item.id, refusal="another deployment")
 
 
+@pytest.mark.slow
 def test_takeover_that_was_cut_off(pipeline: Pipeline):
     """Prevents: a takeover that nobody finished goes on without being accepted."""
     pipeline.run()
@@ -204,6 +210,7 @@ def test_lost_journal_asks_for_a_takeover(pipeline: Pipeline):
     assert isinstance(pipeline.run().plan, NoChange)
 
 
+@pytest.mark.slow
 def test_edits_are_spared_without_records(pipeline: Pipeline):
     """Prevents: a column that comes after a loss of records drops edits that nobody knows of."""
     pipeline.run()
@@ -235,6 +242,7 @@ def test_another_url_of_the_same_server(pipeline: Pipeline):
     assert isinstance(pipeline.run().plan, NoChange)
 
 
+@pytest.mark.slow
 def test_record_of_a_data_source_on_another_server(pipeline: Pipeline):
     """Prevents: after a move to a new server, unchanged models are never published there."""
     pipeline.run()

@@ -28,6 +28,7 @@ def appending(pipeline: Pipeline, rows: pa.Table, lookback: Any = None) -> None:
     pipeline.run()
 
 
+@pytest.mark.few_variants(2)
 @pytest.mark.parametrize(
     ("rows", "shipped"),
     [
@@ -48,6 +49,7 @@ def test_rows_from_the_last_value_on_are_shipped(
     assert ships(pipeline, rows) == shipped
 
 
+@pytest.mark.few_variants(2)
 @pytest.mark.parametrize(
     "rows",
     [
@@ -74,6 +76,7 @@ def moments(*back: timedelta, zone: Any = None) -> list[datetime]:
     return [NOON.replace(tzinfo=zone) - each for each in back]
 
 
+@pytest.mark.few_variants(3)
 @pytest.mark.parametrize(
     ("type_", "cursors", "lookback", "touched"),
     [
@@ -106,6 +109,7 @@ def test_lookback(
     assert ships(pipeline, late) == RowCounts(deleted=touched, inserted=touched + 1)
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize(
     ("type_", "cursors"),
     [

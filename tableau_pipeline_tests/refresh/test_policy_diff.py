@@ -28,6 +28,7 @@ def diffed(pipeline: Pipeline) -> Pipeline:
     return pipeline
 
 
+@pytest.mark.few_variants(3)
 @pytest.mark.parametrize(
     ("rows", "shipped"),
     [
@@ -58,6 +59,7 @@ def test_one_update_after_another(diffed: Pipeline):
     assert checkpoint.updates == 3
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize("names", [("id", "h"), ("h", "_row_hash_"), ("n", "o"), ("old", "new")])
 def test_composite_keys(pipeline: Pipeline, names: tuple[str, str]):
     """Prevents: rows that share a part of their key are mixed up, or a name is taken for ours."""
@@ -70,6 +72,7 @@ def test_composite_keys(pipeline: Pipeline, names: tuple[str, str]):
     assert ships(pipeline, table(rows, **types)) == RowCounts(deleted=2, inserted=2)
 
 
+@pytest.mark.few_variants(3)
 @pytest.mark.parametrize(
     ("rows", "phrase"),
     [
@@ -91,6 +94,7 @@ def test_keys_that_identify_no_row(diffed: Pipeline, rows: list[tuple], phrase: 
     assert diffed.journal.all_intents() == records
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [[*ROWS, (2, "x")], [*ROWS, (None, "x")], [*ROWS, ROWS[0]]])
 def test_policy_that_comes_after_rows_without_a_key(pipeline: Pipeline, rows: list[tuple]):
     """Prevents: what was published under another policy is not seen for want of a key."""
@@ -145,6 +149,7 @@ def test_all_rows_changed(diffed: Pipeline):
     assert ships(diffed, said(*rows)) == RowCounts(deleted=4, inserted=4)
 
 
+@pytest.mark.slow
 def test_no_rows_at_all_and_back(new_pipeline: Callable[..., Pipeline]):
     """Prevents: an empty table has no files, and nothing can be compared with it."""
     pipeline = new_pipeline()

@@ -45,6 +45,7 @@ def windows(pipeline: Pipeline) -> Pipeline:
     return pipeline
 
 
+@pytest.mark.few_variants(2)
 @pytest.mark.parametrize("kind", ["date", "timestamp", "timestamp_ntz"])
 @pytest.mark.parametrize(
     "zone",
@@ -117,6 +118,7 @@ VALUES: list[tuple[pa.DataType, list[Any]]] = [
 ]
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize(("type_", "values"), VALUES, ids=str)
 def test_values(new_pipeline: Callable[..., Pipeline], type_: pa.DataType, values: list[Any]):
     """Prevents: partitions by value need a time, or one value is taken for another."""

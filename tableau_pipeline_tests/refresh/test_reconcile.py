@@ -158,6 +158,7 @@ SWAPPED = flights().set_column(2, "delay", flights()["delay"].take([1, 0, *range
 NOBODY_SAYS = flights().append_column("gate", pa.array(range(8)))
 
 
+@pytest.mark.few_variants(2)
 @pytest.mark.parametrize(
     ("rows", "told"),
     [

@@ -34,6 +34,7 @@ KINDS: dict[str, dict[str, Any]] = {
 QUICK = ("usual", "after the job")
 
 
+@pytest.mark.few_variants(2)
 @pytest.mark.parametrize("user", [ADMIN, ANN], ids=["admin", "ann"])
 @pytest.mark.parametrize(
     "on",
@@ -63,6 +64,7 @@ def test_killed_on_all_kinds_of_servers(
     settled(pipeline)
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize("offset", [-300, 300], ids=["behind", "ahead"])
 def test_clock_of_the_server_is_another(new_pipeline: Callable[..., Pipeline], offset: int):
     """Prevents: our clock hides a job that may still run, or makes us wait for nothing."""
@@ -79,6 +81,7 @@ def test_clock_of_the_server_is_another(new_pipeline: Callable[..., Pipeline], o
     settled(pipeline)
 
 
+@pytest.mark.slow
 def test_job_of_a_renamed_data_source_is_waited_for(pipeline: Pipeline):
     """Prevents: a job that goes by another name is overlooked, and runs after the next one."""
     changed_rows(pipeline)
@@ -106,6 +109,7 @@ def test_outcome_of_another_job_is_not_taken(pipeline: Pipeline):
     settled(pipeline)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("user", [ADMIN, ANN], ids=["admin", "ann"])
 def test_forgotten_job(new_pipeline: Callable[..., Pipeline], user: tuple[str, str]):
     """Prevents: a job that the server does not tell of is waited for without end."""
@@ -124,6 +128,7 @@ def test_forgotten_job(new_pipeline: Callable[..., Pipeline], user: tuple[str, s
     settled(pipeline)
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize("step", ["upload", "update", "job", "outcome"])
 def test_refused_run_after_a_killed_one(pipeline: Pipeline, step: str):
     """Prevents: the bad rows of a killed run are sent by the next one, which is refused."""
@@ -140,6 +145,7 @@ def test_refused_run_after_a_killed_one(pipeline: Pipeline, step: str):
     settled(pipeline)
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize("sent", [False, True])
 def test_guards_compare_with_the_most_that_may_be_there(pipeline: Pipeline, *, sent: bool):
     """Prevents: a sending that never landed lowers the bar for the next one."""
@@ -161,6 +167,7 @@ def test_dry_run_settles_nothing(pipeline: Pipeline):
     assert pipeline.journal.records() == before
 
 
+@pytest.mark.slow
 def test_update_goes_on_after_a_killed_one(pipeline: Pipeline):
     """Prevents: what landed while nobody looked costs a whole file."""
     changed_rows(pipeline)

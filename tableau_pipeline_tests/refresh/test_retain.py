@@ -80,6 +80,7 @@ def on_day(pipeline: Pipeline, days: int) -> Any:
     return pipeline.run(around={"now": NOON + timedelta(days=days)})
 
 
+@pytest.mark.few_variants(1)
 def test_window_moves_over_a_model_that_stands_still(windowed: Pipeline):
     """Prevents: rows stay forever once nothing new comes, or those without a day go with them."""
     report = on_day(windowed, 4)
@@ -90,12 +91,14 @@ def test_window_moves_over_a_model_that_stands_still(windowed: Pipeline):
     assert published(windowed) == 1
 
 
+@pytest.mark.few_variants(1)
 def test_window_of_the_same_day(windowed: Pipeline):
     """Prevents: two refreshes of a day ship the same rows twice."""
     opened = windowed.run(around={"now": NOON.replace(hour=23)})
     assert isinstance(opened.plan, NoChange)
 
 
+@pytest.mark.few_variants(1)
 def test_longer_window_brings_rows_back(windowed: Pipeline):
     """Prevents: rows that expired once never return, though the window is declared longer."""
     (only,) = windowed.declaration.tables
@@ -107,6 +110,7 @@ def test_longer_window_brings_rows_back(windowed: Pipeline):
     assert published(windowed) == 21
 
 
+@pytest.mark.few_variants(1)
 def test_clock_that_goes_back(windowed: Pipeline):
     """Prevents: a refresh on a machine with another clock leaves a hole behind."""
     on_day(windowed, 4)
@@ -114,6 +118,7 @@ def test_clock_that_goes_back(windowed: Pipeline):
     assert published(windowed) == 11
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize("type_", TYPES)
 @pytest.mark.parametrize("as_of", ["run", "max"])
 def test_all_types(pipeline: Pipeline, type_: str, as_of: Any):

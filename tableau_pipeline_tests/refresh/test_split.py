@@ -97,6 +97,7 @@ def test_pieces_add_up(large: Callable[[str], Pipeline], policy: str):
     assert isinstance(pipeline.run().plan, NoChange)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("steps", "reason"),
     [
@@ -129,6 +130,7 @@ def test_publish_is_what_is_done_unless_told_otherwise(large: Callable[..., Pipe
     assert "exceeds the limit of 0.40 MB for payloads" in report.plan.reason
 
 
+@pytest.mark.slow
 def test_whole_table_cannot_be_split(large: Callable[..., Pipeline]):
     """Prevents: a table that is replaced piece by piece, and lacks most of its rows meanwhile."""
     pipeline = large("diff")

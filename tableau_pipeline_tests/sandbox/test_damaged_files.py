@@ -59,6 +59,7 @@ def test_jobs_with_what_crashes_hyperd(server: tsc.Server, one_row: Path, deadly
     assert rows_on_server(server, item.id) == [[1, "one"], [1, "one"]]
 
 
+@pytest.mark.slow
 def test_others_do_not_suffer(sandbox: Sandbox, one_row: Path, deadly: Path):
     # Prevents: a good file is refused because hyperd died of the file of someone else.
     def publish_often(share: int) -> None:
@@ -117,6 +118,7 @@ def test_work_that_fails_is_not_begun_anew():
     assert len(attempts) == 1
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize(
     ("old", "new"),
     [

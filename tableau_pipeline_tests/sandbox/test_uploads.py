@@ -36,6 +36,7 @@ def publish_upload(sandbox: Sandbox, server: tsc.Server, upload: str):
     return call(sandbox, "POST", path, server=server, data=body, headers=headers)
 
 
+@pytest.mark.slow
 def test_large_file_in_blocks(server: tsc.Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     # Prevents: the blocks of a large file are lost or put together in the wrong order.
     monkeypatch.setenv("TSC_FILESIZE_LIMIT_MB", "1")

@@ -88,6 +88,7 @@ def test_hours_over_the_change_of_clocks():
         assert all(map(belongs_to(hours), parts))
 
 
+@pytest.mark.slow
 def test_three_years_of_hours():
     """Prevents: a write of one hour that spends seconds on looking at all the others."""
     hours = dg.HourlyPartitionsDefinition("2023-01-01-00:00", timezone="Europe/Paris")

@@ -53,6 +53,7 @@ def test_replace(files, store: SnapshotStore):
     ]
 
 
+@pytest.mark.slow
 def test_append(files, store: SnapshotStore, spark: SparkSession, tmp_path: Path):
     """Prevents: a file that is added twice, or that drops the rows of those before it."""
     files("all.csv", "id,v", "1,a", "2,b").newest("model")
@@ -66,6 +67,7 @@ def test_append(files, store: SnapshotStore, spark: SparkSession, tmp_path: Path
     assert {row.v for row in read_frame(spark, found).collect()} == set("abcd")
 
 
+@pytest.mark.slow
 def test_append_builds_on_what_was_published(files):
     """Prevents: rows that were refused, and go out with the next file."""
     published = files("a.csv", "id,v", "1,a", mode="append").newest("model")

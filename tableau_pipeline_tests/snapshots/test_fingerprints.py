@@ -3,6 +3,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
@@ -73,6 +74,7 @@ def test_fingerprints_add_up(groups: list[list[Any]], spark: SparkSession) -> No
     assert sum(parts, start=Fingerprint(rows=0, hash_sum=0)) == total
 
 
+@pytest.mark.slow
 @given(rows=_rows.filter(bool), partitions=st.integers(1, 3))
 @example(rows=[(1, None, None, None, None), (None, "1", None, None, None)] * 2, partitions=3)
 @settings(_settings, max_examples=2)

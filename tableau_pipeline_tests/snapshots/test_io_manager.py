@@ -47,6 +47,7 @@ def test_a_materialization_tells_what_was_stored(frame: DataFrame, tmp_path: Pat
     ]
 
 
+@pytest.mark.slow
 def test_the_data_version_is_that_of_the_snapshot(frame: DataFrame, tmp_path: Path) -> None:
     """Prevents that automation sees a change where none is, or none where one is."""
 

@@ -13,6 +13,7 @@ from tableau_pipeline_tests.snapshots.jobs import materialize, model, reader
 from tableau_pipeline_tests.snapshots.samples import newest, store
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize(
     "name",
     ["a b [x] 50% %20", "{a,b}*?", "it's#1:é", "year=2024", "a\\b"],
@@ -104,6 +105,7 @@ print(children.read_text().split() if children.exists() else [])
 """
 
 
+@pytest.mark.slow
 def test_loading_a_snapshot_starts_no_jvm(spark: SparkSession, tmp_path: Path) -> None:
     """Prevents 10 seconds and 2 GB for a JVM in a step that reads Parquet with hyperd."""
     store(spark.range(5), tmp_path)

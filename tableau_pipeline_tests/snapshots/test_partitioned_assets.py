@@ -105,6 +105,7 @@ def test_one_version_has_every_day(run, tmp_path: Path):
     assert SEEN["whole"] == {"2026-01-01": 1, "2026-01-02": 2, "2026-01-04": 4}
 
 
+@pytest.mark.slow
 def test_a_step_tells_of_what_it_wrote(run, tmp_path: Path):
     """Prevents: a day whose catalog page tells of other days, or that seems to change with them."""
 
@@ -131,6 +132,7 @@ def test_a_step_tells_of_what_it_wrote(run, tmp_path: Path):
     assert told("2026-01-01", "2026-01-01")["2026-01-01"][1:3] == one[1:3]
 
 
+@pytest.mark.slow
 def test_days_become_weeks(spark: SparkSession, tmp_path: Path):
     """Prevents: rows of a day that are in its week as well, published twice."""
     manager = SnapshotIOManager(root=str(tmp_path), spark=LazyPySparkResource(spark_config={}))

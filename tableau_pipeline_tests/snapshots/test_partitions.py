@@ -24,6 +24,7 @@ def days(first: str, number: int, zone: ZoneInfo = PARIS) -> dict[str, Window]:
     return {f"{a:%Y-%m-%d}": Window(a, b) for a, b in pairwise(edges)}
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize(
     ("type_", "values"),
     [
@@ -50,6 +51,7 @@ def test_days_begin_at_midnight_of_the_partitions_zone(
     assert rows(snapshots) == {"2026-03-28": 1, "2026-03-29": 2}
 
 
+@pytest.mark.slow
 def test_hours_over_the_change_of_clocks(spark: SparkSession, tmp_path: Path):
     """Prevents: the hour after the change in the wrong partition, or in none."""
     edges = [
@@ -67,6 +69,7 @@ def test_hours_over_the_change_of_clocks(spark: SparkSession, tmp_path: Path):
         store(frame.selectExpr("DATE(at) AS at_day"), tmp_path, "at_day", windows)
 
 
+@pytest.mark.slow
 def test_fixed_keys_with_awkward_characters(spark: SparkSession, tmp_path: Path):
     """Prevents: a key that Spark escapes in the folder's name, and whose rows nobody finds."""
     keys = ["a/b", "c=d %é", "{x}[y]", "plain", "no rows"]
@@ -140,6 +143,7 @@ def test_an_empty_write_of_a_partition_empties_it(spark: SparkSession, tmp_path:
     assert read_frame(spark, emptied).count() == 0
 
 
+@pytest.mark.slow
 def test_partitions_of_different_columns_are_refused(spark: SparkSession, tmp_path: Path):
     """Prevents: a column that is silently NULL, or missing, in the partitions of another age."""
     frame = spark.sql("SELECT DATE '2026-01-01' AS day FROM RANGE(3)")

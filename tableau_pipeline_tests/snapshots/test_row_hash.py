@@ -79,6 +79,7 @@ def distinct(spark: SparkSession) -> dict[str, list[int]]:
     return found
 
 
+@pytest.mark.few_variants(5)
 @pytest.mark.parametrize(("schema", "rows"), ROWS, ids=[schema for schema, _ in ROWS])
 def test_different_rows_have_different_hashes(
     schema: str, rows: list[Any], distinct: dict[str, list[int]]

@@ -131,6 +131,7 @@ def test_a_model_without_columns_is_refused(spark: SparkSession, tmp_path: Path)
     assert not (tmp_path / "data").exists()
 
 
+@pytest.mark.slow
 def test_the_data_version_follows_the_content(spark: SparkSession, tmp_path: Path) -> None:
     """Prevents skipped refreshes after a change, and needless ones after a reordering."""
     frame = spark.sql("SELECT id AS a, id * 2 AS b FROM range(20)")

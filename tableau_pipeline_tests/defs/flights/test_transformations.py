@@ -39,6 +39,7 @@ def raw(data_dir: Path, derived: pd.DataFrame) -> pd.DataFrame:
     return pd.read_csv(file, keep_default_na=False, na_values=["NA"])
 
 
+@pytest.mark.slow
 def test_keeps_every_flight_once(raw: pd.DataFrame, derived: pd.DataFrame) -> None:
     """Prevents lost rows, and a key that is null or names two flights."""
     assert len(derived) == len(raw) == 336_776
@@ -157,6 +158,7 @@ def test_average_is_null_where_nothing_departed(spark: SparkSession) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_corrections_of_a_day(spark: SparkSession, data_dir: Path, raw: pd.DataFrame) -> None:
     """Prevents corrections that touch other days, or rows whose model has not changed."""
     flights = sources.read(spark, "flights", data_dir=data_dir)
@@ -174,11 +176,11 @@ def test_corrections_of_a_day(spark: SparkSession, data_dir: Path, raw: pd.DataF
 
 def test_every_column_is_described(story: Story):
     """Prevents: descriptions of columns that a model no longer has, or of other types."""
-    from tableau_pipeline.definitions import defs
-
     store = SnapshotStore(story.data_dir / "snapshots")
     for name in ("flights", "airlines", "airports", "planes", "daily_departures"):
-        (spec,) = [each for each in defs().resolve_all_asset_specs() if each.key.path == [name]]
+        (spec,) = [
+            each for each in story.definitions.resolve_all_asset_specs() if each.key.path == [name]
+        ]
         described = spec.metadata["dagster/column_schema"].columns
         stored = store.newest(name)
         assert stored is not None

@@ -71,6 +71,7 @@ def both(op: str, *args: dict[str, Any]) -> dict[str, Any]:
     return {"op": op, "args": args}
 
 
+@pytest.mark.few_variants(5)
 @pytest.mark.parametrize(
     ("condition", "deleted"),
     [
@@ -205,6 +206,7 @@ SPECIAL = (
 )
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize(
     ("column", "allowed"),
     [("geo", ()), ("d", ()), ("bin", ("eq", "neq", "is")), ("ci", ("eq", "neq", "is"))],

@@ -191,6 +191,7 @@ def _dirty() -> list[Path]:
     return sorted(found)
 
 
+@pytest.mark.few_variants(10)
 @pytest.mark.parametrize("path", _dirty(), ids=lambda path: path.name)
 def test_files_of_packages(path: Path):
     """Prevents: a value of a real file that nobody would have made up, and that comes out wrong."""
