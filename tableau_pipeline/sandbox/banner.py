@@ -1,4 +1,4 @@
-from tableau_pipeline.sandbox.certificate import certificate_path
+from tableau_pipeline.sandbox.http.certificate import certificate_path
 from tableau_pipeline.sandbox.options import (
     ADMIN_NAME,
     ADMIN_PASSWORD,

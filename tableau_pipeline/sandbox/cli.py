@@ -17,9 +17,9 @@ from tableau_pipeline.sandbox.banner import banner
 from tableau_pipeline.sandbox.content.rules import PROFILES
 from tableau_pipeline.sandbox.control.control import Control
 from tableau_pipeline.sandbox.control.faults import Fault, read_fault
+from tableau_pipeline.sandbox.http.request_log import requests_logged_to
+from tableau_pipeline.sandbox.http.server import SandboxServer, bind, sandbox_server, url_of
 from tableau_pipeline.sandbox.options import CONNECTED_APP, ConnectedApp, Options, UserSeed
-from tableau_pipeline.sandbox.request_log import requests_logged_to
-from tableau_pipeline.sandbox.server import SandboxServer, bind, sandbox_server, url_of
 from tableau_pipeline.sandbox.services import DataDirectoryInUseError
 from tableau_pipeline.sandbox.switches import add_switches, chosen_switches
 

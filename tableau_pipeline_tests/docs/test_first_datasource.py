@@ -18,7 +18,7 @@ from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline.sandbox.testing import tableau_sandbox as tableau_sandbox  # a fixture
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.docs.test_readme import README
-from tableau_pipeline_tests.refresh.pipeline import session
+from tableau_pipeline_tests.refresh.support.pipeline import session
 
 FIRST = README.sections["Your first data source"]
 SHELL, SCAFFOLD, LAUNCH = FIRST.blocks("bash")

@@ -6,8 +6,8 @@ import yaml
 from dagster.components.testing import create_defs_folder_sandbox
 
 from tableau_pipeline.components import PublishedDatasource
-from tableau_pipeline.components.assets import RefreshConfig
-from tableau_pipeline.refresh.plan import Accept
+from tableau_pipeline.components.published_datasource.assets import RefreshConfig
+from tableau_pipeline.refresh.plan.decide import Accept
 from tableau_pipeline_tests.conftest import ROOT, Story
 from tableau_pipeline_tests.docs.page import Page
 

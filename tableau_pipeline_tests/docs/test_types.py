@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tableau_pipeline.hyper.tables import Column
-from tableau_pipeline.hyper.types import file_version, hyper_type, rules, tableau_type
-from tableau_pipeline.hyper.versions import PRODUCTS
+from tableau_pipeline.hyper.types.spark_types import file_version, hyper_type, rules, tableau_type
+from tableau_pipeline.hyper.types.versions import PRODUCTS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "types.md").read_text("utf-8")
 ROWS = re.findall(r"^\| `(.+?)` \| `(.+?)` \| (.+?) \| (.*)\|$", PAGE, re.MULTILINE)

@@ -15,9 +15,10 @@ from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.hyper.build import build_extract
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.tables import Column, TableSource
-from tableau_pipeline.publishing import retries
-from tableau_pipeline.publishing.credentials import Credentials, Password
-from tableau_pipeline.publishing.site import TableauSite, signed_in
+from tableau_pipeline.publishing.session import retries
+from tableau_pipeline.publishing.session.credentials import Credentials, Password
+from tableau_pipeline.publishing.session.sign_in import signed_in
+from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.sandbox.control.control import Armed
 from tableau_pipeline.sandbox.control.faults import Fault
 from tableau_pipeline.sandbox.options import UserSeed
