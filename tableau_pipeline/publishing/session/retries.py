@@ -9,6 +9,7 @@
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import requests
@@ -22,11 +23,23 @@ _UPDATES = frozenset({"PATCH"})
 _SAFE_TWICE = _READS | _UPDATES
 _CONFLICT, _TOO_LARGE, _TOO_MANY, _UNAVAILABLE = 409, 413, 429, 503
 _GATEWAY_FAILED = frozenset({502, _UNAVAILABLE, 504})
-_BACKOFF = 0.5
 _LONGEST_WAIT = 300
 _CONNECT_SECONDS = 30
 # A server that puts many gigabytes of blocks together before it answers takes its time.
-_READ_SECONDS, _WRITE_SECONDS = 300, 3600
+_WRITE_SECONDS = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class RetryTimes:
+    """How long requests are waited for, in seconds.
+
+    Attributes:
+        backoff: before the second try; each later pause is twice as long.
+        read: for the answer to a request that only reads.
+    """
+
+    backoff: float = 0.5
+    read: float = 300
 
 
 class TooLargeError(requests.RequestException):
@@ -82,6 +95,10 @@ class SafeRetry(Retry):
 class SafeAdapter(HTTPAdapter):
     """Waits long, but not for ever, for a server that has gone without a word."""
 
+    def __init__(self, *, retry: SafeRetry, read_seconds: float) -> None:
+        super().__init__(max_retries=retry)
+        self._read_seconds = read_seconds
+
     def send(
         self, request: requests.PreparedRequest, *args: Any, **settings: Any
     ) -> requests.Response:
@@ -91,7 +108,7 @@ class SafeAdapter(HTTPAdapter):
             TooLargeError: something on the way does not let a request of this size through.
             RefusedLaterError: an update was refused, but an earlier sending of it perhaps not.
         """
-        seconds = _READ_SECONDS if request.method in _READS else _WRITE_SECONDS
+        seconds = self._read_seconds if request.method in _READS else _WRITE_SECONDS
         settings["timeout"] = (_CONNECT_SECONDS, seconds)
         response = super().send(request, *args, **settings)
         # Proxies say this in words of their own, of which TSC keeps no status.
@@ -104,7 +121,9 @@ class SafeAdapter(HTTPAdapter):
         return response
 
 
-def safe_sessions(log: logging.Logger, hook: Callable[..., None]) -> Callable[[], requests.Session]:
+def safe_sessions(
+    log: logging.Logger, hook: Callable[..., None], *, times: RetryTimes
+) -> Callable[[], requests.Session]:
     """What makes the HTTP sessions for TSC.
 
     Args:
@@ -118,7 +137,7 @@ def safe_sessions(log: logging.Logger, hook: Callable[..., None]) -> Callable[[]
         status=4,
         other=0,
         allowed_methods=_SAFE_TWICE,
-        backoff_factor=_BACKOFF,
+        backoff_factor=times.backoff,
         raise_on_status=False,
         log=log,
     )
@@ -127,7 +146,7 @@ def safe_sessions(log: logging.Logger, hook: Callable[..., None]) -> Callable[[]
         made = requests.Session()
         made.hooks["response"].append(hook)
         for scheme in ("http://", "https://"):
-            made.mount(scheme, SafeAdapter(max_retries=retry))
+            made.mount(scheme, SafeAdapter(retry=retry, read_seconds=times.read))
         return made
 
     return session
