@@ -11,7 +11,7 @@ import tableauserverclient as tsc
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.publishing import site
 from tableau_pipeline.publishing.session import credentials
-from tableau_pipeline.sandbox.cli import main
+from tableau_pipeline.sandbox.command_line.cli import main
 from tableau_pipeline.sandbox.options import ConnectedApp
 from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.sandbox.samples import signed_in
