@@ -17,7 +17,7 @@ from tableau_pipeline.demo.sandbox_process import sandbox_process
 from tableau_pipeline.extracts.desired import source
 from tableau_pipeline.hyper.build import build_extract
 from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline.refresh.history import read_history
+from tableau_pipeline.refresh.recover.history import read_history
 from tableau_pipeline.scripting.file_journal import FileJournal
 
 _UPLINK = 12_500_000  # bytes per second: 100 Mbit/s

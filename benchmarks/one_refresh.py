@@ -15,9 +15,9 @@ from benchmarks.waits import waits
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline.publishing.credentials import PersonalAccessToken
-from tableau_pipeline.publishing.site import signed_in
-from tableau_pipeline.refresh.plan import Options
+from tableau_pipeline.publishing.session.credentials import PersonalAccessToken
+from tableau_pipeline.publishing.session.sign_in import signed_in
+from tableau_pipeline.refresh.plan.decide import Options
 from tableau_pipeline.refresh.refresh import Refresh
 from tableau_pipeline.scripting.file_journal import FileJournal
 from tableau_pipeline.snapshots.store import SnapshotStore

@@ -10,8 +10,8 @@ from tableauhyperapi import HyperProcess, TableName
 from benchmarks.bare import differing_rows
 from benchmarks.lineitem import KEY
 from tableau_pipeline.core.snapshot import Snapshot
-from tableau_pipeline.publishing.credentials import PersonalAccessToken
-from tableau_pipeline.publishing.site import signed_in
+from tableau_pipeline.publishing.session.credentials import PersonalAccessToken
+from tableau_pipeline.publishing.session.sign_in import signed_in
 
 
 def check_published(

@@ -12,13 +12,21 @@ import os
 import sys
 from pathlib import Path
 
-from tableau_pipeline.publishing.credentials import PersonalAccessToken
-from tableau_pipeline.publishing.site import signed_in
-from tableau_pipeline.scripting import Declaration, RefreshError, Report, Table, refresh
-from tableau_pipeline.snapshots import read_files
-from tableau_pipeline.snapshots.session import spark_session
-from tableau_pipeline.snapshots.store import SnapshotStore
-from tableau_pipeline.snapshots.write import write_snapshot
+from tableau_pipeline.scripting import (
+    Declaration,
+    PersonalAccessToken,
+    RefreshError,
+    Report,
+    Table,
+    refresh,
+    signed_in,
+)
+from tableau_pipeline.scripting.spark import (
+    SnapshotStore,
+    read_files,
+    spark_session,
+    write_snapshot,
+)
 
 ORDERS = Declaration(
     key="shop_orders",

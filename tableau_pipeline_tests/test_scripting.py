@@ -16,14 +16,15 @@ from pyspark.sql import SparkSession
 from tableau_pipeline.core.checkpoint import Checkpoint, Closing, PublishMode, Record
 from tableau_pipeline.core.declaration import Declaration, Table
 from tableau_pipeline.core.timeouts import Timeouts
-from tableau_pipeline.demo.compare import differences
+from tableau_pipeline.demo.differences import differences
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.tables import Relationship
-from tableau_pipeline.publishing.credentials import Password
-from tableau_pipeline.publishing.site import TableauSite, signed_in
-from tableau_pipeline.refresh.history import read_history
-from tableau_pipeline.refresh.plan import NoChange, Options, Publish
+from tableau_pipeline.publishing.session.credentials import Password
+from tableau_pipeline.publishing.session.sign_in import signed_in
+from tableau_pipeline.publishing.site import TableauSite
+from tableau_pipeline.refresh.plan.decide import NoChange, Options, Publish
+from tableau_pipeline.refresh.recover.history import read_history
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline.sandbox.testing import Sandbox, running_sandbox
 from tableau_pipeline.scripting import refresh
@@ -31,7 +32,7 @@ from tableau_pipeline.scripting.file_journal import FileJournal
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.core.test_former_journal import STATE, written
-from tableau_pipeline_tests.refresh.models import flights, snapshot
+from tableau_pipeline_tests.refresh.support.models import flights, snapshot
 
 EXAMPLE = ROOT / "examples" / "refresh_from_a_script.py"
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from tableau_pipeline.actions.conditions import Condition, Side, columns_of
-from tableau_pipeline.actions.tables import KnownTable, listed
+from tableau_pipeline.actions.table_names import KnownTable, listed
 
 
 def inserting_problems(

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 
 from tableau_pipeline.actions.conditions import Condition, Op, Predicate, Side, predicates
 from tableau_pipeline.actions.constants import ConstantType
-from tableau_pipeline.actions.tables import KnownTable, listed
-from tableau_pipeline.hyper.sql_types import is_collated, type_family
+from tableau_pipeline.actions.table_names import KnownTable, listed
+from tableau_pipeline.hyper.types.sql_types import is_collated, type_family
 
 _CONSTANTS = {
     **dict.fromkeys(("SMALLINT", "INTEGER", "BIGINT"), ConstantType.INTEGER),

@@ -10,7 +10,7 @@ from tableau_pipeline.actions.comparable import (
 )
 from tableau_pipeline.actions.comparisons import comparison_problems
 from tableau_pipeline.actions.conditions import Condition, Side
-from tableau_pipeline.actions.tables import KnownTable, Tables, check_types, find_table
+from tableau_pipeline.actions.table_names import KnownTable, Tables, check_types, find_table
 from tableau_pipeline.errors import BatchError
 
 _COLUMN_PROBLEMS: Mapping[

@@ -1,5 +1,5 @@
 from tableau_pipeline.components.custom_batch import send_batch
-from tableau_pipeline.components.file_drop import FileDrop
-from tableau_pipeline.components.published_datasource import PublishedDatasource
+from tableau_pipeline.components.publish_file.file_drop import FileDrop
+from tableau_pipeline.components.published_datasource.component import PublishedDatasource
 
 __all__ = ["FileDrop", "PublishedDatasource", "send_batch"]

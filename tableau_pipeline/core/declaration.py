@@ -10,7 +10,7 @@ from tableauhyperapi import TableName
 
 from tableau_pipeline.core.policies import Diff, Policy, Replace, Retain
 from tableau_pipeline.hyper.tables import EXTRACT_SCHEMA, Column, Relationship
-from tableau_pipeline.hyper.type_policy import TypePolicy
+from tableau_pipeline.hyper.types.type_policy import TypePolicy
 
 # Of the tags that mark data sources as published by some pipeline, and by which deployment of it.
 TAG_PREFIX = "tableau-pipeline:"

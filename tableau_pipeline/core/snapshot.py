@@ -11,7 +11,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.tables import Column
-from tableau_pipeline.hyper.type_policy import TypePolicy
+from tableau_pipeline.hyper.types.type_policy import TypePolicy
 
 ROW_HASH = "_row_hash"
 # The name of the algorithm: fingerprints of another one prove nothing about ours.

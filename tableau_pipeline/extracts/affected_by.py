@@ -7,10 +7,10 @@ from tableauhyperapi import Connection, escape_name
 
 from tableau_pipeline.core.policies import Append, Diff, Feed, Partitions, Policy, Replace
 from tableau_pipeline.core.snapshot import ROW_HASH, Snapshot
-from tableau_pipeline.extracts.affected import KeyMatch, KeyTable, fill
+from tableau_pipeline.extracts.affected_partitions import changed_partitions
+from tableau_pipeline.extracts.affected_rows import KeyMatch, KeyTable, fill
 from tableau_pipeline.extracts.change import Change, NotProvedError, key_table
 from tableau_pipeline.extracts.desired import Models, cutoff_value, source
-from tableau_pipeline.extracts.partitions import changed_partitions
 from tableau_pipeline.hyper.rows import names, rows
 from tableau_pipeline.hyper.tables import Column
 

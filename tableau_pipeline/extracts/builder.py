@@ -15,8 +15,8 @@ from tableau_pipeline.core.units import megabytes
 from tableau_pipeline.extracts.change import Change, TableVersion
 from tableau_pipeline.extracts.delta import Delta, build_delta
 from tableau_pipeline.extracts.desired import Models, desired_tables, source
-from tableau_pipeline.extracts.rows_check import check_rows, count_orphans
 from tableau_pipeline.extracts.split import split_delta
+from tableau_pipeline.extracts.validate.rows import check_rows, count_orphans
 from tableau_pipeline.hyper.build import Extract, build_extract
 
 

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from tableau_pipeline.core.checkpoint import Cutoff, TableContent
 from tableau_pipeline.core.declaration import Table
 from tableau_pipeline.core.snapshot import Fingerprint, Snapshot
-from tableau_pipeline.extracts.affected import KeyMatch, KeyTable, Kind
+from tableau_pipeline.extracts.affected_rows import KeyMatch, KeyTable, Kind
 from tableau_pipeline.extracts.desired import kept, source
 from tableau_pipeline.hyper.rows import rows
 from tableau_pipeline.hyper.tables import Column
-from tableau_pipeline.hyper.types import hyper_type
+from tableau_pipeline.hyper.types.spark_types import hyper_type
 
 
 class NotProvedError(Exception):

@@ -11,7 +11,7 @@ from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.extracts.desired import source
 from tableau_pipeline.hyper.rows import rows
 from tableau_pipeline.hyper.tables import EXTRACT_SCHEMA, Column
-from tableau_pipeline.hyper.types import hyper_type
+from tableau_pipeline.hyper.types.spark_types import hyper_type
 
 # Of the hash of a value: sums of so many bits stay exact over any number of rows.
 _BYTES = 6

@@ -12,7 +12,7 @@ from tableau_pipeline.core.snapshot import ROW_HASH, Fingerprint, Snapshot
 from tableau_pipeline.hyper.process import connect
 from tableau_pipeline.hyper.rows import rows
 from tableau_pipeline.hyper.tables import Column, TableSource
-from tableau_pipeline.hyper.types import hyper_type
+from tableau_pipeline.hyper.types.spark_types import hyper_type
 
 # The version of each model that a refresh publishes, by its asset key.
 Models = Mapping[str, Snapshot]

@@ -11,7 +11,7 @@ from math import ceil
 
 from tableauhyperapi import Connection, HyperProcess, TableName, escape_name
 
-from tableau_pipeline.extracts.affected import KeyMatch, KeyTable, affected, fill, in_payload
+from tableau_pipeline.extracts.affected_rows import KeyMatch, KeyTable, affected, fill, in_payload
 from tableau_pipeline.extracts.delta import ROWS, Delta, TableDelta
 from tableau_pipeline.hyper.build import Extract
 from tableau_pipeline.hyper.new_file import create_table, new_file

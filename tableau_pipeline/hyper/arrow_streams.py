@@ -10,7 +10,7 @@ from typing import Protocol
 import pyarrow as pa
 from tableauhyperapi import Connection, escape_name, escape_string_literal
 
-from tableau_pipeline.hyper.arrow_types import arrow_sql_type, plain
+from tableau_pipeline.hyper.types.arrow_types import arrow_sql_type, plain
 
 
 class ArrowStream(Protocol):

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from tableauhyperapi import Connection, HyperProcess, TableName, escape_name
 
+from tableau_pipeline.hyper.atomic import replacing
 from tableau_pipeline.hyper.process import connect
-from tableau_pipeline.hyper.replacing import replacing
 from tableau_pipeline.hyper.tables import Column
-from tableau_pipeline.hyper.types import hyper_type
+from tableau_pipeline.hyper.types.spark_types import hyper_type
 
 # What the new file is called within the connection that writes it.
 NEW = "new_file"

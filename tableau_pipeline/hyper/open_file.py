@@ -10,11 +10,11 @@ from typing import Literal
 
 from tableauhyperapi import Connection, HyperException, HyperProcess, escape_name
 
+from tableau_pipeline.hyper.atomic import replacing
 from tableau_pipeline.hyper.comments import copy_comments
 from tableau_pipeline.hyper.hyper_file import HyperFile, HyperFileError
 from tableau_pipeline.hyper.process import connect, hyper_process
-from tableau_pipeline.hyper.replacing import replacing
-from tableau_pipeline.hyper.versions import LOWEST, NEWEST, needed_version, version_of
+from tableau_pipeline.hyper.types.versions import LOWEST, NEWEST, needed_version, version_of
 
 _changing: set[Path] = set()
 _lock = threading.Lock()

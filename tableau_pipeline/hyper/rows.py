@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from tableauhyperapi import escape_name, escape_string_literal
 
 from tableau_pipeline.hyper.tables import TableSource
-from tableau_pipeline.hyper.types import hyper_type, stored_name, stored_type, value_of
+from tableau_pipeline.hyper.types.spark_types import hyper_type, stored_name, stored_type, value_of
 
 
 def names(columns: Sequence[str]) -> str:

@@ -1,15 +1,13 @@
 """A site of a Tableau Server, as a refresh sees it."""
 
 import logging
-from collections.abc import Callable, Collection, Generator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
 
-import requests
 import tableauserverclient as TSC
-from tableauserverclient.server.endpoint.exceptions import NonXMLResponseError, TableauError
 
 from tableau_pipeline.core.checkpoint import Outcome, PublishMode
 from tableau_pipeline.core.declaration import Project
@@ -17,14 +15,14 @@ from tableau_pipeline.core.server import Job, Metadata, RemoteDatasource
 from tableau_pipeline.core.units import megabytes
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.publishing import datasources, jobs, projects, updates, uploads
-from tableau_pipeline.publishing.clock import ServerClock
-from tableau_pipeline.publishing.credentials import Credentials, PersonalAccessToken, no_entry
-from tableau_pipeline.publishing.errors import NO_ENTRY, SESSION_GONE, SignInError, translate_errors
-from tableau_pipeline.publishing.retries import safe_sessions
-from tableau_pipeline.publishing.session_lock import only_session
+from tableau_pipeline.publishing.session.clock import ServerClock
+from tableau_pipeline.publishing.translate_errors import (
+    SESSION_GONE,
+    SignInError,
+    translate_errors,
+)
 
 _T = TypeVar("_T")
-_LOG = logging.getLogger(__name__)
 
 
 class TableauSite:
@@ -111,9 +109,10 @@ class TableauSite:
     def upload(self, file: Path) -> str:
         """Send a file in blocks; the id by which one call may use it."""
         doing = f"Uploading {file.name}"
-        upload = self._ask(doing, self.tsc.fileuploads.initiate)
         size, sent = file.stat().st_size, 0
-        for block in uploads.blocks(file):
+        block_size = uploads.block_size(size)
+        upload = self._ask(doing, self.tsc.fileuploads.initiate)
+        for block in uploads.blocks(file, block_size):
             self._ask(doing, lambda block=block: uploads.send_block(self.tsc, upload, block))
             sent += len(block)
             of = f" of {megabytes(size)}" if sent < size else ""
@@ -222,92 +221,3 @@ class TableauSite:
                 # Whoever is not signed in gets nothing done: none of it happens twice.
                 self._sign_in()
                 return call()
-
-
-@contextmanager
-def signed_in(
-    url: str,
-    *,
-    credentials: Credentials,
-    site: str = "",
-    ca_bundle: Path | None = None,
-    log: logging.Logger = _LOG,
-    session_timeout: float = 7200,
-) -> Generator[TableauSite]:
-    """A session, which ends with the block.
-
-    A personal access token carries one session at a time. Whoever wants another with the same token
-    waits for its end, if it is the same user on the same host, whatever the site; across hosts and
-    users nobody can know of the other: give each a token of its own. Passwords and connected apps
-    have as many sessions as they like.
-
-    Args:
-        site: its content URL; "" is the default site.
-        ca_bundle: certificates to trust instead of the system's.
-        log: is told of uploads, of waiting, and of calls that have to be made again.
-        session_timeout: seconds to wait for the token.
-
-    Raises:
-        RefusedError: the server does not accept the credentials, or this thread has a session with
-            this token already.
-        RefreshError: no Tableau Server answers at `url`, or the token was in use for too long.
-    """
-    url = url.rstrip("/")
-    turn = (
-        only_session(url, token=credentials.name, timeout=session_timeout, log=log)
-        if isinstance(credentials, PersonalAccessToken)
-        else nullcontext()
-    )
-    with turn, _session(url, credentials, site=site, ca_bundle=ca_bundle, log=log) as session:
-        yield session
-
-
-@contextmanager
-def _session(
-    url: str, credentials: Credentials, *, site: str, ca_bundle: Path | None, log: logging.Logger
-) -> Generator[TableauSite]:
-    doing = f'Signing in to site "{site}" of {url} {credentials.described}'
-    remedy = no_entry(credentials, site)
-
-    def sign_in() -> None:
-        with translate_errors(doing, url=url, remedies={NO_ENTRY: remedy}):
-            # A signed token lets its user in once.
-            tsc.auth.sign_in(credentials.for_site(site))
-
-    def sign_in_again() -> None:
-        log.warning(
-            'The session on site "%s" has ended: signing in again. If this comes often, the same '
-            "token may be in use elsewhere: give each deployment a token of its own",
-            site,
-        )
-        sign_in()
-
-    clock = ServerClock()
-    with translate_errors(doing, url=url):
-        tsc = TSC.Server(
-            url,
-            http_options={"verify": str(ca_bundle) if ca_bundle else True},
-            session_factory=safe_sessions(log, clock.hear),
-        )
-        try:
-            # TSC's own use_server_version() takes every failure for a server of ten years ago.
-            tsc.version = _version(tsc)
-            sign_in()
-        except (AttributeError, SyntaxError, ValueError) as error:
-            # So TSC stumbles over answers that lack what Tableau's have.
-            raise NonXMLResponseError(f"no answer of a Tableau Server: {error}") from error
-    try:
-        yield TableauSite(tsc, url=url, site=site, sign_in=sign_in_again, clock=clock, log=log)
-    finally:
-        try:
-            tsc.auth.sign_out()
-        except (TableauError, requests.RequestException) as error:
-            # What was to be done is done, or has its own error: this one must not hide it.
-            log.debug("Signing out failed: %s", error)
-
-
-def _version(tsc: TSC.Server) -> str:
-    info = tsc.server_info.get()
-    if info is None:
-        raise NonXMLResponseError("an answer that tells no version")
-    return info.rest_api_version

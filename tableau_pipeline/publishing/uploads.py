@@ -19,13 +19,8 @@ _USUAL = 16
 _LARGEST = 63
 
 
-def blocks(file: Path) -> Iterator[bytes]:
-    """A file in as many blocks as Tableau takes for one, or fewer.
-
-    Raises:
-        RefusedError: it does not fit into them.
-    """
-    size = block_size(file.stat().st_size)
+def blocks(file: Path, size: int) -> Iterator[bytes]:
+    """A file in blocks of `size` bytes; the last one may be smaller."""
     with file.open("rb") as opened:
         while block := opened.read(size):
             yield block

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from tableau_pipeline.extracts.parquet_file import parquet_file
 from tableau_pipeline.refresh.attempt import Attempt
-from tableau_pipeline.refresh.history import read_history
-from tableau_pipeline.refresh.plan import Options
+from tableau_pipeline.refresh.plan.decide import Options
+from tableau_pipeline.refresh.recover.history import read_history
 from tableau_pipeline.refresh.refresh import Refresh
 from tableau_pipeline.refresh.report import Report
 

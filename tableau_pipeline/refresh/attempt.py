@@ -10,12 +10,12 @@ from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.extracts.builder import Builder
 from tableau_pipeline.extracts.delta import Delta, Size
 from tableau_pipeline.refresh.claim import Claimed
-from tableau_pipeline.refresh.delivery import Delivery, counts, total
-from tableau_pipeline.refresh.history import History
-from tableau_pipeline.refresh.jobs import Jobs
-from tableau_pipeline.refresh.marks import DriftError
-from tableau_pipeline.refresh.observe import Observer, Published
-from tableau_pipeline.refresh.plan import (
+from tableau_pipeline.refresh.deliver.delivery import Delivery, counts, total
+from tableau_pipeline.refresh.deliver.marks import DriftError
+from tableau_pipeline.refresh.deliver.send import Sender
+from tableau_pipeline.refresh.deliver.sent import Sent
+from tableau_pipeline.refresh.job_waiting import Jobs
+from tableau_pipeline.refresh.plan.decide import (
     Accept,
     Facts,
     NoChange,
@@ -27,9 +27,10 @@ from tableau_pipeline.refresh.plan import (
     decide,
 )
 from tableau_pipeline.refresh.reconcile import Reconciler, ReconciliationError
-from tableau_pipeline.refresh.recover import Recovered, Recovery
+from tableau_pipeline.refresh.recover.history import History
+from tableau_pipeline.refresh.recover.observe import Observer, Published
+from tableau_pipeline.refresh.recover.recovery import Recovered, Recovery
 from tableau_pipeline.refresh.report import Report, phase
-from tableau_pipeline.refresh.send import Sender, Sent
 
 if TYPE_CHECKING:
     from tableau_pipeline.refresh.refresh import Refresh

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from tableau_pipeline.core.checkpoint import Checkpoint, Claim, Closing
 from tableau_pipeline.core.journal import Journal
 from tableau_pipeline.errors import RefreshError
-from tableau_pipeline.refresh.history import History, read_history
+from tableau_pipeline.refresh.recover.history import History, read_history
 
 # Seconds: two refreshes that began at once try again at different times; one that waits for
 # another to end looks more rarely.

@@ -18,11 +18,11 @@ from tableau_pipeline.core.timeouts import Timeouts
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.read import table_columns
 from tableau_pipeline.hyper.tables import EXTRACT_SCHEMA
-from tableau_pipeline.hyper.types import hyper_type
+from tableau_pipeline.hyper.types.spark_types import hyper_type
 from tableau_pipeline.refresh.claim import claimed
-from tableau_pipeline.refresh.jobs import Jobs
-from tableau_pipeline.refresh.recover import Recovery
-from tableau_pipeline.refresh.send import Sender
+from tableau_pipeline.refresh.deliver.send import Sender
+from tableau_pipeline.refresh.job_waiting import Jobs
+from tableau_pipeline.refresh.recover.recovery import Recovery
 
 
 def send_custom_batch(

@@ -18,13 +18,13 @@ from tableau_pipeline.core.timeouts import Timeouts
 from tableau_pipeline.errors import Check, RefusedError
 from tableau_pipeline.extracts.builder import Builder
 from tableau_pipeline.extracts.desired import Models
-from tableau_pipeline.extracts.models import Declared, checked_models
-from tableau_pipeline.extracts.readable import readable
+from tableau_pipeline.extracts.validate.models import Declared, checked_models
+from tableau_pipeline.extracts.validate.readable import readable
 from tableau_pipeline.refresh.attempt import Attempt
 from tableau_pipeline.refresh.claim import Claimed, claimed
-from tableau_pipeline.refresh.guards import guard_problems
-from tableau_pipeline.refresh.history import read_history
-from tableau_pipeline.refresh.plan import Accept, Options
+from tableau_pipeline.refresh.plan.decide import Accept, Options
+from tableau_pipeline.refresh.plan.guards import guard_problems
+from tableau_pipeline.refresh.recover.history import read_history
 from tableau_pipeline.refresh.report import Report, phase
 from tableau_pipeline.refresh.summary import summarized
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.units import megabytes
-from tableau_pipeline.refresh.plan import NoChange, Options, Publish, Refuse, Update
+from tableau_pipeline.refresh.plan.decide import NoChange, Options, Publish, Refuse, Update
 from tableau_pipeline.refresh.report import Report
 
 

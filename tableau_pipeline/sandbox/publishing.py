@@ -10,7 +10,7 @@ from tableau_pipeline.sandbox.errors import not_found, refusal
 from tableau_pipeline.sandbox.identity import new_luid
 from tableau_pipeline.sandbox.open_questions import Replace
 from tableau_pipeline.sandbox.services import Services
-from tableau_pipeline.sandbox.store import accounts, connections, datasources, projects, revisions
+from tableau_pipeline.sandbox.store import accounts, datasources, projects, revisions
 from tableau_pipeline.sandbox.store.records import Datasource, User
 
 CREATE_NEW = "createnew"
@@ -106,7 +106,7 @@ def commit(services: Services, publication: Publication, content: Content) -> Da
             has_extracts=content.facts.has_extract,
         )
     datasources.save_datasource(database, saved)
-    connections.forget_settings(database, luid)
+    datasources.forget_connection_settings(database, luid)
     revisions.add_revision(
         database,
         saved,

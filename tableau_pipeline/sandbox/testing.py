@@ -18,10 +18,11 @@ from typing import Any
 
 import pytest
 
-from tableau_pipeline.sandbox.certificate import certificate_path
 from tableau_pipeline.sandbox.clock import Clock, system_clock
 from tableau_pipeline.sandbox.control.control import Control
 from tableau_pipeline.sandbox.control.faults import Fault, HoldJobs
+from tableau_pipeline.sandbox.http.certificate import certificate_path
+from tableau_pipeline.sandbox.http.server import SandboxServer, bind, sandbox_server, url_of
 from tableau_pipeline.sandbox.open_questions import OpenQuestions
 from tableau_pipeline.sandbox.options import (
     ADMIN_NAME,
@@ -31,7 +32,6 @@ from tableau_pipeline.sandbox.options import (
     TOKEN_SECRET,
     Options,
 )
-from tableau_pipeline.sandbox.server import SandboxServer, bind, sandbox_server, url_of
 from tableau_pipeline.sandbox.services import DATABASE_FILE, DataDirectoryInUseError
 from tableau_pipeline.sandbox.store.jobs import IN_PROGRESS, PENDING, unfinished_jobs
 from tableau_pipeline.sandbox.store.records import Job

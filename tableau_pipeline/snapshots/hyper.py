@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tableauhyperapi import TableName, escape_string_literal
 
 from tableau_pipeline.hyper.open_file import open_hyper
-from tableau_pipeline.snapshots.read import exact_path
+from tableau_pipeline.snapshots.load import exact_path
 
 
 def read_hyper(

@@ -15,15 +15,15 @@ from tableau_pipeline.actions.conditions import Condition
 from tableau_pipeline.actions.validate import batch_problems
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.read import table_columns
-from tableau_pipeline.hyper.sql_types import sql_type
+from tableau_pipeline.hyper.types.sql_types import sql_type
 from tableau_pipeline.sandbox.batch.conditions import Condition as ParsedCondition
 from tableau_pipeline.sandbox.batch.conditions import ConstantTest, Junction, Side
 from tableau_pipeline.sandbox.batch.constants import Constant, ConstantType
 from tableau_pipeline.sandbox.batch.engine import apply_batch
 from tableau_pipeline.sandbox.batch.errors import BatchError as EngineError
 from tableau_pipeline.sandbox.batch.errors import Code, GrammarError
-from tableau_pipeline.sandbox.batch.grammar import Action, parse_batch
-from tableau_pipeline.sandbox.batch.grammar import Batch as ParsedBatch
+from tableau_pipeline.sandbox.batch.grammar.batches import Action, parse_batch
+from tableau_pipeline.sandbox.batch.grammar.batches import Batch as ParsedBatch
 from tableau_pipeline.sandbox.batch.tables import ColumnType, Table
 from tableau_pipeline.sandbox.batch.type_rules import check_condition
 from tableau_pipeline_tests.actions.rebuilt import built, spoilt_batches

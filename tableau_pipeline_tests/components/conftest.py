@@ -7,7 +7,7 @@ import dagster as dg
 import pytest
 
 from tableau_pipeline.sandbox.testing import running_sandbox
-from tableau_pipeline_tests.components.location import Location
+from tableau_pipeline_tests.components.support.location import Location
 
 NewInstance = Callable[[], AbstractContextManager[dg.DagsterInstance]]
 

@@ -13,7 +13,7 @@ import pytest
 from tableau_pipeline.core.checkpoint import Checkpoint, Claim, Closing, Intent, Outcome
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.scripting.file_journal import FileJournal
-from tableau_pipeline_tests.refresh.states import NOON, checkpoint
+from tableau_pipeline_tests.refresh.support.states import NOON, checkpoint
 
 
 def intent(name: str, refresh: int = 1) -> Intent:

@@ -9,7 +9,7 @@ import pytest
 from tableau_pipeline.core.checkpoint import Closing, Former
 from tableau_pipeline.scripting.file_journal import FileJournal
 from tableau_pipeline_tests.core.test_file_journal import intent
-from tableau_pipeline_tests.refresh.states import checkpoint
+from tableau_pipeline_tests.refresh.support.states import checkpoint
 
 ROWS = {"rows": 100, "hash_sum": "7", "algorithm": "xxhash64-nulls-1"}
 STATE: dict[str, Any] = {

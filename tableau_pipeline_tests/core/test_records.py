@@ -23,8 +23,8 @@ from tableau_pipeline.core.checkpoint import (
 )
 from tableau_pipeline.core.snapshot import Fingerprint
 from tableau_pipeline.hyper.tables import Column
-from tableau_pipeline_tests.refresh.models import airlines, flights, snapshot
-from tableau_pipeline_tests.refresh.states import NOON, checkpoint
+from tableau_pipeline_tests.refresh.support.models import airlines, flights, snapshot
+from tableau_pipeline_tests.refresh.support.states import NOON, checkpoint
 
 TEXT = st.text(max_size=8)
 NUMBER = st.integers(0, 2**40)

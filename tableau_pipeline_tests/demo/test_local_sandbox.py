@@ -8,8 +8,9 @@ import pytest
 
 from tableau_pipeline.demo import dev
 from tableau_pipeline.demo.sandbox_process import local_sandbox
-from tableau_pipeline.publishing.credentials import PersonalAccessToken
-from tableau_pipeline.publishing.site import TableauSite, signed_in
+from tableau_pipeline.publishing.session.credentials import PersonalAccessToken
+from tableau_pipeline.publishing.session.sign_in import signed_in
+from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline_tests.dagster_servers import free_port
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tableau_pipeline.components.journal import RECORD
+from tableau_pipeline.components.dagster_journal import RECORD
 from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline.sandbox.testing import tableau_sandbox as tableau_sandbox  # a fixture
 from tableau_pipeline_tests.conftest import ROOT

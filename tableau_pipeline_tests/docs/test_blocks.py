@@ -9,9 +9,8 @@ import yaml
 
 from tableau_pipeline import scripting
 from tableau_pipeline.components import FileDrop, PublishedDatasource
-from tableau_pipeline.components.assets import RefreshConfig
-from tableau_pipeline.components.file_config import PublishFileConfig
-from tableau_pipeline.refresh.plan import Accept
+from tableau_pipeline.components.publish_file.config import PublishFileConfig
+from tableau_pipeline.components.published_datasource.assets import RefreshConfig
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.docs.page import Page, all_pages, loaded, page
 
@@ -80,7 +79,7 @@ def test_python_without_dagster():
 def test_run_config():
     """Prevents: an option in the launchpad that does not exist."""
     (text,) = page("reference/yaml.md").sections["Run config of a refresh"].blocks("yaml")
-    assert all(str(each) in text for each in Accept)
+    assert all(str(each) in text for each in scripting.Accept)
     config: dict[str, Any] = yaml.safe_load(text)["ops"]["nyc_flights"]["config"]
     assert RefreshConfig(**config).options().dry_run
     assert config.keys() == RefreshConfig.model_fields.keys()

@@ -18,7 +18,7 @@ from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline.sandbox.testing import tableau_sandbox as tableau_sandbox  # a fixture
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.docs.page import README, page
-from tableau_pipeline_tests.refresh.pipeline import session
+from tableau_pipeline_tests.refresh.support.pipeline import session
 
 FIRST = README.sections["Your first data source"]
 SHELL, DATA, SCAFFOLD, LAUNCH, CHANGE = FIRST.blocks("bash")
@@ -177,7 +177,9 @@ def _own_python(folder: Path) -> Path:
 
 def test_every_key_is_in_the_scaffold():
     """Prevents: a key that a newcomer never hears of."""
-    template = (ROOT / "tableau_pipeline/components/new_datasource.yaml").read_text()
+    template = (
+        ROOT / "tableau_pipeline/components/published_datasource/new_datasource.yaml"
+    ).read_text()
     missing = [name for name in PublishedDatasource.model_fields if f"{name}:" not in template]
     assert missing == []
 

@@ -11,7 +11,7 @@ import pytest
 import tableauserverclient as TSC
 from tableauhyperapi import CreateMode, TableName
 
-from tableau_pipeline.components.assets import refresh_assets
+from tableau_pipeline.components.published_datasource.assets import refresh_assets
 from tableau_pipeline.hyper.process import connect, hyper_process
 from tableau_pipeline.hyper.read import read_table
 from tableau_pipeline.publishing.site import TableauSite
@@ -19,8 +19,8 @@ from tableau_pipeline.resources import data_dir, resources_from_env
 from tableau_pipeline.sandbox.testing import running_sandbox
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.docs.page import declared, page
-from tableau_pipeline_tests.refresh.models import snapshot
-from tableau_pipeline_tests.refresh.pipeline import session
+from tableau_pipeline_tests.refresh.support.models import snapshot
+from tableau_pipeline_tests.refresh.support.pipeline import session
 
 EXAMPLE = ROOT / "examples" / "hand_written_batches.py"
 PAGE = page("how-to/custom-batches.md")

@@ -14,7 +14,7 @@ from tableau_pipeline.hyper.read import read_table
 from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline.sandbox.testing import tableau_sandbox as tableau_sandbox  # a fixture
 from tableau_pipeline_tests.conftest import ROOT
-from tableau_pipeline_tests.refresh.pipeline import session
+from tableau_pipeline_tests.refresh.support.pipeline import session
 
 NOTEBOOK = ROOT / "examples" / "refresh_from_a_notebook.ipynb"
 

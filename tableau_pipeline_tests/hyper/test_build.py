@@ -8,7 +8,7 @@ from tableau_pipeline.hyper.build import build_extract
 from tableau_pipeline.hyper.read import table_names
 from tableau_pipeline.hyper.tables import Column, TableSource
 from tableau_pipeline_tests.hyper.samples import build_one, rows_of, source, stored_source
-from tableau_pipeline_tests.snapshots.samples import store
+from tableau_pipeline_tests.snapshots.support.samples import store
 
 
 def test_a_single_table_is_extract_extract(hyper: HyperProcess, tmp_path: Path) -> None:

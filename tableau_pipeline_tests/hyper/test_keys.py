@@ -9,7 +9,7 @@ from tableauhyperapi import HyperProcess
 from tableau_pipeline.hyper.keys import key_problem, orphans
 from tableau_pipeline.hyper.tables import Column, TableSource
 from tableau_pipeline_tests.hyper.samples import source, stored_source
-from tableau_pipeline_tests.snapshots.samples import store
+from tableau_pipeline_tests.snapshots.support.samples import store
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from tableau_pipeline.core.checkpoint import PublishMode
 from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.publishing import lookup
-from tableau_pipeline.publishing.credentials import Password
+from tableau_pipeline.publishing.session.credentials import Password
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.sandbox.control.faults import Delay
 from tableau_pipeline.sandbox.testing import Sandbox

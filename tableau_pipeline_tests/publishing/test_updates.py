@@ -10,8 +10,9 @@ import requests
 from tableau_pipeline.core.checkpoint import Outcome
 from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.publishing.credentials import Password
-from tableau_pipeline.publishing.site import TableauSite, signed_in
+from tableau_pipeline.publishing.session.credentials import Password
+from tableau_pipeline.publishing.session.sign_in import signed_in
+from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.sandbox.control.faults import Drop, Refuse
 from tableau_pipeline.sandbox.open_questions import RepeatedRequest
 from tableau_pipeline.sandbox.testing import Sandbox, running_sandbox

@@ -10,8 +10,8 @@ import pytest
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.sandbox.options import UserSeed
 from tableau_pipeline.sandbox.testing import Sandbox, running_sandbox
-from tableau_pipeline_tests.refresh.models import airlines, flights
-from tableau_pipeline_tests.refresh.pipeline import STAR, Pipeline, declared, session
+from tableau_pipeline_tests.refresh.support.models import airlines, flights
+from tableau_pipeline_tests.refresh.support.pipeline import STAR, Pipeline, declared, session
 
 EMPTY: Mapping[str, Any] = MappingProxyType({})
 ANALYST = UserSeed(name="ann", password="ann-secret")

@@ -10,13 +10,13 @@ from tableauhyperapi import HyperProcess
 from tableau_pipeline.core.checkpoint import PublishMode
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline.refresh.plan import Accept, NoChange, Options, Publish
+from tableau_pipeline.refresh.plan.decide import Accept, NoChange, Options, Publish
 from tableau_pipeline.sandbox.open_questions import JobStamps
-from tableau_pipeline_tests.refresh import analyst
-from tableau_pipeline_tests.refresh.analyst import ADMIN
-from tableau_pipeline_tests.refresh.crashes import killed_before
-from tableau_pipeline_tests.refresh.models import flights
-from tableau_pipeline_tests.refresh.pipeline import Pipeline, session
+from tableau_pipeline_tests.refresh.support import analyst
+from tableau_pipeline_tests.refresh.support.analyst import ADMIN
+from tableau_pipeline_tests.refresh.support.crashes import killed_before
+from tableau_pipeline_tests.refresh.support.models import flights
+from tableau_pipeline_tests.refresh.support.pipeline import Pipeline, session
 
 
 def published(pipeline: Pipeline) -> str:

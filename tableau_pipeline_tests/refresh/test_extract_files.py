@@ -4,9 +4,9 @@ import pytest
 
 from tableau_pipeline.core.policies import Diff
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline_tests.refresh.crashes import killed_before
-from tableau_pipeline_tests.refresh.models import airlines, flights
-from tableau_pipeline_tests.refresh.pipeline import WHOLE, Pipeline
+from tableau_pipeline_tests.refresh.support.crashes import killed_before
+from tableau_pipeline_tests.refresh.support.models import airlines, flights
+from tableau_pipeline_tests.refresh.support.pipeline import WHOLE, Pipeline
 
 
 def test_only_the_last_is_left(pipeline: Pipeline):

@@ -4,8 +4,8 @@ import pytest
 
 from tableau_pipeline.core.declaration import ProjectLuid
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline_tests.refresh.models import flights
-from tableau_pipeline_tests.refresh.pipeline import Pipeline, session
+from tableau_pipeline_tests.refresh.support.models import flights
+from tableau_pipeline_tests.refresh.support.pipeline import Pipeline, session
 
 
 @pytest.fixture

@@ -12,11 +12,11 @@ from tableau_pipeline.core.policies import Diff
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper import open_hyper
 from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline.refresh.plan import NoChange
+from tableau_pipeline.refresh.plan.decide import NoChange
 from tableau_pipeline.refresh.reconcile import ReconciliationError
-from tableau_pipeline_tests.refresh.analyst import publishes
-from tableau_pipeline_tests.refresh.models import airlines, flights
-from tableau_pipeline_tests.refresh.pipeline import Pipeline
+from tableau_pipeline_tests.refresh.support.analyst import publishes
+from tableau_pipeline_tests.refresh.support.models import airlines, flights
+from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
 
 
 class Losing:

@@ -7,9 +7,9 @@ from tableau_pipeline.core.declaration import Table
 from tableau_pipeline.core.policies import Diff, Policy, Replace
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.read import read_table, table_names
-from tableau_pipeline.refresh.plan import Accept, NoChange, Publish, Update
-from tableau_pipeline_tests.refresh.models import airlines, flights
-from tableau_pipeline_tests.refresh.pipeline import Pipeline
+from tableau_pipeline.refresh.plan.decide import Accept, NoChange, Publish, Update
+from tableau_pipeline_tests.refresh.support.models import airlines, flights
+from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
 
 
 def test_first_publish(star: Pipeline):

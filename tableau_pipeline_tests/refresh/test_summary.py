@@ -6,8 +6,8 @@ import re
 import pytest
 
 from tableau_pipeline.core.declaration import Reconcile
-from tableau_pipeline_tests.refresh.models import airlines, flights
-from tableau_pipeline_tests.refresh.pipeline import Pipeline
+from tableau_pipeline_tests.refresh.support.models import airlines, flights
+from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
 
 _LINK = "http://127.0.0.1:"
 

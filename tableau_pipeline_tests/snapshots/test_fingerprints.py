@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from tableau_pipeline.core.snapshot import Fingerprint
 from tableau_pipeline.snapshots.row_hash import row_hash
-from tableau_pipeline_tests.snapshots.samples import store
+from tableau_pipeline_tests.snapshots.support.samples import store
 
 SCHEMA = "a int, b string, c array<int>, d map<string,int>, e struct<x:string,y:double>"
 

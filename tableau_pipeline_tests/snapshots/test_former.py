@@ -9,8 +9,8 @@ from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.hyper.tables import Column
 from tableau_pipeline.snapshots.retention import collect
 from tableau_pipeline.snapshots.store import SnapshotStore
-from tableau_pipeline_tests.snapshots.samples import rows
-from tableau_pipeline_tests.snapshots.versions import COLUMNS, age, commit
+from tableau_pipeline_tests.snapshots.support.samples import rows
+from tableau_pipeline_tests.snapshots.support.versions import COLUMNS, age, commit
 
 SPAN = {"start": "2026-01-01T00:00:00Z", "end": "2026-01-02T00:00:00Z", "zone": "UTC"}
 

@@ -6,8 +6,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tableau_pipeline.core.snapshot import Snapshot
-from tableau_pipeline_tests.snapshots.jobs import materialize, model, reader
-from tableau_pipeline_tests.snapshots.samples import newest
+from tableau_pipeline_tests.snapshots.support.jobs import materialize, model, reader
+from tableau_pipeline_tests.snapshots.support.samples import newest
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from pyspark.sql import DataFrame, SparkSession
 from tableau_pipeline.hyper.build import build_extract
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.tables import TableSource
-from tableau_pipeline_tests.snapshots.jobs import materialize, model, reader
-from tableau_pipeline_tests.snapshots.samples import newest, store
+from tableau_pipeline_tests.snapshots.support.jobs import materialize, model, reader
+from tableau_pipeline_tests.snapshots.support.samples import newest, store
 
 
 @pytest.mark.few_variants(1)
@@ -95,7 +95,7 @@ import os, pathlib, sys
 import dagster as dg
 from pyspark import SparkContext
 from tableau_pipeline.core.snapshot import Snapshot
-from tableau_pipeline_tests.snapshots.jobs import materialize, reader
+from tableau_pipeline_tests.snapshots.support.jobs import materialize, reader
 
 seen = []
 assert materialize(sys.argv[1], [dg.AssetSpec("model"), reader(seen, "model", Snapshot)]).success

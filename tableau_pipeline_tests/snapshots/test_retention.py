@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from tableau_pipeline.core.checkpoint import Checkpoint, Closing, Intent, Outcome, TableContent
 from tableau_pipeline.core.snapshot import Fingerprint
-from tableau_pipeline.refresh.history import read_history
+from tableau_pipeline.refresh.recover.history import read_history
 from tableau_pipeline.snapshots.retention import collect
 from tableau_pipeline.snapshots.store import SnapshotStore
-from tableau_pipeline_tests.snapshots.samples import rows
-from tableau_pipeline_tests.snapshots.versions import age, commit, written
+from tableau_pipeline_tests.snapshots.support.samples import rows
+from tableau_pipeline_tests.snapshots.support.versions import age, commit, written
 
 
 @pytest.fixture

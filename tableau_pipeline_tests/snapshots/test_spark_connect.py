@@ -9,7 +9,7 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-from tableau_pipeline_tests.snapshots.samples import newest, store
+from tableau_pipeline_tests.snapshots.support.samples import newest, store
 from tableau_pipeline_tests.waiting import until
 
 MODEL = (

@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 from tableau_pipeline.core.snapshot import Fingerprint, Snapshot
 from tableau_pipeline.hyper.tables import Column
 from tableau_pipeline.snapshots.store import SnapshotStore
-from tableau_pipeline_tests.snapshots.samples import newest, rows
-from tableau_pipeline_tests.snapshots.samples import store as stored
-from tableau_pipeline_tests.snapshots.versions import age, commit, written
+from tableau_pipeline_tests.snapshots.support.samples import newest, rows
+from tableau_pipeline_tests.snapshots.support.samples import store as stored
+from tableau_pipeline_tests.snapshots.support.versions import age, commit, written
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ WRITER = """
 import sys
 from pathlib import Path
 from tableau_pipeline.snapshots.store import SnapshotStore
-from tableau_pipeline_tests.snapshots.versions import commit
+from tableau_pipeline_tests.snapshots.support.versions import commit
 store = SnapshotStore(Path(sys.argv[1]))
 print("ready", flush=True)
 sys.stdin.readline()
@@ -86,6 +86,7 @@ commit(store, sys.argv[2])
 """
 
 
+@pytest.mark.slow
 def test_twenty_writers_at_once(store: SnapshotStore):
     """Prevents: a partition that is lost because another one was stored at the same time."""
     keys = [f"day {number:02}" for number in range(20)]

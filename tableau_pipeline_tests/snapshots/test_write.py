@@ -10,7 +10,7 @@ from tableau_pipeline.core.snapshot import Fingerprint, Snapshot
 from tableau_pipeline.snapshots.storable import UnstorableError
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline.snapshots.write import write_snapshot
-from tableau_pipeline_tests.snapshots.samples import newest, store
+from tableau_pipeline_tests.snapshots.support.samples import newest, store
 
 
 def test_a_snapshot_says_what_it_holds(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 import dagster as dg
 from pyspark.sql import DataFrame
 
-from tableau_pipeline.defs.flights import columns, transformations
+from tableau_pipeline.defs.flights import column_descriptions as columns
+from tableau_pipeline.defs.flights import transformations
 
 
 @dg.asset(

@@ -10,7 +10,7 @@ from tableau_pipeline.sandbox.batch.column_rules import (
     updated_columns,
 )
 from tableau_pipeline.sandbox.batch.conditions import Side
-from tableau_pipeline.sandbox.batch.grammar import Kind
+from tableau_pipeline.sandbox.batch.grammar.batches import Kind
 from tableau_pipeline.sandbox.batch.repeated_keys import check_one_match, check_unique_source
 from tableau_pipeline.sandbox.batch.sql import aliased, column_sql
 from tableau_pipeline.sandbox.batch.step import Step

@@ -9,7 +9,7 @@ from tableau_pipeline.hyper.process import connect
 from tableau_pipeline.sandbox.batch.actions import EXECUTE
 from tableau_pipeline.sandbox.batch.conditions import Side
 from tableau_pipeline.sandbox.batch.errors import BatchError, Code
-from tableau_pipeline.sandbox.batch.grammar import Action, Batch
+from tableau_pipeline.sandbox.batch.grammar.batches import Action, Batch
 from tableau_pipeline.sandbox.batch.step import Step
 from tableau_pipeline.sandbox.batch.tables import find_table
 from tableau_pipeline.sandbox.batch.type_rules import check_condition

@@ -7,7 +7,7 @@ from tableauhyperapi import Connection, Nullability, SchemaName, SqlType, TableN
 
 from tableau_pipeline.sandbox.batch.conditions import Side
 from tableau_pipeline.sandbox.batch.errors import BatchError, Code
-from tableau_pipeline.sandbox.batch.grammar import TableReference
+from tableau_pipeline.sandbox.batch.grammar.batches import TableReference
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from tableau_pipeline.sandbox.control.faults import (
     Throttle,
 )
 from tableau_pipeline.sandbox.errors import refusal
-from tableau_pipeline.sandbox.rest.answers import write_error
+from tableau_pipeline.sandbox.rest.wire.answers import write_error
 from tableau_pipeline.sandbox.services import Services
 from tableau_pipeline.sandbox.store import accounts
 

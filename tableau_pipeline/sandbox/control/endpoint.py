@@ -14,7 +14,7 @@ from tableau_pipeline.sandbox.clock import stamp
 from tableau_pipeline.sandbox.control.control import Armed, Control
 from tableau_pipeline.sandbox.control.faults import read_fault, write_fault
 from tableau_pipeline.sandbox.errors import RestError, malformed, not_found, refusal
-from tableau_pipeline.sandbox.rest.answers import write_error
+from tableau_pipeline.sandbox.rest.wire.answers import write_error
 from tableau_pipeline.sandbox.services import Services
 
 _BODY_BYTES = 1 << 16

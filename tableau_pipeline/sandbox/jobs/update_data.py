@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tableau_pipeline.sandbox.batch.engine import apply_batch
 from tableau_pipeline.sandbox.batch.errors import BatchError
-from tableau_pipeline.sandbox.batch.grammar import parse_batch
+from tableau_pipeline.sandbox.batch.grammar.batches import parse_batch
 from tableau_pipeline.sandbox.content.hyper_file import read_hyper_file
 from tableau_pipeline.sandbox.hyperd import UnreadableFileError
 from tableau_pipeline.sandbox.jobs.kinds import Commit, JobFailedError, JobKind

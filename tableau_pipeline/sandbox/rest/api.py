@@ -9,10 +9,10 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from tableau_pipeline.sandbox.errors import RestError, malformed, refusal
-from tableau_pipeline.sandbox.rest.answers import write_error, write_reply
-from tableau_pipeline.sandbox.rest.multipart import read_multipart
-from tableau_pipeline.sandbox.rest.requests import Attachment, Call
-from tableau_pipeline.sandbox.rest.router import Reply, Route, find_route
+from tableau_pipeline.sandbox.rest.wire.answers import write_error, write_reply
+from tableau_pipeline.sandbox.rest.wire.multipart import read_multipart
+from tableau_pipeline.sandbox.rest.wire.requests import Attachment, Call
+from tableau_pipeline.sandbox.rest.wire.router import Reply, Route, find_route
 from tableau_pipeline.sandbox.services import Services
 from tableau_pipeline.sandbox.store import accounts
 from tableau_pipeline.sandbox.store.records import Session

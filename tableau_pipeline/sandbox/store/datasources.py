@@ -2,7 +2,7 @@ from dataclasses import fields
 from typing import Any
 
 from tableau_pipeline.sandbox.store.database import Database
-from tableau_pipeline.sandbox.store.records import Datasource
+from tableau_pipeline.sandbox.store.records import ConnectionSettings, Datasource
 
 _SELECT = (
     "SELECT datasource.*, project.name AS project_name, user.name AS owner_name FROM datasource"
@@ -90,3 +90,30 @@ def content_files(database: Database) -> list[str]:
 def _record(database: Database, row: dict[str, Any]) -> Datasource:
     tags = database.rows("SELECT label FROM tag WHERE datasource = ? ORDER BY label", row["luid"])
     return Datasource.of({**row, "tags": tuple(tag["label"] for tag in tags)})
+
+
+def connection_settings(database: Database, datasource: str) -> ConnectionSettings:
+    """What was set for the connection of a data source since it was last published."""
+    row = database.row("SELECT * FROM connection_settings WHERE datasource = ?", datasource)
+    return ConnectionSettings.of(row) if row else ConnectionSettings()
+
+
+def save_connection_settings(
+    database: Database, datasource: str, changed: ConnectionSettings
+) -> None:
+    """Put settings in the place of the earlier ones."""
+    database.change(
+        "INSERT OR REPLACE INTO connection_settings"
+        " (datasource, server_address, server_port, user_name, embed_password)"
+        " VALUES (?, ?, ?, ?, ?)",
+        datasource,
+        changed.server_address,
+        changed.server_port,
+        changed.user_name,
+        changed.embed_password,
+    )
+
+
+def forget_connection_settings(database: Database, datasource: str) -> None:
+    """Go back to what the published file says."""
+    database.change("DELETE FROM connection_settings WHERE datasource = ?", datasource)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX
-from tableau_pipeline.refresh.plan import Options
+from tableau_pipeline.refresh.plan.decide import Options
 from tableau_pipeline.sandbox import publishing
 from tableau_pipeline_tests.refresh.stateful.actors import Actor, Trouble
 from tableau_pipeline_tests.refresh.stateful.checks import promise

@@ -14,9 +14,9 @@ from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.timeouts import Timeouts
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline.publishing.credentials import Password
-from tableau_pipeline.publishing.site import signed_in
-from tableau_pipeline.refresh.plan import Options, Publish
+from tableau_pipeline.publishing.session.credentials import Password
+from tableau_pipeline.publishing.session.sign_in import signed_in
+from tableau_pipeline.refresh.plan.decide import Options, Publish
 from tableau_pipeline.refresh.refresh import Refresh
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline.sandbox.options import UserSeed

@@ -6,11 +6,11 @@ from typing import Any
 from unittest import mock
 
 from tableau_pipeline.refresh.claim import Claimed
-from tableau_pipeline.refresh.observe import Observer
+from tableau_pipeline.refresh.deliver.send import Sender
 from tableau_pipeline.refresh.reconcile import Reconciler, Reconciliation
-from tableau_pipeline.refresh.recover import Recovery
-from tableau_pipeline.refresh.send import Sender
-from tableau_pipeline.refresh.window import Window
+from tableau_pipeline.refresh.recover.observe import Observer
+from tableau_pipeline.refresh.recover.recovery import Recovery
+from tableau_pipeline.refresh.recover.window import Window
 from tableau_pipeline_tests.refresh.stateful.replay import Failure, Plot, play
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from unittest import mock
 
-from tableau_pipeline.refresh.plan import Accept, Options
+from tableau_pipeline.refresh.plan.decide import Accept, Options
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline_tests.refresh.stateful.checks.promise import BrokenPromise
 from tableau_pipeline_tests.refresh.stateful.history import History, history
@@ -59,7 +59,7 @@ def play(plot: Plot) -> Failure | None:
     try:
         with _determined(plot.seed), history(plot.world, Random(f"{plot.seed}/while")) as made:
             trace = made.trace
-            with mock.patch("tableau_pipeline.publishing.clock.monotonic", made.seconds):
+            with mock.patch("tableau_pipeline.publishing.session.clock.monotonic", made.seconds):
                 for each in plot.steps:
                     _take(made, each)
                 _calm(made)

@@ -6,7 +6,7 @@ import pytest
 
 from tableau_pipeline.sandbox.batch.engine import apply_batch
 from tableau_pipeline.sandbox.batch.errors import BatchError, Code
-from tableau_pipeline.sandbox.batch.grammar import parse_batch
+from tableau_pipeline.sandbox.batch.grammar.batches import parse_batch
 from tableau_pipeline_tests.sandbox.samples import execute, rows_of
 
 TABLE = 'CREATE TABLE "Extract"."Extract" AS (SELECT * FROM (VALUES %s) AS t (id, name))'

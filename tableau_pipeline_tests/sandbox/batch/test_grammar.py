@@ -14,7 +14,7 @@ from tableau_pipeline.sandbox.batch.conditions import (
 )
 from tableau_pipeline.sandbox.batch.constants import Constant, ConstantType
 from tableau_pipeline.sandbox.batch.errors import GrammarError
-from tableau_pipeline.sandbox.batch.grammar import Action, Kind, TableReference, parse_batch
+from tableau_pipeline.sandbox.batch.grammar.batches import Action, Kind, TableReference, parse_batch
 
 PAIR = {"op": "eq", "target-col": "id", "source-col": "id"}
 

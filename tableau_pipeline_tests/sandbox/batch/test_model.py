@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tableau_pipeline.sandbox.batch.engine import apply_batch
 from tableau_pipeline.sandbox.batch.errors import BatchError, Code, GrammarError
-from tableau_pipeline.sandbox.batch.grammar import parse_batch
+from tableau_pipeline.sandbox.batch.grammar.batches import parse_batch
 from tableau_pipeline_tests.sandbox.batch import model
 from tableau_pipeline_tests.sandbox.batch.files import Contents, contents, read_tables, write_tables
 from tableau_pipeline_tests.sandbox.batch.model import RefusedError, Rows, Tables

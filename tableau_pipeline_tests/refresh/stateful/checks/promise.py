@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from tableau_pipeline.refresh.plan import Accept
+from tableau_pipeline.refresh.plan.decide import Accept
 from tableau_pipeline.sandbox.open_questions import UpdatedAt
 from tableau_pipeline.sandbox.store.records import Datasource
 from tableau_pipeline_tests.refresh.stateful.actors import Actor, Killed, Sending

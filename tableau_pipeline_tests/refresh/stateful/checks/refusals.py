@@ -7,7 +7,7 @@ from typing import Any
 
 from tableau_pipeline.core.declaration import Table
 from tableau_pipeline.core.policies import Diff
-from tableau_pipeline.refresh.plan import Accept
+from tableau_pipeline.refresh.plan.decide import Accept
 from tableau_pipeline_tests.refresh.stateful.actors import Actor
 from tableau_pipeline_tests.refresh.stateful.checks import oracle
 from tableau_pipeline_tests.refresh.stateful.models.tables import Content

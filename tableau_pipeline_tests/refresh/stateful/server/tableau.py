@@ -10,10 +10,10 @@ from typing import Any, Literal
 
 from starlette.types import ASGIApp
 
-from tableau_pipeline.sandbox.app import build_app
 from tableau_pipeline.sandbox.control.control import Control
 from tableau_pipeline.sandbox.control.faults import FailJob
-from tableau_pipeline.sandbox.date_header import DateHeader
+from tableau_pipeline.sandbox.http.app import build_app
+from tableau_pipeline.sandbox.http.date_header import DateHeader
 from tableau_pipeline.sandbox.jobs.registry import KINDS
 from tableau_pipeline.sandbox.jobs.worker import Worker
 from tableau_pipeline.sandbox.open_questions import JobOrder

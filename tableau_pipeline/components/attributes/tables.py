@@ -1,0 +1,96 @@
+"""The keys of a declared data source, as YAML writes them; every mistake names its key."""
+
+from typing import Any
+
+from pydantic import ConfigDict, Field, field_validator, model_validator
+
+from tableau_pipeline.components.attributes.base import Attributes
+from tableau_pipeline.components.attributes.refresh_policies import (
+    Refresh,
+    RetainAttributes,
+    known_policy,
+    policy,
+)
+from tableau_pipeline.core.declaration import Guard, Table
+from tableau_pipeline.extracts.validate.contract import spark_name
+from tableau_pipeline.hyper.tables import Column
+
+
+class GuardAttributes(Attributes):
+    """What must hold before a table is published."""
+
+    min_rows: int = Field(default=1, ge=0, description="Fewer rows to publish are refused.")
+    max_shrink: float = Field(
+        default=0.5,
+        ge=0,
+        le=1,
+        description="The largest share of the published rows that may vanish at once.",
+    )
+
+
+class TableAttributes(Attributes):
+    """One table of the data source."""
+
+    model: str | None = Field(
+        default=None,
+        description='Asset key of the model, "a/b" for two parts; default: the table\'s name.',
+    )
+    refresh: Refresh = Field(
+        default="replace",
+        description="How changes are shipped: replace, the table whole; {diff: {key: [...]}}, the "
+        "rows that differ; {append: {cursor: ...}}, the rows from the last published one on; "
+        "{partitions: {column: ...}}, the partitions that changed.",
+    )
+    retain: RetainAttributes | None = Field(
+        default=None, description="A rolling window: older rows are not published."
+    )
+    guard: GuardAttributes = Field(
+        default_factory=GuardAttributes, description="What must hold before it is published."
+    )
+
+    columns: dict[str, str] = Field(
+        default_factory=dict,
+        description="The contract: the model must have exactly these columns, by name and Spark "
+        "type; default: whatever it has.",
+    )
+
+    @field_validator("refresh", mode="before")
+    @classmethod
+    def _known_policy(cls, refresh: Any) -> Any:
+        return known_policy(refresh)
+
+    def declared(self, name: str) -> Table:
+        """The same, as a refresh wants it."""
+        return Table(
+            name=name,
+            model=self.model or name,
+            guard=Guard(self.guard.min_rows, self.guard.max_shrink),
+            policy=policy(self.refresh),
+            retain=self.retain.declared() if self.retain else None,
+            columns=tuple(Column(name, spark_name(type_)) for name, type_ in self.columns.items()),
+        )
+
+
+def _allow_bare_on(schema: dict[str, Any]) -> None:
+    """YAML 1.1 reads the bare word `on` as true, also where it is a key: leave it to pydantic."""
+    schema["additionalProperties"] = True
+    schema["required"].remove("on")
+
+
+class RelationshipAttributes(Attributes):
+    """Many rows of `from` point at one row of `to`."""
+
+    model_config = ConfigDict(json_schema_extra=_allow_bare_on)
+
+    many: str = Field(alias="from", description="Table of the many side.")
+    one: str = Field(alias="to", description="Table of the one side.")
+    on: dict[str, str] = Field(
+        min_length=1, description="Column of `from`: column of `to`, for each column of the key."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _bare_on(cls, keys: Any) -> Any:
+        if isinstance(keys, dict) and True in keys:
+            return {"on" if key is True else key: value for key, value in keys.items()}
+        return keys

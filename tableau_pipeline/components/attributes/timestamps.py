@@ -1,0 +1,53 @@
+"""What becomes of instants, as YAML says it: `utc`, `with_time_zone` or `{zone: ...}`."""
+
+from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfo
+
+from pydantic import Discriminator, Field, Tag, field_validator
+
+from tableau_pipeline.components.attributes.base import Attributes, keys
+from tableau_pipeline.components.attributes.zones import known_zone
+
+_WORDS = ("utc", "with_time_zone")
+
+
+class ZoneAttributes(Attributes):
+    """Show instants by the wall clock of a zone."""
+
+    zone: str = Field(description='Whose clock: "Europe/Paris".')
+
+    @field_validator("zone")
+    @classmethod
+    def _exists(cls, zone: str) -> str:
+        return known_zone(zone)
+
+
+def known_timestamps(value: Any) -> Any:
+    """Refuse what is none of the ways to hold an instant.
+
+    Raises:
+        ValueError: names them.
+    """
+    if _timestamps(value) is None:
+        raise ValueError(
+            f"timestamps is one of: {', '.join(_WORDS)}, {{zone: Europe/Paris}}; not {value!r}"
+        )
+    return value
+
+
+def _timestamps(value: Any) -> str | None:
+    if isinstance(value, str):
+        return "word" if value in _WORDS else None
+    return "zone" if keys(value) == ["zone"] else None
+
+
+Timestamps = Annotated[
+    Annotated[Literal["utc", "with_time_zone"], Tag("word")]
+    | Annotated[ZoneAttributes, Tag("zone")],
+    Discriminator(_timestamps),
+]
+
+
+def clock(timestamps: Timestamps) -> Literal["utc", "with_time_zone"] | ZoneInfo:
+    """The same, as a refresh wants it."""
+    return ZoneInfo(timestamps.zone) if isinstance(timestamps, ZoneAttributes) else timestamps

@@ -1,0 +1,100 @@
+"""When a data source is refreshed by itself, as YAML says it."""
+
+from typing import Annotated, Any, Literal
+
+import dagster as dg
+from pydantic import Discriminator, Field, Tag, field_validator
+
+from tableau_pipeline.components.attributes.base import Attributes, keys
+from tableau_pipeline.components.attributes.zones import known_zone
+
+
+class AfterTrigger(Attributes):
+    """Refresh when upstream models are new: when any of them is, or when all are."""
+
+    after: Literal["any", "all"] = Field(
+        description="any: as soon as one model is new; all: once every model is, feeds included."
+    )
+
+
+class CronTrigger(Attributes):
+    """Refresh at fixed times."""
+
+    cron: str = Field(description='When, as in "0 6 * * *".')
+    timezone: str = Field(default="UTC", description='Whose clock counts: "Europe/Paris".')
+
+    @field_validator("cron")
+    @classmethod
+    def _valid(cls, cron: str) -> str:
+        try:
+            # Dagster's own check; its message names a schedule that nobody has declared.
+            dg.ScheduleDefinition(job_name="check", cron_schedule=cron)
+        except dg.DagsterInvalidDefinitionError:
+            raise ValueError(
+                f'"{cron}" is no cron schedule: write minute, hour, day of the month, month and '
+                'day of the week, as in "0 6 * * *" or "*/30 8-18 * * MON-FRI", or @daily'
+            ) from None
+        return cron
+
+    @field_validator("timezone")
+    @classmethod
+    def _exists(cls, timezone: str) -> str:
+        return known_zone(timezone)
+
+
+class DbtTrigger(Attributes):
+    """Refresh, Spark models included, when a dbt that runs outside Dagster has finished."""
+
+    dbt: str = Field(
+        min_length=1,
+        description="dbt's run_results.json: a path, or the URL of an object store, such as "
+        "s3://lake/target/run_results.json.",
+    )
+    models: tuple[str, ...] | None = Field(
+        default=None,
+        min_length=1,
+        description="Names or unique ids of the dbt models that feed it: it is refreshed if an "
+        "invocation built one of them, and neither one of them nor a test on them failed; absent: "
+        "all that dbt has.",
+    )
+
+
+_EXAMPLES = {
+    "after": "{after: any}; {after: all}",
+    "cron": '{cron: "0 6 * * *", timezone: Europe/Paris}',
+    "dbt": "{dbt: .../run_results.json, models: [...]}",
+}
+
+
+def _named(value: Any) -> list[str]:
+    return [name for name in _EXAMPLES if name in keys(value)]
+
+
+def _trigger(value: Any) -> str | None:
+    """Which of the triggers it is; None if none, or several."""
+    names = _named(value)
+    return names[0] if len(names) == 1 else None
+
+
+def known_trigger(value: Any) -> Any:
+    """Refuse what is none of the triggers, or several.
+
+    Raises:
+        ValueError: names them.
+    """
+    if value is None or _trigger(value):
+        return value
+    if names := _named(value):
+        raise ValueError(
+            f"{' and '.join(f'`{name}`' for name in names)} are {len(names)} triggers; a data "
+            "source has one, or it would be refreshed twice: keep one of them"
+        )
+    raise ValueError(f"trigger is one of: {'; '.join(_EXAMPLES.values())}")
+
+
+Trigger = Annotated[
+    Annotated[AfterTrigger, Tag("after")]
+    | Annotated[CronTrigger, Tag("cron")]
+    | Annotated[DbtTrigger, Tag("dbt")],
+    Discriminator(_trigger),
+]

@@ -1,0 +1,21 @@
+"""Time zones by their names."""
+
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
+
+from tableau_pipeline.components.attributes.base import guess
+
+
+def known_zone(zone: str) -> str:
+    """The name itself.
+
+    Raises:
+        ValueError: there is no such zone.
+    """
+    try:
+        ZoneInfo(zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        meant = guess(zone, available_timezones())
+        raise ValueError(
+            f'"{zone}" is no time zone: {meant}Write one as "Europe/Paris", or UTC'
+        ) from None
+    return zone

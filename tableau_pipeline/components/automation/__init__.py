@@ -1,0 +1,3 @@
+from tableau_pipeline.components.automation.automation import automation
+
+__all__ = ["automation"]

@@ -1,0 +1,27 @@
+"""What happens by itself in a code location."""
+
+import dagster as dg
+
+from tableau_pipeline.components.automation.dbt_sensors import dbt_sensors
+from tableau_pipeline.components.automation.default_status import sensor_status
+from tableau_pipeline.components.automation.schedules import refresh_schedules
+from tableau_pipeline.components.published_datasource.component import PublishedDatasource
+
+
+@dg.definitions
+def automation(context: dg.ComponentLoadContext) -> dg.Definitions:
+    """The triggers of the declared data sources; import it in a module below `defs/`.
+
+    One sensor for all `{after: ...}`, one schedule for each distinct `cron`, one sensor for each
+    distinct file of `dbt`.
+    """
+    datasources = context.component_tree.get_all_components(of_type=PublishedDatasource)
+    after_models = dg.AutomationConditionSensorDefinition(
+        "refresh_after_models",
+        target=dg.AssetSelection.all(),
+        default_status=sensor_status(),
+        description="Refreshes data sources when their models are new, and retries.",
+    )
+    return dg.Definitions(
+        sensors=[after_models, *dbt_sensors(datasources)], schedules=refresh_schedules(datasources)
+    )

@@ -1,0 +1,160 @@
+"""What can be wrong with a location as a whole, though each file of it may be right."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from inspect import unwrap
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+from dagster._core.definitions.metadata.source_code import CodeReferencesMetadataSet
+
+from tableau_pipeline.components.asset_keys import extract_key
+from tableau_pipeline.components.attributes.base import guess
+from tableau_pipeline.components.attributes.refresh_policies import DiffRefresh
+from tableau_pipeline.components.published_datasource.component import PublishedDatasource
+from tableau_pipeline.components.yaml_component.lines import line_of
+from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.extracts.validate.models import Declared, checked_models
+from tableau_pipeline.resources import SnapshotIOManager
+
+_LISTED = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Datasource:
+    """A data source of the location; `file` and `line` say where its declaration begins."""
+
+    component: PublishedDatasource
+    file: Path
+    line: int
+
+    def at(self, *keys: str) -> str:
+        """Where a key of it stands, and its name."""
+        line = line_of(self.file, self.line, ("attributes", *keys))
+        return f"{self.file}:{line}: {'.'.join(('attributes', *keys))}"
+
+
+def datasources_of(definitions: dg.Definitions) -> list[Datasource]:
+    """Those that are declared in YAML."""
+    found = {}
+    for spec in _specs(definitions):
+        if place := _declared(spec):
+            found[place] = Datasource(_component(spec), *place)
+    return list(found.values())
+
+
+def repeated_keys(definitions: dg.Definitions, datasources: Sequence[Datasource]) -> list[str]:
+    """Assets of data sources whose key another asset has."""
+    places: dict[dg.AssetKey, list[str]] = defaultdict(list)
+    for asset in definitions.assets or ():
+        for spec in _specs_of(asset):
+            file, line = _declared(spec) or _written(asset) or ("another module", 1)
+            places[spec.key].append(f"{file}:{line}")
+    found = []
+    for each in datasources:
+        for key in _keys(each.component):
+            begins = f"{each.file}:{each.line}"
+            if others := [place for place in places[key] if place != begins]:
+                found.append(
+                    f'{each.at("name")}: "{each.component.name}" makes an asset with the key '
+                    f'"{key.to_user_string()}", which that of {others[0]} has too: give the data '
+                    "source a `key` of its own, or another name"
+                )
+                break
+    return found
+
+
+def unknown_models(definitions: dg.Definitions, datasources: Sequence[Datasource]) -> list[str]:
+    """Models that no asset of this location makes, and that nothing was ever stored of."""
+    ours = {key for each in datasources for key in _keys(each.component)}
+    assets = {spec.key.to_user_string() for spec in _specs(definitions)}
+    models = sorted(assets - {key.to_user_string() for key in ours})
+    snapshots = _snapshots(definitions)
+    found = []
+    for each in datasources:
+        for keys, model in _models(each.component):
+            if model in assets or (snapshots and snapshots.store.newest(model)):
+                continue
+            listed = ", ".join(models[:_LISTED]) + (", ..." if len(models) > _LISTED else "")
+            found.append(
+                f'{each.at(*keys)}: there is no asset "{model}": {guess(model, models)}The assets '
+                f"of this location are {listed or 'none'}. For a model of another location that "
+                f'is yet to be materialized, say here dg.AssetSpec("{model}")'
+            )
+    return found
+
+
+def column_problems(definitions: dg.Definitions, datasources: Sequence[Datasource]) -> list[str]:
+    """Columns, keys and types that do not go with the newest snapshots of the models."""
+    found: list[str] = []
+    snapshots = _snapshots(definitions)
+    if snapshots is None:
+        return found
+    for each in datasources:
+        declaration = each.component.declaration
+        stored = Declared(snapshots.store, declaration.types)
+        newest = {model: stored.newest(model) for model in declaration.models}
+        if not all(newest.values()):
+            continue
+        try:
+            checked_models(declaration, newest)
+        except RefusedError as error:
+            found += [
+                f"{each.at('tables')}: {line}. If a model has changed since it was last "
+                "materialized, materialize it first"
+                for line in str(error).splitlines()
+            ]
+    return found
+
+
+def _specs(definitions: dg.Definitions) -> Iterator[dg.AssetSpec]:
+    for asset in definitions.assets or ():
+        yield from _specs_of(asset)
+
+
+def _specs_of(asset: Any) -> Iterable[dg.AssetSpec]:
+    if isinstance(asset, dg.AssetsDefinition):
+        return asset.specs
+    return [asset] if isinstance(asset, dg.AssetSpec) else []
+
+
+def _component(spec: dg.AssetSpec) -> Any:
+    return getattr(spec.metadata.get("dagster/component_origin"), "instance", None)
+
+
+def _declared(spec: dg.AssetSpec) -> tuple[Path, int] | None:
+    """Where the declaration of a data source begins, as Dagster noted it."""
+    if isinstance(_component(spec), PublishedDatasource):
+        noted = CodeReferencesMetadataSet.extract(spec.metadata).code_references
+        for each in noted.code_references if noted else ():
+            if isinstance(each, dg.LocalFileCodeReference):
+                return Path(each.file_path), each.line_number or 1
+    return None
+
+
+def _written(asset: Any) -> tuple[Path, int] | None:
+    """Where the function of an asset begins."""
+    step = getattr(asset, "node_def", None) if getattr(asset, "is_executable", False) else None
+    function = getattr(getattr(step, "compute_fn", None), "decorated_fn", None)
+    code = getattr(unwrap(function), "__code__", None) if function else None
+    return (Path(code.co_filename), code.co_firstlineno) if code else None
+
+
+def _keys(datasource: PublishedDatasource) -> tuple[dg.AssetKey, dg.AssetKey]:
+    published = datasource.asset_key
+    return dg.AssetKey.from_user_string(published), extract_key(published)
+
+
+def _models(datasource: PublishedDatasource) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Each model, with the keys below which it is named."""
+    for name, table in datasource.tables.items():
+        yield ("tables", name, *(["model"] if table.model else [])), table.model or name
+        if isinstance(table.refresh, DiffRefresh) and (changes := table.refresh.diff.changes):
+            yield ("tables", name, "refresh", "diff", "changes", "feed"), changes.feed
+
+
+def _snapshots(definitions: dg.Definitions) -> SnapshotIOManager | None:
+    found = (definitions.resources or {}).get("snapshots")
+    return found if isinstance(found, SnapshotIOManager) else None

@@ -1,0 +1,98 @@
+"""How a code location is loaded, so that a mistake in it is told in one line."""
+
+import os
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import dagster as dg
+import yaml
+from dagster.components.core.component_tree import ComponentTreeException
+from pydantic import ValidationError
+
+from tableau_pipeline.components.attributes.base import DeclarationError
+from tableau_pipeline.components.loading.problems import (
+    column_problems,
+    datasources_of,
+    repeated_keys,
+    unknown_models,
+)
+
+# Dagster's own pydantic texts, where they do not say what to write.
+_WORDS = MappingProxyType(
+    {
+        "missing": "this key is missing",
+        "model_type": "this key has keys of its own: write them below it, or {}",
+        "dict_type": "this key has keys of its own: write them below it",
+        "list_type": "this is a list: write [a, b]",
+        "string_type": 'this is a text: write "..."',
+    }
+)
+_YAML = MappingProxyType(
+    {
+        "cannot start any token": "YAML knows no tabs here, and no value that begins like this: "
+        "indent with spaces, and put the value into quotes",
+        "mapping values are not allowed here": "a second colon, or an indent that does not fit: "
+        "put a value that holds a colon into quotes, and indent keys like their neighbours",
+        "expected <block end>": "an indent that fits none of the keys above: indent keys like "
+        "their neighbours",
+    }
+)
+
+
+def load_definitions(folder: Path) -> dg.Definitions:
+    """What `dg.load_from_defs_folder` finds below `defs/`, and nothing that cannot work.
+
+    `dg check defs` also holds the columns that are declared against those of the models, as far as
+    these were ever materialized.
+
+    Args:
+        folder: where `definitions.py` lies.
+
+    Raises:
+        DeclarationError: a line for each mistake: file, line, key, and what is allowed there.
+    """
+    with _in_lines():
+        definitions = dg.load_from_defs_folder(path_within_project=folder)
+    datasources = datasources_of(definitions)
+    looks: list[Callable[..., list[str]]] = [repeated_keys, unknown_models]
+    # Not whenever a run starts: each model's newest snapshot is looked up; and not in a server
+    # that would then not let anybody materialize a model whose columns have changed.
+    if os.environ.get("DAGSTER_IS_DEFS_VALIDATION_CLI"):
+        looks.append(column_problems)
+    for look in looks:
+        if problems := look(definitions, datasources):
+            raise DeclarationError("\n".join(problems))
+    return definitions
+
+
+@contextmanager
+def _in_lines() -> Generator[None]:
+    try:
+        yield
+    except yaml.MarkedYAMLError as error:
+        raise DeclarationError(_of_yaml(error)) from None
+    except ComponentTreeException as error:
+        match error.__cause__:
+            case DeclarationError() as cause:
+                raise cause from None
+            case ValidationError() as cause:
+                raise DeclarationError("\n".join(map(_of_key, cause.errors()))) from None
+        raise
+
+
+def _of_key(error: Any) -> str:
+    """Of pydantic's error, which Dagster has given the place in the file."""
+    key, _, place = str(error["loc"][0]).rpartition(" at ")
+    problem = _WORDS.get(error["type"]) or str(error["msg"]).removeprefix("Value error, ")
+    return f"{place}: {key}: {problem}" if place else f"{key}: {problem}"
+
+
+def _of_yaml(error: yaml.MarkedYAMLError) -> str:
+    mark = error.problem_mark or error.context_mark
+    place = f"{mark.name}:{mark.line + 1}: " if mark else ""
+    problem = str(error.problem)
+    words = [words for told, words in _YAML.items() if told in problem]
+    return f"{place}this is not YAML: {words[0] if words else problem}"

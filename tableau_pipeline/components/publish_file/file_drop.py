@@ -1,0 +1,97 @@
+"""The component: a folder whose files are published as they are dropped into it."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+from pydantic import Field, ValidationError, field_validator
+
+from tableau_pipeline.components.automation.default_status import sensor_status
+from tableau_pipeline.components.publish_file import publish_files
+from tableau_pipeline.components.publish_file.config import PublishFileConfig
+from tableau_pipeline.components.yaml_component.declared import Declared
+
+# A file that somebody still writes changes its size or time stamp between two ticks.
+_STILL = 2
+
+
+class FileDrop(Declared):
+    """Publish each file that is dropped into a folder, and each that takes another's place."""
+
+    folder: str = Field(description="Where files are dropped; seen by daemon and runs.")
+    pattern: str = Field(default="*", description='Which of them count, such as "*.csv".')
+    sensor: str = Field(default="file_drop", description="Name of the sensor.")
+    seconds: int = Field(
+        default=30, ge=1, description="Between two looks; a file is taken at the third alike."
+    )
+    publish: dict[str, Any] = Field(
+        default_factory=dict,
+        description="Run config of the job publish_file, such as {project: Uploads}; the name of "
+        "the data source is the file's, unless it is given here.",
+    )
+
+    @field_validator("publish")
+    @classmethod
+    def _known(cls, publish: dict[str, Any]) -> dict[str, Any]:
+        try:
+            PublishFileConfig(**{"path": "x", "name": "x", **publish})
+        except ValidationError as error:
+            wrong = "; ".join(
+                f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()
+            )
+            raise ValueError(wrong) from error
+        return publish
+
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+        """A sensor, and a job of its own: the location may have `publish_file` too, or not."""
+
+        @dg.job(
+            name=f"{self.sensor}_publish_file",
+            description=f"Publishes a file that was dropped into {self.folder}.",
+        )
+        def publish_dropped() -> None:
+            publish_files()
+
+        @dg.sensor(
+            name=self.sensor,
+            job=publish_dropped,
+            minimum_interval_seconds=self.seconds,
+            default_status=sensor_status(),
+            description=f"Publishes files that are dropped into {self.folder}.",
+        )
+        def drop(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+            folder = Path(self.folder)
+            if not folder.is_dir():
+                return dg.SkipReason(f"{folder} is no folder")
+            files = look(folder, self.pattern, json.loads(context.cursor or "{}"))
+            requests = [self._request(folder / name, seen["stamp"]) for name, seen in _ripe(files)]
+            cursor = json.dumps(files)
+            return dg.SensorResult(run_requests=requests, cursor=cursor)
+
+        return dg.Definitions(sensors=[drop])
+
+    def _request(self, file: Path, stamp: str) -> dg.RunRequest:
+        config = {"name": file.stem, **self.publish, "path": str(file.absolute())}
+        return dg.RunRequest(
+            run_key=f"{file.absolute()} {stamp}",
+            run_config={"ops": {"publish_files": {"config": config}}},
+        )
+
+
+def look(folder: Path, pattern: str, before: dict[str, dict]) -> dict[str, dict]:
+    """What is in the folder: each file's stamp, and for how many looks it has not changed."""
+    found = {}
+    for file in sorted(folder.glob(pattern)):
+        if file.is_file() and file.name[0] not in "._":
+            stat = file.stat()
+            stamp = f"{stat.st_size} {stat.st_mtime_ns}"
+            last = before.get(file.name, {})
+            still = last["still"] + 1 if last.get("stamp") == stamp else 0
+            found[file.name] = {"stamp": stamp, "still": min(still, _STILL + 1)}
+    return found
+
+
+def _ripe(files: dict[str, dict]) -> Iterator[tuple[str, dict]]:
+    return ((name, seen) for name, seen in files.items() if seen["still"] == _STILL)

@@ -1,0 +1,196 @@
+"""A job that publishes files, and tables of databases, as they come, without code."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import cast
+
+import dagster as dg
+
+from tableau_pipeline.components.dagster_journal import DagsterJournal
+from tableau_pipeline.components.failures import as_failure
+from tableau_pipeline.components.publish_file.config import PublishFileConfig
+from tableau_pipeline.components.published_datasource.assets import POOL
+from tableau_pipeline.components.published_datasource.metadata import (
+    dry_run_observation,
+    published_result,
+    run_tags,
+)
+from tableau_pipeline.components.snapshot_retention import collect_snapshots
+from tableau_pipeline.core.journal import Journal
+from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.ingest import (
+    READ_ERRORS,
+    Files,
+    Format,
+    Reading,
+    format_of,
+    found_files,
+    load,
+    reason,
+)
+from tableau_pipeline.ingest.database_table import DatabaseTable
+from tableau_pipeline.ingest.file_store import FileStore
+from tableau_pipeline.refresh.as_is import refresh_as_is
+from tableau_pipeline.refresh.recover.history import read_history
+from tableau_pipeline.refresh.refresh import Refresh
+from tableau_pipeline.resources import (
+    HyperResource,
+    SnapshotIOManager,
+    SparkResource,
+    TableauServerResource,
+    data_dir,
+)
+from tableau_pipeline.snapshots.store import SnapshotStore, TrialStore
+
+
+@dg.op(pool=POOL)
+def publish_files(
+    context: dg.OpExecutionContext,
+    config: PublishFileConfig,
+    spark: SparkResource,
+    snapshots: dg.ResourceParam[SnapshotIOManager],
+    hyper: HyperResource,
+    tableau: TableauServerResource,
+) -> None:
+    """Make a published data source equal to files."""
+    declaration = config.declaration()
+    published = dg.AssetKey.from_user_string(declaration.key)
+    (model,) = declaration.models
+    journal = DagsterJournal(context, published)
+    with (
+        as_failure(context.log),
+        _about(config),
+        _store(config, snapshots) as store,
+        _folder() as folder,
+    ):
+        rows = FileStore(
+            store=store,
+            read=lambda: _reading(context, config, spark, folder=folder),
+            run_id=context.run.run_id,
+            mode="append" if config.mode == "append" else "replace",
+            built_on=lambda: _published_version(journal, model),
+            file_column=config.file_column,
+            drop_bad_rows=config.bad_rows == "drop",
+        )
+        refresh = Refresh(
+            declaration=declaration,
+            snapshots=rows,
+            journal=journal,
+            server=lambda: tableau.session(context.log),
+            hyper=lambda: hyper.process,
+            folder=data_dir(),
+            run_id=context.run.run_id,
+            log=context.log,
+            timeouts=tableau.timeouts,
+            takeover=tableau.takeover,
+        )
+        if config.mode == "as_is":
+            report = refresh_as_is(refresh, _only_file(config), config.options())
+        else:
+            report = refresh.run(config.options())
+    bad = rows.read_rows.bad_rows if rows.read_rows else 0
+    if rows.read_rows and bad:
+        context.log.warning(
+            "Left out %s rows that do not fit the columns: %s",
+            f"{bad:,}",
+            rows.read_rows.sample,
+        )
+    decided = report.plan.decision if report.plan else "build"
+    context.instance.add_run_tags(context.run.run_id, run_tags(declaration, decided))
+    if config.dry_run:
+        context.log_event(dry_run_observation(published, declaration, report))
+    elif report.checkpoint:
+        result = published_result(published, declaration, report)
+        metadata = {**(result.metadata or {}), "bad rows": bad}
+        context.log_event(dg.AssetMaterialization(published, metadata=metadata))
+        collect_snapshots(context, snapshots)
+
+
+@dg.job(config={"ops": {"publish_files": {"config": {"name": "", "path": ""}}}})
+def publish_file() -> None:
+    """Publish CSV, JSON or Parquet files, or a table of a database; see the launchpad for how."""
+    publish_files()
+
+
+def _reading(
+    context: dg.OpExecutionContext,
+    config: PublishFileConfig,
+    spark: SparkResource,
+    *,
+    folder: Path,
+) -> Reading:
+    session = spark.spark_session
+    try:
+        if config.is_database:
+            table = DatabaseTable(config.path, str(config.table), config.credentials)
+            table.check(config.reader)
+            context.log.info("Reading %s of %s", table.table, table.url)
+            return Reading(table.read(session, config.reader))
+        files = _files(config)
+        context.log.info("Reading %s", ", ".join(map(str, files.paths)))
+        return load(session, files, folder)
+    except READ_ERRORS as error:
+        raise RefusedError(reason(error)) from error
+
+
+def _published_version(journal: Journal, model: str) -> int | None:
+    """The version that the data source holds: not one that was stored and then refused.
+
+    None where no record tells: then the newest version counts.
+    """
+    history = read_history(journal.records())
+    version = history.published_version(model)
+    if version is None and history.versions:
+        raise RefusedError(
+            "its rows were published as they are (mode as_is), and are not kept here to add to: "
+            "publish all files with mode replace first"
+        )
+    return version
+
+
+def _only_file(config: PublishFileConfig) -> Path:
+    paths = found_files(config.path)
+    if len(paths) > 1:
+        raise RefusedError(
+            f"mode as_is sends one file, but there are {len(paths)}: {paths[0].name}, "
+            f"{paths[1].name}, ...; with mode replace they become one data source"
+        )
+    return paths[0]
+
+
+def _files(config: PublishFileConfig) -> Files:
+    paths = found_files(config.path)
+    format_ = cast("Format | None", config.format) or format_of(paths)
+    return Files(paths, format_, config.reader, config.columns)
+
+
+@contextmanager
+def _store(config: PublishFileConfig, snapshots: SnapshotIOManager) -> Generator[SnapshotStore]:
+    """Where rows are kept: of what is not to be published, none stays."""
+    if config.publish and not config.dry_run:
+        yield snapshots.store
+        return
+    trial = TrialStore(snapshots.store.root)
+    try:
+        yield trial
+    finally:
+        trial.close()
+
+
+@contextmanager
+def _folder() -> Generator[Path]:
+    """Where the rows of files wait for Spark, whose executors see the folder of the data."""
+    data_dir().mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix="files ", dir=data_dir()) as folder:
+        yield Path(folder)
+
+
+@contextmanager
+def _about(config: PublishFileConfig) -> Generator[None]:
+    """Refusals say which files are meant."""
+    try:
+        yield
+    except RefusedError as error:
+        raise RefusedError(f"{config.table or config.path}: {error}") from error

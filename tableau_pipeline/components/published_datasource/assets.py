@@ -1,0 +1,159 @@
+"""The two assets of a declared data source, made by one step that is never split."""
+
+from collections.abc import Iterator
+
+import dagster as dg
+from pydantic import Field, field_validator
+
+from tableau_pipeline.components.asset_keys import extract_key
+from tableau_pipeline.components.attributes.triggers import Trigger
+from tableau_pipeline.components.dagster_journal import DagsterJournal
+from tableau_pipeline.components.failures import as_failure
+from tableau_pipeline.components.published_datasource.checks import (
+    check_results,
+    check_specs,
+    failed_checks,
+)
+from tableau_pipeline.components.published_datasource.column_schema import descriptions_of
+from tableau_pipeline.components.published_datasource.metadata import (
+    dry_run_observation,
+    extract_result,
+    published_result,
+    run_tags,
+)
+from tableau_pipeline.components.published_datasource.model_snapshots import (
+    ModelSnapshots,
+    partitions_of,
+)
+from tableau_pipeline.components.published_datasource.trigger import (
+    automation_condition,
+    follows_extract,
+)
+from tableau_pipeline.components.snapshot_retention import collect_snapshots
+from tableau_pipeline.core.declaration import Declaration
+from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.refresh.plan.decide import Accept, Options
+from tableau_pipeline.refresh.refresh import Refresh
+from tableau_pipeline.resources import (
+    HyperResource,
+    SnapshotIOManager,
+    TableauServerResource,
+    data_dir,
+)
+
+# Runs that sign in to Tableau; the instance limits how many do so at a time.
+POOL = "tableau"
+
+
+class RefreshConfig(dg.Config):
+    """What a single run of a refresh may do differently."""
+
+    dry_run: bool = Field(default=False, description="Plan and report; change nothing.")
+    publish: bool = Field(default=True, description="false: build the whole .hyper, and stop.")
+    full: bool = Field(default=False, description="Ship everything, even if nothing changed.")
+    accept: list[str] = Field(
+        default_factory=list,
+        description="What to let through once although it would be refused: shrink, schema, "
+        "overwrite, takeover.",
+    )
+
+    @field_validator("accept")
+    @classmethod
+    def _known(cls, accept: list[str]) -> list[str]:
+        known = [str(each) for each in Accept]
+        if unknown := [each for each in accept if each not in known]:
+            raise ValueError(f"accept: {unknown[0]!r} is not one of {', '.join(known)}")
+        return accept
+
+    def options(self) -> Options:
+        """The same, as a refresh wants it."""
+        return Options(
+            dry_run=self.dry_run,
+            publish=self.publish,
+            full=self.full,
+            accept=frozenset(map(Accept, self.accept)),
+        )
+
+
+def refresh_assets(
+    declaration: Declaration,
+    trigger: Trigger | None,
+    freshness: dg.FreshnessPolicy | None = None,
+) -> dg.AssetsDefinition:
+    """`<key>_extract` and `<key>`; a trigger becomes the first one's automation condition."""
+    published = dg.AssetKey.from_user_string(declaration.key)
+    extract = extract_key(declaration.key)
+    models = [dg.AssetKey.from_user_string(model) for model in declaration.models]
+    tables = ", ".join(table.name for table in declaration.tables)
+    step = declaration.key.replace("/", "__")
+
+    @dg.multi_asset(
+        name=step,
+        specs=[
+            # Either is left out when nothing was built or published.
+            dg.AssetSpec(
+                extract,
+                deps=models,
+                description=f"The .hyper file of a refresh, with the tables {tables}.",
+                kinds={"hyper"},
+                skippable=True,
+                automation_condition=automation_condition(trigger, models),
+            ),
+            dg.AssetSpec(
+                published,
+                deps=[extract],
+                description=(
+                    f'The data source "{declaration.name}" in the Tableau project '
+                    f'"{declaration.project_path}", equal to its models after every refresh.'
+                ),
+                kinds={"tableau"},
+                skippable=True,
+                automation_condition=follows_extract(trigger),
+                freshness_policy=freshness,
+            ),
+        ],
+        check_specs=check_specs(declaration, published),
+        pool=POOL,
+    )
+    def refresh_step(
+        context: dg.AssetExecutionContext,
+        config: RefreshConfig,
+        snapshots: dg.ResourceParam[SnapshotIOManager],
+        hyper: HyperResource,
+        tableau: TableauServerResource,
+    ) -> Iterator[dg.MaterializeResult | dg.AssetCheckResult]:
+        definitions = partitions_of(context, declaration.models)
+        refresh = Refresh(
+            declaration=declaration,
+            snapshots=ModelSnapshots(snapshots, definitions),
+            journal=DagsterJournal(context, published),
+            server=lambda: tableau.session(context.log),
+            hyper=lambda: hyper.process,
+            folder=data_dir(),
+            run_id=context.run.run_id,
+            log=context.log,
+            timeouts=tableau.timeouts,
+            takeover=tableau.takeover,
+        )
+        with as_failure(context.log, step=step):
+            try:
+                report = refresh.run(config.options())
+            except RefreshError as error:
+                decided = "refuse" if isinstance(error, RefusedError) else "failed"
+                context.instance.add_run_tags(context.run.run_id, run_tags(declaration, decided))
+                yield from failed_checks(published, error)
+                raise
+        decided = report.plan.decision if report.plan else "build"
+        context.instance.add_run_tags(context.run.run_id, run_tags(declaration, decided))
+        yield from check_results(declaration, published, report)
+        if config.dry_run:
+            context.log_event(dry_run_observation(published, declaration, report))
+            return
+        if report.extract:
+            yield extract_result(extract, declaration, report)
+        if report.checkpoint:
+            descriptions = descriptions_of(context, declaration)
+            yield published_result(published, declaration, report, descriptions)
+            collect_snapshots(context, snapshots)
+
+    return refresh_step

@@ -1,0 +1,170 @@
+"""What a refresh looks at, as Dagster's asset checks of the published asset.
+
+They are facets of the refresh itself, which stops at the same findings whether they are selected
+or not.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import dagster as dg
+
+from tableau_pipeline.core.declaration import Declaration
+from tableau_pipeline.errors import Check, RefreshError, RefusedError
+from tableau_pipeline.refresh.plan.decide import Refuse
+from tableau_pipeline.refresh.reconcile import ReconciliationError
+from tableau_pipeline.refresh.report import Report
+
+_REFUSED = "the refresh would be refused anyway"
+_ONLY_BUILT = "only the file was built, and not compared with what is published"
+RELATIONSHIPS, RECONCILIATION = "relationships", "reconciliation"
+_BEFORE = {
+    Check.GUARD: "No table is empty or suddenly small (`guard`); otherwise nothing is sent.",
+    Check.KEYS: "Keys that a relationship or a policy needs are unique and not NULL; otherwise "
+    "nothing is sent.",
+    Check.SCHEMA: "The columns can be published, and are as `columns` and `on_schema_change` "
+    "demand; otherwise nothing is sent.",
+}
+
+
+def check_specs(declaration: Declaration, published: dg.AssetKey) -> list[dg.AssetCheckSpec]:
+    """The checks of a data source, whatever the refresh finds."""
+    described = {check.value: text for check, text in _BEFORE.items()}
+    if declaration.relationships:
+        described[RELATIONSHIPS] = "Every row of a many side has its partner on the one side."
+    if declaration.reconcile:
+        described[RECONCILIATION] = "What is published, read back, equals the models."
+    stopping = {check.value for check in Check}
+    return [
+        dg.AssetCheckSpec(name, asset=published, description=text, blocking=name in stopping)
+        for name, text in described.items()
+    ]
+
+
+def check_results(
+    declaration: Declaration, published: dg.AssetKey, report: Report
+) -> Iterator[dg.AssetCheckResult]:
+    """What a refresh found that was not stopped, or would be: it was a dry run."""
+    refused = report.plan if isinstance(report.plan, Refuse) else None
+    for check in Check:
+        if refused and check in refused.failed:
+            # Of a dry run, which does not fail: it was asked what would.
+            yield _failed(published, check.value, refused.failed[check], is_dry_run=True)
+        elif refused and check is Check.KEYS:
+            yield _not_looked_at(published, check.value, _REFUSED)
+        elif check is not Check.KEYS and report.plan is None:
+            yield _not_looked_at(published, check.value, _ONLY_BUILT)
+        else:
+            yield dg.AssetCheckResult(
+                asset_key=published,
+                check_name=check.value,
+                passed=True,
+                metadata=_numbers(check, report),
+            )
+    if declaration.relationships and refused:
+        yield _not_looked_at(published, RELATIONSHIPS, _REFUSED)
+    elif declaration.relationships:
+        yield _relationships(published, report)
+    if declaration.reconcile:
+        yield _reconciliation(published, report)
+
+
+def failed_checks(published: dg.AssetKey, error: RefreshError) -> Iterator[dg.AssetCheckResult]:
+    """What stopped a refresh; the other checks were not come to."""
+    if isinstance(error, RefusedError):
+        for check, found in error.failed.items():
+            yield _failed(published, check.value, found)
+    if isinstance(error, ReconciliationError):
+        rows = _metadata("rows read back", error.found.rows)
+        yield _failed(published, RECONCILIATION, str(error), rows)
+
+
+def _relationships(published: dg.AssetKey, report: Report) -> dg.AssetCheckResult:
+    return dg.AssetCheckResult(
+        asset_key=published,
+        check_name=RELATIONSHIPS,
+        passed=not report.orphans,
+        severity=dg.AssetCheckSeverity.WARN,
+        description="; ".join(
+            f"{edge}: {count:,} rows without a partner" for edge, count in report.orphans.items()
+        ),
+        metadata=_metadata("rows without a partner", report.orphans),
+    )
+
+
+def _reconciliation(published: dg.AssetKey, report: Report) -> dg.AssetCheckResult:
+    found = report.reconciliation
+    if found is None or found.skipped:
+        known = report.checkpoint.unreconciled if report.checkpoint else "nothing was published"
+        why = found.skipped if found else known
+        if why:
+            return _not_looked_at(published, RECONCILIATION, why)
+        return dg.AssetCheckResult(
+            asset_key=published,
+            check_name=RECONCILIATION,
+            passed=True,
+            description="Nothing was sent since it was reconciled.",
+        )
+    return dg.AssetCheckResult(
+        asset_key=published,
+        check_name=RECONCILIATION,
+        passed=True,
+        metadata={
+            **_metadata("rows read back", found.rows),
+            "seconds": report.seconds.get("reconcile", 0.0),
+            **{f"checksum/{name}": f"{value:x}" for name, value in found.checksums.items()},
+        },
+    )
+
+
+def _failed(
+    published: dg.AssetKey,
+    name: str,
+    found: str,
+    metadata: Mapping[str, Any] | None = None,
+    *,
+    is_dry_run: bool = False,
+) -> dg.AssetCheckResult:
+    severity = dg.AssetCheckSeverity.WARN if is_dry_run else dg.AssetCheckSeverity.ERROR
+    return dg.AssetCheckResult(
+        asset_key=published,
+        check_name=name,
+        passed=False,
+        description=found,
+        metadata=metadata,
+        severity=severity,
+    )
+
+
+def _numbers(check: Check, report: Report) -> dict[str, float]:
+    """What a check looked at, as numbers to plot."""
+    tables = report.checkpoint.tables if report.checkpoint else {}
+    rows = {name: table.content.rows for name, table in tables.items()}
+    match check:
+        case Check.GUARD:
+            lost = {
+                name: round(100 * (1 - rows[name] / before), 3)
+                for name, before in report.before.items()
+                if before and name in rows
+            }
+            return {**_metadata("rows", rows), **_metadata("rows lost in %", lost)}
+        case Check.KEYS:
+            keys = {name: rows[name] for name, table in tables.items() if table.key}
+            return dict(_metadata("rows with a key of their own", keys))
+        case _:
+            return dict(_metadata("columns", {n: len(t.columns) for n, t in tables.items()}))
+
+
+def _not_looked_at(published: dg.AssetKey, name: str, why: str) -> dg.AssetCheckResult:
+    """Not a pass, but no fault either."""
+    return dg.AssetCheckResult(
+        asset_key=published,
+        check_name=name,
+        passed=False,
+        severity=dg.AssetCheckSeverity.WARN,
+        description=f"Not looked at: {why}",
+    )
+
+
+def _metadata(what: str, counts: Mapping[str, float]) -> dict[str, float]:
+    return {f"{what}/{name}": count for name, count in counts.items()}

@@ -1,0 +1,214 @@
+"""The component: a published Tableau data source, declared once."""
+
+from typing import Any, Literal, Self
+
+import dagster as dg
+from pydantic import Field, field_validator, model_validator
+
+from tableau_pipeline.components.asset_keys import asset_key_of
+from tableau_pipeline.components.attributes.base import Attributes, guess, keys, mistake
+from tableau_pipeline.components.attributes.promises import (
+    FreshnessAttributes,
+    ReconcileAttributes,
+    reconcile,
+)
+from tableau_pipeline.components.attributes.tables import RelationshipAttributes, TableAttributes
+from tableau_pipeline.components.attributes.timestamps import Timestamps, clock, known_timestamps
+from tableau_pipeline.components.attributes.triggers import Trigger, known_trigger
+from tableau_pipeline.components.published_datasource.assets import refresh_assets
+from tableau_pipeline.components.published_datasource.scaffolder import (
+    PublishedDatasourceScaffolder,
+)
+from tableau_pipeline.components.yaml_component.declared import Declared
+from tableau_pipeline.core.declaration import Declaration, Project, ProjectLuid, tree_problem
+from tableau_pipeline.hyper.tables import Relationship
+from tableau_pipeline.hyper.types.type_policy import TypePolicy
+
+
+class ProjectAttributes(Attributes):
+    """A project by its LUID."""
+
+    luid: str = Field(min_length=1, description="As the server tells it.")
+
+
+@dg.scaffold_with(PublishedDatasourceScaffolder)
+class PublishedDatasource(Declared):
+    """A published Tableau data source, kept equal to the Spark models that feed it."""
+
+    name: str = Field(min_length=1, max_length=255, description="Name on the Tableau site.")
+    project: str | list[str] | ProjectAttributes = Field(
+        description='Path of the project, "Aviation/Curated"; as a list of names, which may hold a '
+        'stroke, [Aviation, "Arrivals/Departures"]; or {luid: ...}.'
+    )
+    tables: dict[str, TableAttributes] = Field(
+        min_length=1, description="Tables of the data source, by name."
+    )
+    key: str | None = Field(
+        default=None,
+        description="Asset key; default: the name as dagster-tableau writes it, so that its "
+        "dashboards hang below this asset.",
+    )
+    create_project: bool = Field(default=False, description="Create the project if it is absent.")
+    adopt: bool = Field(
+        default=False,
+        description="Take over a data source of this name that this pipeline did not publish.",
+    )
+    relationships: list[RelationshipAttributes] = Field(
+        default_factory=list, description="How the tables hang together: one tree, one fact table."
+    )
+    on_schema_change: Literal["additive", "refuse", "publish"] = Field(
+        default="additive",
+        description="additive: new columns and tables are published, other changes refused; "
+        "refuse: all are; publish: none is.",
+    )
+    rebase: float = Field(
+        default=1.0,
+        gt=0,
+        description="The whole file is published again once the updates since add up to more than "
+        "this share of its size: deletes make it grow.",
+    )
+    rebase_after: int | None = Field(
+        default=None,
+        ge=1,
+        description="Updates after which that happens however small they are; default: no limit.",
+    )
+    oversize: Literal["publish", "split"] = Field(
+        default="publish",
+        description="An update above the limit: publish the whole file, or split the update into "
+        "several, so that for a while dashboards may see some rows new and some old.",
+    )
+    payload_limit_mb: float | None = Field(
+        default=None,
+        gt=0,
+        description="That limit, in megabytes of 10^6 bytes; default: the server's, 100 (10 before "
+        "2022.1), less 5 %.",
+    )
+    timestamps: Timestamps = Field(
+        default="utc",
+        description="Tableau's datetime has no zone. Of instants (Spark's timestamp) it shows the "
+        "wall clock of UTC; or that of a zone, {zone: Europe/Paris}; with_time_zone keeps Hyper's "
+        "TIMESTAMP WITH TIME ZONE. Spark's timestamp_ntz stays the wall clock that it is.",
+    )
+    nested: Literal["refuse", "json"] = Field(
+        default="refuse",
+        description="Arrays, maps, structs and variants: refuse them, or publish their JSON text.",
+    )
+    floats: Literal["double", "real"] = Field(
+        default="double",
+        description="32-bit floats: widen them, which is exact; or keep them, which makes a file "
+        "that opens in Tableau 2024.3 and later.",
+    )
+    max_database_version: int | None = Field(
+        default=None,
+        ge=2,
+        le=4,
+        description="The newest version of the .hyper format that your readers open; columns that "
+        "need a newer one are refused. 2: Tableau 2022.1.2; 3: 2022.4.1 and Server 2023.1, for "
+        "decimals beyond 18 digits; 4: 2024.3, for 32-bit floats.",
+    )
+    reconcile: ReconcileAttributes | Literal["never"] = Field(
+        default_factory=ReconcileAttributes,
+        description="After a refresh, what is published is read back and compared with the models: "
+        "{max_mb: 100, checksums: false}; or never.",
+    )
+    freshness: FreshnessAttributes | None = Field(
+        default=None,
+        description='When it has to be fresh: {by: "07:00", timezone: Europe/Paris} or '
+        "{within: 24h}.",
+    )
+    trigger: Trigger | None = Field(
+        default=None, description="When it is refreshed by itself; absent: by hand only."
+    )
+
+    @field_validator("trigger", mode="before")
+    @classmethod
+    def _known_trigger(cls, trigger: Any) -> Any:
+        return known_trigger(trigger)
+
+    @field_validator("timestamps", mode="before")
+    @classmethod
+    def _known_timestamps(cls, timestamps: Any) -> Any:
+        return known_timestamps(timestamps)
+
+    @field_validator("project", mode="before")
+    @classmethod
+    def _known_project(cls, project: Any) -> Any:
+        if isinstance(project, str | list) or keys(project) == ["luid"]:
+            return project
+        raise ValueError(
+            'project is one of: a path, "Aviation/Curated"; a list of names, [Aviation, "A/B"]; '
+            "{luid: ...}"
+        )
+
+    @field_validator("project")
+    @classmethod
+    def _no_empty_project(
+        cls, project: str | list[str] | ProjectAttributes
+    ) -> str | list[str] | ProjectAttributes:
+        names = project.split("/") if isinstance(project, str) else project
+        if isinstance(names, list) and not all(map(str.strip, names or [""])):
+            raise ValueError(f'"{project}" has an empty part: write "Parent/Child"')
+        return project
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        asset_key = self.asset_key
+        named = ("key",) if self.key else ("name",)
+        if not asset_key.strip("_/"):
+            problem = f'this gives the asset key "{asset_key}": set `key` to a telling one'
+            raise mistake(named, self.name, problem)
+        models = set(self.declaration.models)
+        if clash := {asset_key, f"{asset_key}_extract"} & models:
+            problem = f'this gives the asset key "{clash.pop()}", which is that of a model: '
+            raise mistake(named, self.name, problem + "set `key` to another one")
+        for number, edge in enumerate(self.relationships):
+            for side, table in (("from", edge.many), ("to", edge.one)):
+                if table not in self.tables:
+                    problem = f'"{table}" is not a table of this data source: '
+                    problem += f"{guess(table, self.tables)}Its tables are {', '.join(self.tables)}"
+                    raise mistake(("relationships", number, side), table, problem)
+        if problem := tree_problem(list(self.tables), self.declaration.relationships):
+            raise mistake(("relationships",), None, problem)
+        return self
+
+    @property
+    def asset_key(self) -> str:
+        """The key of the published asset; "a/b" for two parts."""
+        return self.key or asset_key_of(self.name)
+
+    @property
+    def declaration(self) -> Declaration:
+        """The same, as a refresh wants it."""
+        return Declaration(
+            key=self.asset_key,
+            name=self.name,
+            project=_project(self.project),
+            tables=tuple(table.declared(name) for name, table in self.tables.items()),
+            relationships=tuple(
+                Relationship(edge.many, edge.one, tuple(edge.on.items()))
+                for edge in self.relationships
+            ),
+            create_project=self.create_project,
+            adopt=self.adopt,
+            on_schema_change=self.on_schema_change,
+            rebase=self.rebase,
+            rebase_after=self.rebase_after,
+            oversize=self.oversize,
+            payload_limit=int(self.payload_limit_mb * 1e6) if self.payload_limit_mb else None,
+            types=TypePolicy(clock(self.timestamps), self.nested, self.floats),
+            max_database_version=self.max_database_version,
+            reconcile=reconcile(self.reconcile),
+        )
+
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+        """The extract and the published data source, two assets of one step."""
+        freshness = self.freshness.policy() if self.freshness else None
+        return dg.Definitions(
+            assets=[refresh_assets(self.declaration, self.trigger, freshness)],
+        )
+
+
+def _project(project: str | list[str] | ProjectAttributes) -> Project:
+    if isinstance(project, ProjectAttributes):
+        return ProjectLuid(project.luid)
+    return project if isinstance(project, str) else tuple(project)

@@ -1,0 +1,143 @@
+"""What a refresh did, as metadata that the web UI shows, plots and links."""
+
+import hashlib
+from typing import Any
+
+import dagster as dg
+
+from tableau_pipeline.components.published_datasource.column_schema import (
+    NO_DESCRIPTIONS,
+    Descriptions,
+    column_metadata,
+)
+from tableau_pipeline.components.published_datasource.plan_table import plan_table
+from tableau_pipeline.core.checkpoint import Checkpoint
+from tableau_pipeline.core.declaration import Declaration
+from tableau_pipeline.hyper.types.versions import PRODUCTS
+from tableau_pipeline.refresh.report import Report
+
+
+def extract_result(
+    key: dg.AssetKey, declaration: Declaration, report: Report
+) -> dg.MaterializeResult:
+    """The built file: the whole data source, or the payload of an update."""
+    extract = report.extract
+    if extract is None:
+        raise ValueError("no extract was built")
+    names = {declaration.published_name(table.name): table.name for table in declaration.tables}
+    rows = dict.fromkeys(names.values(), 0)
+    for name, count in extract.rows.items():
+        rows[names.get(name, name)] = count
+    return dg.MaterializeResult(
+        asset_key=key,
+        metadata={
+            **_rows(declaration, rows),
+            "content": "payload of an update" if report.tables else "whole data source",
+            "MB": _in_megabytes(extract.size),
+            "seconds/build": report.seconds["build"],
+            "opens in": PRODUCTS[extract.version],
+            "dagster/uri": extract.path.as_uri(),
+            "bytes": extract.size,
+            "file version": extract.version,
+        },
+    )
+
+
+def published_result(
+    key: dg.AssetKey,
+    declaration: Declaration,
+    report: Report,
+    descriptions: Descriptions = NO_DESCRIPTIONS,
+) -> dg.MaterializeResult:
+    """The refreshed data source; what it holds is recorded apart from this."""
+    checkpoint, remote = report.checkpoint, report.remote
+    if checkpoint is None or remote is None:
+        raise ValueError("no data source was refreshed")
+    rows = {name: table.content.rows for name, table in checkpoint.tables.items()}
+    metadata: dict[str, Any] = {
+        "summary": report.summary,
+        **_plan(declaration, report),
+        **_rows(declaration, rows),
+        **_shipped(report),
+        **({"data source": dg.MetadataValue.url(remote.link)} if remote.link else {}),
+        "seconds/total": report.seconds["total"],
+        "MB sent": _in_megabytes(report.sent),
+        **({"warnings": "\n".join(report.warnings)} if report.warnings else {}),
+        **{f"rows without a partner/{edge}": count for edge, count in checkpoint.orphans.items()},
+        **column_metadata(declaration, checkpoint, descriptions),
+        **_decision(report),
+        **{f"seconds/{phase}": seconds for phase, seconds in report.seconds.items()},
+        "bytes sent": report.sent,
+        **({"bytes in full": checkpoint.size} if checkpoint.size else {}),
+        "updates since published whole": checkpoint.updates,
+        "updated at": dg.MetadataValue.timestamp(remote.updated_at),
+        **({"job": report.job_id} if report.job_id else {}),
+        "luid": remote.luid,
+    }
+    return dg.MaterializeResult(
+        asset_key=key, metadata=metadata, data_version=dg.DataVersion(_content_version(checkpoint))
+    )
+
+
+def dry_run_observation(
+    key: dg.AssetKey, declaration: Declaration, report: Report
+) -> dg.AssetObservation:
+    """What a refresh would have done."""
+    sizes = {"bytes to send": report.extract.size} if report.extract else {}
+    metadata = {
+        "summary": report.summary,
+        **_plan(declaration, report),
+        **_shipped(report),
+        **sizes,
+        **_decision(report),
+    }
+    return dg.AssetObservation(key, description="Dry run", metadata=metadata)
+
+
+def run_tags(declaration: Declaration, decision: str) -> dict[str, str]:
+    """By which runs can be found: the data source, and what became of it."""
+    # Dagster allows one stroke and 63 characters.
+    name = declaration.key.replace("/", ".")[:63]
+    return {f"tableau/{name}": decision}
+
+
+def _plan(declaration: Declaration, report: Report) -> dict[str, Any]:
+    if report.plan is None:
+        return {}
+    return {"plan": dg.MetadataValue.md(plan_table(declaration, report))}
+
+
+def _decision(report: Report) -> dict[str, str]:
+    if report.plan is None:
+        return {}
+    return {"decision": report.plan.decision, "reason": report.plan.reason}
+
+
+def _in_megabytes(size: int) -> float:
+    """In megabytes of 10^6 bytes, to be plotted."""
+    return round(size / 1e6, 3)
+
+
+def _shipped(report: Report) -> dict[str, int]:
+    """Rows by table that an update deleted and inserted."""
+    return {
+        **{f"rows deleted/{name}": each.deleted for name, each in report.tables.items()},
+        **{f"rows inserted/{name}": each.inserted for name, each in report.tables.items()},
+    }
+
+
+def _rows(declaration: Declaration, rows: dict[str, int]) -> dict[str, int]:
+    """Rows by table; those of the fact table, the grain of the data source, as its row count."""
+    return {
+        "dagster/row_count": rows[declaration.fact_table],
+        **{f"rows/{table}": count for table, count in rows.items()},
+    }
+
+
+def _content_version(checkpoint: Checkpoint) -> str:
+    """Equal for equal published contents."""
+    content = [checkpoint.declaration] + [
+        f"{name} {table.columns} {table.content} {table.cutoff}"
+        for name, table in sorted(checkpoint.tables.items())
+    ]
+    return hashlib.sha256("\n".join(content).encode()).hexdigest()[:16]

@@ -1,0 +1,55 @@
+"""What a refresh did, or would do, as a small table in Markdown."""
+
+from collections.abc import Iterator
+
+from tableau_pipeline.core.declaration import Declaration
+from tableau_pipeline.refresh.plan.decide import NoChange, Publish, Refuse, Update
+from tableau_pipeline.refresh.report import Report
+
+
+def plan_table(declaration: Declaration, report: Report) -> str:
+    """The decision, its reason, and a line for each table; "" if nothing was decided."""
+    plan = report.plan
+    if plan is None:
+        return ""
+    head = f"**{plan.decision}**: {_escaped(plan.reason)}"
+    if isinstance(plan, Refuse):
+        return head
+    lines = [
+        "| table | rows | deleted | inserted | sent |",
+        "| --- | ---: | ---: | ---: | --- |",
+        *(f"| {' | '.join(cells)} |" for cells in _rows(declaration, report)),
+    ]
+    return "\n".join([head, "", *lines])
+
+
+def _rows(declaration: Declaration, report: Report) -> Iterator[list[str]]:
+    for table in declaration.tables:
+        known = report.checkpoint.tables.get(table.name) if report.checkpoint else None
+        rows = f"{known.content.rows:,}" if known else ""
+        shipped = report.tables.get(table.name)
+        changes = [f"{shipped.deleted:,}", f"{shipped.inserted:,}"] if shipped else ["", ""]
+        yield [_escaped(table.name), rows, *changes, _sent(table.name, report)]
+
+
+def _sent(table: str, report: Report) -> str:
+    match report.plan:
+        case NoChange():
+            return "nothing"
+        case Publish():
+            return "the whole file"
+        case Update(tables):
+            if table not in tables:
+                return "nothing"
+            shipped = report.tables.get(table)
+            whole = shipped.whole if shipped else None
+            return f"the whole table: {_escaped(whole)}" if whole else "what changed"
+        case _:
+            return ""
+
+
+def _escaped(text: str) -> str:
+    """In a cell of a table, and no markup."""
+    for character in "\\|*_`<[":
+        text = text.replace(character, f"\\{character}")
+    return text.replace("\n", " ")

@@ -1,0 +1,45 @@
+"""Removing old snapshots after a refresh, but for those that some data source still needs."""
+
+import dagster as dg
+
+from tableau_pipeline.components.asset_keys import extract_key
+from tableau_pipeline.components.dagster_journal import record_in, records_of
+from tableau_pipeline.core.checkpoint import Closing
+from tableau_pipeline.refresh.recover.history import read_history
+from tableau_pipeline.resources import SnapshotIOManager
+
+
+def collect_snapshots(
+    context: dg.AssetExecutionContext | dg.OpExecutionContext, snapshots: SnapshotIOManager
+) -> None:
+    """Remove what is too old, of every model in the store.
+
+    A failure is a warning: the refresh has succeeded, and the next one tries again.
+    """
+    try:
+        removed = snapshots.collect(lambda: referenced_snapshots(context.instance))
+    except Exception as error:  # noqa: BLE001 - whatever it is
+        context.log.warning("Old snapshots were not removed: %s", error)
+    else:
+        if removed:
+            context.log.info("Removed %d old snapshots and unfinished writes", len(removed))
+
+
+def referenced_snapshots(instance: dg.DagsterInstance) -> set[tuple[str, int]]:
+    """The versions that a data source of this instance may hold, of whatever code location.
+
+    All by one query, but for those that are being refreshed.
+    """
+    keys = set(instance.get_asset_keys())
+    published = [
+        key for key in keys if extract_key(key.to_user_string()) in keys or key.path[0] == "files"
+    ]
+    found: set[tuple[str, int]] = set()
+    for record in instance.get_asset_records(published):
+        newest = record.asset_entry.last_observation_record
+        closing = record_in(newest) if newest else None
+        if isinstance(closing, Closing) and closing.checkpoint:
+            found.update(closing.checkpoint.versions)
+        else:
+            found |= read_history(records_of(instance, record.asset_entry.asset_key)).versions
+    return found

@@ -1,0 +1,32 @@
+"""Files beside a declaration that Dagster does not load."""
+
+import re
+from pathlib import Path
+
+from tableau_pipeline.components.attributes.base import DeclarationError
+
+_FOLDER = re.compile(r"^type: *[\"']?dagster\.(components\.)?DefsFolderComponent\b", re.MULTILINE)
+# Modules that the file itself names: `template_vars_module: .vars`, or `type: .local.Component`.
+_NAMED = re.compile(r"^(?:template_vars_module|type): *[\"']?\.(\w+)", re.MULTILINE)
+
+
+def refuse_passed_over(file: Path) -> None:
+    """Models in the folder of a `defs.yaml` that does not say that it is a folder of definitions.
+
+    Raises:
+        DeclarationError: names the files and the remedy.
+    """
+    text = file.read_text("utf-8")
+    if _FOLDER.search(text):
+        return
+    named = set(_NAMED.findall(text))
+    found = [
+        str(each.relative_to(file.parent))
+        for each in sorted(file.parent.rglob("*.py"))
+        if each.stem not in named and "dagster" in each.read_text("utf-8", errors="replace")
+    ]
+    if found:
+        raise DeclarationError(
+            f"{file}:1: Dagster passes over {', '.join(found)} beside this file: put "
+            "`type: dagster.DefsFolderComponent` and a line `---` at its top"
+        )

@@ -1,0 +1,148 @@
+"""Spark's types in Hyper, exactly or not at all: the one table, which `docs/types.md` prints."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tableauhyperapi import escape_name, escape_string_literal
+
+from tableau_pipeline.hyper.tables import Column, json_text
+from tableau_pipeline.hyper.types.versions import LOWEST, needed_version
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """How a type is held.
+
+    Attributes:
+        spark: a pattern of the name that Spark, or a `TypePolicy`, gives the type.
+        hyper: the type in SQL; `{0}` stands for what the pattern's first group matched.
+        tableau: how Tableau Desktop calls it.
+        family: Hyper compares the members of a family; others with their own kind only.
+    """
+
+    spark: str
+    hyper: str
+    tableau: str
+    family: str
+
+
+_RULES = (
+    _Rule("boolean", "BOOLEAN", "Boolean", "BOOLEAN"),
+    _Rule("tinyint|smallint", "SMALLINT", "Number (whole)", "NUMBER"),
+    _Rule("int", "INTEGER", "Number (whole)", "NUMBER"),
+    _Rule("bigint", "BIGINT", "Number (whole)", "NUMBER"),
+    # Widening a 32-bit float is exact; storing one needs a file version that older products refuse.
+    _Rule("float|double", "DOUBLE PRECISION", "Number (decimal)", "NUMBER"),
+    _Rule("float as real", "REAL", "Number (decimal)", "NUMBER"),
+    _Rule(r"decimal\((\d+),(\d+)\)", "NUMERIC({0},{1})", "Number (decimal)", "NUMERIC"),
+    _Rule(r"string( collate .+)?|(char|varchar)\(\d+\)|json of .+", "TEXT", "String", "TEXT"),
+    _Rule("binary", "BYTES", "(unknown)", "BYTES"),
+    _Rule("date", "DATE", "Date", "MOMENT"),
+    # Tableau's datetime has no zone: an instant becomes the wall clock of UTC, or of a zone.
+    _Rule("timestamp|timestamp at .+|timestamp_ntz", "TIMESTAMP", "Date & Time", "MOMENT"),
+    _Rule("timestamp with time zone", "TIMESTAMPTZ", "Date & Time", "INSTANT"),
+)
+_PATTERNS = [(re.compile(rule.spark, re.IGNORECASE), rule) for rule in _RULES]
+
+_JSON_REMEDY = "declare nested: json for its JSON text"
+_REMEDIES = {
+    "array": f"{_JSON_REMEDY}, or explode it into rows",
+    "map": _JSON_REMEDY,
+    "struct": f"{_JSON_REMEDY}, or select its fields as columns of their own",
+    "variant": _JSON_REMEDY,
+    "void": "cast it to the type that it should have",
+    "interval": "Tableau has no durations: cast it to a number of months or seconds",
+}
+_WITH_ZONE = "timestamp with time zone"
+_AT_ZONE = re.compile(r"timestamp at (.+)")
+
+
+class UnsupportedTypeError(Exception):
+    """A column's type has no place in Tableau."""
+
+
+def hyper_type(column: Column, *, table: str) -> str:
+    """The SQL type of a column in a `.hyper` file.
+
+    Raises:
+        UnsupportedTypeError: names the table, the column, its type and what to do.
+    """
+    found = _find(column.type)
+    if found is None:
+        family = next((name for name in _REMEDIES if name in column.type.split("<")[0]), None)
+        remedy = _REMEDIES.get(family or "", "cast it in the model, or leave the column out")
+        raise UnsupportedTypeError(
+            f'Table "{table}", column "{column.name}": Tableau cannot hold the type '
+            f"{column.type}; {remedy}."
+        )
+    rule, groups = found
+    return rule.hyper.format(*groups)
+
+
+def tableau_type(column: Column) -> str:
+    """What Tableau Desktop calls the type of a column that it can hold."""
+    found = _find(column.type)
+    return found[0].tableau if found else "(none)"
+
+
+def stored_name(column: Column) -> str:
+    """The column of a model's Parquet files from which a column comes."""
+    return json_text(column.name) if column.type.startswith("json of ") else column.name
+
+
+def stored_type(column: Column, type_: str) -> str:
+    """How hyperd reads that column, where `type_` is its type in the `.hyper` file."""
+    return "TIMESTAMPTZ" if zone_of(column) else type_
+
+
+def value_of(column: Column) -> str:
+    """The value of a column as SQL over those, to be cast to its type."""
+    name = escape_name(stored_name(column))
+    zone = zone_of(column)
+    if zone is None or column.type == _WITH_ZONE:
+        return name
+    return f"{name} AT TIME ZONE {escape_string_literal(zone)}"
+
+
+def zone_of(column: Column) -> str | None:
+    """Whose wall clock tells an instant; None for what is no instant, or keeps its own zone."""
+    if column.type in ("timestamp", _WITH_ZONE):
+        return "UTC"
+    declared = _AT_ZONE.fullmatch(column.type)
+    return declared[1] if declared else None
+
+
+def is_moment(column: Column) -> bool:
+    """Whether it holds dates or times of a day."""
+    found = _find(column.type)
+    return found is not None and found[0].family in ("MOMENT", "INSTANT")
+
+
+def rules() -> list[str]:
+    """The patterns of the names of all types that have a place."""
+    return [rule.spark for rule in _RULES]
+
+
+def comparable(one: str, other: str) -> bool:
+    """Whether Hyper can relate columns of these two types of Spark's."""
+    return _family(one) == _family(other)
+
+
+def file_version(columns: Iterable[Column]) -> int:
+    """The lowest version of the `.hyper` format that holds them: more products open it."""
+    found = filter(None, (_find(column.type) for column in columns))
+    types = (rule.hyper.format(*groups) for rule, groups in found)
+    return max(map(needed_version, types), default=LOWEST)
+
+
+def _find(type_: str) -> tuple[_Rule, tuple[str, ...]] | None:
+    for pattern, rule in _PATTERNS:
+        if match := pattern.fullmatch(type_):
+            return rule, match.groups()
+    return None
+
+
+def _family(type_: str) -> str:
+    found = _find(type_)
+    return found[0].family if found else type_

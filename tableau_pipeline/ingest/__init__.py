@@ -1,0 +1,20 @@
+"""CSV, JSON and Parquet files, read exactly or refused."""
+
+from tableau_pipeline.ingest.found import Files, Format, format_of, found_files
+from tableau_pipeline.ingest.options import check_options
+from tableau_pipeline.ingest.read_files import load, read_files
+from tableau_pipeline.ingest.reading import Reading
+from tableau_pipeline.ingest.spark_errors import READ_ERRORS, reason
+
+__all__ = [
+    "READ_ERRORS",
+    "Files",
+    "Format",
+    "Reading",
+    "check_options",
+    "format_of",
+    "found_files",
+    "load",
+    "read_files",
+    "reason",
+]

@@ -1,0 +1,191 @@
+"""The columns of files: what is declared, and what they become in Arrow and Spark."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, cast
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    ByteType,
+    CharType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+    VarcharType,
+)
+
+from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.ingest.bad_rows import BadRows
+
+# Rows that are turned at once: enough for Arrow, few enough for the memory.
+_AT_ONCE = 20_000
+
+_ARROW: dict[type[DataType], pa.DataType] = {
+    BooleanType: pa.bool_(),
+    ByteType: pa.int8(),
+    ShortType: pa.int16(),
+    IntegerType: pa.int32(),
+    LongType: pa.int64(),
+    FloatType: pa.float32(),
+    DoubleType: pa.float64(),
+    StringType: pa.string(),
+    CharType: pa.string(),
+    VarcharType: pa.string(),
+    DateType: pa.date32(),
+    TimestampType: pa.timestamp("us", "UTC"),
+    TimestampNTZType: pa.timestamp("us"),
+}
+
+# A value as the file has it, and what reads it: it raises ValueError where that does not fit.
+Convert = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """What reads the values of one column.
+
+    Attributes:
+        shown: a value as a message quotes it.
+        has_options: options tell how its values are written.
+    """
+
+    field: StructField
+    convert: Convert
+    shown: Callable[[Any], str]
+    has_options: bool
+
+    @property
+    def arrow(self) -> pa.Field:
+        """The column in Arrow."""
+        return pa.field(self.field.name, arrow_type(self.field.dataType))
+
+
+def declared(columns: str) -> StructType:
+    """The columns of "id bigint, day date".
+
+    Raises:
+        RefusedError: that is not Spark's DDL, or a name comes twice.
+    """
+    try:
+        schema = cast("StructType", StructType.fromDDL(columns))
+    except PySparkException as error:
+        raise RefusedError(
+            f'columns: "{columns}" is not understood ({_first_line(error)}): write names and types '
+            'as Spark does, "id bigint, day date", names with blanks in `backticks`'
+        ) from error
+    check_names(schema.names, "columns")
+    return schema
+
+
+def check_names(names: Sequence[str], where: str) -> None:
+    """Refuse names that Spark cannot tell apart.
+
+    Raises:
+        RefusedError: names them.
+    """
+    folded = [name.casefold() for name in names]
+    twins = [name for name in names if folded.count(name.casefold()) > 1]
+    if twins:
+        listed = ", ".join(f'"{name}"' for name in twins)
+        raise RefusedError(
+            f"{where}: the columns {listed} differ by case at most: rename all but one"
+        )
+
+
+def stored_schema(schema: StructType) -> StructType:
+    """The same columns with types that Spark stores: char and varchar are strings."""
+    return StructType(
+        [
+            StructField(each.name, _stored(each.dataType), metadata=each.metadata)
+            for each in schema.fields
+        ]
+    )
+
+
+def arrow_type(type_: DataType) -> pa.DataType:
+    """The Arrow type that holds exactly the values of a type that files can have."""
+    match type_:
+        case DecimalType():
+            return pa.decimal128(type_.precision, type_.scale)
+        case ArrayType():
+            return pa.list_(arrow_type(type_.elementType))
+        case MapType():
+            return pa.map_(arrow_type(type_.keyType), arrow_type(type_.valueType))
+        case StructType():
+            return pa.struct([(each.name, arrow_type(each.dataType)) for each in type_.fields])
+    return _ARROW[type(type_)]
+
+
+def batches(
+    rows: Iterable[tuple[int, Sequence[Any]]],
+    readers: Sequence[Reader],
+    *,
+    file: str,
+    bad: BadRows,
+) -> Iterator[pa.RecordBatch]:
+    """The good rows as Arrow has them; the others are counted in `bad`.
+
+    Args:
+        rows: each with its line, and as many values as there are readers.
+    """
+    schema = pa.schema([each.arrow for each in readers])
+    rows = iter(rows)
+    while chunk := list(islice(rows, _AT_ONCE)):
+        wrong: dict[int, tuple[Reader, Any]] = {}
+        columns = [
+            _converted(reader, values, wrong)
+            for reader, values in zip(
+                readers, zip(*(row for _, row in chunk), strict=True), strict=True
+            )
+        ]
+        for number in sorted(wrong):
+            reader, value = wrong[number]
+            place = f"{file}, line {chunk[number][0]}"
+            text = str(value) if reader.has_options else None
+            bad.add_value(place, reader.field, reader.shown(value), text=text)
+        if wrong:
+            good = [number for number in range(len(chunk)) if number not in wrong]
+            columns = [[column[number] for number in good] for column in columns]
+        arrays = [pa.array(values, each.type) for values, each in zip(columns, schema, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _converted(
+    reader: Reader, values: Sequence[Any], wrong: dict[int, tuple[Reader, Any]]
+) -> list[Any]:
+    convert = reader.convert
+    try:
+        return [convert(value) for value in values]
+    except ValueError:
+        pass
+    converted = []
+    for number, value in enumerate(values):
+        try:
+            converted.append(convert(value))
+        except ValueError:
+            converted.append(None)
+            wrong.setdefault(number, (reader, value))
+    return converted
+
+
+def _stored(type_: DataType) -> DataType:
+    return StringType() if isinstance(type_, CharType | VarcharType) else type_
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

@@ -1,0 +1,193 @@
+"""The rows of files, or of a table of a database, as versions of a model that no code writes."""
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pyspark.sql import functions as F
+
+from tableau_pipeline.core.snapshot import Part, Snapshot
+from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.hyper.tables import Column
+from tableau_pipeline.ingest import READ_ERRORS, Reading, reason
+from tableau_pipeline.snapshots.storable import UnstorableError
+from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline.snapshots.successor import in_order
+from tableau_pipeline.snapshots.write import (
+    columns_of,
+    nothing_left,
+    stored_parts,
+    version_of,
+    write_snapshot,
+)
+
+# The partition of what was kept before files were added one by one.
+_EARLIER = "earlier rows"
+# The name of each row's file, in a hidden column that Spark adds, and escapes as in a URI.
+_FILE = "url_decode(replace(_metadata.file_name, '+', '%2B'))"
+
+
+@dataclass
+class FileStore:
+    """Implements `core.snapshot.Snapshots` for a model that is read when a refresh asks for it.
+
+    Attributes:
+        read: the rows, when it is the data source's turn; called once.
+        mode: replace: these rows are all there is. append: they are kept beside those of other
+            files; a file's new rows replace its old ones.
+        built_on: tells the version that append adds to; None for the newest. It is to be the one
+            that was published: what was stored and then refused must not go out with the next file.
+        file_column: with append, a column to add, with the name of each row's file.
+        drop_bad_rows: leave out what could not be read, instead of refusing all.
+        read_rows: what was read, once it was.
+    """
+
+    store: SnapshotStore
+    read: Callable[[], Reading]
+    run_id: str
+    mode: Literal["replace", "append"] = "replace"
+    built_on: Callable[[], int | None] = lambda: None
+    file_column: str | None = None
+    drop_bad_rows: bool = False
+    read_rows: Reading | None = field(default=None, init=False)
+    _written: dict[str, Snapshot] = field(default_factory=dict, init=False)
+
+    def newest(self, asset_key: str) -> Snapshot:
+        """Read the files and store their rows; the same version however often it is asked for.
+
+        Raises:
+            RefusedError: there is nothing to read, some rows are bad, or of types that cannot be
+                stored; or they cannot be added to those of before. Nothing is kept.
+        """
+        if asset_key not in self._written:
+            reading = self.read()
+            if not self.drop_bad_rows:
+                reading.check_rows()
+            with _refused():
+                self._written[asset_key] = self._stored(asset_key, reading)
+            self.read_rows = reading
+        return self._written[asset_key]
+
+    def version(self, asset_key: str, number: int) -> Snapshot | None:
+        """A version that was stored before."""
+        written = self._written.get(asset_key)
+        if written and written.number == number:
+            return written
+        return self.store.version(asset_key, number)
+
+    def _stored(self, asset_key: str, reading: Reading) -> Snapshot:
+        store = self._append if self.mode == "append" else self._replace
+        try:
+            return store(asset_key, reading)
+        except READ_ERRORS:
+            if reading.otherwise is None:
+                raise
+            return store(asset_key, reading.otherwise())
+
+    def _replace(self, asset_key: str, reading: Reading) -> Snapshot:
+        return write_snapshot(
+            reading.frame,
+            self.store,
+            asset_key=asset_key,
+            run_id=self.run_id,
+            before_commit=reading.check_unchanged,
+        )
+
+    def _append(self, asset_key: str, reading: Reading) -> Snapshot:
+        names = _names(reading)
+        frame = reading.frame
+        if self.file_column:
+            _check_free(self.file_column, frame.columns)
+            frame = frame.withColumn(self.file_column, F.expr(_FILE))
+        base = self._base(asset_key)
+        others = [part for part in (base.parts if base else ()) if part.partition not in names]
+        kept = [part if part.partition else _as_partition(part) for part in others]
+        digests = {path.name: digest for path, digest in reading.digests.items()}
+        with nothing_left(self.store, asset_key) as folder:
+            parts = stored_parts(
+                frame, folder, model=self.store.folder(asset_key), expression=_FILE,
+                partitions=names, asset_key=asset_key,
+            )  # fmt: skip
+            reading.check_unchanged()
+            if base:
+                for part in kept:
+                    _check_columns(part, base.columns, columns=columns_of(frame), names=names)
+            named = [
+                part.model_copy(update={"digest": digests[str(part.partition)]}) for part in parts
+            ]
+
+            def make(number: int, _: Snapshot | None) -> Snapshot:
+                new = version_of(
+                    frame, self.store, named, number=number, asset_key=asset_key, run_id=self.run_id
+                )
+                return new.model_copy(update={"parts": in_order([*kept, *new.parts])})
+
+            return self.store.commit(asset_key, make)
+
+    def _base(self, asset_key: str) -> Snapshot | None:
+        number = self.built_on()
+        if number is None:
+            return self.store.newest(asset_key)
+        base = self.store.version(asset_key, number)
+        if base is None or base.missing():
+            raise RefusedError(
+                "The rows that were published before are not kept here to add to: they were "
+                "published as they are (mode as_is), or are gone from the disk. Publish all files "
+                "with mode replace first"
+            )
+        return base
+
+
+@contextmanager
+def _refused() -> Generator[None]:
+    """What Spark cannot read or we cannot store is a fault of the files."""
+    try:
+        yield
+    except (UnstorableError, *READ_ERRORS) as error:
+        raise RefusedError(reason(error)) from error
+
+
+def _names(reading: Reading) -> list[str]:
+    names = [path.name for path in reading.digests]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise RefusedError(
+            f'Two of the files are called "{twice[0]}", and by their names it is told which '
+            "rows a file replaces: publish them one by one from folders of their own names, "
+            "or rename one"
+        )
+    return names
+
+
+def _as_partition(whole: Part) -> Part:
+    return whole.model_copy(update={"partition": _EARLIER})
+
+
+def _check_free(name: str, columns: Sequence[str]) -> None:
+    taken = [column for column in columns if column.casefold() == name.casefold()]
+    if taken:
+        raise RefusedError(
+            f'file_column "{name}": the files have a column "{taken[0]}" of their own, which it '
+            "would replace. Choose another name"
+        )
+
+
+def _check_columns(
+    kept: Part, shared: Sequence[Column], *, columns: Sequence[Column], names: Sequence[str]
+) -> None:
+    """Check that the rows to be added have the columns of a part of the version before.
+
+    Args:
+        shared: the columns of the version before.
+    """
+    before = kept.columns or tuple(shared)
+    if before == tuple(columns):
+        return
+    differing = [each for each in columns if each not in before]
+    differing += [each for each in before if each not in columns]
+    described = ", ".join(f"{each.name} ({each.type})" for each in differing)
+    raise RefusedError(
+        f"The columns of {', '.join(names)} are not those of {kept.partition}, to which the rows "
+        f"shall be added: {described or 'their order differs'}. Say the types in columns, or "
+        "publish all files anew with mode: replace"
+    )

@@ -1,0 +1,136 @@
+"""Parquet files as Spark reads them, or as pyarrow does where Spark cannot."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.ingest.arrow_columns import check_names
+from tableau_pipeline.ingest.found import Files, digests
+from tableau_pipeline.ingest.options import check_options
+from tableau_pipeline.ingest.parquet.rewritten import (
+    ARROW_ERRORS,
+    check_int96,
+    is_beyond_spark,
+    opened,
+    plain,
+    rewrite,
+)
+from tableau_pipeline.ingest.reading import Reading
+from tableau_pipeline.ingest.spark_errors import READ_ERRORS, reason
+from tableau_pipeline.snapshots.load import exact_path
+
+
+def load_parquet(spark: SparkSession, files: Files, folder: Path) -> Reading:
+    """The rows of files; what Spark cannot read is written anew by pyarrow, if no value changes.
+
+    Args:
+        folder: where it is written, kept as long as the frame is used.
+
+    Raises:
+        RefusedError: files differ in their columns, or a column has a type or values that cannot
+            be kept; it names file and column.
+    """
+    check_options(files.reader, "parquet")
+    before = digests(files.paths)
+    beyond = _checked(files)
+    paths = {
+        path: _rewritten(path, number, folder) if path in beyond else path
+        for number, path in enumerate(files.paths)
+    }
+    try:
+        frame = _frame(spark, files.reader, paths.values())
+    except READ_ERRORS:
+        paths = {
+            path: _by_schema(spark, path, number, folder) if path == now else now
+            for number, (path, now) in enumerate(paths.items())
+        }
+        frame = _frame(spark, files.reader, paths.values())
+
+    def otherwise() -> Reading:
+        """Spark may know the types of a file, and fail at its pages."""
+        readable = [
+            _by_rows(spark, now, number, folder) if path == now else now
+            for number, (path, now) in enumerate(paths.items())
+        ]
+        again = _frame(spark, files.reader, readable)
+        return replace(reading, frame=again, otherwise=None)
+
+    reading = Reading(frame, before, otherwise=otherwise)
+    return reading
+
+
+def _frame(spark: SparkSession, reader: Mapping[str, str], paths: Iterable[Path]) -> DataFrame:
+    return spark.read.options(**reader).parquet(*map(exact_path, paths))
+
+
+def _by_schema(spark: SparkSession, path: Path, number: int, folder: Path) -> Path:
+    """The file, or what pyarrow made of it where Spark does not take its schema."""
+    try:
+        spark.read.parquet(exact_path(path))
+    except READ_ERRORS as error:
+        return _rewritten(path, number, folder, instead_of=error)
+    return path
+
+
+def _by_rows(spark: SparkSession, path: Path, number: int, folder: Path) -> Path:
+    """The file, or what pyarrow made of it where Spark cannot read its rows."""
+    try:
+        spark.read.parquet(exact_path(path)).write.format("noop").mode("overwrite").save()
+    except READ_ERRORS as error:
+        return _rewritten(path, number, folder, instead_of=error)
+    return path
+
+
+def _rewritten(
+    path: Path, number: int, folder: Path, *, instead_of: Exception | None = None
+) -> Path:
+    # By the name of its file each row is told where it comes from.
+    target = folder / str(number) / path.name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        rewrite(path, target)
+    except ARROW_ERRORS as error:
+        first = f"; {reason(instead_of)} (Spark)" if instead_of else ""
+        raise RefusedError(f"{path.name} cannot be read: {error} (pyarrow){first}") from error
+    return target
+
+
+def _checked(files: Files) -> set[Path]:
+    """Those that Spark cannot read; of files that differ, it would take the columns of one."""
+    known: tuple[Path, dict[str, pa.DataType]] | None = None
+    beyond = set()
+    for path in files.paths:
+        try:
+            with opened(path) as file:
+                schema = file.schema_arrow
+        except ARROW_ERRORS as error:
+            raise RefusedError(f"{path.name} is no Parquet file, or damaged: {error}") from error
+        check_int96(path)
+        if is_beyond_spark(schema):
+            beyond.add(path)
+        if not schema.names:
+            raise RefusedError(f"{path.name} has no columns")
+        check_names(schema.names, path.name)
+        types = {each.name: plain(each.type) or each.type for each in schema}
+        if known is None:
+            known = (path, types)
+        elif files.reader.get("mergeSchema", "false").lower() != "true":
+            _compare(path, types, *known)
+    return beyond
+
+
+def _compare(
+    path: Path, types: dict[str, pa.DataType], first: Path, others: dict[str, pa.DataType]
+) -> None:
+    for name in [*others, *types]:
+        if types.get(name) != others.get(name):
+            ours, theirs = (str(each.get(name, "absent")) for each in (types, others))
+            raise RefusedError(
+                f'column "{name}" is {ours} in {path.name} and {theirs} in {first.name}: publish '
+                "such files one by one, or, if columns are absent only, say reader: {mergeSchema: "
+                '"true"}'
+            )

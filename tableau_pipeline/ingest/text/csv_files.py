@@ -1,0 +1,157 @@
+"""CSV files as columns of exact values."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql.types import CharType, DataType, StringType, StructField, StructType, VarcharType
+
+from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.ingest.arrow_columns import Convert, Reader, batches, check_names
+from tableau_pipeline.ingest.bad_rows import BadRows, printable
+from tableau_pipeline.ingest.options import Options
+from tableau_pipeline.ingest.text.csv_rows import Record, csv_rows
+from tableau_pipeline.ingest.text.inference import Guess
+from tableau_pipeline.ingest.values.parsers import parser
+
+_OTHER_SEPARATORS = (";", "\t", "|", ",")
+
+
+def csv_schema(
+    paths: Sequence[Path], options: Options, declared: StructType | None, *, separator_said: bool
+) -> StructType:
+    """The columns of files that shall have the same ones.
+
+    Args:
+        declared: their names and types, to be compared with the header; None to find out.
+        separator_said: the separator is not just the default.
+
+    Raises:
+        RefusedError: headers differ, from each other or from what is declared; or the separator
+            is another one.
+    """
+    names = _names(paths[0], options, separator_said=separator_said)
+    for path in paths[1:]:
+        others = _names(path, options, separator_said=separator_said)
+        if others != names:
+            raise RefusedError(
+                f"The header of {path.name} ({', '.join(others)}) is not that of {paths[0].name} "
+                f"({', '.join(names)}): publish such files one by one, or give them one header"
+            )
+    if declared is not None:
+        _compare(names, declared, paths[0], options)
+        return declared
+    check_names(names, paths[0].name)
+    types: Sequence[DataType] = [StringType()] * len(names)
+    if options.infer:
+        types = _guessed(paths, options, len(names))
+    return StructType([StructField(*each) for each in zip(names, types, strict=True)])
+
+
+def csv_batches(
+    path: Path, options: Options, schema: StructType, bad: BadRows
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a file; those that do not fit are counted in `bad`.
+
+    Raises:
+        RefusedError: a column has a type that text does not hold, or as `csv_rows`.
+    """
+    readers = [
+        Reader(field, _convert(field, options), '"{}"'.format, True) for field in schema.fields
+    ]
+    rows = _full_rows(path, options, len(readers), bad)
+    return batches(rows, readers, file=path.name, bad=bad)
+
+
+def _names(path: Path, options: Options, *, separator_said: bool) -> list[str]:
+    first = next((values for _, values in csv_rows(path, options) if values), None)
+    if first is None:
+        raise RefusedError(
+            f"{path.name} is empty: it has no {'header' if options.header else 'rows'}"
+        )
+    if len(first) == 1 and first[0] and not separator_said:
+        for separator in _OTHER_SEPARATORS:
+            if separator != options.separator and separator in first[0]:
+                raise RefusedError(
+                    f'{path.name} has one column by the separator {options.separator!r}, "'
+                    f'{first[0][:80]}": say reader: {{sep: {separator!r}}}, or, if that is right, '
+                    f"reader: {{sep: {options.separator!r}}}"
+                )
+    if not options.header:
+        return [f"_c{number}" for number in range(len(first))]
+    # As Spark names them; pandas, for one, leaves the column of its index without a name.
+    return [name or f"_c{number}" for number, name in enumerate(first)]
+
+
+def _compare(names: Sequence[str], declared: StructType, path: Path, options: Options) -> None:
+    if not options.header:
+        names = declared.names if len(names) == len(declared.names) else names
+    if [name.casefold() for name in names] != [name.casefold() for name in declared.names]:
+        what = "header" if options.header else "first line"
+        raise RefusedError(
+            f"The {what} of {path.name} has {len(names)} columns ({', '.join(names)}), and not "
+            f"those that columns declares ({', '.join(declared.names)}): name all, in the order "
+            "of the file"
+        )
+
+
+def _guessed(paths: Sequence[Path], options: Options, width: int) -> list[DataType]:
+    guesses = [Guess(options) for _ in range(width)]
+    # What is wrong with rows is told when they are read.
+    unheard = BadRows(options)
+    for path in paths:
+        chunk: list[Sequence[str | None]] = []
+        for _, values in _full_rows(path, options, width, unheard):
+            chunk.append(values)
+            if len(chunk) == 20_000:
+                _see(guesses, chunk)
+                chunk = []
+        _see(guesses, chunk)
+    return [guess.type for guess in guesses]
+
+
+def _see(guesses: Sequence[Guess], rows: Sequence[Sequence[str | None]]) -> None:
+    for guess, values in zip(guesses, zip(*rows, strict=True), strict=False):
+        guess.see(values)
+
+
+def _full_rows(path: Path, options: Options, width: int, bad: BadRows) -> Iterator[Record]:
+    """The records that have a value for each column."""
+    header = options.header
+    for line, values in csv_rows(path, options):
+        if header and values:
+            header = False
+        elif len(values) == width:
+            yield line, values
+        elif not values and width == 1:
+            bad.add(
+                f"{path.name}, line {line}",
+                'a blank line, which may be NULL or nothing: write "" for an empty text',
+            )
+        elif values:
+            shown = printable(options.separator.join(value or "" for value in values)[:80])
+            bad.add(
+                f"{path.name}, line {line}",
+                f"{len(values)} value{'s' * (len(values) > 1)} for {width} "
+                f'column{"s" * (width > 1)}, "{shown}"',
+            )
+
+
+def _convert(field: StructField, options: Options) -> Convert:
+    type_ = field.dataType
+    read = parser(type_, options)
+    if read is None:
+        raise RefusedError(
+            f'column "{field.name}": text holds no {type_.simpleString()}: declare it as string'
+        )
+    if type(type_) is StringType and options.null is None:
+        return lambda text: text
+    null, is_text = options.null, isinstance(type_, StringType | CharType | VarcharType)
+
+    def convert(text: str | None) -> object:
+        # Of all that is not text, an empty value in quotes is NULL too.
+        if text is None or text == null or not (text or is_text):
+            return None
+        return read(text)
+
+    return convert

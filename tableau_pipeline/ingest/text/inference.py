@@ -1,0 +1,69 @@
+"""The types of columns whose types nobody has declared: those that every value fits, unchanged."""
+
+import re
+from collections.abc import Iterable
+from decimal import Decimal
+
+from pyspark.sql.types import (
+    BooleanType,
+    DataType,
+    DateType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    StringType,
+    TimestampType,
+)
+
+from tableau_pipeline.ingest.options import Options
+from tableau_pipeline.ingest.values.parsers import Parser, parser
+
+# 007 and +49 are codes, and so is 12E4, unless it is written as programs write numbers.
+_PLAIN = r"-?(?:(?:0|[1-9]\d*)(?:\.\d+)?|\.\d+)"
+_NUMBER = re.compile(rf"{_PLAIN}(?:[eE][+-]\d+)?|-?\d\.\d+E\d+", re.ASCII)
+
+
+class Guess:
+    """The type of one column, narrowed by every value that is seen."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._empty = True
+        numbers = [IntegerType(), LongType(), DoubleType()]
+        # A format that somebody gave may be one of digits alone, as yyyyMMdd is.
+        times = [
+            *([DateType()] if options.date else []),
+            *([TimestampType()] if options.timestamp else []),
+        ]
+        types: list[DataType] = [*times, *numbers, DateType(), TimestampType(), BooleanType()]
+        self._left: list[tuple[DataType, Parser]] = [
+            (type_, read) for type_ in types if (read := parser(type_, options))
+        ]
+
+    def see(self, texts: Iterable[str | None]) -> None:
+        """Take values into account; NULL and the empty text fit every type."""
+        for text in set(texts):
+            if text and text != self._options.null:
+                self._empty = False
+                self._left = [each for each in self._left if self._fits(*each, text)]
+
+    @property
+    def type(self) -> DataType:
+        """The narrowest type that all values have; string for none, and for a column of NULLs."""
+        return self._left[0][0] if self._left and not self._empty else StringType()
+
+    def _fits(self, type_: DataType, read: Parser, text: str) -> bool:
+        try:
+            value = read(text)
+        except ValueError:
+            return False
+        if isinstance(type_, DateType | TimestampType | BooleanType):
+            return True
+        plain = text.replace(self._options.thousands, "") if self._options.thousands else text
+        plain = plain.replace(self._options.decimal, ".")
+        if not _NUMBER.fullmatch(plain):
+            return False
+        if isinstance(type_, DoubleType):
+            # Written out again it is the number that it was.
+            return Decimal(repr(value)) == Decimal(plain)
+        return plain != "-0"

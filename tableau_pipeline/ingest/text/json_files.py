@@ -1,0 +1,230 @@
+"""JSON files as columns of exact values."""
+
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    CharType,
+    DataType,
+    DateType,
+    DoubleType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+    VarcharType,
+)
+
+from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.ingest.arrow_columns import Convert, Reader, batches, check_names
+from tableau_pipeline.ingest.bad_rows import BadRows
+from tableau_pipeline.ingest.options import Options
+from tableau_pipeline.ingest.text.json_rows import Number, json_rows, json_text
+from tableau_pipeline.ingest.values.parsers import Parser, parser
+
+_TIMES = (DateType, TimestampType, TimestampNTZType)
+_STRINGS = (StringType, CharType, VarcharType)
+
+
+def json_schema(paths: Sequence[Path], options: Options, declared: StructType | None) -> StructType:
+    """The columns of files, in the order of their names unless they are declared.
+
+    Raises:
+        RefusedError: two names differ by case at most; or as `json_rows`.
+    """
+    if declared is not None:
+        return declared
+    seen = _Seen()
+    # What is wrong with rows is told when they are read.
+    unheard = BadRows(options)
+    for path in paths:
+        for _, row in json_rows(path, options, unheard):
+            seen.see(row)
+    names = sorted(seen.fields)
+    if not names:
+        raise RefusedError(f"{paths[0].name} has no objects with values: there are no columns")
+    check_names(names, paths[0].name)
+    return StructType([StructField(name, seen.fields[name].type) for name in names])
+
+
+def json_batches(
+    path: Path, options: Options, schema: StructType, bad: BadRows, *, seen: set[str]
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a file; those that do not fit are counted in `bad`.
+
+    Args:
+        seen: takes up the names that its objects have.
+
+    Raises:
+        RefusedError: a column has a type that JSON does not hold, or as `json_rows`.
+    """
+    readers = [
+        Reader(each, _convert(each, options), json_text, isinstance(each.dataType, _TIMES))
+        for each in schema.fields
+    ]
+    names = schema.names
+
+    def rows() -> Iterator[tuple[int, list[Any]]]:
+        for line, row in json_rows(path, options, bad):
+            seen.update(row)
+            yield line, [row.get(name) for name in names]
+
+    return batches(rows(), readers, file=path.name, bad=bad)
+
+
+class _Seen:
+    """What values of one place have been like."""
+
+    def __init__(self) -> None:
+        self.kinds: set[str] = set()
+        self.fields: dict[str, _Seen] = {}
+        self._element: _Seen | None = None
+        self._whole = self._fits_double = True
+
+    def see(self, value: Any) -> None:
+        match value:
+            case None:
+                return
+            case bool():
+                self.kinds.add("boolean")
+            case Number():
+                self.kinds.add("number")
+                self._see_number(value)
+            case str():
+                self.kinds.add("string")
+            case list():
+                self.kinds.add("array")
+                self._element = self._element or _Seen()
+                for each in value:
+                    self._element.see(each)
+            case dict():
+                self.kinds.add("object")
+                for name, each in value.items():
+                    self.fields.setdefault(name, _Seen()).see(each)
+
+    @property
+    def type(self) -> DataType:
+        """What holds all of them unchanged; where nothing else does, a string, their JSON."""
+        match sorted(self.kinds):
+            case ["boolean"]:
+                return BooleanType()
+            case ["number"] if self._whole:
+                return LongType()
+            case ["number"] if self._fits_double:
+                return DoubleType()
+            case ["array"] if self._element:
+                return ArrayType(self._element.type)
+            case ["object"] if self.fields:
+                return StructType(
+                    [StructField(name, each.type) for name, each in sorted(self.fields.items())]
+                )
+        return StringType()
+
+    def _see_number(self, text: str) -> None:
+        digits = text.removeprefix("-")
+        whole = digits.isdigit() and text != "-0" and len(digits) < 20
+        self._whole = self._whole and whole and -(1 << 63) <= int(text) < 1 << 63
+        if self._fits_double:
+            # Written out again it is the number that it was.
+            exact = text in ("NaN", "Infinity", "-Infinity") or Decimal(text) == Decimal(
+                repr(float(text))
+            )
+            self._fits_double = exact
+
+
+def _convert(field: StructField, options: Options) -> Convert:
+    try:
+        return _converter(field.dataType, options)
+    except TypeError as error:
+        raise RefusedError(
+            f'column "{field.name}": JSON holds no {error}: declare it as string'
+        ) from error
+
+
+def _converter(type_: DataType, options: Options) -> Convert:
+    match type_:
+        case ArrayType():
+            return _array(_converter(type_.elementType, options))
+        case MapType() if isinstance(type_.keyType, StringType):
+            return _map(_converter(type_.valueType, options))
+        case StructType():
+            inner = {each.name: _converter(each.dataType, options) for each in type_.fields}
+            return _struct(inner)
+    read = parser(type_, options)
+    if read is None:
+        raise TypeError(type_.simpleString())
+    if isinstance(type_, BooleanType):
+        return _boolean
+    if isinstance(type_, _STRINGS):
+        return _string(read)
+    return _scalar(read, as_text=isinstance(type_, _TIMES))
+
+
+def _boolean(value: Any) -> bool | None:
+    if value is None or isinstance(value, bool):
+        return value
+    raise ValueError(value)
+
+
+def _string(read: Parser) -> Convert:
+    def convert(value: Any) -> str | None:
+        if value is None:
+            return None
+        text = value if isinstance(value, str) else json_text(value)
+        # Half of a pair is no character: UnicodeEncodeError is a ValueError.
+        text.isascii() or text.encode()
+        return read(str(text))
+
+    return convert
+
+
+def _scalar(read: Parser, *, as_text: bool) -> Convert:
+    def convert(value: Any) -> object:
+        if value is None:
+            return None
+        if not isinstance(value, str) or isinstance(value, Number) == as_text:
+            raise ValueError(value)
+        return read(str(value))
+
+    return convert
+
+
+def _array(element: Convert) -> Convert:
+    def convert(value: Any) -> list | None:
+        if value is None:
+            return None
+        if not isinstance(value, list):
+            raise ValueError(value)
+        return [element(each) for each in value]
+
+    return convert
+
+
+def _map(value_of: Convert) -> Convert:
+    def convert(value: Any) -> list | None:
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            raise ValueError(value)
+        return [(name, value_of(each)) for name, each in value.items()]
+
+    return convert
+
+
+def _struct(fields: dict[str, Convert]) -> Convert:
+    def convert(value: Any) -> dict | None:
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            raise ValueError(value)
+        return {name: field(value.get(name)) for name, field in fields.items()}
+
+    return convert

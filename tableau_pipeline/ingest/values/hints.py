@@ -1,0 +1,86 @@
+"""Which option would read values that do not fit their type."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+
+from pyspark.sql.types import (
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    StringType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from tableau_pipeline.ingest.options import Options
+from tableau_pipeline.ingest.values.parsers import BITS, parser
+
+_DAYS = (
+    *("dd.MM.yyyy", "d.M.yyyy", "dd/MM/yyyy", "MM/dd/yyyy", "d/M/yyyy", "M/d/yyyy", "dd-MM-yyyy"),
+    *("MM-dd-yyyy", "yyyy/MM/dd", "yyyy.MM.dd", "yyyyMMdd", "dd.MM.yy", "dd/MM/yy", "MM/dd/yy"),
+    *("dd-MMM-yyyy", "d MMM yyyy", "MMM d, yyyy", "MMMM d, yyyy"),
+)
+_TIMES = ("HH:mm", "HH:mm:ss", "HH:mm:ss.SSS", "hh:mm a", "hh:mm:ss a", "h:mm a", "h:mm:ss a")
+_NULLS = ("NA", "N/A", "NULL", "null", "None", "\\N", "-", "#N/A", "n/a", ".", "?")
+# Decimal and thousands.
+_SIGNS = (
+    *((".", each) for each in ("", ",", "'", "\u2019", " ")),
+    *((",", each) for each in ("", ".", " ", "\u00a0", "\u202f")),
+)
+
+
+def hint(type_: DataType, values: Sequence[str], options: Options) -> str | None:
+    """The options that would read all of some values of a column; None if there are none."""
+    null = values[0]
+    if null in _NULLS and all(value == null for value in values):
+        return f"to read {null} as NULL, say {_shown({'nullValue': null})}"
+    found = [
+        _shown(reader)
+        for reader, changed in _candidates(type_, options)
+        if _all_fit(type_, values, changed)
+    ]
+    if found:
+        return f"to read such values, say {' or '.join(found[:3])}"
+    if type(type_) in BITS and _all_fit(DoubleType(), values, options):
+        return "to read numbers with a fraction or more digits, say double or decimal(18,4)"
+    return None
+
+
+def _candidates(type_: DataType, options: Options) -> Iterable[tuple[Mapping[str, str], Options]]:
+    if type(type_) in BITS or isinstance(type_, DecimalType | DoubleType | FloatType):
+        for decimal, thousands in _SIGNS:
+            signs = {"decimal": decimal, "thousands": thousands}
+            now = {"decimal": options.decimal, "thousands": options.thousands}
+            reader = {name: sign for name, sign in signs.items() if sign != now[name]}
+            yield reader, replace(options, **signs)
+    elif isinstance(type_, DateType):
+        for pattern in _DAYS:
+            yield {"dateFormat": pattern}, replace(options, date=pattern)
+    elif isinstance(type_, TimestampType | TimestampNTZType):
+        name = "timestampFormat" if isinstance(type_, TimestampType) else "timestampNTZFormat"
+        for day, time in product((*_DAYS, "yyyy-MM-dd"), (*_TIMES, "")):
+            pattern = f"{day} {time}".strip()
+            yield {name: pattern}, replace(options, timestamp=pattern, timestamp_ntz=pattern)
+    if not isinstance(type_, StringType):
+        trimming = dict.fromkeys(("ignoreLeadingWhiteSpace", "ignoreTrailingWhiteSpace"), "true")
+        yield trimming, replace(options, trim_left=True, trim_right=True)
+
+
+def _all_fit(type_: DataType, values: Sequence[str], options: Options) -> bool:
+    read = parser(type_, options)
+    if read is None:
+        return False
+    try:
+        for value in values:
+            read(value.strip(" \t") if options.trim_left else value)
+    except ValueError:
+        return False
+    return True
+
+
+def _shown(reader: Mapping[str, str]) -> str:
+    inner = ", ".join(f'{name}: "{value}"' for name, value in reader.items())
+    return f"reader: {{{inner}}}"

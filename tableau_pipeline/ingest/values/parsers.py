@@ -1,0 +1,194 @@
+"""Text to values, exactly: what does not fit a type is an error, never another value."""
+
+import math
+import re
+import struct
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any
+
+from pyspark.sql.types import (
+    BooleanType,
+    ByteType,
+    CharType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    TimestampNTZType,
+    TimestampType,
+    VarcharType,
+)
+
+from tableau_pipeline.ingest.options import Options
+from tableau_pipeline.ingest.values.times import ISO_DATE, ISO_TIMESTAMP, time_pattern
+
+Parser = Callable[[str], Any]
+
+BITS = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
+_WORDS = {"nan": math.nan, "inf": math.inf, "infinity": math.inf}
+_BOOLEANS = {"true": True, "false": False}
+# Values repeat, and looking one up is faster than reading it again.
+_REMEMBERED = 1 << 15
+
+
+def parser(type_: DataType, options: Options) -> Parser | None:
+    """What reads a text, not empty, as a value of a type; None of a type that text does not hold.
+
+    It raises ValueError where the text is not exactly a value of that type. Moments come without a
+    zone: of `timestamp`, in UTC.
+
+    Raises:
+        RefusedError: a format among the options is not known.
+    """
+    made = _parser(type_, options)
+    return made and lru_cache(_REMEMBERED)(made)
+
+
+def _parser(type_: DataType, options: Options) -> Parser | None:
+    if bits := BITS.get(type(type_)):
+        return _whole(bits, options)
+    match type_:
+        case DecimalType():
+            return _decimal(type_, options)
+        case CharType() | VarcharType():
+            return _text(type_.length)
+    makers: dict[type[DataType], Callable[[], Parser]] = {
+        DoubleType: lambda: _floating(options, lambda value: value),
+        FloatType: lambda: _floating(options, _as_float),
+        StringType: lambda: str,
+        BooleanType: lambda: _boolean,
+        DateType: lambda: _date(options.date),
+        TimestampType: lambda: _instant(options.timestamp),
+        TimestampNTZType: lambda: _wall_clock(options.timestamp_ntz),
+    }
+    make = makers.get(type(type_))
+    return make() if make else None
+
+
+def _number(options: Options, *, fraction: bool) -> Callable[[str], str]:
+    """What brings a number into the form that Python reads, or raises ValueError."""
+    thousands, decimal = re.escape(options.thousands), re.escape(options.decimal)
+    # Groups are of three digits and begin with none of zero: 0.123 is no 123.
+    grouped = rf"[1-9]\d{{0,2}}(?:{thousands}\d{{3}})+|" if thousands else ""
+    expression = rf"[+-]?(?:{grouped}\d+)"
+    if fraction:
+        expression = (
+            rf"[+-]?(?:(?:{grouped}\d+)(?:{decimal}\d*)?|{decimal}\d+)(?:[eE][+-]?\d{{1,4}})?"
+        )
+    match = re.compile(expression, re.ASCII).fullmatch
+
+    def normal(text: str) -> str:
+        if not match(text):
+            raise ValueError(text)
+        if options.thousands:
+            text = text.replace(options.thousands, "")
+        return text.replace(options.decimal, ".")
+
+    return normal
+
+
+def _whole(bits: int, options: Options) -> Parser:
+    normal = _number(options, fraction=False)
+    limit = 1 << (bits - 1)
+
+    def read(text: str) -> int:
+        value = int(normal(text))
+        if not -limit <= value < limit:
+            raise ValueError(text)
+        return value
+
+    return read
+
+
+def _decimal(type_: DecimalType, options: Options) -> Parser:
+    normal = _number(options, fraction=True)
+    before, after = type_.precision - type_.scale, type_.scale
+
+    def read(text: str) -> Decimal:
+        value = Decimal(normal(text))
+        exponent = int(value.as_tuple().exponent)
+        # Of zero, the exponent tells its decimals only.
+        if -exponent > after or (value and value.adjusted() >= before):
+            raise ValueError(text)
+        return value
+
+    return read
+
+
+def _floating(options: Options, rounded: Callable[[float], float]) -> Parser:
+    normal = _number(options, fraction=True)
+
+    def read(text: str) -> float:
+        sign, word = (text[:1], text[1:]) if text[:1] in "+-" else ("", text)
+        if (special := _WORDS.get(word.lower())) is not None:
+            return -special if sign == "-" else special
+        plain = normal(text)
+        value = rounded(float(plain))
+        # Too large, or so small that nothing is left of it.
+        if math.isinf(value) or (not value and Decimal(plain)):
+            raise ValueError(text)
+        return value
+
+    return read
+
+
+def _as_float(value: float) -> float:
+    try:
+        return struct.unpack("<f", struct.pack("<f", value))[0]
+    except OverflowError:
+        return math.inf
+
+
+def _text(length: int) -> Parser:
+    def read(text: str) -> str:
+        if len(text) > length:
+            raise ValueError(text)
+        return text
+
+    return read
+
+
+def _boolean(text: str) -> bool:
+    value = _BOOLEANS.get(text.lower())
+    if value is None:
+        raise ValueError(text)
+    return value
+
+
+def _date(pattern: str | None) -> Parser:
+    moments = time_pattern(pattern) if pattern else ISO_DATE
+
+    def read(text: str) -> date:
+        moment = moments.read(text)
+        if moment.time() != datetime.min.time() or moment.tzinfo:
+            raise ValueError(text)
+        return moment.date()
+
+    return read
+
+
+def _instant(pattern: str | None) -> Parser:
+    moments = time_pattern(pattern) if pattern else ISO_TIMESTAMP
+    # A text without an offset is told in UTC.
+    return lambda text: moments.read(text).replace(tzinfo=None)
+
+
+def _wall_clock(pattern: str | None) -> Parser:
+    moments = time_pattern(pattern) if pattern else ISO_TIMESTAMP
+
+    def read(text: str) -> datetime:
+        moment = moments.read(text)
+        if moment.tzinfo is UTC:
+            # It is an instant, and not what a clock shows.
+            raise ValueError(text)
+        return moment
+
+    return read

@@ -1,0 +1,165 @@
+"""Which requests are sent again, and when.
+
+* 429, or 503 with Retry-After, says that a request was not carried out: it is sent again, whatever
+  it is, and so is what never reached the server.
+* A connection that breaks, 502, 504 and a bare 503 leave it open. Only what may safely arrive twice
+  is sent again then: what reads, and updates, whose RequestID the server carries out once. Never a
+  publish.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import requests
+from requests.adapters import HTTPAdapter
+from urllib3.exceptions import MaxRetryError, ResponseError
+from urllib3.util import Retry
+
+_READS = frozenset({"GET"})
+# All that the pipeline sends by PATCH are updates of data, with a RequestID.
+_UPDATES = frozenset({"PATCH"})
+_SAFE_TWICE = _READS | _UPDATES
+_CONFLICT, _TOO_LARGE, _TOO_MANY, _UNAVAILABLE = 409, 413, 429, 503
+_GATEWAY_FAILED = frozenset({502, _UNAVAILABLE, 504})
+_LONGEST_WAIT = 300
+_CONNECT_SECONDS = 30
+# A server that puts many gigabytes of blocks together before it answers takes its time.
+_WRITE_SECONDS = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class RetryTimes:
+    """How long requests are waited for, in seconds.
+
+    Attributes:
+        backoff: before the second try; each later pause is twice as long.
+        read: for the answer to a request that only reads.
+    """
+
+    backoff: float = 0.5
+    read: float = 300
+
+
+class TooLargeError(requests.RequestException):
+    """A request was refused for its size, and not carried out."""
+
+
+class RefusedLaterError(requests.RequestException):
+    """An update was refused when it was sent again: the first one may have been received."""
+
+
+class SafeRetry(Retry):
+    """Applies the rule above."""
+
+    def __init__(self, *args: Any, log: logging.Logger, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._log = log
+
+    def new(self, **settings: Any) -> "SafeRetry":
+        """The same with other counts."""
+        return super().new(log=self._log, **settings)
+
+    def is_retry(self, method: str, status_code: int, has_retry_after: bool = False) -> bool:
+        """Whether a request that was answered so is sent again."""
+        if status_code == _TOO_MANY or (status_code == _UNAVAILABLE and has_retry_after):
+            return True
+        return method in _SAFE_TWICE and status_code in _GATEWAY_FAILED
+
+    def increment(
+        self, method: Any = None, url: Any = None, response: Any = None, *args: Any, **more: Any
+    ) -> "SafeRetry":
+        """Count one more try; what has to wait too long is not tried again."""
+        if response is not None and self._asked_to_wait(response) > _LONGEST_WAIT:
+            raise MaxRetryError(more["_pool"], url, ResponseError(f"{response.status}"))
+        return super().increment(method, url, response, *args, **more)
+
+    def sleep(self, response: Any = None) -> None:
+        """Wait as long as the server asks for, or somewhat longer each time."""
+        last = self.history[-1]
+        seconds = self._asked_to_wait(response) or self.get_backoff_time()
+        self._log.warning(
+            "%s %s: %s; trying again%s",
+            last.method,
+            (last.url or "").partition("?")[0],
+            f"the server answered {last.status}" if last.status else "no answer",
+            f" in {seconds:.0f} s" if seconds >= 1 else "",
+        )
+        super().sleep(response)
+
+    def _asked_to_wait(self, response: Any) -> float:
+        return (response and self.get_retry_after(response)) or 0
+
+
+class SafeAdapter(HTTPAdapter):
+    """Waits long, but not for ever, for a server that has gone without a word."""
+
+    def __init__(self, *, retry: SafeRetry, read_seconds: float) -> None:
+        super().__init__(max_retries=retry)
+        self._read_seconds = read_seconds
+
+    def send(
+        self, request: requests.PreparedRequest, *args: Any, **settings: Any
+    ) -> requests.Response:
+        """Send one request.
+
+        Raises:
+            TooLargeError: something on the way does not let a request of this size through.
+            RefusedLaterError: an update was refused, but an earlier sending of it perhaps not.
+        """
+        seconds = self._read_seconds if request.method in _READS else _WRITE_SECONDS
+        settings["timeout"] = (_CONNECT_SECONDS, seconds)
+        response = super().send(request, *args, **settings)
+        # Proxies say this in words of their own, of which TSC keeps no status.
+        if response.status_code == _TOO_LARGE:
+            response.close()
+            raise TooLargeError(request=request, response=response)
+        if request.method in _UPDATES and _refused(response) and _may_have_arrived(response):
+            response.close()
+            raise RefusedLaterError(request=request, response=response)
+        return response
+
+
+def safe_sessions(
+    log: logging.Logger, hook: Callable[..., None], *, times: RetryTimes
+) -> Callable[[], requests.Session]:
+    """What makes the HTTP sessions for TSC.
+
+    Args:
+        log: is told of every request that is sent again.
+        hook: is called with every answer.
+    """
+    retry = SafeRetry(
+        total=None,
+        connect=3,
+        read=3,
+        status=4,
+        other=0,
+        allowed_methods=_SAFE_TWICE,
+        backoff_factor=times.backoff,
+        raise_on_status=False,
+        log=log,
+    )
+
+    def session() -> requests.Session:
+        made = requests.Session()
+        made.hooks["response"].append(hook)
+        for scheme in ("http://", "https://"):
+            made.mount(scheme, SafeAdapter(retry=retry, read_seconds=times.read))
+        return made
+
+    return session
+
+
+def _refused(response: requests.Response) -> bool:
+    # A conflict is how some servers say that they have received it before.
+    return 400 <= response.status_code < 500 and response.status_code != _CONFLICT
+
+
+def _may_have_arrived(response: requests.Response) -> bool:
+    """Whether an earlier sending of the same request was not answered, or not by the server."""
+    return any(
+        past.error is not None or past.status in _GATEWAY_FAILED
+        for past in response.raw.retries.history
+    )

@@ -1,0 +1,172 @@
+"""Carrying out a decision: rename, build what is missing, send, and see what came of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tableau_pipeline.core.checkpoint import Checkpoint, Habits, PublishMode, TableContent
+from tableau_pipeline.core.declaration import Declaration
+from tableau_pipeline.core.server import RemoteDatasource, Server
+from tableau_pipeline.extracts.builder import Builder
+from tableau_pipeline.extracts.delta import Delta, RowCounts
+from tableau_pipeline.hyper.build import Extract
+from tableau_pipeline.refresh.deliver.marks import mark, move
+from tableau_pipeline.refresh.deliver.send import Sender
+from tableau_pipeline.refresh.deliver.sent import Sent
+from tableau_pipeline.refresh.plan.decide import NoChange, Publish, Update
+from tableau_pipeline.refresh.reconcile import Reconciler
+from tableau_pipeline.refresh.recover.observe import Published
+from tableau_pipeline.refresh.report import Report, phase
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """What it takes to carry out a decision on what is `published`."""
+
+    declaration: Declaration
+    server: Server
+    content: Builder
+    desired: Mapping[str, TableContent]
+    published: Published
+    sender: Sender
+    reconciler: Reconciler
+    seconds: dict[str, float]
+
+    def carry_out(
+        self, decision: NoChange | Update | Publish, deltas: Sequence[Delta], report: Report
+    ) -> tuple[Report, Sent]:
+        """Make the data source hold what is desired.
+
+        Raises:
+            RefusedError: the server said no; it holds what it held before.
+            DriftError: somebody else changed the data source meanwhile.
+            RefreshError: the server failed, or did not answer, or the job failed.
+        """
+        remote, target = self._in_place(), self._target(report)
+        match decision:
+            case Update() if remote:
+                sent = self._updated(target, remote, deltas)
+                size = sum(delta.extract.size for delta in deltas)
+                report = replace(report, extract=total(deltas), tables=counts(deltas), sent=size)
+            case Publish(mode):
+                with phase(self.seconds, "build"):
+                    extract = self.content.file(self.desired)
+                sent = self._published(target, remote, extract, mode)
+                report = replace(report, extract=extract, sent=extract.size)
+            case _ if remote and self.published.record:
+                return report, self._unchanged(target, remote, self.published.record)
+            case _:
+                raise ValueError(f"{decision.decision} needs a data source, and a record of it")
+        return self._proved(report, sent)
+
+    def _target(self, report: Report) -> Checkpoint:
+        """The checkpoint that is to be reached, as far as it is known before."""
+        record, remote, metadata = (
+            self.published.record,
+            self.published.remote,
+            self.published.metadata,
+        )
+        left = record.metadata if record else None
+        if metadata and not self.published.is_edited:
+            left = metadata.digest
+        return Checkpoint(
+            refresh=self.sender.claim.number,
+            server=self.server.url,
+            site=self.server.site,
+            project=self.declaration.project_path,
+            name=self.declaration.name,
+            luid=remote.luid if remote else None,
+            declaration=self.content.digest,
+            tables=dict(self.desired),
+            metadata=left,
+            updates=record.updates if record else 0,
+            size=record.size if record else None,
+            grown=record.grown if record else 0,
+            orphans=dict(report.orphans),
+            habits=record.habits if record else Habits(),
+        )
+
+    def _in_place(self) -> RemoteDatasource | None:
+        """The data source, renamed or moved if it was declared elsewhere since the last refresh."""
+        remote, record, declared = self.published.remote, self.published.record, self.declaration
+        if remote is None or record is None:
+            return remote
+        project_id, name = remote.project_id, remote.name
+        if record.project != declared.project_path:
+            project_id = self.server.project(declared.project, create=declared.create_project)
+        if record.name != declared.name:
+            name = declared.name
+        if (name, project_id) == (remote.name, remote.project_id):
+            return remote
+        self.sender.claim.check_fence()
+        return move(self.server, remote, name=name, project_id=project_id)
+
+    def _unchanged(self, target: Checkpoint, remote: RemoteDatasource, record: Checkpoint) -> Sent:
+        remote, doubt = mark(self.server, remote, self.sender.tags)
+        update = {
+            "updated_at": remote.updated_at,
+            "revision": remote.revision,
+            "metadata": record.metadata,
+            "unreconciled": record.unreconciled,
+        }
+        return Sent(target.model_copy(update=update), remote, None, doubt, record.habits)
+
+    def _updated(
+        self, target: Checkpoint, remote: RemoteDatasource, deltas: Sequence[Delta]
+    ) -> Sent:
+        grown = target.grown + sum(delta.extract.size for delta in deltas)
+        target = target.model_copy(update={"updates": target.updates + 1, "grown": grown})
+        *parts, last = deltas
+        doubt = None
+        with phase(self.seconds, "send"):
+            for number, delta in enumerate(parts, start=1):
+                partial = f"an update in {len(deltas)} parts was interrupted after part {number}"
+                batch, payload = delta.batch.json(), delta.extract.path
+                sent = self.sender.update(batch, payload, None, to=remote, partial=partial)
+                remote, doubt = sent.remote, doubt or sent.doubt
+            batch, payload = last.batch.json(), last.extract.path
+            sent = self.sender.update(batch, payload, target, to=remote, partial=doubt)
+        return replace(sent, doubt=doubt or sent.doubt)
+
+    def _published(
+        self,
+        target: Checkpoint,
+        remote: RemoteDatasource | None,
+        extract: Extract,
+        mode: PublishMode,
+    ) -> Sent:
+        target = target.model_copy(update={"updates": 0, "size": extract.size, "grown": 0})
+        if mode is not PublishMode.REPLACE:
+            target = target.model_copy(update={"metadata": None})
+        project, creates = self.declaration.project, self.declaration.create_project
+        with phase(self.seconds, "send"):
+            project_id = (
+                remote.project_id if remote else self.server.project(project, create=creates)
+            )
+            return self.sender.publish(extract.path, target, mode, to=remote, project_id=project_id)
+
+    def _proved(self, report: Report, sent: Sent) -> tuple[Report, Sent]:
+        """What is in doubt is settled by content: equal to what was sent, it was ours."""
+        if sent.doubt and sent.checkpoint:
+            found = self.reconciler.judge(sent.checkpoint, sent.remote)
+            if not found.problem and not found.skipped:
+                report = replace(report, warnings=(*report.warnings, sent.doubt))
+                sent = sent.without_doubt()
+        return report, sent
+
+
+def counts(deltas: Sequence[Delta]) -> dict[str, RowCounts]:
+    """What several deltas do in all; each is told how many rows all of them delete."""
+    found: dict[str, RowCounts] = {}
+    for delta in deltas:
+        for name, each in delta.counts.items():
+            before = found.get(name)
+            inserted = each.inserted + (before.inserted if before else 0)
+            found[name] = replace(each, inserted=inserted)
+    return found
+
+
+def total(deltas: Sequence[Delta]) -> Extract:
+    """The last payload, with the rows and bytes of all."""
+    rows = {name: each.inserted for name, each in counts(deltas).items()}
+    size = sum(delta.extract.size for delta in deltas)
+    return replace(deltas[-1].extract, rows=rows, size=size)

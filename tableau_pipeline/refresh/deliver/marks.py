@@ -1,0 +1,97 @@
+"""The tags and the place of a data source: what a refresh changes beside its data."""
+
+from datetime import datetime, timedelta
+
+from tableau_pipeline.core.checkpoint import Habits, Intent
+from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX
+from tableau_pipeline.core.server import RemoteDatasource, Server
+from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.refresh.recover.window import Change, Window
+
+
+class DriftError(RefreshError):
+    """Somebody else changed the data source while a refresh was at work."""
+
+
+def mark(
+    server: Server, remote: RemoteDatasource, tags: frozenset[str]
+) -> tuple[RemoteDatasource, str | None]:
+    """Tag a data source as ours, and take it over from other deployments.
+
+    Returns:
+        The data source, and why somebody else may have changed it meanwhile.
+    """
+    others = {tag for tag in remote.tags - tags if tag.startswith(INSTANCE_TAG_PREFIX)}
+    if tags <= remote.tags and not others:
+        return remote, None
+    began = server.now()
+    if others:
+        server.untag(remote.luid, others)
+    server.tag(remote.luid, tags)
+    return _changed(server, remote, began)
+
+
+def move(
+    server: Server, remote: RemoteDatasource, *, name: str, project_id: str
+) -> RemoteDatasource:
+    """Rename a data source, or move it to another project.
+
+    Raises:
+        RefusedError: the name is taken there, or this user may not.
+        DriftError: somebody changed it meanwhile.
+    """
+    if place(found(server, remote.luid)) != place(remote):
+        raise DriftError(f'"{remote.name}" was changed before it could be renamed or moved.')
+    began = server.now()
+    server.move(remote.luid, name=name, project_id=project_id)
+    remote, doubt = _changed(server, remote, began)
+    if doubt:
+        raise DriftError(f'"{name}" was renamed or moved, and {doubt}.')
+    return remote
+
+
+def _changed(
+    server: Server, remote: RemoteDatasource, began: datetime
+) -> tuple[RemoteDatasource, str | None]:
+    """The data source after a change of its tags or its place that began at that time."""
+    now = found(server, remote.luid)
+    # The server counts whole seconds, and may round.
+    window = Window(began, server.now() + timedelta(seconds=1))
+    change = Change(window, remote.stamp, now.stamp, revisions=(0,))
+    return now, change.unexplained(Habits())
+
+
+def located(server: Server, intent: Intent) -> RemoteDatasource:
+    """The data source of a sending that has taken effect.
+
+    Raises:
+        RefreshError: it was removed since.
+    """
+    if intent.luid:
+        return found(server, intent.luid)
+    remote = server.find_by_name(intent.name, project_id=intent.project_id)
+    if remote is None:
+        raise RefreshError(
+            f'"{intent.name}" was published, and is gone. The next run publishes it again.'
+        )
+    return remote
+
+
+def found(server: Server, luid: str) -> RemoteDatasource:
+    """The data source with this LUID.
+
+    Raises:
+        RefreshError: it was removed from the server meanwhile.
+    """
+    remote = server.find_by_luid(luid)
+    if remote is None:
+        raise RefreshError(
+            f"Data source {luid} was removed from the server during the refresh. The next run "
+            "publishes it again."
+        )
+    return remote
+
+
+def place(remote: RemoteDatasource) -> tuple[object, ...]:
+    """What changes when somebody changes, renames or moves a data source."""
+    return remote.luid, remote.name, remote.project_id, remote.stamp

@@ -1,0 +1,295 @@
+"""What a refresh will do: one decision, from facts. Nothing here has effects."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from tableau_pipeline.core.checkpoint import PublishMode, TableContent
+from tableau_pipeline.core.declaration import Declaration
+from tableau_pipeline.core.units import megabytes
+from tableau_pipeline.errors import Check
+from tableau_pipeline.extracts.delta import RowCounts, Size
+from tableau_pipeline.refresh.plan.guards import guard_problems
+from tableau_pipeline.refresh.plan.schema_change import schema_changes, schema_problems
+from tableau_pipeline.refresh.recover.observe import Published
+
+
+class Accept(StrEnum):
+    """What a run may let through once although it would be refused."""
+
+    SHRINK = "shrink"
+    SCHEMA = "schema"
+    OVERWRITE = "overwrite"
+    TAKEOVER = "takeover"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The run config of a refresh."""
+
+    dry_run: bool = False
+    publish: bool = True
+    full: bool = False
+    accept: frozenset[Accept] = field(default_factory=frozenset)
+
+
+@dataclass(frozen=True, slots=True)
+class NoChange:
+    """The data source already holds what it should."""
+
+    reason: str
+
+    @property
+    def decision(self) -> str:
+        """In a few words."""
+        return "no change"
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """Send the tables that change; each with the reason to ship it whole, if there is one.
+
+    Attributes:
+        pieces: in how many consecutive updates.
+    """
+
+    tables: Mapping[str, str | None]
+    reason: str
+    pieces: int = 1
+
+    @property
+    def decision(self) -> str:
+        """In a few words."""
+        return "update"
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """Send the whole file."""
+
+    mode: PublishMode
+    reason: str
+
+    @property
+    def decision(self) -> str:
+        """In a few words."""
+        return f"publish ({self.mode})"
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Do nothing; `reason` names what is wrong and what to decide.
+
+    Attributes:
+        failed: what each check that failed has found.
+    """
+
+    reason: str
+    failed: Mapping[Check, str] = field(default_factory=dict)
+
+    @property
+    def decision(self) -> str:
+        """In a few words."""
+        return "refuse"
+
+
+Plan = NoChange | Update | Publish | Refuse
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """All that a decision rests on.
+
+    Attributes:
+        digest: of the declaration, as it would be recorded.
+        whole: why nothing less than the whole file may be sent, whatever changed.
+        delta: None as long as it was not measured.
+    """
+
+    declaration: Declaration
+    digest: str
+    desired: Mapping[str, TableContent]
+    published: Published
+    whole: str | None = None
+    delta: Size | None = None
+
+
+def decide(facts: Facts, options: Options) -> Plan | tuple[str, ...]:
+    """Decide what makes the data source hold what is desired.
+
+    Returns:
+        The names of the tables that changed where a delta of them has to be measured first.
+    """
+    published, record = facts.published, facts.published.record
+    if refusal := _refusal(facts, options):
+        return refusal
+    if published.remote is None:
+        gone = "the data source is gone from the server: it is published again"
+        return Publish(PublishMode.CREATE, gone if record else "first publish")
+    if not published.is_ours:
+        return Publish(PublishMode.OVERWRITE, "first publish: takes over the data source (adopt)")
+    if changes := _new_metadata(facts):
+        return Publish(PublishMode.OVERWRITE, f"in full: {changes[0]}")
+    if Accept.OVERWRITE in options.accept and (options.full or record is None):
+        return Publish(PublishMode.OVERWRITE, "in full, as asked (accept: overwrite)")
+    if reason := _in_full(facts, options):
+        return Publish(PublishMode.REPLACE, f"in full: {reason}")
+    changed = tuple(
+        name
+        for name, table in facts.desired.items()
+        if record is None or not table.same_content(record.tables[name])
+    )
+    if not changed:
+        return NoChange("every table's fingerprint equals that of the last refresh")
+    if facts.whole:
+        return Publish(PublishMode.REPLACE, f"in full: {_new_content(changed)}; {facts.whole}")
+    return _update_or_file(facts, changed) if facts.delta else changed
+
+
+def _refusal(facts: Facts, options: Options) -> Refuse | None:
+    """Every reason to do nothing, in the order in which a person would want to know."""
+    declaration, published = facts.declaration, facts.published
+    if refused := _not_ours(declaration, published, options):
+        return Refuse(refused)
+    guards: list[str] = []
+    if Accept.SHRINK not in options.accept:
+        rows = published.rows if published.remote else {}
+        guards = guard_problems(declaration, facts.desired, rows)
+    schema: list[str] = []
+    if published.remote and published.record and Accept.SCHEMA not in options.accept:
+        policy = declaration.on_schema_change
+        schema = schema_problems(facts.desired, published.record.tables, policy)
+    problems = guards + schema
+    if not problems and Accept.OVERWRITE not in options.accept:
+        problems = _dropped_work(facts)
+    if not problems:
+        return None
+    failed = {Check.GUARD: "\n".join(guards), Check.SCHEMA: "\n".join(schema)}
+    return Refuse("\n".join(problems), {check: found for check, found in failed.items() if found})
+
+
+def _not_ours(declaration: Declaration, published: Published, options: Options) -> str | None:
+    remote = published.remote
+    if remote is None:
+        return None
+    if not published.is_ours and not declaration.adopt:
+        return (
+            f'A data source "{remote.name}" exists in project "{declaration.project_path}" that '
+            "this pipeline did not publish. It is left alone: choose another name, or set "
+            "adopt: true to take it over, which replaces its data and metadata."
+        )
+    if published.other_instance and Accept.TAKEOVER not in options.accept:
+        return (
+            f'"{remote.name}" is published by another deployment of this pipeline (tag '
+            f'"{published.other_instance}"). Remove it from one of the two, or let this one take '
+            "it over: run once with accept: [takeover], or set TABLEAU_TAKEOVER=true for a whole "
+            "deployment whose records were lost"
+        )
+    return None
+
+
+def _dropped_work(facts: Facts) -> list[str]:
+    """What an overwrite would drop of somebody's work."""
+    published = facts.published
+    if published.remote is None or not published.is_ours or not published.is_edited:
+        return []
+    if not (changes := _new_metadata(facts)):
+        return []
+    why = "its metadata is not as we left it"
+    if not published.left:
+        why = "no record tells what its metadata was when we left it"
+    return [
+        f'"{published.remote.name}" must be overwritten, because {", ".join(changes)}, but {why}: '
+        "somebody may have edited calculated fields, captions or folders, which an overwrite "
+        "drops. Save that work, then run again with accept: [overwrite]"
+    ]
+
+
+def _new_metadata(facts: Facts) -> list[str]:
+    """Why the published metadata would not fit, in phrases; empty if it does."""
+    record, changes = facts.published.record, []
+    if record:
+        changes = schema_changes(facts.desired, record.tables)
+        if record.declaration != facts.digest:
+            changes.append("the declaration changed")
+    return changes or _unknown_columns(facts)
+
+
+def _unknown_columns(facts: Facts) -> list[str]:
+    """The columns that the published metadata lacks: somebody else overwrote it."""
+    metadata = facts.published.metadata
+    # A file that the server converts by itself has names of its own.
+    if metadata is None or metadata.columns is None or facts.whole:
+        return []
+    wanted = {
+        (facts.declaration.published_name(name), column.name)
+        for name, table in facts.desired.items()
+        for column in table.columns
+    }
+    return [
+        f'the published metadata lacks the column "{column}" of "{table}"'
+        for table, column in sorted(wanted - metadata.columns)
+    ]
+
+
+def _in_full(facts: Facts, options: Options) -> str | None:
+    """Why no update would do, or should."""
+    published, record = facts.published, facts.published.record
+    if published.untrusted:
+        return published.untrusted
+    if record is None:
+        return "no record tells what it holds"
+    # Updates go by the names of columns, and hashes of rows by their order.
+    reordered = [
+        name
+        for name, table in facts.desired.items()
+        if record.tables[name].columns != table.columns
+    ]
+    if reordered:
+        return f"the order of columns changed in {', '.join(reordered)}"
+    return "asked for (full: true)" if options.full else None
+
+
+def _update_or_file(facts: Facts, changed: Sequence[str]) -> Update | Publish:
+    """The update, unless the whole file is smaller, or better."""
+    delta, record = facts.delta, facts.published.record
+    if delta is None or record is None:
+        raise ValueError("an update needs a record, and a delta that was measured")
+    reason, size = _new_content(changed), megabytes(delta.size)
+
+    def in_full(why: str) -> Publish:
+        return Publish(PublishMode.REPLACE, f"in full: {reason}; {why}")
+
+    cap, rebase = facts.declaration.rebase_after, facts.declaration.rebase
+    if cap is not None and record.updates >= cap:
+        return in_full(
+            f"{record.updates} updates since the file was last published whole "
+            f"(rebase_after: {cap})"
+        )
+    if record.size and delta.size > record.size:
+        whole = megabytes(record.size)
+        return in_full(f"the update of {size} is larger than the whole file of {whole}")
+    if record.size and record.grown + delta.size > rebase * record.size:
+        return in_full(
+            f"with this update it would have grown by {megabytes(record.grown + delta.size)} since "
+            f"it was last published whole with {megabytes(record.size)} (rebase: {rebase:g})"
+        )
+    too_large = f"the update of {size} exceeds the limit of {megabytes(delta.limit)} for payloads"
+    if delta.size > delta.limit and not delta.pieces:
+        splits = facts.declaration.oversize == "split"
+        return in_full(too_large + (", and it cannot be split below that" if splits else ""))
+    split = f"; split, because {too_large}" if delta.pieces else ""
+    return Update(
+        tables={name: counts.whole for name, counts in delta.counts.items()},
+        reason=f"{reason}: {'; '.join(_rows(name, c) for name, c in delta.counts.items())}{split}",
+        pieces=max(delta.pieces, 1),
+    )
+
+
+def _new_content(tables: Sequence[str]) -> str:
+    return f"new content in {', '.join(tables)}"
+
+
+def _rows(table: str, counts: RowCounts) -> str:
+    whole = f" (whole: {counts.whole})" if counts.whole else ""
+    return f"{table} -{counts.deleted:,} +{counts.inserted:,} rows{whole}"

@@ -1,0 +1,203 @@
+"""The data source on the server: whether it is there, ours, and what our records say it is."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from tableau_pipeline.core.checkpoint import Checkpoint, Intent, Outcome
+from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, TAG_PREFIX, Declaration
+from tableau_pipeline.core.server import Metadata, RemoteDatasource, Server
+from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.refresh.reconcile import Reconciler
+from tableau_pipeline.refresh.recover.recovery import Recovered, Recovery
+from tableau_pipeline.refresh.recover.window import Change, revisions_of
+
+# Between the times that a server gives to a request and to what it makes of it.
+_SLACK = timedelta(seconds=2)
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What the server holds, as far as we can tell.
+
+    Attributes:
+        remote: the data source, found by the LUID of our records or by name; None if absent.
+        is_ours: our records name it, or it carries our tag, or we were just creating it.
+        other_instance: the tag of another deployment that publishes it; None if there is none.
+        record: what our records say of this very data source; None if they say nothing.
+        untrusted: why no update may build on `record`; None if it is what the server holds.
+        rows: by table; None if they are not known.
+        metadata: what its `.tds` tells; None if the data source is absent or not ours.
+        left: digests of the metadata that we left.
+        warnings: what a person should know although nothing is wrong.
+    """
+
+    remote: RemoteDatasource | None
+    is_ours: bool = False
+    other_instance: str | None = None
+    record: Checkpoint | None = None
+    untrusted: str | None = None
+    rows: Mapping[str, int] | None = None
+    metadata: Metadata | None = None
+    left: frozenset[str] = frozenset()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def is_edited(self) -> bool:
+        """Whether the metadata may hold work of others: it is not what we left."""
+        return self.metadata is None or self.metadata.digest not in self.left
+
+
+@dataclass(frozen=True, slots=True)
+class Observer:
+    """Looks at the data source of a declaration; `instance` names our deployment."""
+
+    declaration: Declaration
+    server: Server
+    recovery: Recovery
+    reconciler: Reconciler
+    instance: str
+    log: logging.Logger
+
+    @property
+    def tags(self) -> frozenset[str]:
+        """Those that mark the data source as ours."""
+        return frozenset({self.declaration.tag, f"{INSTANCE_TAG_PREFIX}{self.instance}"})
+
+    def observe(self, recovered: Recovered, project_id: str | None) -> Published:
+        """Find the data source, and see whether it is what our records say.
+
+        Raises:
+            RefusedError: it is there, but this user may not read it.
+        """
+        remote = self.server.find_by_luid(recovered.luid) if recovered.luid else None
+        named = remote is not None
+        if remote:
+            self._warn_if_moved(remote, recovered, project_id)
+        else:
+            remote = self._find_by_name(recovered, project_id)
+            named = bool(remote and self._was_created(remote, recovered.creating))
+        if remote is None:
+            gone = recovered.record or recovered.former
+            return Published(remote=None, record=recovered.record if gone else None)
+        published = Published(
+            remote=remote,
+            is_ours=named or self.declaration.tag in remote.tags,
+            other_instance=self._other_instance(remote),
+            metadata=self.server.metadata(remote.luid),
+        )
+        if not named:
+            why = "no record tells what it holds"
+            if recovered.luid:
+                why = (
+                    f"the data source of the last refresh ({recovered.luid}) is gone, and another "
+                    "has its name"
+                )
+            return replace(published, untrusted=why, rows=self._counted(remote))
+        published = replace(published, rows=recovered.rows, left=recovered.left)
+        if recovered.record is None:
+            # An older version of the pipeline counted rows, but not what an update needs.
+            return replace(published, untrusted="its records are of an older version")
+        record = recovered.record.model_copy(update={"luid": remote.luid})
+        recovered = replace(recovered, record=record)
+        return self._trusted(replace(published, record=record), recovered, remote)
+
+    def _trusted(
+        self, published: Published, recovered: Recovered, remote: RemoteDatasource
+    ) -> Published:
+        """Whether the server holds what the record says: by stamp, and else by content."""
+        record = recovered.record
+        if record is None or recovered.untrusted:
+            return replace(published, untrusted=recovered.untrusted)
+        change = self._change(record, recovered, remote)
+        doubt = change.unexplained(record.habits)
+        if doubt is None and recovered.sent is None and record.suspect is None:
+            return published
+        found = self.reconciler.judge(record, remote)
+        if found.problem:
+            why = doubt or record.suspect or "the last refresh was interrupted"
+            more = "" if found.problem in why else f", and {found.problem}"
+            return replace(published, untrusted=why + more)
+        if found.skipped and (doubt or record.suspect):
+            return replace(published, untrusted=doubt or record.suspect)
+        if recovered.sent and not doubt and record.metadata is None and published.metadata:
+            # Nobody was there since our own file brought its metadata along.
+            record = record.model_copy(update={"metadata": published.metadata.digest})
+            published = replace(published, left=published.left | {published.metadata.digest})
+        update = {"updated_at": remote.updated_at, "revision": remote.revision, "suspect": None}
+        published = replace(published, record=record.model_copy(update=update))
+        if doubt is None:
+            return published
+        warning = f"{doubt}. It holds what the last refresh left: nothing of it was changed"
+        self.log.warning("%s: %s", remote.name, warning)
+        return replace(published, warnings=(warning,))
+
+    def _change(self, record: Checkpoint, recovered: Recovered, remote: RemoteDatasource) -> Change:
+        """What has happened since the record: nothing, or the sending that led to it."""
+        sent = recovered.sent
+        if sent is None:
+            before = (record.updated_at, record.revision) if record.updated_at else None
+            return Change(None, before, remote.stamp, revisions=(0,))
+        is_update = sent.mode is None
+        before = (sent.before, sent.before_revision) if sent.before else None
+        return Change(
+            self.recovery.window(sent),
+            before,
+            remote.stamp,
+            revisions=revisions_of(record.habits, is_update=is_update),
+        )
+
+    def _counted(self, remote: RemoteDatasource) -> Mapping[str, int] | None:
+        if all(table.guard.max_shrink >= 1 for table in self.declaration.tables):
+            return {}
+        return self.reconciler.count(remote)
+
+    def _find_by_name(
+        self, recovered: Recovered, project_id: str | None
+    ) -> RemoteDatasource | None:
+        if project_id is None:
+            return None
+        name = self.declaration.name
+        remote = self.server.find_by_name(name, project_id=project_id)
+        if remote and remote.luid == recovered.luid:
+            raise RefusedError(
+                f'The data source "{name}" ({remote.luid}) is on the server, but this user may not '
+                "read it. Give the user its ownership, or View and Overwrite on it."
+            )
+        return remote
+
+    def _was_created(self, remote: RemoteDatasource, intent: Intent | None) -> bool:
+        """Whether a create of ours, whose answer was lost, has made it."""
+        return (
+            intent is not None
+            and intent.outcome in (None, Outcome.DONE, Outcome.LOST)
+            and remote.owner_id == self.server.user_id
+            and remote.created_at >= intent.recorded_at.replace(microsecond=0) - _SLACK
+            and not {tag for tag in remote.tags if tag.startswith(TAG_PREFIX)}
+            - {self.declaration.tag}
+            and self._other_instance(remote) is None
+        )
+
+    def _other_instance(self, remote: RemoteDatasource) -> str | None:
+        others = {tag for tag in remote.tags if tag.startswith(INSTANCE_TAG_PREFIX)} - self.tags
+        return min(others, default=None)
+
+    def _warn_if_moved(
+        self, remote: RemoteDatasource, recovered: Recovered, project_id: str | None
+    ) -> None:
+        known = recovered.record or recovered.former
+        if known and (known.name, known.project) == (
+            self.declaration.name,
+            self.declaration.project_path,
+        ):
+            if remote.name != self.declaration.name:
+                self.log.warning(
+                    'Somebody renamed "%s" to "%s" on the server',
+                    self.declaration.name,
+                    remote.name,
+                )
+            if project_id and remote.project_id != project_id:
+                self.log.warning(
+                    'Somebody moved "%s" out of "%s"', remote.name, self.declaration.project_path
+                )

@@ -1,0 +1,170 @@
+"""Recovery: what became of the sendings that earlier refreshes began."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from types import MappingProxyType
+
+from tableau_pipeline.core.checkpoint import Checkpoint, Former, Intent, Outcome, PublishMode
+from tableau_pipeline.core.journal import Journal
+from tableau_pipeline.core.server import Server
+from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.refresh.job_waiting import Jobs
+from tableau_pipeline.refresh.recover.history import History
+from tableau_pipeline.refresh.recover.window import Window
+
+_NEW_METADATA = (PublishMode.CREATE, PublishMode.OVERWRITE)
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What our records say of the data source, once every sending has its outcome.
+
+    Attributes:
+        record: the newest checkpoint that may be what the server holds.
+        former: what a record of an older format tells, where there is no checkpoint.
+        untrusted: why no update may build on `record`; None if one may.
+        sent: what led to `record`, if no refresh has looked at it since.
+        creating: what may have created the data source, before its LUID was recorded.
+        rows: the most rows that each table may have, by all records.
+        left: digests of the metadata that we left, or found.
+    """
+
+    record: Checkpoint | None = None
+    former: Former | None = None
+    untrusted: str | None = None
+    sent: Intent | None = None
+    creating: Intent | None = None
+    rows: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    left: frozenset[str] = frozenset()
+
+    @property
+    def luid(self) -> str | None:
+        """Of the data source that is ours for certain."""
+        known = self.record or self.former
+        return known.luid if known else None
+
+    def after(self, intent: Intent) -> "Recovered":
+        """The same, with one more sending taken into account."""
+        target, is_new = intent.target, intent.mode in _NEW_METADATA
+        now = replace(self, creating=intent if intent.luid is None else self.creating)
+        match intent.outcome:
+            case Outcome.DONE if target:
+                # What was in doubt before is gone with what was there before.
+                now = replace(now, rows={}).holding(target)
+                sent = None if intent.partial else intent
+                return replace(now, untrusted=intent.partial, sent=sent)
+            case Outcome.DONE:
+                return replace(now, untrusted=intent.partial or "a part of it was changed")
+            case Outcome.FAILED:
+                why = intent.note or "without a note"
+                failed = f"the last {intent.action} failed on the server ({why})"
+                return replace(self, untrusted=failed)
+            case Outcome.LOST | None:
+                if intent.luid and intent.luid != self.luid:
+                    # What may never have happened makes nobody's data source ours.
+                    return self
+                lost = "an earlier refresh was interrupted, and what it left is not known"
+                held = now.holding(target) if target else now
+                # What keeps the metadata leaves the schema that the record tells.
+                record = held.record if is_new or self.record is None else self.record
+                return replace(held, record=record, untrusted=lost, sent=None)
+            case _:
+                return self
+
+    def holding(self, target: Checkpoint) -> "Recovered":
+        """The same, where the server may hold what this checkpoint says."""
+        luid = target.luid or self.luid
+        rows = {name: max(count, self.rows.get(name, 0)) for name, count in target.rows.items()}
+        return replace(
+            self,
+            record=target.model_copy(update={"luid": luid}),
+            former=None,
+            rows={**self.rows, **rows},
+            left=self.left | ({target.metadata} if target.metadata else set()),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """Asks the server what became of each open sending, and records the answer.
+
+    Nothing is ever sent again: what is not known is published in full.
+
+    Attributes:
+        acts: False for a dry run, which waits for nothing and records nothing.
+    """
+
+    journal: Journal
+    server: Server
+    jobs: Jobs
+    log: logging.Logger
+    acts: bool = True
+
+    def recover(self, history: History) -> Recovered:
+        """What is published, as far as our records and the server tell.
+
+        Raises:
+            RefreshError: something may still take effect; nothing may be sent beside it.
+        """
+        recovered = Recovered(former=history.former)
+        if former := history.former:
+            recovered = replace(recovered, rows=former.rows)
+        if history.checkpoint:
+            recovered = recovered.holding(history.checkpoint)
+        for intent in history.intents:
+            recovered = recovered.after(
+                self._resolved(intent) if intent.outcome is None else intent
+            )
+        return recovered
+
+    def window(self, intent: Intent) -> Window | None:
+        """When a sending took effect; None if the server no longer tells."""
+        return Window.of(self.server.job(intent.job_id)) if intent.job_id else None
+
+    def _resolved(self, intent: Intent) -> Intent:
+        if intent.job_id:
+            status = self.jobs.wait(intent.job_id) if self.acts else self.server.job(intent.job_id)
+            if status and status.outcome:
+                return self._closed(intent, status.outcome, status.notes)
+            self.log.warning("The server does not tell of job %s any more", intent.job_id)
+        if not self.acts:
+            return intent
+        self._wait_for_unknown(intent)
+        return self._closed(intent, Outcome.LOST, "nobody can tell what became of it")
+
+    def _closed(self, intent: Intent, outcome: Outcome, note: str) -> Intent:
+        self.log.info("An interrupted refresh had sent a %s: %s %s", intent.action, outcome, note)
+        intent = intent.model_copy(update={"outcome": outcome, "note": note or None})
+        if self.acts:
+            self.journal.append(intent)
+        return intent
+
+    def _wait_for_unknown(self, intent: Intent) -> None:
+        """Wait until nothing of a sending can still run, as the server received it, or did not.
+
+        Raises:
+            RefreshError: that is not certain yet.
+        """
+        remote = self.server.find_by_luid(intent.luid) if intent.luid else None
+        for name in {intent.name, remote.name if remote else intent.name}:
+            since = intent.recorded_at.replace(microsecond=0)
+            found = self.server.jobs(name=name, since=since)
+            if found is None:
+                self._check_time(intent)
+                return
+            for job in found:
+                if job.outcome is None:
+                    self.jobs.wait(job.id)
+
+    def _check_time(self, intent: Intent) -> None:
+        timeouts = self.jobs.timeouts
+        until = intent.recorded_at + timedelta(seconds=timeouts.queue + timeouts.job)
+        if self.server.now() < until:
+            raise RefreshError(
+                f"An interrupted refresh sent a {intent.action} that the server may have received, "
+                "and which job that became is not known, nor may this user list jobs. Nothing is "
+                f"sent beside it before {until:%Y-%m-%d %H:%M} UTC: run again then, or let the "
+                "user list jobs (site administrator)."
+            )

@@ -1,0 +1,17 @@
+"""Spark, Hyper, Tableau and the snapshots as Dagster resources, set up from the environment."""
+
+from tableau_pipeline.resources.data_folder import data_dir
+from tableau_pipeline.resources.environment import resources_from_env
+from tableau_pipeline.resources.hyperd import HyperResource
+from tableau_pipeline.resources.io_manager import SnapshotIOManager
+from tableau_pipeline.resources.spark import SparkResource
+from tableau_pipeline.resources.tableau import TableauServerResource
+
+__all__ = [
+    "HyperResource",
+    "SnapshotIOManager",
+    "SparkResource",
+    "TableauServerResource",
+    "data_dir",
+    "resources_from_env",
+]

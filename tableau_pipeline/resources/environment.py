@@ -1,0 +1,69 @@
+import os
+from typing import Any
+
+import dagster as dg
+
+from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.resources.data_folder import data_dir
+from tableau_pipeline.resources.hyperd import HyperResource
+from tableau_pipeline.resources.io_manager import SnapshotIOManager
+from tableau_pipeline.resources.spark import SparkResource
+from tableau_pipeline.resources.tableau import (
+    JOB_SECONDS,
+    QUEUE_SECONDS,
+    TableauServerResource,
+)
+
+
+def resources_from_env() -> dict[str, Any]:
+    """Every resource of the pipeline, set up from the environment.
+
+    Keys: "spark", "hyper", "tableau", "snapshots". No variable has to be set for this.
+
+    Raises:
+        RefusedError: a variable that is a number or a switch is set to something else.
+    """
+    spark = SparkResource(
+        master=os.environ.get("SPARK_MASTER") or "local[*]",
+        remote=os.environ.get("SPARK_REMOTE") or None,
+        driver_memory=os.environ.get("SPARK_DRIVER_MEMORY") or "2g",
+    )
+    return {
+        "spark": spark,
+        "hyper": HyperResource(),
+        "tableau": TableauServerResource(
+            server_url=_env("TABLEAU_SERVER_URL"),
+            site=os.environ.get("TABLEAU_SITE", ""),
+            token_name=_env("TABLEAU_TOKEN_NAME"),
+            token_value=_env("TABLEAU_TOKEN_VALUE"),
+            username=_env("TABLEAU_USERNAME"),
+            password=_env("TABLEAU_PASSWORD"),
+            connected_app_client_id=_env("TABLEAU_CONNECTED_APP_CLIENT_ID"),
+            connected_app_secret_id=_env("TABLEAU_CONNECTED_APP_SECRET_ID"),
+            connected_app_secret_value=_env("TABLEAU_CONNECTED_APP_SECRET_VALUE"),
+            ca_bundle=_env("TABLEAU_CA_BUNDLE"),
+            job_timeout=_seconds("TABLEAU_JOB_TIMEOUT", default=JOB_SECONDS),
+            queue_timeout=_seconds("TABLEAU_QUEUE_TIMEOUT", default=QUEUE_SECONDS),
+            takeover=_switch("TABLEAU_TAKEOVER"),
+        ),
+        "snapshots": SnapshotIOManager(root=str(data_dir() / "snapshots"), spark=spark),
+    }
+
+
+def _env(name: str) -> dg.EnvVar | None:
+    """The variable by its name, so that no page of the UI shows its value; None if it is unset."""
+    return dg.EnvVar(name) if os.environ.get(name) else None
+
+
+def _seconds(name: str, *, default: int) -> int:
+    said = os.environ.get(name) or str(default)
+    if not said.isdecimal() or int(said) == 0:
+        raise RefusedError(f"{name} is {said!r}: set it to a number of seconds above 0.")
+    return int(said)
+
+
+def _switch(name: str) -> bool:
+    said = os.environ.get(name) or "false"
+    if said not in ("true", "false"):
+        raise RefusedError(f"{name} is {said!r}: set it to true or false.")
+    return said == "true"

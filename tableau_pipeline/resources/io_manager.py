@@ -1,0 +1,168 @@
+"""Dagster's side of snapshots: assets return DataFrames, and get DataFrames or Snapshots."""
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_origin
+
+import dagster as dg
+from dagster_pyspark import LazyPySparkResource
+from pydantic import Field
+from pyspark.sql import DataFrame
+
+from tableau_pipeline.core.snapshot import Snapshot
+from tableau_pipeline.resources.belonging import belongs_to
+from tableau_pipeline.snapshots.load import read_frame
+from tableau_pipeline.snapshots.partitions import Window
+from tableau_pipeline.snapshots.retention import collect
+from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline.snapshots.write import write_partitions, write_snapshot
+
+PARTITION_EXPR = "partition_expr"
+
+
+class SnapshotIOManager(dg.ConfigurableIOManager):
+    """Stores what a model returns as its next version, and loads the newest of an upstream model.
+
+    A parameter annotated `DataFrame` is read by Spark. One annotated `Snapshot`, or
+    `dict[str, Snapshot]` by partition, needs no JVM.
+    """
+
+    root: str = Field(description="Folder of all snapshots, seen by Spark and by every run.")
+    spark: dg.ResourceDependency[LazyPySparkResource]
+    keep_days: float = Field(
+        default=14,
+        gt=0,
+        description="Days until a snapshot that was replaced is removed, unless a refresh may "
+        "still compare with it; must be longer than any run takes.",
+    )
+
+    @property
+    def store(self) -> SnapshotStore:
+        """The versions of all models."""
+        return SnapshotStore(Path(self.root))
+
+    def snapshot(
+        self, asset_key: str, definition: dg.PartitionsDefinition | None = None
+    ) -> Snapshot | None:
+        """The newest version of a model, or None; "a/b" is a key of two parts.
+
+        Args:
+            definition: of the model's partitions, as it is now: what is no partition of it, because
+                it was stored under another definition, is left out. None to take what is stored.
+        """
+        found = self.store.newest(asset_key)
+        if found is None or definition is None:
+            return found
+        belongs = belongs_to(definition)
+        kept = tuple(part for part in found.parts if belongs(part))
+        return found.model_copy(update={"parts": kept}) if kept else None
+
+    def collect(
+        self, referenced: Callable[[], Collection[tuple[str, int]]]
+    ) -> list[tuple[str, int]]:
+        """Remove what is too old of all models' snapshots; see `snapshots.retention.collect`."""
+        return collect(self.store, keep_days=self.keep_days, referenced=referenced)
+
+    def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
+        """Write what a model returned; its fingerprint becomes the asset's data version."""
+        if obj is None:
+            return
+        asset_key = context.asset_key.to_user_string()
+        if not isinstance(obj, DataFrame):
+            raise TypeError(
+                f'Model "{asset_key}" returned {type(obj).__name__}: return a Spark DataFrame, '
+                "or give the asset another io_manager_key."
+            )
+        started = time.monotonic()
+        if context.has_asset_partitions:
+            partitions = _partitions(context)
+            snapshot = write_partitions(
+                obj,
+                self.store,
+                expression=_partition_expression(context),
+                partitions=partitions,
+                keeps=belongs_to(context.asset_partitions_def),
+                asset_key=asset_key,
+                run_id=context.run_id,
+            ).only(partitions)
+        else:
+            snapshot = write_snapshot(obj, self.store, asset_key=asset_key, run_id=context.run_id)
+        _report(context, snapshot, seconds=time.monotonic() - started)
+
+    def load_input(self, context: dg.InputContext) -> DataFrame | Snapshot | dict[str, Snapshot]:
+        """Read the newest version of an upstream model."""
+        asset_key = context.asset_key.to_user_string()
+        if context.has_asset_partitions:
+            snapshot = self.snapshot(asset_key, context.asset_partitions_def)
+            snapshot = snapshot and snapshot.only(set(context.asset_partition_keys))
+        else:
+            snapshot = self.snapshot(asset_key)
+        if snapshot is None or not snapshot.parts:
+            raise dg.Failure(
+                f'Model "{asset_key}" has no snapshot in {self.root}: materialize it first.'
+            )
+        annotation = context.dagster_type.typing_type
+        if annotation is Snapshot:
+            return snapshot
+        if get_origin(annotation) is dict:
+            return snapshot.by_partition()
+        return read_frame(self.spark.spark_session, snapshot)
+
+
+def _partition_expression(context: dg.OutputContext) -> str:
+    expression = (context.definition_metadata or {}).get(PARTITION_EXPR)
+    if not isinstance(expression, str):
+        raise dg.Failure(
+            f'Model "{context.asset_key.to_user_string()}" is partitioned: say which column tells '
+            f'the partition, as metadata={{"{PARTITION_EXPR}": "<column>"}} of the asset.'
+        )
+    return expression
+
+
+def _partitions(context: dg.OutputContext) -> Mapping[str, Window] | Sequence[str]:
+    definition, keys = context.asset_partitions_def, context.asset_partition_keys
+    if isinstance(definition, dg.TimeWindowPartitionsDefinition):
+        windows = {key: definition.time_window_for_partition_key(key) for key in keys}
+        return {key: Window(window.start, window.end) for key, window in windows.items()}
+    if isinstance(definition, dg.StaticPartitionsDefinition):
+        return list(keys)
+    raise dg.Failure(
+        f'Model "{context.asset_key.to_user_string()}": {type(definition).__name__} is not '
+        "supported; partition it by time windows or by a fixed list of keys."
+    )
+
+
+def _report(context: dg.OutputContext, written: Snapshot, *, seconds: float) -> None:
+    """Tell Dagster of a version, or of those partitions of it that this step wrote."""
+    step = dg.AssetExecutionContext.get()
+    # Dagster gives one data version to all partitions of a step.
+    step.set_data_version(context.asset_key, dg.DataVersion(written.data_version))
+    context.add_output_metadata(
+        {
+            "dagster/column_schema": dg.TableSchema(
+                columns=[
+                    dg.TableColumn(each.name, each.type, written.comments.get(each.name))
+                    for each in written.columns
+                ]
+            ),
+            "seconds": round(seconds, 3),
+        }
+    )
+    for partition, snapshot in written.by_partition().items():
+        (part,) = snapshot.parts
+        first = next((file.name for file in part.files), "")
+        metadata = {
+            "dagster/uri": (snapshot.folder / first).parent.as_uri(),
+            "fingerprint": snapshot.data_version,
+            "bytes": snapshot.size,
+            "version": snapshot.number,
+        }
+        if part.partition is None:
+            context.add_output_metadata({"dagster/row_count": part.fingerprint.rows, **metadata})
+        else:
+            step.add_asset_metadata(
+                {"dagster/partition_row_count": part.fingerprint.rows, **metadata},
+                asset_key=context.asset_key,
+                partition_key=partition,
+            )

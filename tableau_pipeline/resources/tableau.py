@@ -1,0 +1,130 @@
+import logging
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+from pydantic import Field, ValidationInfo, field_validator
+
+from tableau_pipeline.core.timeouts import Timeouts
+from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.publishing.session.credentials import (
+    ConnectedApp,
+    Credentials,
+    Password,
+    PersonalAccessToken,
+)
+from tableau_pipeline.publishing.session.sign_in import signed_in
+from tableau_pipeline.publishing.site import TableauSite
+
+# What the launchpad shows in the place of a secret, and sends back as its value.
+_MASK = "********"
+_SECRETS = {
+    "token_value": "TABLEAU_TOKEN_VALUE",
+    "password": "TABLEAU_PASSWORD",
+    "connected_app_secret_value": "TABLEAU_CONNECTED_APP_SECRET_VALUE",
+}
+_WHERE = (
+    "Set it in the environment, or in a .env in the folder where Dagster starts. A server to try "
+    "with, and its credentials: `tableau-sandbox`."
+)
+JOB_SECONDS, QUEUE_SECONDS = 7200, 7200
+
+
+def _secret(name: str) -> Any:
+    return Field(
+        default=None,
+        description=_SECRETS[name],
+        repr=False,
+        json_schema_extra={"dagster__is_secret": True},
+    )
+
+
+class TableauServerResource(dg.ConfigurableResource):
+    """A site of Tableau Server or Tableau Cloud, and one of the three ways to sign in.
+
+    Settings that a refresh needs and that are absent are errors when it needs them, not before.
+    """
+
+    server_url: str | None = Field(default=None, description="TABLEAU_SERVER_URL")
+    site: str = Field(default="", description='The site\'s content URL; "" is the default site.')
+    token_name: str | None = Field(default=None, description="TABLEAU_TOKEN_NAME")
+    token_value: str | None = _secret("token_value")
+    username: str | None = Field(default=None, description="TABLEAU_USERNAME")
+    password: str | None = _secret("password")
+    connected_app_client_id: str | None = Field(default=None)
+    connected_app_secret_id: str | None = Field(default=None)
+    connected_app_secret_value: str | None = _secret("connected_app_secret_value")
+    ca_bundle: str | None = Field(default=None, description="Certificates to trust (PEM file).")
+    job_timeout: int = Field(
+        default=JOB_SECONDS, gt=0, description="Seconds that a job may run on the server."
+    )
+    queue_timeout: int = Field(
+        default=QUEUE_SECONDS, gt=0, description="Seconds that a job may wait for its start."
+    )
+    takeover: bool = Field(
+        default=False,
+        description="Take over data sources with the tag of another deployment; for one that has "
+        "lost its records.",
+    )
+
+    @field_validator(*_SECRETS)
+    @classmethod
+    def _unmasked(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value == _MASK:
+            return os.environ.get(_SECRETS[str(info.field_name)])
+        return value
+
+    @property
+    def timeouts(self) -> Timeouts:
+        """How long a refresh waits for this server."""
+        return Timeouts(job=self.job_timeout, queue=self.queue_timeout)
+
+    @contextmanager
+    def session(self, log: logging.Logger | None = None) -> Generator[TableauSite]:
+        """A session on the site, which ends with the block; `.tsc` is the TSC client.
+
+        Raises:
+            RefusedError: a setting is missing, or the server does not accept the credentials.
+            RefreshError: no Tableau Server answers.
+        """
+        with signed_in(
+            self._needed("server_url", "TABLEAU_SERVER_URL"),
+            site=self.site,
+            credentials=self._credentials(),
+            ca_bundle=Path(self.ca_bundle) if self.ca_bundle else None,
+            log=log or logging.getLogger(__name__),
+        ) as site:
+            yield site
+
+    def _credentials(self) -> Credentials:
+        if self.token_name or self.token_value:
+            return PersonalAccessToken(
+                self._needed("token_name", "TABLEAU_TOKEN_NAME"),
+                self._needed("token_value", "TABLEAU_TOKEN_VALUE"),
+            )
+        if self.connected_app_client_id:
+            prefix = "TABLEAU_CONNECTED_APP"
+            return ConnectedApp(
+                username=self._needed("username", "TABLEAU_USERNAME"),
+                client_id=self.connected_app_client_id,
+                secret_id=self._needed("connected_app_secret_id", f"{prefix}_SECRET_ID"),
+                secret_value=self._needed("connected_app_secret_value", f"{prefix}_SECRET_VALUE"),
+            )
+        if self.username or self.password:
+            return Password(
+                self._needed("username", "TABLEAU_USERNAME"),
+                self._needed("password", "TABLEAU_PASSWORD"),
+            )
+        raise RefusedError(
+            "No credentials for Tableau: set TABLEAU_TOKEN_NAME and TABLEAU_TOKEN_VALUE, or "
+            "TABLEAU_USERNAME and TABLEAU_PASSWORD, or TABLEAU_USERNAME and "
+            "TABLEAU_CONNECTED_APP_CLIENT_ID, _SECRET_ID and _SECRET_VALUE. " + _WHERE
+        )
+
+    def _needed(self, field: str, variable: str) -> str:
+        if value := getattr(self, field):
+            return value
+        raise RefusedError(f"{variable} is not set. {_WHERE}")

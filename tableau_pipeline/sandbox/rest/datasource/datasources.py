@@ -1,0 +1,134 @@
+from dataclasses import replace
+from xml.etree.ElementTree import Element as XmlElement
+
+from starlette.responses import Response
+
+from tableau_pipeline.sandbox.errors import not_found, refusal
+from tableau_pipeline.sandbox.rest.wire.lists import Field, field, list_page, time_field
+from tableau_pipeline.sandbox.rest.wire.records import datasource_element
+from tableau_pipeline.sandbox.rest.wire.requests import (
+    Call,
+    flag_attribute,
+    name_attribute,
+    parse_request,
+)
+from tableau_pipeline.sandbox.rest.wire.router import Reply, Route
+from tableau_pipeline.sandbox.services import Services
+from tableau_pipeline.sandbox.store import accounts, datasources, projects
+from tableau_pipeline.sandbox.store.records import Datasource
+
+_FIELDS: dict[str, Field[Datasource]] = {
+    "name": field(lambda datasource: datasource.name),
+    "projectName": field(lambda datasource: datasource.project_name, any_case=True),
+    "contentUrl": field(lambda datasource: datasource.content_url),
+    "type": field(lambda datasource: datasource.connection_class),
+    "ownerName": field(lambda datasource: datasource.owner_name),
+    "hasExtracts": field(lambda datasource: bool(datasource.has_extracts)),
+    "isCertified": field(lambda datasource: bool(datasource.is_certified)),
+    "createdAt": time_field(lambda datasource: datasource.created_at),
+    "updatedAt": time_field(lambda datasource: datasource.updated_at),
+    "tags": Field(lambda datasource: datasource.tags),
+}
+
+
+def query_datasources(services: Services, call: Call) -> Reply:
+    """The data sources of a site."""
+    return Reply(
+        200,
+        list_page(
+            datasources.datasources(services.database, call.site.luid),
+            call.query,
+            fields=_FIELDS,
+            name="datasources",
+            write=lambda datasource: datasource_element(datasource, base_url=call.base_url),
+        ),
+    )
+
+
+def get_datasource(services: Services, call: Call) -> Reply:
+    """One data source."""
+    found = find_datasource(services, call)
+    return Reply(200, (datasource_element(found, base_url=call.base_url),))
+
+
+def update_datasource(services: Services, call: Call) -> Reply:
+    """Rename, move, describe, certify or hand over a data source."""
+    request = parse_request(call.body, "datasource")
+    with services.database.transaction():
+        old = find_datasource(services, call)
+        check_may_change(call, old, code="403032")
+        changed = _changed(services, call, old=old, request=request)
+        namesake = datasources.namesake(
+            services.database, call.site.luid, project=changed.project, name=changed.name
+        )
+        if namesake is not None and namesake.luid != old.luid:
+            raise refusal(
+                "409015", f"A datasource named '{changed.name}' already exists in the project."
+            )
+        if changed != old:
+            if services.options.edits_move_stamp:
+                changed = replace(changed, updated_at=services.stamp_of_change(old.updated_at))
+            datasources.save_datasource(services.database, changed)
+        found = find_datasource(services, call)
+    return Reply(200, (datasource_element(found, base_url=call.base_url),))
+
+
+def delete_datasource(services: Services, call: Call) -> Response:
+    """Remove a data source."""
+    datasource = find_datasource(services, call)
+    check_may_change(call, datasource, code="403004")
+    datasources.delete_datasource(services.database, datasource.luid)
+    services.sweep_content()
+    return Response(status_code=204)
+
+
+def find_datasource(services: Services, call: Call, *, code: str = "404004") -> Datasource:
+    """The data source that the path names.
+
+    Raises:
+        RestError: with `code`, there is none.
+    """
+    luid = call.path["datasource"]
+    found = datasources.datasource(services.database, call.site.luid, luid)
+    if found is None:
+        raise not_found("Datasource", luid, code=code)
+    return found
+
+
+def check_may_change(call: Call, datasource: Datasource, *, code: str) -> None:
+    """Refuse with `code` unless the data source is the user's own, or all are."""
+    if datasource.owner != call.user.luid and not call.user.is_admin:
+        raise refusal(code, f"The datasource '{datasource.name}' belongs to another user.")
+
+
+def _changed(services: Services, call: Call, *, old: Datasource, request: XmlElement) -> Datasource:
+    project, owner = request.find("project"), request.find("owner")
+    moved_to = old.project if project is None else project.get("id", old.project)
+    given_to = old.owner if owner is None else owner.get("id", old.owner)
+    if projects.project(services.database, call.site.luid, moved_to) is None:
+        raise not_found("Project", moved_to, code="404005")
+    if accounts.user(services.database, given_to) is None:
+        raise not_found("User", given_to, code="404002")
+
+    def flag(name: str, *, default: int) -> bool:
+        return flag_attribute(request, name, default=bool(default))
+
+    return replace(
+        old,
+        name=name_attribute(request) if "name" in request.attrib else old.name,
+        project=moved_to,
+        owner=given_to,
+        description=request.get("description", old.description),
+        is_certified=flag("isCertified", default=old.is_certified),
+        certification_note=request.get("certificationNote", old.certification_note),
+        use_remote_query_agent=flag("useRemoteQueryAgent", default=old.use_remote_query_agent),
+        encrypt_extracts=flag("encryptExtracts", default=old.encrypt_extracts),
+    )
+
+
+ROUTES = (
+    Route("GET", "sites/{site}/datasources", query_datasources),
+    Route("GET", "sites/{site}/datasources/{datasource}", get_datasource),
+    Route("PUT", "sites/{site}/datasources/{datasource}", update_datasource),
+    Route("DELETE", "sites/{site}/datasources/{datasource}", delete_datasource),
+)

@@ -1,0 +1,72 @@
+"""The content of a data source, as a package or without its data."""
+
+import io
+from pathlib import Path
+from typing import BinaryIO
+
+from starlette.responses import Response, StreamingResponse
+
+from tableau_pipeline.sandbox.content.package import any_packing, file_name, pack
+from tableau_pipeline.sandbox.content.tds_marks import mark_tds
+from tableau_pipeline.sandbox.open_questions import BareDownload
+from tableau_pipeline.sandbox.rest.datasource.datasources import find_datasource
+from tableau_pipeline.sandbox.rest.wire.requests import Call
+from tableau_pipeline.sandbox.rest.wire.router import Route
+from tableau_pipeline.sandbox.services import Services
+from tableau_pipeline.sandbox.store.records import Datasource, Revision
+
+_BINARY = "application/octet-stream"
+
+
+def download_datasource(services: Services, call: Call) -> Response:
+    """A `.tdsx`, or usually a `.tds` if `includeExtract` is false."""
+    include_extract = call.flag("includeExtract", default=True)
+    # Under the lock, the file that the row names is still there to be opened.
+    with services.database.lock:
+        datasource = find_datasource(services, call)
+        return content_response(services, datasource, include_extract=include_extract)
+
+
+def content_response(
+    services: Services,
+    datasource: Datasource,
+    earlier: Revision | None = None,
+    *,
+    include_extract: bool,
+) -> Response:
+    """The content of a data source, or an earlier one, as a package, or only its model.
+
+    The caller holds the lock of the database.
+    """
+    options, content = services.options, earlier or datasource
+    name, tds = file_name(datasource.name), content.tds
+    if options.tds_varies:
+        tds = mark_tds(
+            tds,
+            content_url=datasource.content_url,
+            revision=earlier.number if earlier else datasource.revision,
+            mark=_mark(content),
+        )
+    if not include_extract and options.bare_download is BareDownload.TDS:
+        return Response(tds, headers=_headers(f"{name}.tds"), media_type=_BINARY)
+    members: list[tuple[str, BinaryIO]] = [(f"{name}.tds", io.BytesIO(tds))]
+    if include_extract:
+        file = services.files.content / content.hyper_file
+        members.append((content.packaged_path, file.open("rb")))
+    package = pack(members, any_packing() if options.zips_vary else None)
+    headers = _headers(f"{name}.tdsx")
+    return StreamingResponse(package, headers=headers, media_type=_BINARY)
+
+
+def _mark(content: Datasource | Revision) -> int:
+    # Each publish and each data update makes a file of its own, with a name out of random digits.
+    return int(Path(content.hyper_file).stem[:8], 16)
+
+
+def _headers(filename: str) -> dict[str, str]:
+    # Header values are written as Latin-1; this puts UTF-8 on the wire.
+    on_the_wire = filename.encode().decode("latin-1")
+    return {"Content-Disposition": f'name="tableau_datasource"; filename="{on_the_wire}"'}
+
+
+ROUTES = (Route("GET", "sites/{site}/datasources/{datasource}/content", download_datasource),)

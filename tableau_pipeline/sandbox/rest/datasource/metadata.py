@@ -1,0 +1,31 @@
+"""The metadata API, as far as it can be told that there are no workbooks."""
+
+import json
+import re
+
+from starlette.responses import JSONResponse, Response
+
+from tableau_pipeline.sandbox.errors import malformed
+from tableau_pipeline.sandbox.rest.wire.requests import Call
+from tableau_pipeline.sandbox.rest.wire.router import Route
+from tableau_pipeline.sandbox.services import Services
+
+_FIRST_FIELD = re.compile(r"[^{]*\{\s*(\w+)")
+
+
+def query_metadata(services: Services, call: Call) -> Response:
+    """An empty answer to a query of workbooks; a refusal, as GraphQL words it, of any other."""
+    try:
+        request = json.loads(call.body)
+    except ValueError as error:
+        raise malformed(f"The request is not JSON: {error}") from error
+    query = request.get("query") if isinstance(request, dict) else None
+    if not isinstance(query, str):
+        raise malformed("The request has no query.")
+    found = _FIRST_FIELD.match(query)
+    if found is None or found.group(1) != "workbooks":
+        return JSONResponse({"errors": [{"message": "The sandbox answers about workbooks only."}]})
+    return JSONResponse({"data": {"workbooks": []}})
+
+
+ROUTES = (Route("POST", "metadata/graphql", query_metadata, versioned=False),)

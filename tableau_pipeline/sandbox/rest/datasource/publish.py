@@ -1,0 +1,114 @@
+"""The request that publishes a data source."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+
+from tableau_pipeline.sandbox import publishing
+from tableau_pipeline.sandbox.content.uploaded import HYPER, PACKAGE, PARQUET, discard, read_content
+from tableau_pipeline.sandbox.errors import malformed, refusal
+from tableau_pipeline.sandbox.jobs.publish import queue_publish
+from tableau_pipeline.sandbox.open_questions import Replace
+from tableau_pipeline.sandbox.publishing import Publication
+from tableau_pipeline.sandbox.rest.datasource.uploads import consume_upload
+from tableau_pipeline.sandbox.rest.site.jobs import accepted
+from tableau_pipeline.sandbox.rest.wire.records import datasource_element
+from tableau_pipeline.sandbox.rest.wire.requests import (
+    Call,
+    flag_attribute,
+    name_attribute,
+    parse_request,
+)
+from tableau_pipeline.sandbox.rest.wire.router import Reply, Route
+from tableau_pipeline.sandbox.services import Services
+from tableau_pipeline.sandbox.store.seed import default_project_luid
+
+_FILE_TYPES = (HYPER, PACKAGE, PARQUET)
+_MODES = (publishing.CREATE_NEW, publishing.OVERWRITE, publishing.REPLACE, publishing.APPEND)
+
+
+def publish_datasource(services: Services, call: Call) -> Reply:
+    """Publish a file, now or as a job."""
+    publication = _publication(call)
+    if publication.mode == publishing.REPLACE and services.options.replace is Replace.REFUSED:
+        raise malformed("The query parameter 'replace' is not supported for data sources.")
+    publishing.find_target(services, publication)
+    as_job = call.flag("asJob")
+    file = _take_file(services, call)
+    if as_job:
+        job = queue_publish(services, publication, file=file.name)
+        return accepted(services, job)
+    with _discarded_at_the_end(file):
+        content = read_content(
+            file,
+            name=publication.name,
+            file_type=publication.file_type,
+            hyper_profile=services.options.hyper_profile,
+        )
+        with services.publishing, services.database.transaction():
+            published = publishing.commit(services, publication, content)
+    services.sweep_content()
+    return Reply(201, (datasource_element(published, base_url=call.base_url),))
+
+
+def _publication(call: Call) -> Publication:
+    mode = _mode(call)
+    request = parse_request(call.body, "datasource")
+    project = request.find("project")
+    chosen = "" if project is None else project.get("id", "")
+    return Publication(
+        site=call.site.luid,
+        project=chosen or default_project_luid(call.site.luid),
+        user=call.user.luid,
+        name=name_attribute(request),
+        mode=mode,
+        file_type=_file_type(call),
+        description=request.get("description"),
+        use_remote_query_agent=flag_attribute(request, "useRemoteQueryAgent", default=False),
+    )
+
+
+def _mode(call: Call) -> str:
+    modes = [mode for mode in _MODES if call.flag(mode)]
+    if len(modes) > 1:
+        raise refusal("400055", f"The modes {' and '.join(modes)} exclude each other.")
+    return modes[0] if modes else publishing.CREATE_NEW
+
+
+def _file_type(call: Call) -> str:
+    session = call.query.get("uploadSessionId")
+    if session and call.attachment:
+        raise refusal("400010", "The request has both a file and an upload session.")
+    if not session and not call.attachment:
+        raise malformed("The request has no attachment for the data source.")
+    suffix = PurePosixPath(call.attachment.filename).suffix[1:] if call.attachment else ""
+    file_type = call.query.get("datasourceType", suffix).lower()
+    if file_type not in _FILE_TYPES:
+        known = ", ".join(_FILE_TYPES)
+        raise refusal("400010", f"The file type '{file_type}' is not one of {known}.")
+    return file_type
+
+
+def _take_file(services: Services, call: Call) -> Path:
+    if call.attachment is None:
+        return consume_upload(services, call, call.query["uploadSessionId"])
+    # From under the eyes of whoever removes what requests leave behind.
+    return call.attachment.path.replace(services.files.new_incoming())
+
+
+@contextmanager
+def _discarded_at_the_end(file: Path) -> Generator[None]:
+    try:
+        yield
+    finally:
+        discard(file)
+
+
+ROUTES = (
+    Route(
+        "POST",
+        "sites/{site}/datasources",
+        publish_datasource,
+        attachment="tableau_datasource",
+    ),
+)

@@ -1,0 +1,29 @@
+from tableau_pipeline.sandbox.errors import RestError, refusal
+from tableau_pipeline.sandbox.jobs.refresh import queue_refresh
+from tableau_pipeline.sandbox.rest.datasource.datasources import check_may_change, find_datasource
+from tableau_pipeline.sandbox.rest.site.jobs import accepted
+from tableau_pipeline.sandbox.rest.wire.requests import Call, parse_request
+from tableau_pipeline.sandbox.rest.wire.router import Reply, Route
+from tableau_pipeline.sandbox.services import Services
+
+
+def refresh_datasource(services: Services, call: Call) -> Reply:
+    """Queue the refresh of an extract."""
+    # Older clients send no body at all.
+    if call.body.strip():
+        parse_request(call.body, "extractRefresh")
+    datasource = find_datasource(services, call)
+    check_may_change(call, datasource, code="403004")
+    if not datasource.has_extracts:
+        raise RestError(
+            "409090",
+            "Bad Request",
+            f"Extract operation for the datasource '{datasource.name}' is not allowed.",
+        )
+    job = queue_refresh(services, datasource, user=call.user.luid)
+    if job is None:
+        raise refusal("409093", f"A refresh of '{datasource.name}' is already queued.")
+    return accepted(services, job)
+
+
+ROUTES = (Route("POST", "sites/{site}/datasources/{datasource}/refresh", refresh_datasource),)

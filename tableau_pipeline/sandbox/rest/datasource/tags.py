@@ -1,0 +1,62 @@
+import re
+
+from starlette.responses import Response
+
+from tableau_pipeline.sandbox.errors import not_found, refusal
+from tableau_pipeline.sandbox.rest.datasource.datasources import check_may_change, find_datasource
+from tableau_pipeline.sandbox.rest.wire.records import tags_element
+from tableau_pipeline.sandbox.rest.wire.requests import Call, parse_request
+from tableau_pipeline.sandbox.rest.wire.router import Reply, Route
+from tableau_pipeline.sandbox.services import Services
+from tableau_pipeline.sandbox.store import datasources
+from tableau_pipeline.sandbox.store.records import Datasource
+
+_LONGEST = 200
+
+
+def add_tags(services: Services, call: Call) -> Reply:
+    """Tag a data source; its other tags stay."""
+    request = parse_request(call.body, "tags")
+    labels = [label for tag in request.findall("tag") for label in _labels(tag.get("label", ""))]
+    if not labels or any(len(label) > _LONGEST for label in labels):
+        raise refusal("400075", f"A tag must have 1 to {_LONGEST} characters.")
+    with services.database.transaction():
+        datasource = find_datasource(services, call)
+        check_may_change(call, datasource, code="403004")
+        for label in labels:
+            datasources.add_tag(services.database, datasource.luid, label)
+        found = find_datasource(services, call)
+        if found.tags != datasource.tags:
+            _move_stamp(services, datasource)
+    return Reply(200, (tags_element(found.tags),))
+
+
+def delete_tag(services: Services, call: Call) -> Response:
+    """Take one tag away."""
+    with services.database.transaction():
+        datasource = find_datasource(services, call)
+        check_may_change(call, datasource, code="403004")
+        label = call.path["label"]
+        if not datasources.remove_tag(services.database, datasource.luid, label):
+            raise not_found("Tag", label, code="404007")
+        _move_stamp(services, datasource)
+    return Response(status_code=204)
+
+
+def _move_stamp(services: Services, datasource: Datasource) -> None:
+    if services.options.tags_move_stamp:
+        updated_at = services.stamp_of_change(datasource.updated_at)
+        datasources.set_updated_at(services.database, datasource.luid, updated_at)
+
+
+def _labels(text: str) -> list[str]:
+    """The labels in one attribute: in double quotes one, otherwise split at spaces and commas."""
+    if len(text) > 1 and text.startswith('"') and text.endswith('"'):
+        return [text[1:-1]] if text[1:-1].strip() else []
+    return [label for label in re.split(r"[\s,]+", text) if label]
+
+
+ROUTES = (
+    Route("PUT", "sites/{site}/datasources/{datasource}/tags", add_tags),
+    Route("DELETE", "sites/{site}/datasources/{datasource}/tags/{label}", delete_tag),
+)

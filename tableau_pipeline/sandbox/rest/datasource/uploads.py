@@ -1,0 +1,102 @@
+"""Upload sessions: a file in blocks, for one later request."""
+
+import re
+from pathlib import Path
+
+from tableau_pipeline.sandbox.errors import not_found, refusal
+from tableau_pipeline.sandbox.rest.wire.elements import Element
+from tableau_pipeline.sandbox.rest.wire.records import megabytes
+from tableau_pipeline.sandbox.rest.wire.requests import Call
+from tableau_pipeline.sandbox.rest.wire.router import Reply, Route
+from tableau_pipeline.sandbox.services import Services
+from tableau_pipeline.sandbox.store import uploads
+from tableau_pipeline.sandbox.store.files import join
+
+
+def initiate_upload(services: Services, call: Call) -> Reply:
+    """A new upload session."""
+    services.sweep_uploads()
+    luid = uploads.open_upload(
+        services.database,
+        site=call.site.luid,
+        user=call.user.luid,
+        expires_at=services.now_seconds() + services.options.upload_hours * 3600,
+    )
+    return Reply(201, (_upload_element(services, luid),))
+
+
+def append_to_upload(services: Services, call: Call) -> Reply:
+    """One more block; without a sequence number, the next one."""
+    luid = call.path["upload"]
+    _check_is_open(services, call, luid)
+    if call.body.strip():
+        raise refusal("400019", "The request payload of an append must be empty.")
+    if call.attachment is None:
+        raise refusal("400020", "The request contains no file.")
+    with services.database.transaction():
+        _check_is_open(services, call, luid)
+        known = uploads.blocks(services.database, luid)
+        most = services.options.upload_blocks
+        sequence = _sequence(call.query.get("sequenceID"), known=known, most=most)
+        file = services.files.keep(call.attachment.path, services.files.uploads, suffix=".block")
+        uploads.add_block(
+            services.database, luid, sequence=sequence, file=file, size=call.attachment.size
+        )
+    return Reply(200, (_upload_element(services, luid),))
+
+
+def consume_upload(services: Services, call: Call, luid: str) -> Path:
+    """End an upload session; returns its whole file, in `incoming/`.
+
+    Raises:
+        RestError: 404015, there is no such session for this user; 400000, it is empty.
+    """
+    # Under the lock, nobody sweeps away the blocks between the end of their session and their move;
+    # moved only after it, a crash leaves no session without its blocks.
+    with services.database.lock:
+        _check_is_open(services, call, luid)
+        names = uploads.blocks(services.database, luid).values()
+        if not names:
+            raise refusal("400000", f"Nothing was uploaded to the upload session '{luid}'.")
+        uploads.close_upload(services.database, luid)
+        moved = [
+            (services.files.uploads / name).replace(services.files.new_incoming()) for name in names
+        ]
+    return join(moved)
+
+
+def _sequence(text: str | None, *, known: dict[int, str], most: int) -> int:
+    if text is None:
+        sequence = max(known, default=0) + 1
+    elif re.fullmatch(r"[0-9]{1,4}", text):
+        sequence = int(text)
+    else:
+        raise refusal("400000", f"'{text}' is no sequence number.")
+    if sequence in known:
+        raise refusal("400000", f"The block {sequence} was uploaded already.")
+    if len(known) >= most:
+        raise refusal("400016", f"A file may have no more than {most} blocks.")
+    return sequence
+
+
+def _check_is_open(services: Services, call: Call, luid: str) -> None:
+    is_open = uploads.upload_is_open(
+        services.database,
+        luid,
+        site=call.site.luid,
+        user=call.user.luid,
+        now=services.now_seconds(),
+    )
+    if not is_open:
+        raise not_found("File upload", luid, code="404015")
+
+
+def _upload_element(services: Services, luid: str) -> Element:
+    size = megabytes(uploads.uploaded_bytes(services.database, luid))
+    return Element("fileUpload", {"uploadSessionId": luid, "fileSize": size})
+
+
+ROUTES = (
+    Route("POST", "sites/{site}/fileUploads", initiate_upload),
+    Route("PUT", "sites/{site}/fileUploads/{upload}", append_to_upload, attachment="tableau_file"),
+)

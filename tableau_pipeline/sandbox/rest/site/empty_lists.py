@@ -1,0 +1,34 @@
+"""Lists of things that clients ask for and a sandbox has none of."""
+
+from tableau_pipeline.sandbox.rest.wire.elements import Element
+from tableau_pipeline.sandbox.rest.wire.lists import Field, field, list_page
+from tableau_pipeline.sandbox.rest.wire.requests import Call
+from tableau_pipeline.sandbox.rest.wire.router import Reply, Route
+from tableau_pipeline.sandbox.services import Services
+
+_FIELDS: dict[str, Field[None]] = dict.fromkeys(
+    ("name", "contentUrl", "projectName", "ownerName", "tags", "createdAt", "updatedAt"),
+    field(lambda _: None),
+)
+
+
+def _empty_list(pattern: str, name: str) -> Route:
+    def query(services: Services, call: Call) -> Reply:
+        """Nothing, page by page."""
+        return Reply(
+            200,
+            list_page([], call.query, fields=_FIELDS, name=name, write=lambda _: Element(name)),
+        )
+
+    return Route("GET", pattern, query)
+
+
+ROUTES = (
+    _empty_list("sites/{site}/workbooks", "workbooks"),
+    _empty_list("sites/{site}/views", "views"),
+    _empty_list("sites/{site}/flows", "flows"),
+    _empty_list("sites/{site}/groups", "groups"),
+    _empty_list("schedules", "schedules"),
+    _empty_list("sites/{site}/schedules", "schedules"),
+    _empty_list("sites/{site}/tasks/extractRefreshes", "tasks"),
+)

@@ -1,0 +1,98 @@
+from starlette.responses import Response
+
+from tableau_pipeline.sandbox.errors import not_found, refusal
+from tableau_pipeline.sandbox.jobs.registry import KINDS
+from tableau_pipeline.sandbox.rest.wire.lists import (
+    Field,
+    field,
+    list_page,
+    number_field,
+    time_field,
+)
+from tableau_pipeline.sandbox.rest.wire.records import background_job_element, job_element
+from tableau_pipeline.sandbox.rest.wire.requests import Call
+from tableau_pipeline.sandbox.rest.wire.router import Reply, Route
+from tableau_pipeline.sandbox.services import Services
+from tableau_pipeline.sandbox.store import jobs
+from tableau_pipeline.sandbox.store.records import Job
+
+_FIELDS: dict[str, Field[Job]] = {
+    "status": field(lambda job: job.status, operators=("eq", "in")),
+    "jobType": field(lambda job: job.kind, operators=("eq", "in")),
+    "progress": number_field(lambda job: 100 if job.completed_at else 0),
+    "createdAt": time_field(lambda job: job.created_at),
+    "startedAt": time_field(lambda job: job.started_at),
+    "completedAt": time_field(lambda job: job.completed_at),
+    "title": field(lambda job: job.title, operators=("eq", "has")),
+    "subtitle": field(lambda job: None, operators=("eq", "has")),
+    "notes": field(lambda job: job.notes, operators=("has",)),
+    "args": field(lambda job: job.payload, operators=("has",)),
+}
+
+
+def query_jobs(services: Services, call: Call) -> Reply:
+    """The jobs of a site, newest first, for its administrators."""
+    if not call.user.is_admin:
+        raise refusal("403004", "Only administrators may list the jobs of a site.")
+    found: list[Job] = jobs.jobs(services.database, call.site.luid)
+    return Reply(
+        200,
+        list_page(
+            found,
+            call.query,
+            fields=_FIELDS,
+            name="backgroundJobs",
+            write=background_job_element,
+        ),
+    )
+
+
+def get_job(services: Services, call: Call) -> Reply:
+    """One job."""
+    return _reply(services, _job(services, call), status=200)
+
+
+def accepted(services: Services, job: Job) -> Reply:
+    """The answer to a request that has queued a job."""
+    return _reply(services, job, status=202)
+
+
+def _reply(services: Services, job: Job, *, status: int) -> Reply:
+    early = services.options.early_finish_code
+    return Reply(status, (job_element(job, kind=KINDS[job.kind], early_finish_code=early),))
+
+
+def cancel_job(services: Services, call: Call) -> Response:
+    """End a job that has not taken effect yet."""
+    # Whether it was still waiting must not change between the look and the end.
+    with services.database.transaction():
+        job = _job(services, call)
+        if job.user != call.user.luid and not call.user.is_admin:
+            raise refusal("403004", "The job belongs to another user.")
+        cancelled = jobs.finish_job(
+            services.database,
+            job.luid,
+            status=jobs.CANCELLED,
+            completed_at=services.now(),
+            notes="The job was cancelled.",
+        )
+    if not cancelled:
+        raise refusal("403091", f"The job '{job.luid}' is already complete.")
+    if job.status == jobs.PENDING:
+        KINDS[job.kind].clean_up(services, job)
+    return Response(status_code=200)
+
+
+def _job(services: Services, call: Call) -> Job:
+    luid = call.path["job"]
+    job = jobs.job(services.database, call.site.luid, luid)
+    if job is None:
+        raise not_found("Job", luid, code="404018")
+    return job
+
+
+ROUTES = (
+    Route("GET", "sites/{site}/jobs", query_jobs),
+    Route("GET", "sites/{site}/jobs/{job}", get_job),
+    Route("PUT", "sites/{site}/jobs/{job}", cancel_job),
+)

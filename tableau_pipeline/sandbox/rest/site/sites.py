@@ -1,0 +1,68 @@
+"""Sites and their users."""
+
+from tableau_pipeline.sandbox.errors import not_found
+from tableau_pipeline.sandbox.rest.wire.lists import field, list_page
+from tableau_pipeline.sandbox.rest.wire.records import site_element, user_element
+from tableau_pipeline.sandbox.rest.wire.requests import Call
+from tableau_pipeline.sandbox.rest.wire.router import Reply, Route
+from tableau_pipeline.sandbox.services import Services
+from tableau_pipeline.sandbox.store import accounts
+from tableau_pipeline.sandbox.store.records import Site, User
+
+_SITE_FIELDS = {
+    "name": field(lambda site: site.name),
+    "contentUrl": field(lambda site: site.content_url),
+}
+_USER_FIELDS = {
+    "name": field(lambda user: user.name),
+    "siteRole": field(lambda user: user.site_role),
+}
+_KEYS = {
+    "id": lambda site: site.luid,
+    "name": lambda site: site.name,
+    "contentUrl": lambda site: site.content_url,
+}
+
+
+def query_sites(services: Services, call: Call) -> Reply:
+    """All sites."""
+    sites: list[Site] = accounts.sites(services.database)
+    return Reply(
+        200,
+        list_page(sites, call.query, fields=_SITE_FIELDS, name="sites", write=site_element),
+    )
+
+
+def get_site(services: Services, call: Call) -> Reply:
+    """One site, by its LUID, or by what the parameter `key` says."""
+    read = _KEYS.get(call.query.get("key", "id"), _KEYS["id"])
+    wanted = call.path["any_site"]
+    for site in accounts.sites(services.database):
+        if read(site) == wanted:
+            return Reply(200, (site_element(site),))
+    raise not_found("Site", wanted, code="404000")
+
+
+def query_users(services: Services, call: Call) -> Reply:
+    """All users of a site."""
+    users: list[User] = accounts.users(services.database)
+    return Reply(
+        200,
+        list_page(users, call.query, fields=_USER_FIELDS, name="users", write=user_element),
+    )
+
+
+def get_user(services: Services, call: Call) -> Reply:
+    """One user."""
+    user = accounts.user(services.database, call.path["user"])
+    if user is None:
+        raise not_found("User", call.path["user"], code="404002")
+    return Reply(200, (user_element(user),))
+
+
+ROUTES = (
+    Route("GET", "sites", query_sites),
+    Route("GET", "sites/{any_site}", get_site),
+    Route("GET", "sites/{site}/users", query_users),
+    Route("GET", "sites/{site}/users/{user}", get_user),
+)

@@ -1,0 +1,23 @@
+"""Answers in the form in which the client wants them."""
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tableau_pipeline.sandbox.errors import RestError
+from tableau_pipeline.sandbox.rest.wire.elements import Element, as_json, as_xml
+from tableau_pipeline.sandbox.rest.wire.router import Reply
+
+
+def write_reply(request: Request, reply: Reply, *, rest_version: str) -> Response:
+    """A reply as XML, or as JSON if the client asks for it."""
+    if "application/json" in request.headers.get("Accept", ""):
+        return Response(as_json(reply.elements), reply.status, media_type="application/json")
+    body = as_xml(reply.elements, rest_version=rest_version)
+    return Response(body, reply.status, media_type="application/xml")
+
+
+def write_error(request: Request, error: RestError, *, rest_version: str) -> Response:
+    """A refusal, likewise."""
+    children = (Element("summary", text=error.summary), Element("detail", text=error.detail))
+    element = Element("error", {"code": error.code}, children)
+    return write_reply(request, Reply(error.status, (element,)), rest_version=rest_version)

@@ -1,0 +1,184 @@
+"""Lists as the API gives them out: filtered, sorted, page by page."""
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+from tableau_pipeline.sandbox.errors import refusal
+from tableau_pipeline.sandbox.rest.wire.elements import Element, listing
+
+_LARGEST_PAGE = 1000
+_ALL_OPERATORS = ("eq", "cieq", "gt", "gte", "lt", "lte", "has", "in")
+_COMPARISONS = ("eq", "gt", "gte", "lt", "lte")
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Field(Generic[_T]):
+    """Something by which a list can be filtered and sorted.
+
+    Attributes:
+        read: its values for one item: several for tags, none where an item lacks it.
+        any_case: equality overlooks the case of letters.
+        parse: what values are compared as; a ValueError refuses a filter.
+        operators: those that make sense for it.
+    """
+
+    read: Callable[[_T], Sequence[str]]
+    any_case: bool = False
+    parse: Callable[[str], Any] = str
+    operators: Collection[str] = _ALL_OPERATORS
+
+    def values(self, item: _T) -> list[Any]:
+        """Its values for one item, as they compare."""
+        return [self.parse(value) for value in self.read(item)]
+
+
+def field(
+    read: Callable[[_T], str | int | bool | None],
+    *,
+    any_case: bool = False,
+    parse: Callable[[str], Any] = str,
+    operators: Collection[str] = _ALL_OPERATORS,
+) -> Field[_T]:
+    """A field with one value for each item, or None."""
+
+    def values(item: _T) -> Sequence[str]:
+        value = read(item)
+        if value is None:
+            return ()
+        return (str(value).lower() if isinstance(value, bool) else str(value),)
+
+    return Field(values, any_case, parse, operators)
+
+
+def time_field(read: Callable[[_T], str | None]) -> Field[_T]:
+    """A field with a moment for each item, or None."""
+    return field(read, parse=_moment, operators=_COMPARISONS)
+
+
+def number_field(read: Callable[[_T], int]) -> Field[_T]:
+    """A field with a whole number for each item."""
+    return field(read, parse=int, operators=_COMPARISONS)
+
+
+def _moment(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError("it has no zone")
+    return moment
+
+
+def list_page(
+    items: Sequence[_T],
+    query: Mapping[str, str],
+    *,
+    fields: Mapping[str, Field[_T]],
+    name: str,
+    write: Callable[[_T], Element],
+) -> tuple[Element, Element]:
+    """The elements that answer a query of a list: `pagination`, and the list called `name`.
+
+    Raises:
+        RestError: 400006, 400007, 403014, 400065: the page, its size or the filter make no sense.
+    """
+    clauses = _clauses(query, fields=fields)
+    chosen = [item for item in items if all(clause(item) for clause in clauses)]
+    for reading, descending in _order(query, fields=fields):
+        chosen.sort(key=reading.values, reverse=descending)
+    number, size = _page(query)
+    if number > 1 and (number - 1) * size >= len(chosen):
+        raise refusal("400006", f"Page number {number} is beyond the last page.")
+    pagination = {"pageNumber": number, "pageSize": size, "totalAvailable": len(chosen)}
+    shown = chosen[(number - 1) * size : number * size]
+    return Element("pagination", pagination), listing(name, (write(item) for item in shown))
+
+
+def _page(query: Mapping[str, str]) -> tuple[int, int]:
+    size = _integer(query.get("pageSize", "100"), code="400007", what="page size")
+    number = _integer(query.get("pageNumber", "1"), code="400006", what="page number")
+    if size > _LARGEST_PAGE:
+        raise refusal("403014", f"The page size {size} is above the maximum of {_LARGEST_PAGE}.")
+    return number, size
+
+
+def _integer(text: str, *, code: str, what: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,9}", text) or int(text) < 1:
+        raise refusal(code, f"The {what} '{text}' must be a whole number above zero.")
+    return int(text)
+
+
+def _clauses(
+    query: Mapping[str, str], *, fields: Mapping[str, Field[_T]]
+) -> list[Callable[[_T], bool]]:
+    text = query.get("filter", "")
+    return [_clause(part, fields=fields) for part in _split(text)] if text else []
+
+
+def _split(text: str) -> list[str]:
+    """The clauses of a filter: a comma ends one, but not inside the brackets of a list.
+
+    It looks at each character once: a lookahead takes seconds for a long line of commas.
+    """
+    clauses, begin, inside = [], 0, False
+    for mark in re.finditer(r"[\[\],]", text):
+        if mark.group() != ",":
+            inside = mark.group() == "["
+        elif not inside:
+            clauses.append(text[begin : mark.start()])
+            begin = mark.end()
+    rest = text[begin:]
+    return [*clauses, *(rest.split(",") if inside else [rest])]
+
+
+def _clause(text: str, *, fields: Mapping[str, Field[_T]]) -> Callable[[_T], bool]:
+    name, operator, value = (*text.split(":", 2), "", "")[:3]
+    if name not in fields:
+        raise refusal(
+            "400065",
+            "The filter query contains a key which is not recognized for this api version."
+            f" (key: '{name}')",
+        )
+    chosen = fields[name]
+    if operator not in chosen.operators:
+        raise refusal(
+            "400065", f"The filter query has an operator unknown for '{name}': '{operator}'."
+        )
+    test = _OPERATORS[operator]
+    fold = str.casefold if chosen.any_case or operator == "cieq" else str
+    try:
+        wanted = chosen.parse(fold(value))
+    except ValueError as error:
+        raise refusal("400065", f"'{value}' is no value for '{name}'.") from error
+    return lambda item: any(test(chosen.parse(fold(found)), wanted) for found in chosen.read(item))
+
+
+def _order(
+    query: Mapping[str, str], *, fields: Mapping[str, Field[_T]]
+) -> list[tuple[Field[_T], bool]]:
+    """What to sort by, last to first: sorting keeps the order of equals."""
+    order = []
+    for part in filter(None, query.get("sort", "").split(",")):
+        name, _, direction = part.partition(":")
+        if name not in fields or direction not in ("", "asc", "desc"):
+            raise refusal("400065", f"The sort expression '{part}' is not recognized.")
+        order.append((fields[name], direction == "desc"))
+    return order[::-1]
+
+
+def _listed(found: str, wanted: str) -> bool:
+    return found in [value.strip() for value in wanted.strip("[]").split(",")]
+
+
+_OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "eq": lambda found, wanted: found == wanted,
+    "cieq": lambda found, wanted: found == wanted,
+    "gt": lambda found, wanted: found > wanted,
+    "gte": lambda found, wanted: found >= wanted,
+    "lt": lambda found, wanted: found < wanted,
+    "lte": lambda found, wanted: found <= wanted,
+    "has": lambda found, wanted: wanted in found,
+    "in": _listed,
+}

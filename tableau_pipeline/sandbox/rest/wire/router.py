@@ -1,0 +1,97 @@
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from starlette.responses import Response
+
+from tableau_pipeline.sandbox.errors import refusal
+from tableau_pipeline.sandbox.rest.wire.elements import Element
+from tableau_pipeline.sandbox.rest.wire.requests import Call
+from tableau_pipeline.sandbox.services import Services
+
+OLDEST_VERSION = (2, 0)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer in the words of the API, not yet written as XML or JSON."""
+
+    status: int
+    elements: tuple[Element, ...]
+
+
+Handler = Callable[[Services, Call], Reply | Response]
+
+
+@dataclass(frozen=True)
+class Route:
+    """One method of the API.
+
+    Attributes:
+        method: HTTP verb.
+        pattern: path below `/api/{version}/`, with `{names}` for its variable parts.
+        handler: what answers.
+        attachment: the name of the file part, if the body is multipart.
+        signed_in: whether a session is needed.
+        versioned: whether the path below `/api/` begins with a version.
+    """
+
+    method: str
+    pattern: str
+    handler: Handler
+    attachment: str | None = None
+    signed_in: bool = True
+    versioned: bool = True
+
+
+def find_route(
+    routes: tuple[Route, ...], *, method: str, raw_path: bytes, newest: str
+) -> tuple[Route, dict[str, str]]:
+    """The route of a request, and the variable parts of its path.
+
+    The path is split before it is decoded: an encoded slash belongs to a name.
+
+    Raises:
+        RestError: 404003 for a path that leads nowhere, 405000 for a verb that it does not know.
+    """
+    path = raw_path.decode("ascii", "replace").removeprefix("/api")
+    segments = [unquote(segment) for segment in path.strip("/").split("/")]
+    found = [
+        (route, variables)
+        for route in routes
+        if (variables := _match(route, segments, newest=newest)) is not None
+    ]
+    if not found:
+        raise refusal("404003", f"Unknown resource '{path}' specified in URI.")
+    for route, variables in found:
+        if route.method == method:
+            return route, variables
+    raise refusal("405000", f"The method {method} is not allowed for '{path}'.")
+
+
+def _match(route: Route, segments: list[str], *, newest: str) -> dict[str, str] | None:
+    if route.versioned:
+        version, *segments = segments
+        if not _version_is_served(version, newest):
+            return None
+    expected = route.pattern.split("/")
+    if len(expected) != len(segments):
+        return None
+    variables: dict[str, str] = {}
+    for name, segment in zip(expected, segments, strict=True):
+        if name.startswith("{"):
+            variables[name.strip("{}")] = segment
+        elif name != segment and not (name == "serverInfo" and segment.lower() == "serverinfo"):
+            return None
+    return variables
+
+
+def _version_is_served(version: str, newest: str) -> bool:
+    if not re.fullmatch(r"\d{1,3}\.\d{1,3}", version):
+        return False
+    return OLDEST_VERSION <= _numbers(version) <= _numbers(newest)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))

@@ -1,0 +1,8 @@
+"""What a script needs to write its models with Spark."""
+
+from tableau_pipeline.ingest import read_files
+from tableau_pipeline.snapshots.session import spark_session
+from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline.snapshots.write import write_snapshot
+
+__all__ = ["SnapshotStore", "read_files", "spark_session", "write_snapshot"]

@@ -1,0 +1,167 @@
+"""What Dagster keeps of refreshes."""
+
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from tableau_pipeline.components.dagster_journal import records_of
+from tableau_pipeline.core.checkpoint import Closing
+from tableau_pipeline.core.snapshot import Fingerprint, Part
+from tableau_pipeline_tests.components.support.location import MODEL, Location, decision, failure
+from tableau_pipeline_tests.components.support.records import KEY, killed, look, store, withheld
+from tableau_pipeline_tests.refresh.support.models import flights
+from tableau_pipeline_tests.refresh.support.pipeline import session
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("others", [0, pytest.param(60, marks=pytest.mark.slow)])
+def test_a_checkpoint_that_is_stored_late_is_none_of_the_newest(
+    location: Location, monkeypatch: pytest.MonkeyPatch, others: int
+):
+    """Prevents: an older run, whose record comes last, brings back what was published before."""
+    location.model()
+    with withheld(Closing, monkeypatch=monkeypatch) as late:
+        assert location.refresh("busy").success
+    location.model(flights(9))
+    assert location.refresh("busy").success
+    newest = location.checkpoint("busy")
+    look(location, others)
+    (closing,) = late
+    assert closing.refresh < newest.refresh
+    store(location, closing)
+    assert location.checkpoint("busy") == newest
+    assert decision(location.refresh("busy")).startswith("no change")
+    assert location.wrong("busy") == []
+
+
+def test_a_run_that_is_refused_sends_nothing_of_a_killed_one(
+    location: Location, monkeypatch: pytest.MonkeyPatch
+):
+    """Prevents: the operator kills a run with bad rows, and the next one ships them."""
+    location.model()
+    assert location.refresh("busy").success
+    location.model(flights(8, delay=-1000))
+    killed(location, monkeypatch)
+    location.model(flights(1))
+    before = location.jobs("busy")
+    assert "a loss of 88%" in failure(location.refresh("busy"))
+    assert location.jobs("busy") == before
+    location.model(flights(8))
+    assert "in full: an earlier refresh was interrupted" in decision(location.refresh("busy"))
+    assert location.wrong("busy") == []
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [
+        "wiped",
+        pytest.param("reported", marks=pytest.mark.slow),
+        pytest.param("older format", marks=pytest.mark.slow),
+    ],
+)
+def test_a_lost_checkpoint_leaves_the_guards_on(location: Location, lost: str):
+    """Prevents: 1,000 rows that become one, unasked, because nobody remembered the 1,000."""
+    location.model()
+    assert location.refresh("busy").success
+    checkpoint = location.checkpoint("busy")
+    if lost == "reported":
+        location.instance.report_runless_asset_event(dg.AssetMaterialization(KEY))
+    else:
+        location.instance.wipe_assets([KEY])
+    if lost == "older format":
+        forget_tags(location, str(checkpoint.luid))
+        report_former(location)
+    location.model(flights(1))
+    assert "1 rows where 8 are published" in failure(location.refresh("busy"))
+    location.model(flights(7))
+    found = decision(location.refresh("busy"))
+    why = {
+        "wiped": "no record tells what it holds",
+        "reported": "new content in flights",
+        "older format": "its records are of an older version",
+    }
+    assert why[lost] in found
+    assert location.wrong("busy") == []
+    assert location.checkpoint("busy").luid == checkpoint.luid
+    assert decision(location.refresh("busy")).startswith("no change")
+
+
+def report_former(location: Location) -> None:
+    """What a release before this one recorded of the published data source."""
+    with session(location.sandbox) as site:
+        (item,) = site.tsc.datasources.filter(name="busy")
+        tables = {"flights": {"content": {"rows": 8, "hash_sum": "0"}, "files": ["a", "b"]}}
+        state = {
+            "format": 1,
+            "server": site.url,
+            "site": "",
+            "project": "Default",
+            "name": "busy",
+            "luid": item.id,
+            "tables": tables,
+        }
+    metadata = {"tableau_pipeline/state": dg.MetadataValue.json(state)}
+    location.instance.report_runless_asset_event(dg.AssetMaterialization(KEY, metadata=metadata))
+
+
+def forget_tags(location: Location, luid: str) -> None:
+    """Only the records tell whose it is."""
+    with session(location.sandbox) as site:
+        remote = site.find_by_luid(luid)
+        assert remote
+        site.untag(luid, remote.tags)
+
+
+def test_a_report_by_hand_is_no_refresh(location: Location):
+    """Prevents: a publish, or a refusal, because somebody clicked "Report materialization"."""
+    location.model()
+    assert location.refresh("busy").success
+    location.instance.report_runless_asset_event(dg.AssetMaterialization(KEY))
+    location.instance.report_runless_asset_event(dg.AssetObservation(KEY))
+    assert decision(location.refresh("busy")).startswith("no change")
+
+
+@pytest.mark.slow
+def test_deleted_runs_take_no_records_along(location: Location):
+    """Prevents: everything is published again after somebody tidied up the list of runs."""
+    location.model()
+    result = location.refresh("busy")
+    assert result.success
+    location.instance.delete_run(result.run_id)
+    assert decision(location.refresh("busy")).startswith("no change")
+
+
+@pytest.mark.slow
+def test_records_are_small_and_few_are_read(location: Location, monkeypatch: pytest.MonkeyPatch):
+    """Prevents: megabytes in Dagster's database for each refresh of a model by hours, and a
+    refresh that reads all of them, again and again."""
+    hours = location.partitions[MODEL] = dg.StaticPartitionsDefinition(
+        [str(n) for n in range(5000)]
+    )
+    written = location.model(flights(8))
+    nothing = Fingerprint(rows=0, hash_sum=0)
+    parts = [
+        Part(partition=key, version=2, fingerprint=nothing, files=())
+        for key in hours.get_partition_keys()[1:]
+    ]
+    whole = written.parts[0].model_copy(update={"partition": "0"})
+    location.store.commit(
+        MODEL,
+        lambda number, _: written.model_copy(update={"number": number, "parts": (whole, *parts)}),
+    )
+    assert location.refresh("busy").success
+    assert location.wrong("busy") == []
+    records = records_of(location.instance, KEY)
+    assert max(len(record.model_dump_json()) for record in records) < 3000
+    look(location, 200)
+    assert location.refresh("busy").success
+    pages, fetch = [], dg.DagsterInstance.fetch_observations
+
+    def counted(instance: dg.DagsterInstance, *args: Any, **more: Any) -> Any:
+        pages.append(more["limit"])
+        return fetch(instance, *args, **more)
+
+    monkeypatch.setattr(dg.DagsterInstance, "fetch_observations", counted)
+    assert location.refresh("busy").success
+    assert sum(pages) <= 100

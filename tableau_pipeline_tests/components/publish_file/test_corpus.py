@@ -1,0 +1,97 @@
+"""Parquet that nobody here wrote: each file is published exactly, or refused with a reason."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tableau_pipeline_tests.components.publish_file.test_publish_file import (
+    Publish,
+    failure,
+    published,
+)
+from tableau_pipeline_tests.components.publish_file.test_publish_file import (
+    publish as publish,  # a fixture
+)
+from tableau_pipeline_tests.components.support.corpus import REFUSED, write_corpus
+from tableau_pipeline_tests.conftest import Shipped
+
+GIVEN = os.environ.get("PARQUET_CORPUS")
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    """The folder of PARQUET_CORPUS; without one, a corpus of our own."""
+    if GIVEN:
+        return Path(GIVEN)
+    write_corpus(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_corpus(corpus: Path, publish: Publish, shipped: Shipped):
+    """Prevents: a crash, or data that is not the file's, for a file of another writer."""
+    wrong, refused = [], []
+    for path in sorted(corpus.rglob("*.parquet")):
+        name = str(path.relative_to(corpus)).removesuffix(".parquet")
+        result = publish(path=str(path), name=f"Corpus {name}", accept=["shrink"])
+        if result.success:
+            wrong += _differences(name, path, published(shipped, f"Corpus {name}"))
+        else:
+            refused.append(name)
+            wrong += _unclear(name, path, result)
+    assert not wrong, "\n".join(wrong)
+    assert GIVEN or sorted(refused) == sorted(REFUSED)
+
+
+def _unclear(name: str, path: Path, result: dg.ExecuteInProcessResult) -> Iterator[str]:
+    """The message of a refusal names the file, the column if there is one, and no stack."""
+    message = failure(result)
+    if path.name not in message or "\tat org." in message or len(message) > 2000:
+        yield f"{name}: {message}"
+    if _columns(path) == ["id", "v"] and '"v"' not in message and "'v'" not in message:
+        yield f"{name}: the message names no column: {message}"
+
+
+def _columns(path: Path) -> list[str]:
+    try:
+        return pq.read_schema(path).names
+    except (pa.ArrowInvalid, OSError):
+        return []
+
+
+def _differences(name: str, path: Path, found: pa.Table) -> Iterator[str]:
+    expected = pq.read_table(path, partitioning=None)
+    if expected.column_names != found.column_names or len(expected) != len(found):
+        yield f"{name}: {expected.schema} of {len(expected)} became {found.schema} of {len(found)}"
+        return
+    try:
+        before, after = rows(expected), rows(found)
+    except pa.ArrowException as error:
+        # One file must not hide the others.
+        yield f"{name}: {error}"
+        return
+    if before != after:
+        yield f"{name}: {before[:3]} became {after[:3]}"
+
+
+def rows(table: pa.Table) -> list[tuple[str, ...]]:
+    """By their representation: NaN is not equal to itself. Instants are told in UTC, bare."""
+    return sorted(zip(*map(_told, table.columns), strict=True))
+
+
+def _told(column: pa.ChunkedArray) -> list[str]:
+    type_ = column.type
+    if pa.types.is_timestamp(type_):
+        column = column.cast(pa.timestamp("us", type_.tz)).cast(pa.timestamp("us"))
+    elif pa.types.is_floating(type_):
+        column = column.cast(pa.float64())
+    values = column.to_pylist()
+    if pa.types.is_decimal(type_) and type_.scale == 0:
+        values = [None if value is None else int(value) for value in values]
+    return list(map(repr, values))

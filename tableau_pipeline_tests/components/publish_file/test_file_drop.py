@@ -1,0 +1,105 @@
+import os
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from tableau_pipeline.components import FileDrop
+from tableau_pipeline.components.loading import load_definitions
+from tableau_pipeline_tests.components.support.projects import Project, project
+from tableau_pipeline_tests.conftest import ROOT
+from tableau_pipeline_tests.docs.page import page
+
+__all__ = ["project"]
+
+
+class Drop:
+    """A folder and its sensor, with the cursor that the daemon would keep."""
+
+    def __init__(self, folder: Path, **attributes: object) -> None:
+        component = FileDrop.model_validate({"folder": str(folder), **attributes})
+        context = dg.ComponentTree.for_test().load_context
+        (self.sensor,) = component.build_defs(context).sensors or ()
+        self.cursor: str | None = None
+        self.keys: set[str | None] = set()
+
+    def tick(self) -> list[dict]:
+        """The configs of the runs that it asks for."""
+        with dg.build_sensor_context(cursor=self.cursor) as context:
+            result = self.sensor(context)
+        if isinstance(result, dg.SkipReason):
+            return []
+        self.cursor = result.cursor
+        self.keys |= {request.run_key for request in result.run_requests}
+        return [
+            request.run_config["ops"]["publish_files"]["config"] for request in result.run_requests
+        ]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "drop"
+    folder.mkdir()
+    return folder
+
+
+def test_a_file_is_taken_once_it_stands_still(folder: Path):
+    """Prevents: half a file that is published while somebody still writes it, or one twice."""
+    drop = Drop(folder, publish={"project": "Uploads", "bad_rows": "drop"})
+    file = folder / "sales.csv"
+    file.write_text("a\n1\n", "utf-8")
+    assert drop.tick() == []
+    file.write_text("a\n1\n2\n", "utf-8")
+    assert [drop.tick(), drop.tick()] == [[], []]
+    expected = {"name": "sales", "project": "Uploads", "bad_rows": "drop", "path": str(file)}
+    assert drop.tick() == [expected]
+    assert [drop.tick(), drop.tick(), drop.tick()] == [[], [], []]
+
+
+def test_a_file_in_the_place_of_another_is_taken_again(folder: Path):
+    """Prevents: a corrected file that nobody publishes because its name was there before."""
+    drop = Drop(folder)
+    file = folder / "sales.csv"
+    file.write_text("a\n1\n", "utf-8")
+    assert [len(drop.tick()) for _ in range(4)] == [0, 0, 1, 0]
+    # Of the same size.
+    file.write_text("a\n2\n", "utf-8")
+    os.utime(file, ns=(0, file.stat().st_mtime_ns + 10**9))
+    assert [len(drop.tick()) for _ in range(4)] == [0, 0, 1, 0]
+    assert len(drop.keys) == 2
+    file.unlink()
+    assert drop.tick() == []
+
+
+def test_what_does_not_count(folder: Path, tmp_path: Path):
+    """Prevents: runs for folders, hidden files and files of other kinds."""
+    drop = Drop(folder, pattern="*.csv", publish={"name": "All sales"})
+    (folder / "x.csv").mkdir()
+    for name in (".x.csv", "_x.csv", "x.txt", "ok.csv"):
+        (folder / name).write_text("a\n1\n", "utf-8")
+    found = [config for _ in range(4) for config in drop.tick()]
+    assert [(config["name"], Path(config["path"]).name) for config in found] == [
+        ("All sales", "ok.csv")
+    ]
+    assert Drop(tmp_path / "none").tick() == []
+
+
+def test_a_mistake_in_what_is_published(folder: Path):
+    """Prevents: a mistake that shows when the first file is dropped, at night."""
+    with pytest.raises(ValueError, match=r"bad_rows: .*'ignore' is not one of refuse, drop"):
+        Drop(folder, publish={"bad_rows": "ignore"})
+    with pytest.raises(ValueError, match=r"locale is no option .* say decimal, thousands"):
+        Drop(folder, publish={"reader": {"locale": "de-DE"}})
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_with_and_without_the_job(project: Project, beside: bool):
+    """Prevents: a location that does not load because it has `publish_file` too, or has not."""
+    shipped = ROOT / "tableau_pipeline" / "defs"
+    for name in ["resources.py", *(["publish_file.py"] if beside else [])]:
+        project.write(name, (shipped / name).read_text("utf-8"))
+    (declaration,) = page("how-to/files.md").whole.blocks("yaml")
+    project.write("drop/defs.yaml", declaration)
+    definitions = load_definitions(project.package)
+    dg.Definitions.validate_loadable(definitions)
+    assert definitions.resolve_job_def("file_drop_publish_file")

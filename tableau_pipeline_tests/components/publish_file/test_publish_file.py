@@ -1,0 +1,268 @@
+"""Files become data sources without code, in the location that the project ships."""
+
+import os
+from collections.abc import Callable
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from uuid import uuid4
+from zipfile import ZipFile
+
+import dagster as dg
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tableauhyperapi import TableName
+
+from tableau_pipeline.hyper.process import hyper_process
+from tableau_pipeline.hyper.read import read_table
+from tableau_pipeline_tests.conftest import Shipped, Story
+from tableau_pipeline_tests.refresh.support.pipeline import session
+
+Publish = Callable[..., dg.ExecuteInProcessResult]
+
+
+@pytest.fixture
+def publish(shipped: Shipped) -> Publish:
+    """Runs the job as the launchpad does."""
+
+    def run(**config: Any) -> dg.ExecuteInProcessResult:
+        return shipped.definitions.resolve_job_def("publish_file").execute_in_process(
+            instance=shipped.instance,
+            raise_on_error=False,
+            run_config={"ops": {"publish_files": {"config": config}}},
+        )
+
+    return run
+
+
+@pytest.fixture
+def name() -> str:
+    """Of a data source that nobody published yet."""
+    return f"Files {uuid4().hex[:8]}"
+
+
+def failure(result: dg.ExecuteInProcessResult) -> str:
+    assert not result.success
+    (event,) = result.get_step_failure_events()
+    return str(event.step_failure_data.user_failure_data.description)
+
+
+def told(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
+    """The metadata of the data source that was published."""
+    assert result.success
+    (event,) = [event for event in result.all_events if event.is_step_materialization]
+    return {name: value.value for name, value in event.materialization.metadata.items()}
+
+
+def published(shipped: Shipped, name: str) -> pa.Table:
+    """The rows on the server, in the order of their first column."""
+    with session(shipped.sandbox) as site, TemporaryDirectory() as folder:
+        (item,) = site.tsc.datasources.filter(name=name)
+        with ZipFile(site.download(str(item.id), Path(folder))) as tdsx:
+            (member,) = (each for each in tdsx.namelist() if each.endswith(".hyper"))
+            path = Path(tdsx.extract(member, folder))
+        rows = read_table(hyper_process(), path, TableName("Extract", "Extract"))
+    return rows.sort_by(rows.column_names[0])
+
+
+def test_csv_to_a_data_source(publish: Publish, shipped: Shipped, name: str, tmp_path: Path):
+    """Prevents: a file that takes code to publish; a blank that becomes a zero or a word."""
+    (tmp_path / "a.csv").write_text("id,day,note,ratio\n1,2024-02-29,航,0.5\n2,,,\n", "utf-8")
+    (tmp_path / "b.csv").write_text("id,day,note,ratio\n3,2024-03-01,x,1\n", "utf-8")
+    found = told(publish(path=str(tmp_path), name=name))
+    assert found["decision"] == "publish (create)"
+    assert found["dagster/row_count"] == 3
+    assert found["bad rows"] == 0
+    assert published(shipped, name).to_pylist() == [
+        {"id": 1, "day": date(2024, 2, 29), "note": "航", "ratio": 0.5},
+        {"id": 2, "day": None, "note": None, "ratio": None},
+        {"id": 3, "day": date(2024, 3, 1), "note": "x", "ratio": 1.0},
+    ]
+    assert told(publish(path=str(tmp_path), name=name))["decision"] == "no change"
+
+
+def test_only_changed_rows_are_sent(publish: Publish, shipped: Shipped, name: str, tmp_path: Path):
+    """Prevents: a large file that is sent whole for one row, although its key is known."""
+    rows = [f"{number},v{number}" for number in range(5000)]
+    path = tmp_path / "x.csv"
+    path.write_text("id,v\n" + "\n".join(rows), "utf-8")
+    told(publish(path=str(path), name=name, key=["id"]))
+    path.write_text("id,v\n" + "\n".join([*rows[:-1], "4999,new"]), "utf-8")
+    found = told(publish(path=str(path), name=name, key=["id"]))
+    assert (found["decision"], found[f"rows inserted/{name}"]) == ("update", 1)
+    assert published(shipped, name)["v"].to_pylist()[-1] == "new"
+
+
+def test_bad_rows(publish: Publish, shipped: Shipped, name: str, tmp_path: Path):
+    """Prevents: rows that vanish, or turn to NULL, because they could not be read."""
+    path = tmp_path / "x.csv"
+    path.write_text("id,day\n1,2024-01-01\nzwei,2024-01-02\n3,gestern\n", "utf-8")
+    config = {"path": str(path), "name": name, "columns": "id bigint, day date"}
+    message = failure(publish(**config))
+    for part in (
+        "2 rows do not fit the columns id bigint, day date",
+        'x.csv, line 3: column "id": "zwei" is no bigint',
+        'x.csv, line 4: column "day": "gestern" is no date',
+        "bad_rows: drop",
+    ):
+        assert part in message
+    with session(shipped.sandbox) as site:
+        assert not list(site.tsc.datasources.filter(name=name))
+    found = told(publish(**config, bad_rows="drop"))
+    assert found["bad rows"] == 2
+    assert published(shipped, name).to_pylist() == [{"id": 1, "day": date(2024, 1, 1)}]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", ["1,2,3", "1"])
+def test_lines_of_another_length_are_bad(publish: Publish, name: str, tmp_path: Path, line: str):
+    """Prevents: a comma too many or too few that moves values, or loses them."""
+    path = tmp_path / "x.csv"
+    path.write_text(f"a,b\n1,2\n{line}\n", "utf-8")
+    assert "1 row does not fit" in failure(publish(path=str(path), name=name))
+
+
+def test_numbers_and_quotes_arrive_as_they_are(
+    publish: Publish, shipped: Shipped, name: str, tmp_path: Path
+):
+    """Prevents: "3,5" that becomes 35, quotes that stay doubled, lines that are cut in two."""
+    path = tmp_path / "x.csv"
+    path.write_text(
+        'id,amount,note\n1,"3,5","Jalapeño ""hot"""\n2,"1.234,56","two\nlines"\n', "utf-8"
+    )
+    config = {"path": str(path), "name": name}
+    config["columns"] = "id int, amount decimal(9,2), note string"
+    message = failure(publish(**config))
+    for part in ('line 2: column "amount": "3,5"', '{decimal: ",", thousands: "."}'):
+        assert part in message
+    told(publish(**config, reader={"decimal": ",", "thousands": "."}))
+    assert published(shipped, name).to_pylist() == [
+        {"id": 1, "amount": Decimal("3.50"), "note": 'Jalapeño "hot"'},
+        {"id": 2, "amount": Decimal("1234.56"), "note": "two\nlines"},
+    ]
+
+
+def test_options_of_the_reader(publish: Publish, shipped: Shipped, name: str, tmp_path: Path):
+    """Prevents: files of other habits that cannot be read."""
+    path = tmp_path / "export.txt"
+    path.write_bytes("1|31.12.2023 23:30|Grün\n".encode("latin-1"))
+    told(
+        publish(
+            path=str(path),
+            name=name,
+            format="csv",
+            columns="id int, `at time` timestamp_ntz, colour string",
+            reader={
+                "sep": "|",
+                "header": "false",
+                "encoding": "ISO-8859-1",
+                "timestampNTZFormat": "dd.MM.yyyy HH:mm",
+            },
+        )
+    )
+    assert published(shipped, name).to_pylist() == [
+        {"id": 1, "at time": datetime(2023, 12, 31, 23, 30), "colour": "Grün"}
+    ]
+
+
+@pytest.mark.slow
+def test_json(publish: Publish, shipped: Shipped, name: str, tmp_path: Path):
+    """Prevents: lines of JSON that cannot be published, or broken ones that vanish."""
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"a": 1, "tags": ["x"]}\n{"a": 2}\n', "utf-8")
+    assert 'column "tags"' in failure(publish(path=str(path), name=name))
+    told(publish(path=str(path), name=name, nested="json"))
+    rows = published(shipped, name).to_pylist()
+    assert rows == [{"a": 1, "tags": '["x"]'}, {"a": 2, "tags": None}]
+    path.write_text('{"a": 1}\n{"a": \n', "utf-8")
+    message = failure(publish(path=str(path), name=name, columns="a bigint"))
+    assert "1 row does not fit" in message
+
+
+def test_parquet_in_awkward_places(publish: Publish, shipped: Shipped, name: str, tmp_path: Path):
+    """Prevents: a path that Spark takes for a pattern."""
+    folder = tmp_path / "a [b] {c}"
+    folder.mkdir()
+    pq.write_table(pa.table({"a": [1]}), folder / "x y.parquet")
+    (folder / "_SUCCESS").touch()
+    (folder / ".x.crc").touch()
+    told(publish(path=str(folder), name=name))
+    assert published(shipped, name).to_pylist() == [{"a": 1}]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("files", "path", "parts"),
+    [
+        ({}, "*.csv", ('*.csv" names no file', "relative to")),
+        ({"a.csv": "a\n1\n", "b.parquet": ""}, "", ("do not tell one format", ".csv, .parquet")),
+        ({"a.xlsx": "x"}, "", (".xlsx do not tell one format",)),
+        ({"a.csv": "a,A\n1,2\n"}, "", ("a", "A")),
+    ],
+)
+def test_what_is_no_set_of_files(
+    publish: Publish,
+    name: str,
+    tmp_path: Path,
+    files: dict[str, str],
+    path: str,
+    parts: tuple[str, ...],
+):
+    """Prevents: an error of Spark's where one of ours says what to do."""
+    for file, text in files.items():
+        (tmp_path / file).write_text(text, "utf-8")
+    message = failure(publish(path=str(tmp_path / path), name=name))
+    for part in parts:
+        assert part in message
+
+
+@pytest.mark.slow
+def test_headers_that_differ(publish: Publish, name: str, tmp_path: Path):
+    """Prevents: columns that are swapped because two files order them differently."""
+    (tmp_path / "a.csv").write_text("a,b\n1,x\n", "utf-8")
+    (tmp_path / "b.csv").write_text("b,a\ny,2\n", "utf-8")
+    assert "header" in failure(publish(path=str(tmp_path), name=name)).lower()
+
+
+def test_the_data_source_of_somebody_else(publish: Publish, story: Story, tmp_path: Path):
+    """Prevents: a declared data source that a file overwrites by its name."""
+    path = tmp_path / "x.csv"
+    path.write_text("a\n1\n", "utf-8")
+    with session(story.sandbox) as site:
+        before = next(iter(site.tsc.datasources.filter(name="NYC Flights"))).updated_at
+    message = failure(publish(path=str(path), name="NYC Flights", project="Aviation"))
+    assert "adopt: true" in message
+    with session(story.sandbox) as site:
+        after = next(iter(site.tsc.datasources.filter(name="NYC Flights"))).updated_at
+    assert after == before
+
+
+def test_a_dry_run(publish: Publish, shipped: Shipped, name: str, tmp_path: Path):
+    """Prevents: a look before the leap that leaps."""
+    path = tmp_path / "x.csv"
+    path.write_text("a\n1\n", "utf-8")
+    assert publish(path=os.path.relpath(path), name=name, dry_run=True).success
+    with session(shipped.sandbox) as site:
+        assert not list(site.tsc.datasources.filter(name=name))
+
+
+def test_secrets_as_the_launchpad_sends_them(shipped: Shipped, name: str, tmp_path: Path):
+    """Prevents: a run from the launchpad that signs in by the asterisks that stand for a token."""
+    path = tmp_path / "x.csv"
+    path.write_text("a\n1\n", "utf-8")
+    shown = {
+        "server_url": {"env": "TABLEAU_SERVER_URL"},
+        "token_name": {"env": "TABLEAU_TOKEN_NAME"},
+        **dict.fromkeys(("token_value", "password", "connected_app_secret_value"), "********"),
+    }
+    result = shipped.definitions.resolve_job_def("publish_file").execute_in_process(
+        instance=shipped.instance,
+        run_config={
+            "ops": {"publish_files": {"config": {"path": str(path), "name": name}}},
+            "resources": {"tableau": {"config": shown}},
+        },
+    )
+    assert told(result)["decision"] == "publish (create)"

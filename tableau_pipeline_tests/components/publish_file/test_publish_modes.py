@@ -1,0 +1,195 @@
+"""What becomes of files beside those that were published before, or instead of them."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tableau_pipeline.components.publish_file.config import PublishFileConfig
+from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.ingest.database_table import DatabaseTable
+from tableau_pipeline_tests.components.publish_file.test_publish_file import (
+    Publish,
+    failure,
+    published,
+    told,
+)
+from tableau_pipeline_tests.components.publish_file.test_publish_file import (
+    name as name,  # a fixture
+)
+from tableau_pipeline_tests.components.publish_file.test_publish_file import (
+    publish as publish,  # a fixture
+)
+from tableau_pipeline_tests.conftest import Shipped
+
+
+def write(path: Path, *lines: str) -> Path:
+    path.write_text("\n".join(lines) + "\n", "utf-8")
+    return path
+
+
+@pytest.mark.slow
+def test_files_are_added_one_by_one(publish: Publish, shipped: Shipped, name: str, tmp_path: Path):
+    """Prevents: a file that is added twice, or that drops the rows of those before it."""
+    may, june = tmp_path / "may.csv", tmp_path / "june.csv"
+    told(publish(path=str(write(may, "id,v", "1,a", "2,b")), name=name))
+    config = {"name": name, "mode": "append"}
+    found = told(publish(path=str(write(june, "id,v", "3,c")), **config))
+    assert found["dagster/row_count"] == 3
+    assert told(publish(path=str(june), **config))["decision"] == "no change"
+    told(publish(path=str(write(june, "id,v", "3,c", "4,d")), **config))
+    assert published(shipped, name)["v"].to_pylist() == ["a", "b", "c", "d"]
+    told(publish(path=str(write(june, "id,v", "5,e")), name=name, accept=["shrink"]))
+    assert published(shipped, name)["v"].to_pylist() == ["e"]
+
+
+def test_only_new_files_are_sent(publish: Publish, shipped: Shipped, name: str, tmp_path: Path):
+    """Prevents: all files that are sent again for a new one, though a column tells them apart."""
+    config = {"name": name, "mode": "append", "file_column": "file"}
+    rows = [f"{number},v{number}" for number in range(5000)]
+    told(publish(path=str(write(tmp_path / "a+b c%20.csv", "id,v", *rows)), **config))
+    found = told(publish(path=str(write(tmp_path / "ü.csv", "id,v", "5000,x")), **config))
+    assert (found["decision"], found[f"rows inserted/{name}"]) == ("update", 1)
+    files = published(shipped, name)["file"].to_pylist()
+    assert (set(files[:-1]), files[-1]) == ({"a+b c%20.csv"}, "ü.csv")
+
+
+@pytest.mark.slow
+def test_a_refused_file_leaves_nothing(
+    publish: Publish, shipped: Shipped, name: str, tmp_path: Path
+):
+    """Prevents: one bad file that blocks all later ones, or that is published with the next."""
+    config = {"name": name, "mode": "append"}
+    told(publish(path=str(write(tmp_path / "a.csv", "id,v", "1,a")), **config))
+    other = publish(path=str(write(tmp_path / "b.csv", "id,v", "x,2.5")), **config)
+    for part in (
+        "columns of b.csv are not those of a.csv",
+        "id (string)",
+        "id (int)",
+        "mode: repl",
+    ):
+        assert part in failure(other)
+    bad = publish(
+        path=str(write(tmp_path / "c.csv", "id,v", "x,c")), columns="id int, v string", **config
+    )
+    assert "1 row does not fit" in failure(bad)
+    dry = publish(path=str(write(tmp_path / "d.csv", "id,v", "4,d")), dry_run=True, **config)
+    assert dry.success
+    told(publish(path=str(write(tmp_path / "e.csv", "id,v", "5,e")), **config))
+    assert published(shipped, name)["v"].to_pylist() == ["a", "e"]
+
+
+def test_a_parquet_file_as_it_is(publish: Publish, shipped: Shipped, name: str, tmp_path: Path):
+    """Prevents: a file that goes through Spark though the server could take it, or a lost guard."""
+    path = tmp_path / "x.parquet"
+    config = {"path": str(path), "name": name, "mode": "as_is"}
+    pq.write_table(pa.table({"a": [1, 2, 3], "b": ["x", None, "z"]}), path)
+    found = told(publish(**config))
+    assert (found["decision"], found["bytes sent"]) == ("publish (create)", path.stat().st_size)
+    assert told(publish(**config))["decision"] == "no change"
+    pq.write_table(pa.table({"a": [1, 2, 4], "b": ["x", None, "y"]}), path)
+    assert told(publish(**config))["decision"] == "publish (replace)"
+    assert published(shipped, name).to_pylist() == [
+        {"a": 1, "b": "x"},
+        {"a": 2, "b": None},
+        {"a": 4, "b": "y"},
+    ]
+    pq.write_table(pa.table({"a": [1], "b": ["x"]}), path)
+    assert "a loss of 67%" in failure(publish(**config))
+    pq.write_table(pa.table({"a": ["1", "2", "3"], "b": ["x", None, "y"]}), path)
+    assert "a was int64 and is string" in failure(publish(**config))
+    path.write_bytes(b"PAR1")
+    assert "cannot be read as Parquet" in failure(publish(**config))
+    # And back again.
+    pq.write_table(pa.table({"a": [7, 8], "b": ["x", "y"]}), path)
+    found = told(publish(path=str(path), name=name, accept=["schema"]))
+    assert found["decision"] == "publish (overwrite)"
+    assert published(shipped, name)["a"].to_pylist() == [7, 8]
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"mode": "merge"}, "'merge' is not one of replace, append, as_is"),
+        ({"file_column": "f"}, "file_column goes with mode append"),
+        ({"mode": "as_is", "publish": False}, "cannot go with publish: false"),
+        ({"mode": "as_is", "key": ["a"], "columns": "a int"}, "cannot go with key, columns"),
+        ({"path": "jdbc:x", "table": "t", "columns": "a int"}, "columns goes with files"),
+        ({"path": "jdbc:postgresql://h/d"}, "say which table"),
+        ({"table": "t"}, "table goes with a path such as"),
+        ({"path": "jdbc:x", "table": "t", "mode": "append"}, "mode append goes with files"),
+    ],
+)
+def test_settings_that_do_not_fit(config: dict[str, str], message: str):
+    """Prevents: a setting that is passed over in silence."""
+    with pytest.raises(ValueError, match=message):
+        PublishFileConfig(**{"path": "x.csv", "name": "x", **config})
+
+
+@pytest.mark.parametrize(
+    ("url", "reader"),
+    [
+        ("jdbc:postgresql://me:secret@host/d", {}),
+        ("jdbc:postgresql://host/d?user=me&password=secret", {}),
+        ("jdbc:sqlserver://host;databaseName=d;password=secret", {}),
+        ("jdbc:postgresql://host/d", {"password": "secret"}),
+        ("jdbc:postgresql://host/d", {"url": "jdbc:postgresql://me:secret@host/d"}),
+        ("jdbc:oracle:thin:scott/secret@//host:1521/d", {}),
+        ("jdbc:db2://host/d:user=me;password = secret;", {}),
+        ("jdbc:mysql://address=(host=h)(password=secret)/d", {}),
+        ("jdbc:x://host/d?sslpassword=secret", {}),
+    ],
+)
+def test_secrets_of_a_database(url: str, reader: dict[str, str]):
+    """Prevents: a password in the log, or in the message that refuses it."""
+    with pytest.raises(RefusedError) as refused:
+        DatabaseTable(url, "t", "JDBC").check(reader)
+    assert "JDBC_PASSWORD" in str(refused.value)
+    assert "me:secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "jdbc:postgresql://host:5432/d?ssl=true",
+        "jdbc:oracle:thin:@//host:1521/service",
+        "jdbc:sqlserver://host;databaseName=d;encrypt=true",
+    ],
+)
+def test_a_url_without_secrets(url: str):
+    """Prevents: a database that cannot be read because its URL looks odd."""
+    DatabaseTable(url, "t", "JDBC").check({"fetchsize": "10"})
+
+
+def test_a_file_column_that_the_files_have(publish: Publish, name: str, tmp_path: Path):
+    """Prevents: a column of the files that the names of the files replace."""
+    path = write(tmp_path / "a.csv", "id,Source", "1,web")
+    message = failure(publish(path=str(path), name=name, mode="append", file_column="source"))
+    assert 'the files have a column "Source"' in message
+
+
+def test_names_that_differ_a_little_are_different():
+    """Prevents: rows of one data source that are added to another, in another project even."""
+    places = [("EU", "Sales"), ("US", "Sales"), ("EU", "sales"), ("EU", "売上"), ("EU", "在庫")]
+    configs = [PublishFileConfig(path="x", project=p, name=n) for p, n in places]
+    assert len({config.declaration().key for config in configs}) == len(places)
+
+
+@pytest.mark.slow
+def test_what_is_only_built_is_not_kept(
+    publish: Publish, shipped: Shipped, name: str, tmp_path: Path
+):
+    """Prevents: a trial whose rows go out with the next file."""
+    config = {"name": name, "mode": "append"}
+    told(publish(path=str(write(tmp_path / "a.csv", "id,v", "1,a")), **config))
+    trial = write(tmp_path / "b.csv", "id,v", "2,b")
+    assert publish(path=str(trial), publish=False, **config).success
+    told(publish(path=str(write(tmp_path / "c.csv", "id,v", "3,c")), **config))
+    assert published(shipped, name)["v"].to_pylist() == ["a", "c"]
+
+
+def test_a_database_without_a_driver(publish: Publish, name: str):
+    """Prevents: "No suitable driver", of which nobody knows where to put it."""
+    message = failure(publish(path="jdbc:nosuch://host/d", table="t", name=name))
+    assert "spark.driver.extraClassPath" in message

@@ -1,0 +1,190 @@
+"""What a refresh looks at shows as asset checks, and cannot be got round."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import dagster as dg
+import pytest
+from dagster._core.errors import DagsterInvalidSubsetError
+
+from tableau_pipeline.components.published_datasource.assets import refresh_assets
+from tableau_pipeline.core.declaration import Guard, Reconcile, Table
+from tableau_pipeline.core.policies import Diff
+from tableau_pipeline.hyper.tables import Column, Relationship
+from tableau_pipeline.resources import resources_from_env
+from tableau_pipeline_tests.components.support.declarations import declared
+from tableau_pipeline_tests.components.support.location import MODEL, Location
+from tableau_pipeline_tests.refresh.support.models import airlines, flights, snapshot
+
+FLIGHTS = Table("flights", MODEL)
+STAR = {
+    "tables": (FLIGHTS, Table("airlines", "airlines")),
+    "relationships": (Relationship("flights", "airlines", (("carrier", "carrier"),)),),
+    "reconcile": Reconcile(checksums=True),
+}
+
+
+def checks(result: dg.ExecuteInProcessResult) -> dict[str, tuple[bool, str, str]]:
+    """Each check that was evaluated: whether it passed, its severity, its words."""
+    return {
+        each.check_name: (each.passed, each.severity.name, each.description or "")
+        for each in result.get_asset_check_evaluations()
+    }
+
+
+@pytest.fixture
+def star(location: Location) -> Location:
+    snapshot(location.root, flights(8), asset_key=MODEL)
+    snapshot(location.root, airlines("UA", "AA"), asset_key="airlines")
+    return location
+
+
+def test_every_check_of_a_good_refresh_passes(star: Location):
+    """Prevents: checks that nobody sees, or that fail for nothing."""
+    names = ["guard", "keys", "schema", "relationships", "reconciliation"]
+    for _ in range(2):  # once published, once unchanged
+        result = star.refresh("good", declared=STAR)
+        assert result.success
+        found = checks(result)
+        assert sorted(found) == sorted(names)
+        assert all(passed for passed, _, _ in found.values())
+
+
+def test_relationships_are_a_warning_with_a_count(star: Location):
+    """Prevents: blanks in dashboards that nobody was told of; a warning gone the next morning."""
+    snapshot(star.root, airlines("UA"), asset_key="airlines")
+    for _ in range(2):
+        result = star.refresh("warned", declared=STAR)
+        assert result.success
+        passed, severity, words = checks(result)["relationships"]
+        assert (passed, severity) == (False, "WARN")
+        assert words == "flights -> airlines: 4 rows without a partner"
+
+
+@pytest.mark.few_variants(1)
+@pytest.mark.parametrize(
+    ("check", "table", "words"),
+    [
+        ("guard", {"guard": Guard(min_rows=9)}, "8 rows, fewer than guard.min_rows"),
+        ("keys", {"policy": Diff(("carrier",))}, "carrier is not unique"),
+        ("schema", {"columns": (Column("gate", "int"),)}, "gate (int) is missing"),
+    ],
+)
+def test_a_refusal_is_a_failed_check(star: Location, check: str, table: dict[str, Any], words: str):
+    """Prevents: a refused refresh whose checks are all green, or not there."""
+    result = star.refresh("refused", declared={"tables": (replace(FLIGHTS, **table),)})
+    assert not result.success
+    found = checks(result)
+    assert list(found) == [check]
+    assert found[check][:2] == (False, "ERROR")
+    assert words in found[check][2]
+
+
+@pytest.mark.slow
+def test_a_dry_run_tells_what_would_fail(star: Location):
+    """Prevents: a rehearsal that finds nothing where the refresh would be refused."""
+    guarded = {"tables": (replace(FLIGHTS, guard=Guard(min_rows=9)),)}
+    found = checks(star.refresh("rehearsed", declared=guarded, dry_run=True))
+    assert found["guard"][0] is False
+    assert found["keys"] == (False, "WARN", "Not looked at: the refresh would be refused anyway")
+    assert found["schema"][0] is True
+    refused = {**STAR, "tables": (*guarded["tables"], STAR["tables"][1])}
+    found = checks(star.refresh("rehearsed", declared=refused, dry_run=True))
+    assert found["relationships"][1:] == ("WARN", found["keys"][2])
+    keys = {"tables": (replace(FLIGHTS, policy=Diff(("carrier",))),)}
+    result = star.refresh("rehearsed", declared=keys, dry_run=True)
+    assert checks(result)["keys"][0] is False
+
+
+@pytest.mark.slow
+def test_what_is_only_built_is_looked_at_too(star: Location):
+    """Prevents: a pass for what nobody looked at, because nothing was to be published."""
+    snapshot(star.root, airlines("UA"), asset_key="airlines")
+    result = star.refresh("built", declared=STAR, publish=False)
+    assert result.success
+    found = checks(result)
+    assert found["relationships"][:2] == (False, "WARN")
+    assert found["reconciliation"][2] == "Not looked at: nothing was published"
+    assert [found[name][:2] for name in ("guard", "schema")] == [(False, "WARN")] * 2
+    guarded = {"tables": (replace(FLIGHTS, guard=Guard(min_rows=9)),)}
+    refused = star.refresh("built", declared=guarded, publish=False)
+    assert list(checks(refused)) == ["guard"]
+
+
+@pytest.mark.slow
+def test_a_key_is_looked_at_when_it_is_named(star: Location):
+    """Prevents: a new key that passes while rows stay the same, and fails one night later."""
+    assert star.refresh("keyed").success
+    keyed = {"tables": (replace(FLIGHTS, policy=Diff(("carrier",))),)}
+    for options in ({"dry_run": True}, {}):
+        result = star.refresh("keyed", declared=keyed, **options)
+        assert not result.success
+        passed, severity, words = checks(result)["keys"]
+        assert (passed, severity) == (False, "ERROR")
+        assert "carrier is not unique" in words
+
+
+def test_a_refresh_without_its_checks_cannot_be_selected(star: Location):
+    """Prevents: a way round the checks by selecting the asset alone."""
+    assets = refresh_assets(declared().declaration, None)
+    definitions = dg.Definitions(assets=[assets], resources=resources_from_env())
+    job = definitions.resolve_implicit_global_asset_job_def()
+    keys = {dg.AssetKey("shop_orders"), dg.AssetKey("shop_orders_extract")}
+    with pytest.raises(DagsterInvalidSubsetError):
+        job.get_subset(asset_selection=keys, asset_check_selection=set())
+
+
+@pytest.mark.slow
+def test_what_is_not_reconciled_says_why(star: Location):
+    """Prevents: a pass for what nobody compared."""
+    result = star.refresh("large", declared={"reconcile": Reconcile(max_bytes=1)})
+    assert result.success
+    passed, severity, words = checks(result)["reconciliation"]
+    assert (passed, severity) == (False, "WARN")
+    assert "larger than reconcile: max_mb" in words
+
+
+@pytest.mark.parametrize(
+    ("freshness", "policy"),
+    [
+        (
+            {"by": "07:00", "timezone": "Europe/Paris"},
+            dg.FreshnessPolicy.cron("0 7 * * *", timedelta(hours=7), "Europe/Paris"),
+        ),
+        (
+            {"by": "01:30", "since": "22:00"},
+            dg.FreshnessPolicy.cron("30 1 * * *", timedelta(hours=3, minutes=30), "UTC"),
+        ),
+        # YAML reads 07:30 as a number.
+        ({"by": 450}, dg.FreshnessPolicy.cron("30 7 * * *", timedelta(hours=7.5), "UTC")),
+        ({"within": "24h"}, dg.FreshnessPolicy.time_window(timedelta(hours=24))),
+        ({"within": "90m"}, dg.FreshnessPolicy.time_window(timedelta(minutes=90))),
+    ],
+)
+def test_freshness(freshness: dict[str, Any], policy: dg.FreshnessPolicy):
+    """Prevents: a stale data source that nobody notices, or one that is late by a time zone."""
+    context = dg.ComponentTree.for_test().load_context
+    definitions = declared(freshness=freshness).build_defs(context)
+    (assets,) = definitions.assets or ()
+    assert isinstance(assets, dg.AssetsDefinition)
+    specs = {spec.key.to_user_string(): spec for spec in assets.specs}
+    assert specs["shop_orders"].freshness_policy == policy
+    assert specs["shop_orders_extract"].freshness_policy is None
+
+
+@pytest.mark.parametrize(
+    ("freshness", "words"),
+    [
+        ({}, "freshness is either"),
+        ({"by": "07:00", "within": "24h"}, "freshness is either"),
+        ({"by": "7 am"}, "no time of day"),
+        ({"within": "soon"}, "no span of time"),
+        ({"by": "07:00", "timezone": "Paris"}, "Paris"),
+        ({"within": "9999999999d"}, "freshness"),
+    ],
+)
+def test_mistakes_in_freshness(freshness: dict[str, Any], words: str):
+    """Prevents: a promise that is never checked because it was misspelt."""
+    with pytest.raises(ValueError, match=words):
+        declared(freshness=freshness)

@@ -1,0 +1,187 @@
+from typing import Any
+
+import pytest
+from dagster.components.core.component_tree import ComponentTreeException
+from dagster.components.testing import create_defs_folder_sandbox
+
+from tableau_pipeline.components import PublishedDatasource
+from tableau_pipeline_tests.components.support.declarations import STAR
+
+CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "unknown key": ({"projekt": "X"}, ["attributes.projekt", "no such key"]),
+    "unknown nested key": (
+        {"tables": {"orders": {"gard": {}}, "customers": {}}},
+        ["attributes.tables.orders.gard", "no such key"],
+    ),
+    "value out of range": (
+        {"tables": {"orders": {"guard": {"max_shrink": 50}}, "customers": {}}},
+        ["attributes.tables.orders.guard.max_shrink", "less than or equal to 1"],
+    ),
+    "no table": ({"tables": {}, "relationships": []}, ["attributes.tables", "at least 1 item"]),
+    "unknown policy": (
+        {"tables": {"orders": {"refresh": {"dif": {"key": ["id"]}}}, "customers": {}}},
+        ["attributes.tables.orders.refresh", "is one of: replace; {diff: {key"],
+    ),
+    "two policies": (
+        {
+            "tables": {
+                "orders": {"refresh": {"diff": {"key": ["a"]}, "append": {"cursor": "b"}}},
+                "customers": {},
+            }
+        },
+        ["attributes.tables.orders.refresh", "is one of: replace"],
+    ),
+    "mistake in a policy": (
+        {"tables": {"orders": {"refresh": {"diff": {"keys": ["id"]}}}, "customers": {}}},
+        ["attributes.tables.orders.refresh.diff", "Field required"],
+    ),
+    "unknown start of a window": (
+        {
+            "tables": {
+                "orders": {"retain": {"column": "day", "days": 90, "as_of": "now"}},
+                "customers": {},
+            }
+        },
+        ["attributes.tables.orders.retain.as_of", "'run' or 'max'"],
+    ),
+    "unknown schema policy": (
+        {"on_schema_change": "ignore"},
+        ["attributes.on_schema_change", "'additive', 'refuse' or 'publish'"],
+    ),
+    "relationship to an unknown table": (
+        {"relationships": [{"from": "orders", "to": "clients", "on": {"customer": "id"}}]},
+        ["relationships.0.to", '"clients" is not a table', "Its tables are"],
+    ),
+    "relationship without columns": (
+        {"relationships": [{"from": "orders", "to": "customers", "on": {}}]},
+        ["attributes.relationships.0.on", "at least 1 item"],
+    ),
+    "two fact tables": (
+        {"relationships": []},
+        ["exactly one fact table", '"orders"', '"customers"'],
+    ),
+    "unknown timestamps": (
+        {"timestamps": "local"},
+        ["attributes.timestamps", "utc, with_time_zone, {zone: Europe/Paris}", "'local'"],
+    ),
+    "unknown zone": (
+        {"timestamps": {"zone": "Europe/Pariss"}},
+        ["attributes.timestamps.zone", '"Europe/Pariss" is no time zone'],
+    ),
+    "a file version that never was": (
+        {"max_database_version": 1},
+        ["attributes.max_database_version", "greater than or equal to 2"],
+    ),
+    "unknown trigger": ({"trigger": {"every": "day"}}, ["attributes.trigger", "{after: any}"]),
+    "two triggers": (
+        {"trigger": {"after": "any", "cron": "0 6 * * *"}},
+        ["attributes.trigger", "`after` and `cron` are 2 triggers", "keep one"],
+    ),
+    "three triggers": (
+        {"trigger": {"dbt": "run_results.json", "after": "any", "cron": "0 6 * * *"}},
+        ["attributes.trigger", "`after` and `cron` and `dbt` are 3 triggers"],
+    ),
+    "a list of triggers": (
+        {"trigger": [{"after": "any"}, {"cron": "0 6 * * *"}]},
+        ["attributes.trigger", "trigger is one of", "{dbt: .../run_results.json"],
+    ),
+    "dbt without a file": ({"trigger": {"dbt": ""}}, ["trigger.dbt", "at least 1 character"]),
+    "no dbt model": (
+        {"trigger": {"dbt": "run_results.json", "models": []}},
+        ["trigger.models", "at least 1 item"],
+    ),
+    "bad cron": (
+        {"trigger": {"cron": "61 6 * * *"}},
+        ["attributes.trigger", "61 6 * * *"],
+    ),
+    "bad zone": (
+        {"trigger": {"cron": "0 6 * * *", "timezone": "Europe/Pariss"}},
+        ["attributes.trigger", "Europe/Pariss"],
+    ),
+    "empty part of a project path": ({"project": "A//B"}, ["attributes.project", "empty part"]),
+    "key of nothing": ({"name": "日本"}, ["asset key", "set `key`"]),
+    "key of a model": ({"name": "CRM", "key": "orders"}, ['"orders"', "set `key`"]),
+    "extract's key of a model": (
+        {"key": "x", "tables": {"x_extract": {}}, "relationships": []},
+        ['"x_extract"', "set `key`"],
+    ),
+}
+
+
+TWO_TRIGGERS = """type: tableau_pipeline.components.PublishedDatasource
+attributes:
+  name: Shop
+  project: Sales
+  tables:
+    orders: {}
+  trigger: {after: any}
+  trigger: {cron: "0 6 * * *"}
+"""
+TWO_FOLDERS = """type: tableau_pipeline.components.FileDrop
+attributes:
+  folder: one
+  folder: other
+"""
+
+
+@pytest.mark.parametrize(
+    ("declared", "expected"),
+    [
+        (TWO_TRIGGERS, "defs.yaml:8: `trigger` stands here and on line 7"),
+        (TWO_FOLDERS, "defs.yaml:4: `folder` stands here and on line 3"),
+    ],
+)
+def test_a_key_that_stands_twice(declared: str, expected: str):
+    """Prevents: the last of two triggers, or policies, taken without a word."""
+    with create_defs_folder_sandbox() as sandbox:
+        folder = sandbox.defs_folder_path / "shop"
+        folder.mkdir()
+        (folder / "defs.yaml").write_text(declared, "utf-8")
+        with (
+            pytest.raises(ComponentTreeException) as raised,
+            sandbox.load_component_and_build_defs(defs_path=folder),
+        ):
+            pass
+    assert expected in str(raised.value.__cause__)
+
+
+def test_several_data_sources_in_one_file():
+    """Prevents: only one of them found, or a mistake in a later one laid to the first."""
+    first = "".join(line for line in TWO_TRIGGERS.splitlines(keepends=True) if "cron" not in line)
+    stock = first.replace("Shop", "Stock")
+    with create_defs_folder_sandbox() as sandbox:
+        folder = sandbox.defs_folder_path / "shop"
+        folder.mkdir()
+        (folder / "defs.yaml").write_text(f"{first}\n---\n{stock}", "utf-8")
+        with sandbox.build_component_tree() as tree:
+            found = tree.get_all_components(of_type=PublishedDatasource)
+        assert {each.asset_key for each in found} == {"shop", "stock"}
+        (folder / "defs.yaml").write_text(f"{stock}\n---\n{TWO_TRIGGERS}", "utf-8")
+        with (
+            pytest.raises(ComponentTreeException) as raised,
+            sandbox.load_component_and_build_defs(defs_path=folder),
+        ):
+            pass
+    assert "defs.yaml:17: `trigger` stands here and on line 16" in str(raised.value.__cause__)
+
+
+@pytest.mark.parametrize(("changes", "expected"), CASES.values(), ids=CASES)
+def test_error_names_file_and_key(changes: dict[str, Any], expected: list[str]):
+    """Prevents: a mistake in YAML that is ignored, or whose place a person has to guess."""
+    with create_defs_folder_sandbox() as sandbox:
+        path = sandbox.scaffold_component(
+            component_cls=PublishedDatasource,
+            defs_path="sales",
+            defs_yaml_contents={
+                "type": "tableau_pipeline.components.PublishedDatasource",
+                "attributes": {**STAR, **changes},
+            },
+        )
+        with (
+            pytest.raises(ComponentTreeException) as raised,
+            sandbox.load_component_and_build_defs(defs_path=path),
+        ):
+            pass
+    message = f"{raised.value} {raised.value.__cause__}"
+    for text in ["defs.yaml:", *expected]:
+        assert text in message

@@ -1,0 +1,209 @@
+"""Mistakes in declarations, as a location tells them when it is loaded: one line for each."""
+
+import re
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+
+from tableau_pipeline.components import FileDrop, PublishedDatasource
+from tableau_pipeline.components.attributes.base import DeclarationError
+from tableau_pipeline.components.loading import load_definitions
+from tableau_pipeline.components.published_datasource.scaffolder import (
+    PublishedDatasourceScaffolder,
+)
+from tableau_pipeline.core.policies import Diff
+from tableau_pipeline_tests.components.support.projects import Project, project
+
+__all__ = ["project"]
+
+HEAD = """type: tableau_pipeline.components.PublishedDatasource
+attributes:
+  name: Shop
+  project: Sales
+  tables:
+    orders:
+"""
+# What follows HEAD, the line of the mistake, and what is said of it.
+CASES = {
+    "policy": ("      refresh: {dif: {key: [id]}}", 7, "orders.refresh: refresh is one of: replace;"
+        " {diff: {key: [...]}}; {append: {cursor: ...}}; {partitions: {column: ...}}; not dif"),
+    "two policies": ("      refresh: {diff: {key: id}, append: {cursor: id}}", 7,
+        "{partitions: {column: ...}}; not several of them"),
+    "key of a policy": ("      refresh: {diff: {key: [id], chnges: x}}", 7,
+        'refresh.diff.chnges: no such key: did you mean "changes"? The keys here are key, changes'),
+    "unit": ("      refresh: {append: {cursor: id, lookback: 2 fortnights}}", 7,
+        '"2 fortnights" is no lookback: write a whole number'),
+    "two triggers": ('      {}\n  trigger: {after: any, cron: "0 6 * * *"}', 8,
+        "attributes.trigger: `after` and `cron` are 2 triggers"),
+    "trigger": ("      {}\n  trigger: daily", 8,
+        'trigger: trigger is one of: {after: any}; {after: all}; {cron: "0 6 * * *", timezone:'),
+    "cron": ("      {}\n  trigger: {cron: every day}", 8,
+        '"every day" is no cron schedule: write minute, hour, day of the month'),
+    "zone": ('      {}\n  trigger:\n    cron: "0 6 * * *"\n    timezone: Europe/Pariss', 10,
+        '"Europe/Pariss" is no time zone: did you mean "Europe/Paris"?'),
+    "relationship": ("      {}\n  relationships:\n    - from: orders\n      to: ordres\n"
+        "      on: {a: b}", 10,
+        '"ordres" is not a table of this data source: did you mean "orders"? Its tables are'),
+    "relationship without a side": ("      {}\n  relationships:\n    - {from: orders, on: {a: b}}",
+        9, "to: this key is missing"),
+    "key": ("      {}\n  projct: A", 8, 'no such key: did you mean "project"? The keys here'),
+    "no table": ("", 6, "attributes.tables.orders: this key has keys of its own"),
+    "project": ("      {}\n  create_project: 7", 8, "valid boolean"),
+    "indent": ("      {}\n    - x", 8, "this is not YAML: an indent that fits none of the keys"),
+    "tab": ("\t{}", 7, "this is not YAML: YAML knows no tabs here"),
+    "colon": ("      {}\n  key: a: b", 8, "this is not YAML: a second colon"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "line", "said"), CASES.values(), ids=CASES)
+def test_one_line_for_each(project: Project, text: str, line: int, said: str):
+    """Prevents: a page of a traceback, or a schema's opinion, where a word would do."""
+    file = project.write("shop/defs.yaml", HEAD + text)
+    with pytest.raises(DeclarationError) as raised:
+        load_definitions(project.package)
+    (told,) = str(raised.value).splitlines()
+    assert told.startswith(f"{file}:{line}: ")
+    assert said in told
+    assert "True" not in told
+    assert raised.value.__cause__ is None
+
+
+@pytest.mark.parametrize("case", sorted(CASES.keys() - {"indent", "tab", "colon"}))
+def test_no_schema_tells_less(case: str):
+    """Prevents: `dg check yaml` stops at a text that does not say what is right."""
+    attributes = yaml.safe_load(HEAD + CASES[case][0])["attributes"]
+    errors = Draft202012Validator(PublishedDatasource.model_json_schema()).iter_errors(attributes)
+    assert [error.message for error in errors if "given schemas" in error.message] == []
+
+
+def test_editors_complete_every_form():
+    """Prevents: no completion below a key that has several forms."""
+    schema = PublishedDatasource.model_json_schema()
+    assert set(schema["properties"]["trigger"]["properties"]) == {
+        "after", "cron", "timezone", "dbt", "models"
+    }  # fmt: skip
+    refresh = schema["$defs"]["TableAttributes"]["properties"]["refresh"]
+    assert set(refresh["properties"]) == {"diff", "append", "partitions"}
+    assert FileDrop.model_json_schema()["properties"]["folder"]["type"] == "string"
+
+
+def test_a_key_of_one_column_need_not_be_a_list():
+    """Prevents: an error for what can mean one thing only."""
+    table = {"refresh": {"diff": {"key": "id"}}}
+    declared = PublishedDatasource.from_attributes_dict(
+        attributes={"name": "A", "project": "B", "tables": {"t": table}}
+    )
+    assert declared.declaration.tables[0].policy == Diff(("id",))
+
+
+MODEL = """import dagster as dg
+
+@dg.asset
+def orders() -> None: ...
+"""
+PLAIN = HEAD.replace("orders:", "orders: {}")
+
+
+@pytest.mark.slow
+def test_an_unknown_model(project: Project):
+    """Prevents: a wrong name that shows at the first refresh, at night."""
+    project.write("models.py", MODEL)
+    file = project.write("shop/defs.yaml", HEAD + "      model: oders")
+    with pytest.raises(DeclarationError) as raised:
+        load_definitions(project.package)
+    (told,) = str(raised.value).splitlines()
+    assert told.startswith(f"{file}:7: attributes.tables.orders.model: there is no asset")
+    assert '"oders": did you mean "orders"? The assets of this location are orders.' in told
+    assert 'dg.AssetSpec("oders")' in told
+
+
+def test_a_model_of_another_location(project: Project):
+    """Prevents: a model that is made elsewhere cannot be named."""
+    stub = 'import dagster as dg\n\norders = dg.AssetSpec("orders")\n'
+    project.write("models.py", stub)
+    project.write("shop/defs.yaml", PLAIN)
+    load_definitions(project.package)
+
+
+@pytest.mark.parametrize("beside", ["models.py", "inner/models.py"])
+def test_files_that_are_passed_over(project: Project, beside: str):
+    """Prevents: models that are nowhere to be seen, without a word."""
+    project.write(f"shop/{beside}", MODEL)
+    file = project.write("shop/defs.yaml", PLAIN)
+    with pytest.raises(DeclarationError) as raised:
+        load_definitions(project.package)
+    assert str(raised.value).startswith(f"{file}:1: Dagster passes over {beside} beside this file")
+    project.write("shop/defs.yaml", f"type: dagster.DefsFolderComponent\n---\n{PLAIN}")
+    load_definitions(project.package)
+
+
+def test_one_name_twice(project: Project):
+    """Prevents: `Duplicate asset key`, of which nobody knows where it stands."""
+    project.write("models.py", MODEL)
+    first = project.write("a/defs.yaml", PLAIN)
+    second = project.write("b/defs.yaml", PLAIN)
+    with pytest.raises(DeclarationError) as raised:
+        load_definitions(project.package)
+    told = str(raised.value)
+    assert re.search(f"^{first}:3: attributes.name: .*{second}:1 has too", told, re.MULTILINE)
+    assert "give the data source a `key` of its own" in told
+
+
+def test_a_name_that_a_model_has(project: Project):
+    """Prevents: the same for a model that is not of this data source."""
+    project.write("models.py", MODEL + "\n@dg.asset\ndef shop() -> None: ...\n")
+    file = project.write("a/defs.yaml", PLAIN)
+    with pytest.raises(DeclarationError, match=rf"^{file}:3: .*models.py:\d+ has too"):
+        load_definitions(project.package)
+
+
+def test_columns_that_no_snapshot_has(project: Project, monkeypatch: pytest.MonkeyPatch):
+    """Prevents: a misspelt key that shows at the first refresh; or a server that does not start."""
+    project.write("models.py", MODEL)
+    project.write("resources.py", project.resources)
+    file = project.write("shop/defs.yaml", HEAD + "      refresh: {diff: {key: [idd]}}")
+    project.snapshot("orders", id=[1, 2])
+    load_definitions(project.package)
+    monkeypatch.setenv("DAGSTER_IS_DEFS_VALIDATION_CLI", "1")
+    with pytest.raises(DeclarationError) as raised:
+        load_definitions(project.package)
+    assert str(raised.value).startswith(f"{file}:5: attributes.tables: ")
+    assert 'diff: key names "idd", but the model has the columns id' in str(raised.value)
+
+
+def test_a_model_that_was_stored_is_known(project: Project):
+    """Prevents: a location that does not load because another one makes the model."""
+    project.write("resources.py", project.resources)
+    project.write("shop/defs.yaml", PLAIN)
+    project.snapshot("orders", id=[1])
+    load_definitions(project.package)
+
+
+def test_other_errors_keep_their_cause(project: Project):
+    """Prevents: an error in somebody's Python that is cut down to a line."""
+    project.write("models.py", "1 / 0\n")
+    with pytest.raises(ZeroDivisionError):
+        load_definitions(project.package)
+
+
+@pytest.mark.parametrize("folder", ["my_sales", "My-Sales (2)"])
+def test_a_scaffold_of_any_name(tmp_path: Path, folder: str):
+    """Prevents: a key that nobody can guess, or a model whose name Python does not allow."""
+    target = tmp_path / folder
+    request = dg.ScaffoldRequest(
+        type_name="x",
+        target_path=target,
+        scaffold_format="yaml",
+        project_root=tmp_path,
+        params=None,
+    )
+    PublishedDatasourceScaffolder().scaffold(request)
+    text = (target / "defs.yaml").read_text("utf-8")
+    declared = PublishedDatasource.from_attributes_dict(
+        attributes=list(yaml.safe_load_all(text))[1]["attributes"]
+    )
+    assert f"# key: {declared.asset_key}\n" in text
+    assert all(model.isidentifier() for model in declared.declaration.models)

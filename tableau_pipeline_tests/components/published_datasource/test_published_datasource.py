@@ -1,0 +1,53 @@
+import dagster as dg
+import pytest
+import yaml
+
+from tableau_pipeline.components import PublishedDatasource
+from tableau_pipeline.components.published_datasource.assets import refresh_assets
+from tableau_pipeline_tests.components.support.declarations import STAR, declared
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("NYC Flights", "nyc_flights"),
+        ("Café & Sales (2024)", "caf_sales_2024_"),
+        ("a.b/c", "a_b_c"),
+    ],
+)
+def test_asset_key_is_that_of_dagster_tableau(name: str, key: str):
+    """Prevents: dashboards in a dagster-tableau location that do not hang below our asset."""
+    assert declared(name=name).asset_key == key
+
+
+def test_two_assets_of_one_step():
+    """Prevents: a plan and the payload built for it in two steps, between which either is stale."""
+    datasource = declared()
+    assets = refresh_assets(datasource.declaration, datasource.trigger)
+    assert not assets.can_subset
+    published, extract = dg.AssetKey("shop_orders"), dg.AssetKey("shop_orders_extract")
+    assert assets.keys == {published, extract}
+    assert assets.asset_deps[published] == {extract}
+    assert assets.asset_deps[extract] == {
+        dg.AssetKey(["orders"]),
+        dg.AssetKey(["crm", "customers"]),
+    }
+
+
+def test_bare_on_is_a_key():
+    """Prevents: YAML 1.1, which reads a bare `on` as true, making relationships unwritable."""
+    text = yaml.safe_dump(STAR).replace("'on':", "on:").replace('"on":', "on:")
+    attributes = yaml.safe_load(text)
+    assert True in attributes["relationships"][0]
+    datasource = PublishedDatasource.from_attributes_dict(attributes=attributes)
+    assert datasource.relationships[0].on == {"customer": "id"}
+
+
+def test_models_of_other_locations_need_no_stub():
+    """Prevents: a data source over another location's models that does not load."""
+    datasource = declared()
+    definitions = dg.Definitions(
+        assets=[refresh_assets(datasource.declaration, None)],
+        resources={name: object() for name in ("snapshots", "hyper", "tableau")},
+    )
+    dg.Definitions.validate_loadable(definitions)

@@ -1,0 +1,186 @@
+"""Data sources as Dagster refreshes them, over snapshots that no Spark has to write."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import MappingProxyType
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+
+from tableau_pipeline.components.dagster_journal import records_of
+from tableau_pipeline.components.published_datasource.assets import refresh_assets
+from tableau_pipeline.core.checkpoint import Checkpoint
+from tableau_pipeline.core.declaration import Declaration, Table
+from tableau_pipeline.core.server import Job
+from tableau_pipeline.core.snapshot import Snapshot
+from tableau_pipeline.core.timeouts import Timeouts
+from tableau_pipeline.demo.differences import differences
+from tableau_pipeline.hyper.process import hyper_process
+from tableau_pipeline.refresh.recover.history import History, read_history
+from tableau_pipeline.resources import (
+    HyperResource,
+    SnapshotIOManager,
+    SparkResource,
+    TableauServerResource,
+)
+from tableau_pipeline.sandbox.testing import Sandbox
+from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline_tests.refresh.support.models import flights, snapshot
+from tableau_pipeline_tests.refresh.support.pipeline import TIMEOUTS, session
+from tableau_pipeline_tests.snapshots.support.versions import age
+
+MODEL = "raw/flights"
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+_LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+class ImpatientServer(TableauServerResource):
+    """Does not wait for hours; `claim` is what it waits for another refresh, in seconds."""
+
+    claim: float = TIMEOUTS.claim
+
+    @property
+    def timeouts(self) -> Timeouts:
+        """Those of tests."""
+        return replace(TIMEOUTS, claim=self.claim)
+
+
+@dataclass
+class Location:
+    """Code locations of one data source each, on one instance and one folder of snapshots.
+
+    Attributes:
+        partitions: how models are partitioned that are.
+    """
+
+    sandbox: Sandbox
+    root: Path
+    instance: dg.DagsterInstance
+    partitions: dict[str, dg.PartitionsDefinition] = field(default_factory=dict)
+
+    @property
+    def store(self) -> SnapshotStore:
+        return SnapshotStore(self.root)
+
+    def model(self, rows: pa.Table | None = None, *, asset_key: str = MODEL) -> Snapshot:
+        """Give a model new content."""
+        delay = len(self.store.numbers(asset_key))
+        return snapshot(
+            self.root, flights(8, delay=delay) if rows is None else rows, asset_key=asset_key
+        )
+
+    def days_pass(self, days: float = 20) -> None:
+        """Let all that is stored be that much older."""
+        age(self.root, days)
+
+    def stored(self, asset_key: str = MODEL) -> list[int]:
+        """The versions of a model that are there."""
+        return self.store.numbers(asset_key)
+
+    def declaration(self, key: str, declared: Mapping[str, Any] = NOTHING) -> Declaration:
+        """A data source of one table, with what a test changes of it."""
+        # Files of tests are so small that every update would be a rebase.
+        plain = Declaration(key, key, "Default", (Table("flights", MODEL),), rebase=1000)
+        return replace(plain, **declared)
+
+    def refresh(
+        self,
+        key: str,
+        *,
+        keep_days: float = 14,
+        claim: float = TIMEOUTS.claim,
+        retries: int = 0,
+        declared: Mapping[str, Any] = NOTHING,
+        **config: Any,
+    ) -> dg.ExecuteInProcessResult:
+        """Run the step of a data source."""
+        tableau = ImpatientServer(
+            server_url=self.sandbox.url,
+            username=self.sandbox.user,
+            password=self.sandbox.password,
+            claim=claim,
+        )
+        snapshots = SnapshotIOManager(
+            root=str(self.root), spark=SparkResource(), keep_days=keep_days
+        )
+        models: Sequence[dg.AssetSpec] = [
+            dg.AssetSpec(dg.AssetKey.from_user_string(model), partitions_def=partitions)
+            for model, partitions in self.partitions.items()
+        ]
+        again = dg.define_asset_job("again", op_retry_policy=dg.RetryPolicy(max_retries=retries))
+        definitions = dg.Definitions(
+            assets=[refresh_assets(self.declaration(key, declared), None), *models],
+            jobs=[again] if retries else [],
+            resources={"hyper": HyperResource(), "tableau": tableau, "snapshots": snapshots},
+            executor=dg.in_process_executor,
+        )
+        job = (
+            definitions.resolve_job_def("again")
+            if retries
+            else definitions.resolve_implicit_global_asset_job_def()
+        )
+        return job.execute_in_process(
+            instance=self.instance,
+            raise_on_error=False,
+            run_config={"ops": {key: {"config": config}}},
+        )
+
+    def history(self, key: str) -> History:
+        """What the records of a data source add up to."""
+        return read_history(records_of(self.instance, dg.AssetKey(key)))
+
+    def checkpoint(self, key: str) -> Checkpoint:
+        """The one that counts."""
+        found = self.history(key).checkpoint
+        assert found
+        return found
+
+    def jobs(self, name: str) -> Sequence[Job]:
+        """All jobs that the server has ever begun for a data source."""
+        with session(self.sandbox) as site:
+            found = site.jobs(name=name, since=_LONG_AGO)
+        assert found is not None
+        return found
+
+    def wrong(self, key: str, declared: Mapping[str, Any] = NOTHING) -> list[str]:
+        """In what the published data source differs from the models as they are defined now."""
+        declaration = self.declaration(key, declared)
+        snapshots = SnapshotIOManager(root=str(self.root), spark=SparkResource())
+        models = {
+            model: found
+            for model in declaration.models
+            if (found := snapshots.snapshot(model, self.partitions.get(model)))
+        }
+        with session(self.sandbox) as site, TemporaryDirectory() as folder:
+            (item,) = site.tsc.datasources.filter(name=declaration.name)
+            tdsx = site.download(str(item.id), Path(folder))
+            return differences(hyper_process(), tdsx, declaration, models)
+
+    def log(self, result: dg.ExecuteInProcessResult) -> str:
+        """All that a run said."""
+        entries = self.instance.all_logs(result.run_id)
+        return "\n".join(entry.user_message for entry in entries)
+
+
+def failure(result: dg.ExecuteInProcessResult) -> str:
+    """What a run that failed tells its reader."""
+    assert not result.success
+    (event,) = result.get_step_failure_events()
+    return str(event.step_failure_data.user_failure_data.description)
+
+
+def told(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
+    """The metadata of the data source that a run has refreshed."""
+    assert result.success
+    *_, event = result.get_asset_materialization_events()
+    return {name: value.value for name, value in event.materialization.metadata.items()}
+
+
+def decision(result: dg.ExecuteInProcessResult) -> str:
+    """What a run has done, and why."""
+    found = told(result)
+    return f"{found['decision']}: {found['reason']}"

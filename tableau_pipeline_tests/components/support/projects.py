@@ -1,0 +1,76 @@
+"""A Dagster project of its own, such as `create-dagster` makes it."""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pytest
+
+from tableau_pipeline_tests.refresh.support.models import snapshot
+
+_PYPROJECT = """[project]
+name = "{name}"
+version = "0"
+
+[tool.dg]
+directory_type = "project"
+
+[tool.dg.project]
+root_module = "{name}"
+"""
+_RESOURCES = """import dagster as dg
+
+from tableau_pipeline.resources import resources_from_env
+
+
+@dg.definitions
+def resources() -> dg.Definitions:
+    return dg.Definitions(resources=resources_from_env())
+"""
+
+
+@dataclass(frozen=True)
+class Project:
+    """Its root, and the package below it; `data` is its PIPELINE_DATA_DIR."""
+
+    root: Path
+    name: str
+    resources: str = _RESOURCES
+
+    @property
+    def package(self) -> Path:
+        return self.root / self.name
+
+    @property
+    def data(self) -> Path:
+        return self.root / "data"
+
+    def write(self, path: str, text: str) -> Path:
+        """A file below `defs/`."""
+        file = self.package / "defs" / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, "utf-8")
+        return file
+
+    def snapshot(self, model: str, **columns: Any) -> None:
+        """Content of a model, of whole numbers."""
+        rows = pa.table({name: pa.array(each, pa.int64()) for name, each in columns.items()})
+        snapshot(self.data / "snapshots", rows, asset_key=model)
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
+    # Python remembers modules by their names.
+    project = Project(tmp_path, f"project_{uuid4().hex[:8]}")
+    project.write("__init__.py", "")
+    (project.package / "__init__.py").touch()
+    (tmp_path / "pyproject.toml").write_text(_PYPROJECT.format(name=project.name), "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PIPELINE_DATA_DIR", str(project.data))
+    yield project
+    for module in [name for name in sys.modules if name.partition(".")[0] == project.name]:
+        del sys.modules[module]

@@ -1,0 +1,56 @@
+"""Records of refreshes in Dagster, made by others than the refresh that a test looks at."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from tableau_pipeline.components.dagster_journal import RECORD, DagsterJournal
+from tableau_pipeline.core.checkpoint import Closing, Record
+from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.publishing.site import TableauSite
+from tableau_pipeline_tests.components.support.location import Location
+
+KEY = dg.AssetKey("busy")
+
+
+def store(location: Location, record: Record) -> None:
+    """Add a record of another process."""
+    metadata = {RECORD: dg.MetadataValue.json(record.model_dump(mode="json"))}
+    location.instance.report_runless_asset_event(dg.AssetObservation(KEY, metadata=metadata))
+
+
+def look(location: Location, times: int) -> None:
+    """Add observations of somebody else, as other tools and rehearsals do."""
+    for _ in range(times):
+        location.instance.report_runless_asset_event(dg.AssetObservation(KEY))
+
+
+@contextmanager
+def withheld(*kinds: type, monkeypatch: pytest.MonkeyPatch) -> Generator[list[Record]]:
+    """Records of these kinds are not stored; they are kept for the test to do so."""
+    kept: list[Record] = []
+    append = DagsterJournal.append
+
+    def late(journal: DagsterJournal, record: Record) -> None:
+        if isinstance(record, kinds):
+            kept.append(record)
+        else:
+            append(journal, record)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DagsterJournal, "append", late)
+        yield kept
+
+
+def killed(location: Location, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A refresh that ends right before the call that takes effect, and closes nothing."""
+
+    def die(*_: Any, **__: Any) -> None:
+        raise RefreshError("killed")
+
+    with withheld(Closing, monkeypatch=monkeypatch), monkeypatch.context() as patch:
+        patch.setattr(TableauSite, "publish", die)
+        assert not location.refresh("busy", full=True).success

@@ -1,0 +1,44 @@
+"""Reads files as a refresh does, up to where Spark would take over: fast enough for many."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.ingest import Files, format_of
+from tableau_pipeline.ingest.bad_rows import BadRows
+from tableau_pipeline.ingest.text.waiting import waiting_rows
+
+
+def read_all(path: Path, **settings: Any) -> tuple[pa.Table, BadRows]:
+    """The good rows of a file as Spark gets them, and the bad ones."""
+    format_ = settings.pop("format", None) or format_of([path])
+    files = Files((path,), format_, **settings)
+    with TemporaryDirectory() as folder:
+        waiting = waiting_rows(files, Path(folder))
+        return pa.concat_tables([pq.read_table(each) for each in waiting.paths]), waiting.bad
+
+
+def read_unless(path: Path, *reasons: str, **settings: Any) -> list[tuple] | None:
+    """The rows of a file; None if it is refused for one of these reasons."""
+    try:
+        return read(path, **settings)
+    except RefusedError as refused:
+        if any(reason in str(refused) for reason in reasons):
+            return None
+        raise
+
+
+def read(path: Path, **settings: Any) -> list[tuple]:
+    """The rows of a file.
+
+    Raises:
+        RefusedError: some are bad.
+    """
+    table, bad = read_all(path, **settings)
+    if bad.total:
+        raise RefusedError("; ".join([*bad.told, *bad.hints]))
+    return list(zip(*(column.to_pylist() for column in table.columns), strict=True))

@@ -1,0 +1,289 @@
+"""CSV is read as RFC 4180 has it, and a value is what it says or its row is bad."""
+
+import gzip
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tableau_pipeline.errors import RefusedError
+from tableau_pipeline_tests.ingest.reading import read, read_all
+
+pytestmark = pytest.mark.usefixtures("spark")
+GERMAN = {"sep": ";", "decimal": ",", "thousands": ".", "dateFormat": "dd.MM.yyyy"}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "x.csv"
+
+
+def written(file: Path, text: str, encoding: str = "utf-8") -> Path:
+    file.write_bytes(text.encode(encoding))
+    return file
+
+
+def test_quotes_and_line_breaks(file: Path):
+    """Prevents: quotes that stay doubled, and rows that end within a value."""
+    written(file, 'id,v\r\n1,"""Le Havre"""\r\n2,"a\r\nb, c"\r\n3,5" pipe\r\n')
+    assert read(file) == [(1, '"Le Havre"'), (2, "a\r\nb, c"), (3, '5" pipe')]
+
+
+def test_empty_and_null(file: Path):
+    """Prevents: an empty text that becomes NULL, or NULL that becomes an empty text or zero."""
+    written(file, 'id,v,n\n1,,\n2,"",""\n"",x,5\n4,"a""","" \n'.replace('"" \n', '""\n'))
+    assert read(file) == [(1, None, None), (2, "", None), (None, "x", 5), (4, 'a"', None)]
+    written(file, "id,v\n1,NA\nNA,\n")
+    assert read(file, reader={"nullValue": "NA"}) == [(1, None), (None, None)]
+
+
+@pytest.mark.parametrize(
+    ("type_", "text", "value"),
+    [
+        ("int", "-7", -7),
+        ("int", "007", 7),
+        ("bigint", str(2**63 - 1), 2**63 - 1),
+        ("tinyint", "-128", -128),
+        ("decimal(9,2)", "-.5", Decimal("-0.50")),
+        ("decimal(38,0)", "9" * 38, Decimal("9" * 38)),
+        ("decimal(9,2)", "1E+3", Decimal("1000.00")),
+        ("double", "1e-3", 0.001),
+        ("double", "-Infinity", float("-inf")),
+        ("float", "0.5", 0.5),
+        ("boolean", "TRUE", True),
+        ("date", "2024-02-29", date(2024, 2, 29)),
+        ("timestamp", "2024-02-29T12:00:00.5+02:00",
+         datetime(2024, 2, 29, 10, 0, 0, 500_000, tzinfo=UTC)),
+        ("timestamp", "2024-02-29", datetime(2024, 2, 29, tzinfo=UTC)),
+        ("timestamp_ntz", "2024-02-29 12:00:00.000001", datetime(2024, 2, 29, 12, 0, 0, 1)),
+        ("varchar(3)", "abc", "abc"),
+        ("string", " 007 ", " 007 "),
+    ],
+)  # fmt: skip
+def test_what_fits(file: Path, type_: str, text: str, value: object):
+    """Prevents: a value of a type that arrives as another value."""
+    assert read(written(file, f"v\n{text}\n"), columns=f"v {type_}") == [(value,)]
+
+
+@pytest.mark.parametrize(
+    ("type_", "text"),
+    [
+        *(("int", text) for text in ("3.0", "1e3", "2147483648", "1_000", " 1", "٣", "0x1", "-")),
+        *(("decimal(9,2)", text) for text in ("3;5", "1.234", "12345678.9", "NaN", ".", "1 000")),
+        *(("double", text) for text in ("1e400", "1e-400", "1d", "0x1p3", "1.234.567")),
+        *(("float", text) for text in ("1e39", "1e-60")),
+        *(("boolean", text) for text in ("yes", "1", "T")),
+        *(("date", text) for text in ("2023-02-29", "29.02.2024", "2024-1-1", "2024-01-01 10:00")),
+        *(("timestamp", text) for text in ("2024-01-01 25:00", "2024-01-01 10:00:00.1234567")),
+        ("timestamp_ntz", "2024-01-01 10:00+01:00"),
+        ("varchar(2)", "abc"),
+    ],
+)
+def test_what_does_not_fit(file: Path, type_: str, text: str):
+    """Prevents: a number, a date or a text that becomes another one."""
+    written(file, f"id,v\n1,\n2,{text}\n")
+    with pytest.raises(RefusedError) as refused:
+        read(file, columns=f"id int, v {type_}")
+    assert f'x.csv, line 3: column "v": "{text}" is no {type_}' in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("type_", "text", "remedy"),
+    [
+        ("decimal(9,2)", "3,5", '{decimal: ","}'),
+        ("double", "1.234,56", '{decimal: ",", thousands: "."}'),
+        ("int", "1,234", '{thousands: ","}'),
+        ("date", "31.12.2023", '{dateFormat: "dd.MM.yyyy"}'),
+        ("date", "01/02/2023", '{dateFormat: "dd/MM/yyyy"} or reader: {dateFormat: "MM/dd/yyyy"}'),
+        ("timestamp", "31.12.2023 10:30", '{timestampFormat: "dd.MM.yyyy HH:mm"}'),
+        ("int", "NA", '{nullValue: "NA"}'),
+        ("int", " 7", "ignoreLeadingWhiteSpace"),
+        ("int", "2.5", "say double or decimal"),
+    ],
+)
+def test_the_option_that_would_read_it(file: Path, type_: str, text: str, remedy: str):
+    """Prevents: a refusal that leaves the reader to search for the option."""
+    with pytest.raises(RefusedError) as refused:
+        read(written(file, f'v\n"{text}"\n'), columns=f"v {type_}")
+    assert remedy in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("texts", "values"),
+    [
+        (("1", "-2"), (1, -2)),
+        (("1", str(2**40)), (1, 2**40)),
+        (("1", "2.5", "1e-05"), (1.0, 2.5, 0.00001)),
+        (("007", "12"), ("007", "12")),
+        (("+49", "1"), ("+49", "1")),
+        (("12E4", "7"), ("12E4", "7")),
+        (("12345678901234567890", "1"), ("12345678901234567890", "1")),
+        (("0.12345678901234567890",), ("0.12345678901234567890",)),
+        (("3,5", "1"), ("3,5", "1")),
+        (("true", "False"), (True, False)),
+        (("2024-01-01", "2024-02-29"), (date(2024, 1, 1), date(2024, 2, 29))),
+        (("01.02.2024",), ("01.02.2024",)),
+        (("nan", "1"), ("nan", "1")),
+        (("-0",), (-0.0,)),
+    ],
+)
+def test_types_that_are_found_out(file: Path, texts: tuple[str, ...], values: tuple):
+    """Prevents: codes that lose their zeros, and digits that get lost."""
+    written(file, "n,v\n" + "".join(f'{n},"{text}"\n' for n, text in enumerate(texts)))
+    found = read(file)
+    assert [row[1] for row in found] == list(values)
+    assert [type(row[1]) for row in found] == [type(value) for value in values]
+
+
+def test_a_locale(file: Path):
+    """Prevents: a file of another country that cannot be read."""
+    written(file, "id;betrag;tag\r\n1;1.234,50;31.12.2023\r\n2;-,5;01.02.2024\r\n")
+    columns = "id int, betrag decimal(9,2), tag date"
+    expected = [
+        (1, Decimal("1234.50"), date(2023, 12, 31)),
+        (2, Decimal("-0.50"), date(2024, 2, 1)),
+    ]
+    assert read(file, columns=columns, reader=GERMAN) == expected
+    written(file, "id;betrag;tag\r\n1;0.123;31.12.2023\r\n2;12.34;31.12.2023\r\n")
+    _, bad = read_all(file, columns=columns, reader=GERMAN)
+    assert bad.total == 2
+
+
+def test_bytes(file: Path):
+    """Prevents: letters that are guessed."""
+    text, rows = "id,v\n1,Grün\n", [(1, "Grün")]
+    for encoding in ("utf-8", "utf-8-sig", "utf-16"):
+        assert read(written(file, text, encoding)) == rows
+    for encoding in ("windows-1252", "UTF-16LE", "ISO-8859-15"):
+        with pytest.raises(RefusedError, match=r"x\.csv.*is not UTF-8.*encoding: "):
+            read(written(file, text, encoding))
+        assert read(file, reader={"encoding": encoding}) == rows
+    written(file, text)
+    with pytest.raises(RefusedError, match=r"encoding: .no-such. is not known"):
+        read(file, reader={"encoding": "no-such"})
+    with pytest.raises(RefusedError, match="begins with the mark of UTF-8"):
+        read(written(file, text, "utf-8-sig"), reader={"encoding": "cp1252"})
+
+
+def test_the_line_of_a_wrong_byte(file: Path):
+    """Prevents: a search through a million lines."""
+    file.write_bytes(b"id,v\n" + b"1,abc\n" * 50_000 + b"2,\xe9\n")
+    with pytest.raises(RefusedError, match="line 50002: the byte 0xE9 is not UTF-8"):
+        read(file)
+
+
+def test_packed(tmp_path: Path):
+    """Prevents: a packed file that is read as text, or half of one."""
+    path = tmp_path / "x.csv.gz"
+    path.write_bytes(gzip.compress(b"id,v\n1,a\n"))
+    assert read(path) == [(1, "a")]
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(RefusedError, match="damaged"):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('id,v\n1,"a\n2,b\n', "line 2: a quote opens a value and nothing closes it"),
+        ('id,v\n1,"a"b\n', "line 2: a quote ends a value, and neither"),
+        ("id;v\n1;2\n", "say reader: {sep: ';'}"),
+        ("id,v,ID\n1,2,3\n", "differ by case at most"),
+        ("", "x.csv is empty"),
+        ("id,v\n\r,\n", "line 2: some lines end in a carriage return alone"),
+        ("v\n1\n\n2\n", "line 3: a blank line, which may be NULL or nothing"),
+        ("id,v\n1,2,3\n", 'line 2: 3 values for 2 columns, "1,2,3"'),
+        ("id,v\n1\n", "line 2: 1 value for 2 columns"),
+    ],
+)
+def test_what_cannot_be_told(file: Path, text: str, message: str):
+    """Prevents: rows that vanish or grow together where the file leaves it open."""
+    with pytest.raises(RefusedError) as refused:
+        read(written(file, text))
+    assert message in str(refused.value)
+
+
+def test_lines_are_counted_as_an_editor_does(file: Path):
+    """Prevents: a line that is told and is not the one."""
+    written(file, '# about\nid,v\n\n1,"a\nb\nc"\nx,y\n')
+    with pytest.raises(RefusedError, match=r"line 7: column .id.: .x. is no int"):
+        read(file, columns="id int, v string", reader={"comment": "#"})
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ("a int", "has 2 columns (id, v), and not those that columns declares (a)"),
+        ("id int, v array<int>", 'column "v": text holds no array<int>: declare it as string'),
+        ("id int, v", "is not understood"),
+        ("id int, ID int", "differ by case"),
+    ],
+)
+def test_columns_that_are_no_columns_of_it(file: Path, columns: str, message: str):
+    """Prevents: columns that get the values of others, or an error of Spark's."""
+    with pytest.raises(RefusedError) as refused:
+        read(written(file, "id,v\n1,2\n"), columns=columns)
+    assert message in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("reader", "message"),
+    [
+        ({"locale": "de"}, "say decimal, thousands and dateFormat"),
+        ({"mode": "PERMISSIVE"}, "say bad_rows: refuse or drop"),
+        ({"maxColumns": "3"}, "the options are sep, delimiter, header"),
+        ({"multiLine": "false"}, "line breaks within quotes belong to the value"),
+        ({"enforceSchema": "true"}, "whatever the header says"),
+        ({"sep": "||"}, 'sep: "||" is not one character'),
+        ({"header": "maybe"}, "neither true nor false"),
+        ({"decimal": ",", "thousands": ","}, "decimal and thousands are both"),
+        ({"dateFormat": "dd.QQ.yyyy"}, 'has "QQ", which is not known here'),
+        ({"dateFormat": "dd.MM."}, "it needs a year"),
+    ],
+)
+def test_options_that_are_none(file: Path, reader: dict[str, str], message: str):
+    """Prevents: an option that is passed over in silence."""
+    with pytest.raises(RefusedError) as refused:
+        read(written(file, "id,v\n1,2\n"), reader=reader)
+    assert message in str(refused.value)
+
+
+def test_other_habits(file: Path):
+    """Prevents: options of before that no longer work."""
+    escaped = {"sep": "|", "header": "false", "escape": "\\"}
+    assert read(written(file, '1|"a\\"b\\\\c"\n'), reader=escaped) == [(1, 'a"b\\c')]
+    with pytest.raises(RefusedError, match="stands before a character that needs none"):
+        read(written(file, 'v,w\n"C:\\new",1\n'), reader={"escape": "\\"})
+    assert read(written(file, 'v,w\n"a,1\n'), reader={"quote": ""}) == [('"a', 1)]
+    trimmed = {"ignoreLeadingWhiteSpace": "true", "ignoreTrailingWhiteSpace": "true"}
+    assert read(written(file, 'v, w\n 1 , "" \n'.replace('"" ', '""')), reader=trimmed) == [(1, "")]
+    assert read(written(file, "v\tw\n1\t2\n").rename(file.with_suffix(".tsv"))) == [(1, 2)]
+    assert read(written(file, "v,w\n007,1\n"), reader={"inferSchema": "false"}) == [("007", "1")]
+
+
+def test_a_pandas_index(file: Path):
+    """Prevents: a file that cannot be read because one of its columns has no name."""
+    table, _ = read_all(written(file, ",v\n0,a\n"))
+    assert table.column_names == ["_c0", "v"]
+
+
+def test_rows_are_told_in_part_and_counted_in_full(file: Path):
+    """Prevents: a message of a million lines, or one that tells of five rows only."""
+    written(file, "v\n" + "x\n" * 30_000 + "1\n")
+    table, bad = read_all(file, columns="v int")
+    assert (len(table), bad.total, len(bad.told)) == (1, 30_000, 5)
+
+
+def test_as_a_model_reads_it(spark: SparkSession, file: Path):
+    """Prevents: a public function that works for the job only."""
+    from tableau_pipeline.ingest import read_files
+
+    written(file, "id,amount\n1,2.50\n2,x\n")
+    columns = "id bigint COMMENT 'of the sale', amount decimal(10,2)"
+    with pytest.raises(RefusedError, match=r"1 row does not fit .* \"x\" is no decimal"):
+        read_files(spark, file, columns=columns)
+    frame = read_files(spark, str(file), columns=columns, bad_rows="drop")
+    assert [tuple(row) for row in frame.collect()] == [(1, Decimal("2.50"))]
+    assert frame.schema["id"].metadata == {"comment": "of the sale"}

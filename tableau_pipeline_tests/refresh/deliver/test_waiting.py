@@ -1,0 +1,211 @@
+import json
+import logging
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from time import sleep
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pytest
+
+from tableau_pipeline.core.checkpoint import Outcome, PublishMode
+from tableau_pipeline.core.server import Server
+from tableau_pipeline.core.timeouts import Timeouts
+from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.publishing.site import TableauSite
+from tableau_pipeline.refresh.job_waiting import Jobs
+from tableau_pipeline.sandbox.control.faults import FailJob, HoldJobs, SlowJob
+from tableau_pipeline.sandbox.testing import Sandbox
+from tableau_pipeline_tests.publishing.conftest import armed, hyper_file
+from tableau_pipeline_tests.refresh.conftest import ANALYST
+from tableau_pipeline_tests.refresh.support.pipeline import LOG, session
+
+TABLE = {"target-schema": "Extract", "target-table": "Extract"}
+CLEAR = json.dumps({"actions": [{"action": "delete", **TABLE, "condition": True}]})
+
+
+@pytest.fixture
+def luid(eyes: TableauSite, tmp_path: Path) -> str:
+    """A data source to update."""
+    name, project = f"Sales {uuid4().hex[:8]}", eyes.project("Default", create=False)
+    upload = eyes.upload(hyper_file(tmp_path, pa.table({"number": range(5)})))
+    job = eyes.publish(
+        upload, file_type="hyper", name=name, project_id=project, mode=PublishMode.CREATE
+    )
+    assert Jobs(eyes, Timeouts(first_poll=0.1), sleep, LOG).wait(job)
+    made = eyes.find_by_name(name, project_id=project)
+    assert made
+    return made.luid
+
+
+@pytest.fixture
+def send(eyes: TableauSite, luid: str) -> Callable[[], str]:
+    """Begins a job that clears the data source."""
+
+    def send() -> str:
+        job = eyes.update(luid, batch=CLEAR, upload=None, request_id=str(uuid4()))
+        assert job
+        return job
+
+    return send
+
+
+class Waiting:
+    """Waits for jobs; sleeping moves the clock of the server, so that nobody really waits.
+
+    Attributes:
+        looks: when the server was asked for a job, in seconds since the beginning.
+        slept: for how many seconds.
+    """
+
+    def __init__(
+        self, sandbox: Sandbox, site: Server, at: Callable[[float], None] = lambda now: None
+    ) -> None:
+        self._sandbox, self._site, self._at = sandbox, site, at
+        self.looks: list[float] = []
+        self.slept = 0.0
+
+    def __getattr__(self, name: str) -> object:
+        if name == "job":
+            self.looks.append(self.slept)
+        return getattr(self._site, name)
+
+    def sleep(self, seconds: float) -> None:
+        self.slept += seconds
+        self._sandbox.advance(seconds)
+        self._at(self.slept)
+
+    def jobs(self, **timeouts: float) -> Jobs:
+        site: Any = self
+        return Jobs(site, Timeouts(**timeouts), self.sleep, LOG)
+
+
+def test_finished_job_costs_one_look(eyes: TableauSite, sandbox: Sandbox, send: Callable[[], str]):
+    """Prevents: every refresh waits although its job is done."""
+    job = send()
+    sandbox.wait_until_idle()
+    waiting = Waiting(sandbox, eyes)
+    status = waiting.jobs().wait(job)
+    assert status
+    assert status.outcome is Outcome.DONE
+    assert waiting.slept == 0
+
+
+def test_looks_become_rare(
+    eyes: TableauSite,
+    sandbox: Sandbox,
+    send: Callable[[], str],
+    caplog: pytest.LogCaptureFixture,
+):
+    """Prevents: a job of an hour is asked for thousands of times, or a quick one hardly ever."""
+    caplog.set_level(logging.INFO, LOG.name)
+    waiting = Waiting(sandbox, eyes)
+    between: list[None] = []
+    with armed(sandbox, HoldJobs()):
+        job = send()
+        waiting.jobs(queue=1000).wait(job, meanwhile=lambda: between.append(None))
+    assert waiting.looks[:3] == [0, 0.25, 0.625]
+    later = [at for at in waiting.looks if at >= 4]
+    pauses = [second - first for first, second in pairwise(later)][:-2]
+    assert pauses == sorted(pauses)
+    assert pauses[-1] == 60
+    assert all(second - first >= 1 for first, second in pairwise(later)), "also near the end"
+    assert len(waiting.looks) < 35
+    assert len(between) in (len(waiting.looks) - 1, len(waiting.looks))
+    assert f"Waiting for job {job} on the server (in the queue)" in caplog.text
+
+
+def test_job_that_takes_too_long_to_start_is_cancelled(
+    eyes: TableauSite, sandbox: Sandbox, send: Callable[[], str]
+):
+    """Prevents: one job that hangs stops all refreshes until somebody looks after it."""
+    waiting = Waiting(sandbox, eyes)
+    with armed(sandbox, HoldJobs()):
+        job = send()
+        status = waiting.jobs(queue=100, job=10).wait(job)
+    assert status
+    assert status.outcome is Outcome.CANCELLED
+    told = "It was cancelled because it did not start within 100 s (queue_timeout)."
+    assert status.notes == told
+    assert waiting.slept == pytest.approx(100, abs=5)
+    found = eyes.job(job)
+    assert found
+    assert found.outcome is Outcome.CANCELLED, "it never takes effect"
+
+
+def test_time_in_the_queue_is_not_the_job_s(
+    eyes: TableauSite, sandbox: Sandbox, send: Callable[[], str]
+):
+    """Prevents: a job that had to wait for others is cancelled as soon as it runs."""
+    held = sandbox.control.add(HoldJobs())
+
+    def release(now: float) -> None:
+        if now >= 50 and sandbox.control.clear(held.number):
+            sandbox.wait_until_idle()
+
+    job = send()
+    status = Waiting(sandbox, eyes, release).jobs(queue=100, job=10).wait(job)
+    assert status
+    assert status.outcome is Outcome.DONE
+
+
+def test_job_that_runs_too_long_is_cancelled(
+    eyes: TableauSite, sandbox: Sandbox, send: Callable[[], str]
+):
+    """Prevents: a job that runs for ever is waited for as long as the queue may take."""
+    waiting = Waiting(sandbox, eyes)
+    with armed(sandbox, SlowJob(seconds=1000)):
+        job = send()
+        sandbox.wait_until_running()
+        status = waiting.jobs(queue=1000, job=100).wait(job)
+    assert status
+    assert status.outcome is Outcome.CANCELLED
+    assert "did not finish within 100 s (job_timeout)" in status.notes
+    assert waiting.slept == pytest.approx(100, abs=5)
+    # The sandbox goes on to its next job when the time of this one is over.
+    sandbox.advance(1000)
+
+
+def test_job_that_cannot_be_cancelled(eyes: TableauSite, sandbox: Sandbox, send: Callable[[], str]):
+    """Prevents: the next batch is sent although this one may still take effect, after it."""
+    analyst = session(sandbox, ANALYST.name, ANALYST.password)
+    with armed(sandbox, HoldJobs()), analyst as other:
+        job = send()
+        with pytest.raises(RefreshError) as caught:
+            Waiting(sandbox, other).jobs(queue=5).wait(job)
+    for part in (job, eyes.url, "within 5 s", "may still take effect", "Jobs page"):
+        assert part in str(caught.value)
+
+
+def test_job_that_ends_at_the_last_moment(
+    eyes: TableauSite, sandbox: Sandbox, send: Callable[[], str]
+):
+    """Prevents: an update that took effect while it was given up passes for one that did not."""
+    held = sandbox.control.add(HoldJobs())
+    job = send()
+
+    class TooLate(Waiting):
+        def cancel(self, job_id: str) -> bool:
+            sandbox.control.clear(held.number)
+            sandbox.wait_until_idle()
+            return eyes.cancel(job_id)
+
+    status = TooLate(sandbox, eyes).jobs(queue=5).wait(job)
+    assert status
+    assert status.outcome is Outcome.DONE
+
+
+def test_failed_job(eyes: TableauSite, sandbox: Sandbox, send: Callable[[], str]):
+    """Prevents: the reason for a failure is lost on the way."""
+    with armed(sandbox, FailJob(notes="Out of memory.")):
+        status = Waiting(sandbox, eyes).jobs().wait(send())
+    assert status
+    assert (status.outcome, status.notes) == (Outcome.FAILED, "Out of memory.")
+
+
+def test_forgotten_job(eyes: TableauSite, sandbox: Sandbox):
+    """Prevents: a job that the server forgot is waited for."""
+    nowhere = "00000000-0000-0000-0000-000000000000"
+    assert Waiting(sandbox, eyes).jobs().wait(nowhere) is None

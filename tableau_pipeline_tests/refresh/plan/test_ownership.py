@@ -1,0 +1,254 @@
+"""Whose data source it is: tags, instances, adoption, takeover, and what a loss of records does."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from tableau_pipeline.core.checkpoint import Checkpoint, PublishMode
+from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX
+from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.refresh.plan.decide import Accept, NoChange, Options, Publish
+from tableau_pipeline_tests.refresh.support import analyst
+from tableau_pipeline_tests.refresh.support.crashes import killed_before
+from tableau_pipeline_tests.refresh.support.models import flights
+from tableau_pipeline_tests.refresh.support.pipeline import Pipeline, session
+
+
+def tags(pipeline: Pipeline) -> set[str]:
+    """What marks a data source as that of this deployment."""
+    return {pipeline.declaration.tag, f"{INSTANCE_TAG_PREFIX}{pipeline.journal.instance}"}
+
+
+def forget(pipeline: Pipeline) -> None:
+    """Lose all records, but not who we are, as when an asset is wiped in Dagster."""
+    path = pipeline.journal.path
+    path.write_text(json.dumps({"format": 2, "instance": pipeline.journal.instance}), "utf-8")
+
+
+def elsewhere(pipeline: Pipeline) -> Pipeline:
+    """The same declaration and models in another deployment."""
+    other = replace(pipeline, folder=pipeline.folder / "elsewhere")
+    other.model("flights", flights())
+    return other
+
+
+def left_alone(pipeline: Pipeline, luid: str | None, *, refusal: str) -> None:
+    """A refresh is refused, and the data source is what it was, to the byte."""
+    with session(pipeline.sandbox) as site:
+        before = analyst.content(site, str(luid))
+        sent = {each.request_id for each in pipeline.journal.all_intents()}
+        with pytest.raises(RefusedError, match=refusal):
+            pipeline.run()
+        assert analyst.content(site, str(luid)) == before
+    assert {each.request_id for each in pipeline.journal.all_intents()} == sent
+    assert [item.id for item in pipeline.found()] == [luid]
+
+
+def test_foreign_data_source_is_untouched(pipeline: Pipeline):
+    """Prevents: a first publish replaces the work of somebody who had the name first."""
+    hers = analyst.publishes(pipeline, flights(3))
+    left_alone(pipeline, hers.id, refusal="adopt: true")
+
+
+def test_adopted_data_source_becomes_ours(pipeline: Pipeline):
+    """Prevents: taking over a hand-made data source breaks the dashboards that hang on it."""
+    hers = analyst.publishes(pipeline, flights(3))
+    pipeline.declare(adopt=True)
+    report = pipeline.run()
+    assert isinstance(report.plan, Publish)
+    assert report.plan.mode is PublishMode.OVERWRITE
+    (item,) = pipeline.found()
+    assert (item.id, item.tags) == (hers.id, tags(pipeline))
+    assert pipeline.wrong() == []
+    pipeline.declare(adopt=False)
+    assert isinstance(pipeline.run().plan, NoChange)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", ["intent", "publish"])
+def test_adoption_that_was_cut_off_and_withdrawn(pipeline: Pipeline, step: str):
+    """Prevents: an adoption that never happened still lets us replace foreign work."""
+    hers = analyst.publishes(pipeline, flights(3))
+    pipeline.declare(adopt=True)
+    assert killed_before(pipeline, step)
+    pipeline.declare(adopt=False)
+    left_alone(pipeline, hers.id, refusal="adopt: true")
+
+
+@pytest.mark.slow
+def test_another_took_the_name_of_a_deleted_one(pipeline: Pipeline):
+    """Prevents: our record of a data source that is gone lets us replace its namesake."""
+    pipeline.run()
+    analyst.deletes(pipeline)
+    hers = analyst.publishes(pipeline, flights(3))
+    left_alone(pipeline, hers.id, refusal="adopt: true")
+
+
+@pytest.mark.few_variants(1)
+@pytest.mark.parametrize(
+    ("user", "tag"),
+    [
+        (analyst.ANN, ""),
+        (analyst.ADMIN, "tableau-pipeline:theirs"),
+        (analyst.ADMIN, "tableau-pipeline-instance:theirs"),
+    ],
+    ids=["another user", "another pipeline", "another deployment"],
+)
+def test_create_that_was_cut_off_takes_no_stranger(
+    pipeline: Pipeline, user: tuple[str, str], tag: str
+):
+    """Prevents: a create that never happened lets us replace what another put there since."""
+    assert killed_before(pipeline, "publish")
+    theirs = analyst.publishes(pipeline, flights(3), user=user, tag=tag)
+    left_alone(pipeline, theirs.id, refusal="adopt: true")
+
+
+@pytest.mark.slow
+def test_create_that_was_cut_off_takes_nothing_older(pipeline: Pipeline):
+    """Prevents: what our user made by hand long ago passes for what a lost create has made."""
+    older = analyst.publishes(pipeline, flights(3), user=analyst.ADMIN)
+    analyst.changes(pipeline, name=f"{pipeline.name} aside")
+    pipeline.sandbox.advance(60)
+    assert killed_before(pipeline, "publish")
+    with session(pipeline.sandbox) as site:
+        item = site.tsc.datasources.get_by_id(older.id)
+        item.name = pipeline.name
+        site.tsc.datasources.update(item)
+    left_alone(pipeline, older.id, refusal="adopt: true")
+
+
+def test_two_pipelines_with_one_name(new_pipeline: Callable[..., Pipeline]):
+    """Prevents: two data sources that were declared with one name replace each other in turns."""
+    one = new_pipeline(key="one")
+    one.run()
+    two = new_pipeline(one.name, key="two")
+    left_alone(two, one.found()[0].id, refusal="did not publish")
+    with pytest.raises(RefusedError, match="did not publish"):
+        two.run(Accept.TAKEOVER)
+    assert isinstance(one.run().plan, NoChange)
+
+
+def test_two_deployments_of_one_declaration(pipeline: Pipeline):
+    """Prevents: staging and production overwrite each other, both of them green."""
+    pipeline.run()
+    (item,) = pipeline.found()
+    other = elsewhere(pipeline)
+    left_alone(other, item.id, refusal=r"another deployment .* accept: \[takeover\]")
+    assert other.decide().startswith("refuse")
+    assert isinstance(pipeline.run().plan, NoChange)
+
+
+@pytest.mark.few_variants(1)
+@pytest.mark.parametrize("whole_deployment", [False, True])
+def test_takeover(pipeline: Pipeline, *, whole_deployment: bool):
+    """Prevents: a deployment whose storage was lost can never refresh its data sources again."""
+    pipeline.run()
+    analyst.adds_a_calculated_field(pipeline)
+    (before,) = pipeline.found()
+    other = elsewhere(pipeline)
+    if whole_deployment:
+        report = replace(other.refresh(), takeover=True).run(Options())
+    else:
+        report = other.run(Accept.TAKEOVER)
+    assert isinstance(report.plan, Publish)
+    assert report.plan.mode is PublishMode.REPLACE
+    (item,) = other.found()
+    assert item.id == before.id
+    assert item.tags == tags(other) != tags(pipeline)
+    assert analyst.CALCULATION[:24] in other.tds()
+    assert isinstance(other.run().plan, NoChange)
+    left_alone(pipeline, item.id, refusal="another deployment")
+
+
+@pytest.mark.slow
+def test_takeover_that_was_cut_off(pipeline: Pipeline):
+    """Prevents: a takeover that nobody finished goes on without being accepted."""
+    pipeline.run()
+    (item,) = pipeline.found()
+    other = elsewhere(pipeline)
+    assert killed_before(other, "publish", Accept.TAKEOVER)
+    left_alone(other, item.id, refusal="another deployment")
+    assert isinstance(pipeline.run().plan, NoChange)
+
+
+def test_data_source_without_the_tag_of_an_instance(pipeline: Pipeline):
+    """Prevents: what an older version published stays open to every other deployment."""
+    pipeline.run()
+    (item,) = pipeline.found()
+    with session(pipeline.sandbox) as site:
+        site.tsc.datasources.delete_tags(item.id, list(tags(pipeline) - {pipeline.declaration.tag}))
+    pipeline.decide()
+    assert pipeline.found()[0].tags == {pipeline.declaration.tag}, "a dry run changes nothing"
+    assert isinstance(pipeline.run().plan, NoChange)
+    assert pipeline.found()[0].tags == tags(pipeline)
+    assert isinstance(pipeline.run().plan, NoChange)
+
+
+def test_lost_records_find_the_data_source_by_the_tag(pipeline: Pipeline):
+    """Prevents: after a wipe of the asset nothing can be refreshed, or edits are lost."""
+    pipeline.run()
+    analyst.adds_a_calculated_field(pipeline)
+    (before,) = pipeline.found()
+    forget(pipeline)
+    report = pipeline.run()
+    assert report.plan == Publish(PublishMode.REPLACE, "in full: no record tells what it holds")
+    assert [item.id for item in pipeline.found()] == [before.id]
+    assert pipeline.wrong() == []
+    assert analyst.CALCULATION[:24] in pipeline.tds()
+    assert isinstance(pipeline.run().plan, NoChange)
+
+
+def test_lost_journal_asks_for_a_takeover(pipeline: Pipeline):
+    """Prevents: a script whose journal is gone cannot tell itself from another deployment."""
+    pipeline.run()
+    pipeline.journal.path.unlink()
+    left_alone(pipeline, pipeline.found()[0].id, refusal=r"accept: \[takeover\]")
+    pipeline.run(Accept.TAKEOVER)
+    assert pipeline.wrong() == []
+    assert isinstance(pipeline.run().plan, NoChange)
+
+
+@pytest.mark.slow
+def test_edits_are_spared_without_records(pipeline: Pipeline):
+    """Prevents: a column that comes after a loss of records drops edits that nobody knows of."""
+    pipeline.run()
+    analyst.adds_a_calculated_field(pipeline)
+    forget(pipeline)
+    pipeline.model("flights", flights(8, gate=flights(8)["delay"]))
+    left_alone(pipeline, pipeline.found()[0].id, refusal=r"accept: \[overwrite\]")
+    pipeline.run(Accept.OVERWRITE)
+    assert pipeline.wrong() == []
+
+
+def change_record(pipeline: Pipeline, **changes: object) -> Checkpoint:
+    """Let the newest record tell something else."""
+    path = pipeline.journal.path
+    content = json.loads(path.read_text("utf-8"))
+    for record in content["records"]:
+        if record.get("checkpoint"):
+            record["checkpoint"] |= changes
+    path.write_text(json.dumps(content), "utf-8")
+    checkpoint = pipeline.journal.checkpoint()
+    assert checkpoint
+    return checkpoint
+
+
+def test_another_url_of_the_same_server(pipeline: Pipeline):
+    """Prevents: a new name of the server makes us forget what is ours, or publish it twice."""
+    pipeline.run()
+    change_record(pipeline, server="http://old:8765")
+    assert isinstance(pipeline.run().plan, NoChange)
+
+
+@pytest.mark.slow
+def test_record_of_a_data_source_on_another_server(pipeline: Pipeline):
+    """Prevents: after a move to a new server, unchanged models are never published there."""
+    pipeline.run()
+    analyst.deletes(pipeline)
+    change_record(pipeline, server="http://old:8765", luid="luid-of-another-server")
+    report = pipeline.run()
+    assert isinstance(report.plan, Publish)
+    assert report.plan.mode is PublishMode.CREATE
+    assert pipeline.wrong() == []

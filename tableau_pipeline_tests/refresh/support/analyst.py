@@ -1,0 +1,88 @@
+"""What other people do on the server, between two refreshes."""
+
+import zipfile
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pyarrow as pa
+import tableauserverclient as TSC
+
+from tableau_pipeline.hyper.build import build_extract
+from tableau_pipeline.hyper.process import hyper_process
+from tableau_pipeline.hyper.tables import TableSource
+from tableau_pipeline.publishing.site import TableauSite
+from tableau_pipeline_tests.refresh.support.models import snapshot
+from tableau_pipeline_tests.refresh.support.pipeline import Pipeline, session
+
+ANN = ("ann", "ann-secret")
+ADMIN = ("admin", "admin")
+CALCULATION = "<column caption='Delayed' name='[Calculation_1]' datatype='boolean' />"
+
+
+def publishes(
+    pipeline: Pipeline, rows: pa.Table, *, user: tuple[str, str] = ANN, tag: str = ""
+) -> TSC.DatasourceItem:
+    """Publish `rows` under the name of our data source, in our project."""
+    with session(pipeline.sandbox, *user) as site, TemporaryDirectory() as folder:
+        source = snapshot(Path(folder), rows)
+        table = TableSource("Extract", source.columns, source.paths)
+        extract = build_extract(hyper_process(), Path(folder) / "own.hyper", tables=[table])
+        project = site.project(pipeline.declaration.project, create=True)
+        item = TSC.DatasourceItem(project, name=pipeline.name)
+        published = site.tsc.datasources.publish(item, extract.path, "Overwrite")
+        if tag:
+            site.tag(str(published.id), [tag])
+        return site.tsc.datasources.get_by_id(published.id)
+
+
+def adds_a_calculated_field(pipeline: Pipeline) -> None:
+    """Download the data source, add a field in Desktop, and publish it again."""
+    (item,) = pipeline.found()
+    with session(pipeline.sandbox) as site, TemporaryDirectory() as folder:
+        edited = _with_calculation(site.download(str(item.id), Path(folder)))
+        target = TSC.DatasourceItem(item.project_id, name=item.name)
+        site.tsc.datasources.publish(target, edited, "Overwrite")
+
+
+def _with_calculation(package: Path) -> Path:
+    edited = package.with_name("edited.tdsx")
+    with zipfile.ZipFile(package) as old, zipfile.ZipFile(edited, "w") as new:
+        for member in old.namelist():
+            content = old.read(member)
+            if member.endswith(".tds"):
+                content = content.replace(b"<aliases", CALCULATION.encode() + b"<aliases", 1)
+            new.writestr(member, content)
+    return edited
+
+
+def changes(pipeline: Pipeline, *, name: str = "", project: str = "") -> None:
+    """Rename our data source, or move it to another project."""
+    (item,) = pipeline.found()
+    with session(pipeline.sandbox) as site:
+        if name:
+            item.name = name
+        if project:
+            item.project_id = site.project(project, create=True)
+        site.tsc.datasources.update(item)
+
+
+def describes(pipeline: Pipeline) -> None:
+    """Write a description of our data source, which moves its time stamp and nothing else."""
+    (item,) = pipeline.found()
+    with session(pipeline.sandbox) as site:
+        item.description = f"As of {item.updated_at}"
+        site.tsc.datasources.update(item)
+
+
+def deletes(pipeline: Pipeline) -> None:
+    """Delete our data source."""
+    (item,) = pipeline.found()
+    with session(pipeline.sandbox) as site:
+        site.tsc.datasources.delete(str(item.id))
+
+
+def content(site: TableauSite, luid: str) -> tuple[bytes, object]:
+    """All that a data source holds, and when it was last touched."""
+    with TemporaryDirectory() as folder, zipfile.ZipFile(site.download(luid, Path(folder))) as file:
+        members = b"".join(file.read(member) for member in sorted(file.namelist()))
+    return members, site.find_by_luid(luid)

@@ -1,0 +1,128 @@
+"""A process that ends between any two instructions, as after a SIGKILL."""
+
+import os
+import signal
+from dataclasses import replace
+from multiprocessing import get_context
+from types import SimpleNamespace
+from typing import Any
+
+from tableau_pipeline.core.checkpoint import Intent, Record
+from tableau_pipeline.refresh.plan.decide import Accept, Options
+from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
+
+
+class KilledError(BaseException):
+    """No `except Exception` stops it; nothing is recorded on the way out."""
+
+
+class Fuse:
+    """Ends the process before one of its steps: what it does between two of them, nobody sees.
+
+    Attributes:
+        trace: the steps that were taken, by name: "claim", "upload", "intent", "publish" or
+            "update", "job", "outcome", "tag", "closing" and so on.
+    """
+
+    def __init__(self, *, after: int | None = None, before: str = "") -> None:
+        """End it after so many steps, or before the first one of this name."""
+        self._after, self._before = after, before
+        self._is_burnt = False
+        self.trace: list[str] = []
+
+    def burn(self, step: str, *, counts: bool) -> None:
+        """Take note of a step that is about to be taken; what only looks is not counted."""
+        if step == self._before or (counts and len(self.trace) == self._after):
+            self._is_burnt = True
+        if self._is_burnt:
+            self.die()
+        self.trace += [step] if counts else []
+
+    def die(self) -> None:
+        """End the process, as far as its own code can tell."""
+        raise KilledError(" ".join(self.trace))
+
+
+class Mortal:
+    """Stands in front of a journal or a server, and burns the fuse at each call."""
+
+    def __init__(self, behind: Any, fuse: Fuse) -> None:
+        self._behind = behind
+        self._fuse = fuse
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._behind, name)
+        if not callable(found):
+            return found
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            step = {"job": "look"}.get(name, name)
+            if name == "append":
+                step = _record_name(args[0])
+            self._fuse.burn(step, counts=name in _STEPS)
+            return found(*args, **kwargs)
+
+        return call
+
+
+_STEPS = {"append", "cancel", "move", "publish", "tag", "untag", "update", "upload"}
+
+
+def _record_name(record: Record) -> str:
+    if not isinstance(record, Intent):
+        return record.kind
+    return "outcome" if record.outcome else "job" if record.job_id else "intent"
+
+
+def killed_after(pipeline: Pipeline, steps: int, *accept: Accept) -> Fuse | None:
+    """Refresh, and die after so many steps; None if there are no more than that."""
+    return _killed(pipeline, Fuse(after=steps), *accept)
+
+
+def killed_before(pipeline: Pipeline, step: str, *accept: Accept) -> Fuse | None:
+    """Refresh, and die before the first step of this name; None if there was none.
+
+    Args:
+        step: one of `Fuse.trace`, "look" for a look at a job, or any other call of the server.
+    """
+    return _killed(pipeline, Fuse(before=step), *accept)
+
+
+def _killed(pipeline: Pipeline, fuse: Fuse, *accept: Accept) -> Fuse | None:
+    refresh = pipeline.refresh(
+        around_journal=lambda journal: Mortal(journal, fuse),
+        around_server=lambda server: Mortal(server, fuse),
+    )
+    try:
+        refresh.run(Options(accept=frozenset(accept)))
+    except KilledError:
+        return fuse
+    return None
+
+
+class RealFuse(Fuse):
+    """Ends the process for good."""
+
+    def die(self) -> None:
+        """Leave no time for anything."""
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def killed_for_real(pipeline: Pipeline, *, before: str) -> int | None:
+    """Refresh in a process of its own that SIGKILL ends before this step; its exit code."""
+    sandbox: Any = pipeline.sandbox
+    sandbox = SimpleNamespace(url=sandbox.url, user=sandbox.user, password=sandbox.password)
+    nobody: Any = None
+    doomed = replace(pipeline, sandbox=sandbox, eyes=nobody)
+    process = get_context("spawn").Process(target=_refresh_until_killed, args=(doomed, before))
+    process.start()
+    process.join(60)
+    return process.exitcode
+
+
+def _refresh_until_killed(pipeline: Pipeline, before: str) -> None:
+    fuse = RealFuse(before=before)
+    pipeline.refresh(
+        around_journal=lambda journal: Mortal(journal, fuse),
+        around_server=lambda server: Mortal(server, fuse),
+    ).run(Options())

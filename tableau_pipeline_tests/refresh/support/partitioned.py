@@ -1,0 +1,39 @@
+"""Models that are stored by partitions."""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+
+from tableau_pipeline.core.snapshot import Span
+from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
+
+
+def day(key: str, *, zone: str = "UTC", days: int = 1) -> Span:
+    """The window of a daily partition, by the clock of its zone."""
+    start = datetime.fromisoformat(key)
+    first, last = (
+        each.replace(tzinfo=ZoneInfo(zone)) for each in (start, start + timedelta(days=days))
+    )
+    return Span(start=first, end=last, zone=zone)
+
+
+def materialize(
+    pipeline: Pipeline,
+    partitions: dict[str, pa.Table],
+    *,
+    zone: str | None = None,
+    without: Iterable[str] = (),
+) -> None:
+    """Give the model's partitions new content, and leave the others as they are.
+
+    Args:
+        zone: of partitions by day; None for partitions by value.
+        without: partitions that are gone.
+    """
+    (table,) = pipeline.declaration.tables
+    pipeline.drop_partitions(table.model, without)
+    for key, rows in partitions.items():
+        span = day(key, zone=zone) if zone else None
+        pipeline.snapshot(table.name, rows, partition=key, span=span)

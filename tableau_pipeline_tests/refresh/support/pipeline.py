@@ -1,0 +1,236 @@
+"""One data source and everything a refresh of it works with, against a real sandbox."""
+
+import logging
+from collections.abc import Callable, Generator, Iterable
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
+import tableauserverclient as TSC
+
+from tableau_pipeline.core.declaration import Declaration, Table
+from tableau_pipeline.core.journal import Journal
+from tableau_pipeline.core.policies import Policy
+from tableau_pipeline.core.server import Server
+from tableau_pipeline.core.snapshot import Snapshot, Span
+from tableau_pipeline.core.timeouts import Timeouts
+from tableau_pipeline.demo.differences import differences
+from tableau_pipeline.hyper.process import hyper_process
+from tableau_pipeline.hyper.tables import Relationship
+from tableau_pipeline.publishing.session.credentials import Password
+from tableau_pipeline.publishing.session.sign_in import signed_in
+from tableau_pipeline.publishing.site import TableauSite
+from tableau_pipeline.refresh.plan.decide import Accept, Options
+from tableau_pipeline.refresh.refresh import Refresh
+from tableau_pipeline.refresh.report import Report
+from tableau_pipeline.sandbox.testing import Sandbox
+from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline_tests.refresh.support.journals import RememberingJournal
+from tableau_pipeline_tests.refresh.support.models import snapshot
+
+LOG = logging.getLogger("tableau_pipeline_tests.refresh")
+STAR = (Relationship("flights", "airlines", (("carrier", "carrier"),)),)
+
+# No update fits: every change is published as a whole file.
+WHOLE = {"payload_limit": 1}
+
+# Time stamps are there at once, on most servers of tests, and jobs take no longer than a blink.
+TIMEOUTS = Timeouts(claim=30, job=30, queue=30, timestamp=0, first_poll=0.16)
+
+# Stand around the journal or the server, to interfere with their calls.
+Around = Callable[[Any], Any]
+
+
+def session(sandbox: Sandbox, user: str = "", password: str = "") -> AbstractContextManager:
+    """Sign in by password: a token has one session at a time."""
+    credentials = Password(user or sandbox.user, password or sandbox.password)
+    return signed_in(sandbox.url, site="", credentials=credentials, ca_bundle=None, log=LOG)
+
+
+@dataclass
+class Pipeline:
+    """A declared data source, its snapshots, and the journal that outlives its refreshes.
+
+    Attributes:
+        eyes: a session to look at what came of it.
+        missing: models of which nothing was ever written.
+        dropped: partitions that models had once, and have no longer.
+        folder: of snapshots, extracts, locks and the journal.
+        user: who refreshes, by name and password; an administrator, unless told otherwise.
+        sessions: how often a refresh asked for a server.
+    """
+
+    sandbox: Sandbox
+    eyes: TableauSite
+    folder: Path
+    declaration: Declaration
+    missing: set[str] = field(default_factory=set)
+    dropped: dict[str, set[str]] = field(default_factory=dict)
+    user: tuple[str, str] = ("", "")
+    sessions: int = 0
+
+    @property
+    def journal(self) -> RememberingJournal:
+        return RememberingJournal(self.folder / f"{self.declaration.key.replace('/', '.')}.json")
+
+    def model(self, table: str, rows: pa.Table) -> Snapshot:
+        """Give a table's model new content."""
+        return self.snapshot(table, rows)
+
+    @property
+    def store(self) -> SnapshotStore:
+        return SnapshotStore(self.folder / "snapshots")
+
+    @property
+    def models(self) -> dict[str, Snapshot]:
+        """The newest versions."""
+        found = {model: self.newest(model) for model in self.declaration.models}
+        return {model: each for model, each in found.items() if each}
+
+    def newest(self, asset_key: str) -> Snapshot | None:
+        """The newest version of a model, with the partitions that it has."""
+        if asset_key in self.missing or (found := self.store.newest(asset_key)) is None:
+            return None
+        keys = {str(part.partition) for part in found.parts if part.partition}
+        return found.only(keys - self.dropped.get(asset_key, set())) if keys else found
+
+    def version(self, asset_key: str, number: int) -> Snapshot | None:
+        """A version of a model; None if it is gone."""
+        return self.store.version(asset_key, number)
+
+    def drop_partitions(self, model: str, keys: Iterable[str]) -> None:
+        """Define a model without these partitions from now on."""
+        self.dropped.setdefault(model, set()).update(keys)
+
+    def declare(self, **changes: Any) -> None:
+        """Declare the data source differently."""
+        self.declaration = replace(self.declaration, **changes)
+
+    def policy(self, policy: Policy, **more: Any) -> None:
+        """Declare how the one table is refreshed, and perhaps more of it."""
+        (table,) = self.declaration.tables
+        self.declare(tables=(replace(table, policy=policy, **more),))
+
+    def snapshot(
+        self,
+        table: str,
+        rows: pa.Table,
+        *,
+        partition: str | None = None,
+        span: Span | None = None,
+    ) -> Snapshot:
+        """Write content of a table's model, and leave it at that."""
+        found = next(each for each in self.declaration.tables if each.name == table)
+        folder = self.folder / "snapshots"
+        dropped = self.dropped.setdefault(found.model, set())
+        dropped.discard(partition or "")
+        return snapshot(
+            folder,
+            rows,
+            asset_key=found.model,
+            partition=partition,
+            span=span,
+            without=dropped,
+        )
+
+    def feed(self, model: str, rows: pa.Table) -> None:
+        """Give a feed of changes, which is no table, new content."""
+        snapshot(self.folder / "snapshots", rows, asset_key=model)
+
+    def refresh(
+        self,
+        *,
+        around_journal: Around = lambda journal: journal,
+        around_server: Around = lambda server: server,
+        timeouts: Timeouts = TIMEOUTS,
+        now: datetime | None = None,
+    ) -> Refresh:
+        """A refresh as a fresh process would set it up; `now` is its day, today unless given."""
+
+        @contextmanager
+        def server() -> Generator[Server]:
+            self.sessions += 1
+            with session(self.sandbox, *self.user) as site:
+                yield around_server(site)
+
+        journal: Journal = around_journal(self.journal)
+        return Refresh(
+            declaration=self.declaration,
+            snapshots=self,
+            journal=journal,
+            server=server,
+            hyper=hyper_process,
+            folder=self.folder,
+            run_id="test",
+            log=LOG,
+            timeouts=timeouts,
+            now=lambda: now or datetime.now(UTC),
+        )
+
+    def run(self, *accept: Accept, around: dict[str, Any] | None = None, **options: Any) -> Report:
+        """Refresh."""
+        refresh = self.refresh(**(around or {}))
+        return refresh.run(Options(accept=frozenset(accept), **options))
+
+    def decide(self, *accept: Accept, **options: Any) -> str:
+        """What a dry run would do and why, in one line."""
+        plan = self.run(*accept, dry_run=True, **options).plan
+        assert plan is not None
+        return f"{plan.decision}: {plan.reason}"
+
+    def found(self) -> list[TSC.DatasourceItem]:
+        """All data sources of this name on the site, whatever their project."""
+        found = self.eyes.tsc.datasources.filter(name=self.name)
+        return [each for each in found if each.name == self.name]
+
+    @property
+    def name(self) -> str:
+        return self.declaration.name
+
+    def wrong(self) -> list[str]:
+        """In what the published data source differs from the snapshots; [] when in nothing."""
+        (item,) = self.found()
+        return self.wrong_at(str(item.id))
+
+    def wrong_at(self, luid: str) -> list[str]:
+        """The same, of the data source with this LUID."""
+        with TemporaryDirectory() as folder:
+            tdsx = self.eyes.download(luid, Path(folder))
+            checkpoint = self.journal.checkpoint()
+            tables = checkpoint.tables if checkpoint else {}
+            cutoffs = {name: table.cutoff for name, table in tables.items() if table.cutoff}
+            return differences(
+                hyper_process(), tdsx, self.declaration, self.models, cutoffs=cutoffs
+            )
+
+    def tds(self) -> str:
+        """The published metadata."""
+        (item,) = self.found()
+        with TemporaryDirectory() as folder:
+            path = self.eyes.tsc.datasources.download(item.id, folder, include_extract=False)
+            return Path(path).read_text("utf-8")
+
+    def extract_files(self) -> list[Path]:
+        """The files in the folder of extracts."""
+        return sorted(file for file in (self.folder / "extracts").rglob("*") if file.is_file())
+
+
+def declared(name: str, tables: Iterable[str] = ("flights",), **more: Any) -> Declaration:
+    """A declaration with some defaults for tests.
+
+    The payload of an update of few rows is as large as their whole file: it may grow.
+    """
+    return Declaration(
+        **{
+            "key": "nyc_flights",
+            "name": name,
+            "project": "Default",
+            "tables": tuple(Table(table, table) for table in tables),
+            "rebase": 1000,
+            **more,
+        }
+    )

@@ -1,0 +1,31 @@
+"""The jobs of a server, and how time goes by for them."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import pytest
+
+from tableau_pipeline.core.server import Job
+from tableau_pipeline.errors import RefreshError
+from tableau_pipeline_tests.refresh.support.pipeline import TIMEOUTS, Pipeline
+
+
+def jobs(pipeline: Pipeline) -> Sequence[Job]:
+    """All that were ever begun for our data source, newest first."""
+    found = pipeline.eyes.jobs(name=pipeline.name, since=datetime(2000, 1, 1, tzinfo=UTC))
+    assert found is not None
+    return found
+
+
+def later(pipeline: Pipeline) -> None:
+    """Let all jobs end, and the server's clock say that none of them can still run."""
+    pipeline.sandbox.wait_until_idle()
+    pipeline.sandbox.advance(TIMEOUTS.queue + TIMEOUTS.job + 2)
+
+
+def too_early(pipeline: Pipeline) -> None:
+    """Nothing is sent beside a job that may still run."""
+    before = len(jobs(pipeline))
+    with pytest.raises(RefreshError, match=r"Nothing is sent beside it before 20\d\d-.* UTC"):
+        pipeline.run()
+    assert len(jobs(pipeline)) == before

@@ -1,0 +1,156 @@
+from datetime import datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.snapshots.load import read_frame
+from tableau_pipeline.snapshots.partitions import PartitionError, Window
+from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline.snapshots.write import write_partitions
+from tableau_pipeline_tests.snapshots.support.samples import newest, rows
+from tableau_pipeline_tests.snapshots.support.samples import store as store_whole
+from tableau_pipeline_tests.snapshots.support.samples import store_partitions as store
+
+PARIS = ZoneInfo("Europe/Paris")
+
+
+def days(first: str, number: int, zone: ZoneInfo = PARIS) -> dict[str, Window]:
+    start = datetime.fromisoformat(first).replace(tzinfo=zone)
+    edges = [start + timedelta(days=day) for day in range(number + 1)]
+    return {f"{a:%Y-%m-%d}": Window(a, b) for a, b in pairwise(edges)}
+
+
+@pytest.mark.few_variants(1)
+@pytest.mark.parametrize(
+    ("type_", "values"),
+    [
+        ("DATE", ["2026-03-28", "2026-03-29", "2026-03-29"]),
+        # The wall clock of Paris, of which an hour is missing on the 29th.
+        (
+            "TIMESTAMP_NTZ",
+            ["2026-03-28 23:59:59.999999", "2026-03-29 00:00:00", "2026-03-29 23:59:00"],
+        ),
+        # Instants: Paris is an hour ahead of UTC on the 28th, two at the end of the 29th.
+        (
+            "TIMESTAMP",
+            ["2026-03-28 22:59:59.999999Z", "2026-03-28 23:00:00Z", "2026-03-29 21:59:00Z"],
+        ),
+    ],
+)
+def test_days_begin_at_midnight_of_the_partitions_zone(
+    spark: SparkSession, tmp_path: Path, type_: str, values: list[str]
+):
+    """Prevents: rows of the first hours of a day in the partition of the day before."""
+    frame = spark.createDataFrame([(each,) for each in values], "text STRING")
+    frame = frame.selectExpr(f"CAST(text AS {type_}) AS at")
+    snapshots = store(frame, tmp_path, "at", days("2026-03-28", 2))
+    assert rows(snapshots) == {"2026-03-28": 1, "2026-03-29": 2}
+
+
+@pytest.mark.slow
+def test_hours_over_the_change_of_clocks(spark: SparkSession, tmp_path: Path):
+    """Prevents: the hour after the change in the wrong partition, or in none."""
+    edges = [
+        datetime(2026, 3, 29, hour, tzinfo=ZoneInfo("UTC")).astimezone(PARIS) for hour in (0, 1, 2)
+    ]
+    windows = {f"{a:%H:%M}": Window(a, b) for a, b in pairwise(edges)}
+    assert list(windows) == ["01:00", "03:00"]
+    frame = spark.sql(
+        "SELECT EXPLODE(SEQUENCE(TIMESTAMP '2026-03-29 00:00:00Z', "
+        "TIMESTAMP '2026-03-29 01:45:00Z', "
+        "INTERVAL 15 MINUTES)) AS at"
+    )
+    assert rows(store(frame, tmp_path, "at", windows)) == {"01:00": 4, "03:00": 4}
+    with pytest.raises(PartitionError, match="at_day is date, but has to be a timestamp"):
+        store(frame.selectExpr("DATE(at) AS at_day"), tmp_path, "at_day", windows)
+
+
+@pytest.mark.slow
+def test_fixed_keys_with_awkward_characters(spark: SparkSession, tmp_path: Path):
+    """Prevents: a key that Spark escapes in the folder's name, and whose rows nobody finds."""
+    keys = ["a/b", "c=d %é", "{x}[y]", "plain", "no rows"]
+    frame = spark.createDataFrame([(key, n) for n, key in enumerate(keys[:-1])], "k STRING, n INT")
+    store(frame, tmp_path, "k", keys)
+    found = newest(tmp_path)
+    assert found
+    assert rows(found) == {**dict.fromkeys(keys, 1), "no rows": 0}
+    stored = {(row.k, row.n) for row in read_frame(spark, found).collect()}
+    assert stored == {(key, n) for n, key in enumerate(keys[:-1])}
+
+
+def test_fingerprints_add_up_to_that_of_the_whole(spark: SparkSession, tmp_path: Path):
+    """Prevents: partitions summed another way than whole models, so that nothing is ever proved."""
+    frame = spark.range(1_000).selectExpr("id", "DATE '2026-01-01' + CAST(id % 3 AS INT) AS day")
+    whole = store_whole(frame, tmp_path, "whole")
+    parts = store(frame, tmp_path, "day", days("2026-01-01", 4))
+    assert len(parts.parts) == 4
+    assert parts.fingerprint == whole.fingerprint
+
+
+def test_rows_outside_the_run_are_refused_and_nothing_is_left(spark: SparkSession, tmp_path: Path):
+    """Prevents: rows that vanish because no partition of the run is theirs."""
+    frame = spark.sql("SELECT DATE '2026-01-01' + CAST(id AS INT) AS day FROM RANGE(3)")
+    with pytest.raises(
+        PartitionError, match=r"1 row lie.* outside .* day, for instance 2026-01-03"
+    ):
+        store(frame, tmp_path, "day", days("2026-01-01", 2))
+    nulls = spark.sql("SELECT CAST(NULL AS DATE) AS day")
+    with pytest.raises(PartitionError, match="for instance None"):
+        store(nulls, tmp_path, "day", days("2026-01-01", 2))
+    assert newest(tmp_path) is None
+    assert list((tmp_path / "model" / "@data").iterdir()) == []
+
+
+def test_each_partition_has_its_own_newest_snapshot(spark: SparkSession, tmp_path: Path):
+    """Prevents: one day materialized again taking the other days away, or not counting."""
+    frame = spark.sql("SELECT DATE '2026-01-01' + CAST(id % 2 AS INT) AS day FROM RANGE(10)")
+    store(frame, tmp_path, "day", days("2026-01-01", 2))
+    again = frame.where("day = DATE '2026-01-02'").limit(1)
+    store(again, tmp_path, "day", days("2026-01-02", 1))
+    assert rows(newest(tmp_path)) == {"2026-01-01": 5, "2026-01-02": 1}
+
+
+def test_partitions_that_no_longer_belong_go_with_the_next_write(
+    spark: SparkSession, tmp_path: Path
+):
+    """Prevents: rows of a partition that the model no longer has, published for ever."""
+    frame = spark.sql("SELECT DATE '2026-01-01' + CAST(id AS INT) AS day FROM RANGE(3)")
+    store(frame, tmp_path, "day", days("2026-01-01", 3))
+    written = write_partitions(
+        frame.where("day = DATE '2026-01-03'"),
+        SnapshotStore(tmp_path),
+        expression="day",
+        partitions=days("2026-01-03", 1),
+        asset_key="model",
+        run_id="test",
+        keeps=lambda part: part.partition != "2026-01-01",
+    )
+    assert rows(written) == {"2026-01-02": 1, "2026-01-03": 1}
+    assert [part.version for part in written.parts] == [1, 2]
+
+
+def test_an_empty_write_of_a_partition_empties_it(spark: SparkSession, tmp_path: Path):
+    """Prevents: rows that were deleted upstream, and stay for ever."""
+    frame = spark.sql("SELECT DATE '2026-01-01' AS day FROM RANGE(3)")
+    store(frame, tmp_path, "day", days("2026-01-01", 1))
+    emptied = store(frame.limit(0), tmp_path, "day", days("2026-01-01", 1))
+    assert rows(emptied) == {"2026-01-01": 0}
+    assert read_frame(spark, emptied).dtypes == frame.dtypes
+    assert read_frame(spark, emptied).count() == 0
+
+
+@pytest.mark.slow
+def test_partitions_of_different_columns_are_refused(spark: SparkSession, tmp_path: Path):
+    """Prevents: a column that is silently NULL, or missing, in the partitions of another age."""
+    frame = spark.sql("SELECT DATE '2026-01-01' AS day FROM RANGE(3)")
+    store(frame, tmp_path, "day", days("2026-01-01", 1))
+    mixed = store(
+        frame.selectExpr("day + 1 AS day", "1 AS n"), tmp_path, "day", days("2026-01-02", 1)
+    )
+    with pytest.raises(RefusedError, match=r'"model": its partition 2026-01-01 .* n \(int\)'):
+        read_frame(spark, mixed)
+    assert read_frame(spark, mixed.only(["2026-01-01"])).count() == 3
