@@ -102,7 +102,7 @@ def test_make_targets():
 def test_calls_of_the_sandbox():
     """Prevents: a call that the page promises and the sandbox refuses, or one that it hides."""
     modules = [
-        import_module(f"{rest.__name__}.{each.name}") for each in iter_modules(rest.__path__)
+        import_module(each.name) for each in walk_packages(rest.__path__, f"{rest.__name__}.")
     ]
     routes = [route for module in modules for route in getattr(module, "ROUTES", ())]
     rows = page("sandbox.md").sections["What is faithful"].rows()
