@@ -35,6 +35,7 @@ check: .venv/installed # Format, types, layers and definitions
 	@$(BIN)/ruff format --check
 	@$(BIN)/ty check
 	@$(BIN)/lint-imports
+	@$(BIN)/python -m tableau_pipeline_tests.layout
 	@. $(BIN)/activate && dg check defs
 
 # The site reads without the network. The tables of YAML keys are brought up to date first.

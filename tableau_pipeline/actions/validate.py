@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterator, Mapping
 
 from tableau_pipeline.actions.batch import Action, Batch
-from tableau_pipeline.actions.comparable import (
+from tableau_pipeline.actions.column_types import (
     deleting_problems,
     inserting_problems,
     updating_problems,
 )
-from tableau_pipeline.actions.comparisons import comparison_problems
+from tableau_pipeline.actions.condition_types import comparison_problems
 from tableau_pipeline.actions.conditions import Condition, Side
 from tableau_pipeline.actions.table_names import KnownTable, Tables, check_types, find_table
 from tableau_pipeline.errors import BatchError

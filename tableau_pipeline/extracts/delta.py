@@ -10,9 +10,9 @@ from tableauhyperapi import Connection, HyperProcess, TableName
 from tableau_pipeline.actions.batch import Action, Batch, Insert, Replace
 from tableau_pipeline.core.policies import Diff, Feed, Policy
 from tableau_pipeline.core.snapshot import Fingerprint
-from tableau_pipeline.extracts.affected_by import find_affected
 from tableau_pipeline.extracts.affected_rows import KeyTable, Kind, affected, in_payload
 from tableau_pipeline.extracts.change import Change, NotProvedError
+from tableau_pipeline.extracts.changed_rows import find_affected
 from tableau_pipeline.extracts.desired import Models, fingerprint
 from tableau_pipeline.hyper.build import Extract
 from tableau_pipeline.hyper.new_file import create_table, new_file

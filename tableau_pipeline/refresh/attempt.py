@@ -17,6 +17,7 @@ from tableau_pipeline.refresh.deliver.sent import Sent
 from tableau_pipeline.refresh.job_waiting import Jobs
 from tableau_pipeline.refresh.plan.decide import (
     Accept,
+    Changed,
     Facts,
     NoChange,
     Options,
@@ -25,6 +26,7 @@ from tableau_pipeline.refresh.plan.decide import (
     Refuse,
     Update,
     decide,
+    update_or_file,
 )
 from tableau_pipeline.refresh.reconcile import Reconciler, ReconciliationError
 from tableau_pipeline.refresh.recover.history import History
@@ -143,11 +145,9 @@ class Attempt:
             facts = Facts(self._declaration, content.digest, desired, published, content.whole)
             decision = decide(facts, self._options)
         deltas: list[Delta] = []
-        if isinstance(decision, tuple):
-            deltas, size = self._measured(decision, desired, published)
-            decision = decide(replace(facts, delta=size), self._options)
-        if isinstance(decision, tuple):
-            raise TypeError("a measured delta leaves nothing to measure")
+        if isinstance(decision, Changed):
+            deltas, size = self._measured(decision, desired)
+            decision = update_or_file(self._declaration, decision, size)
         if not isinstance(decision, Update):
             for delta in deltas:
                 delta.extract.path.unlink()
@@ -158,15 +158,11 @@ class Attempt:
         self._refresh.log.info("Decision: %s. Reason: %s", decision.decision, decision.reason)
         return desired, decision, deltas
 
-    def _measured(
-        self, changed: Sequence[str], desired: _Desired, published: Published
-    ) -> tuple[list[Delta], Size]:
-        if published.record is None:
-            raise ValueError("a delta needs a record of what is published")
+    def _measured(self, changed: Changed, desired: _Desired) -> tuple[list[Delta], Size]:
         possible = self._server.payload_limit
         limit = possible and (self._declaration.payload_limit or possible)
         with phase(self._seconds, "build"):
-            delta = self._content.delta(changed, desired, published.record)
+            delta = self._content.delta(changed.tables, desired, changed.base)
             pieces: list[Delta] = []
             if self._declaration.oversize == "split" and delta.extract.size > limit:
                 pieces = self._content.split(delta, limit)

@@ -13,7 +13,7 @@ from tableau_pipeline.actions.validate import batch_problems
 from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, tag_of
 from tableau_pipeline.core.journal import Journal
-from tableau_pipeline.core.server import Server
+from tableau_pipeline.core.server import RemoteDatasource, Server
 from tableau_pipeline.core.timeouts import Timeouts
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.read import table_columns
@@ -54,19 +54,11 @@ def send_custom_batch(
     with alone as claim, server() as site:
         jobs = Jobs(site, timeouts, sleep, log)
         record = Recovery(journal, site, jobs, log).recover(claim.history).record
-        if record is None or record.luid is None:
-            raise RefusedError(
-                f"{key}: no record tells what is published. Refresh it, then send the batch."
-            )
+        remote = _published(site, key, record)
         source = table_columns(hyper(), payload) if payload else {}
-        if problems := batch_problems(batch, target=_published_columns(record), source=source):
+        target = _published_columns(record) if record else {}
+        if problems := batch_problems(batch, target=target, source=source):
             raise RefusedError(f"{key}: " + "\n".join(problems))
-        remote = site.find_by_luid(record.luid)
-        if remote is None:
-            raise RefusedError(
-                f'{key}: "{record.name}" ({record.luid}) is gone from the server. Refresh it, '
-                "then send the batch."
-            )
         sender = Sender(
             server=site,
             journal=journal,
@@ -79,6 +71,19 @@ def send_custom_batch(
         )
         partial = "an update that was written by hand changed it"
         return sender.update(batch.json(), payload, None, to=remote, partial=partial).job_id
+
+
+def _published(site: Server, key: str, record: Checkpoint | None) -> RemoteDatasource:
+    if record is None or record.luid is None:
+        raise RefusedError(
+            f"{key}: no record tells what is published. Refresh it, then send the batch."
+        )
+    if remote := site.find_by_luid(record.luid):
+        return remote
+    raise RefusedError(
+        f'{key}: "{record.name}" ({record.luid}) is gone from the server. Refresh it, '
+        "then send the batch."
+    )
 
 
 def _published_columns(record: Checkpoint) -> dict[TableName, dict[str, str]]:

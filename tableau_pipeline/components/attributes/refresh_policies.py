@@ -12,7 +12,6 @@ from tableau_pipeline.core.policies import (
     Partitions,
     Policy,
     Replace,
-    Retain,
     is_lookback,
 )
 
@@ -165,17 +164,3 @@ def policy(refresh: Refresh) -> Policy:
             return partitions.declared()
         case _:
             return Replace()
-
-
-class RetainAttributes(Attributes):
-    """A rolling window: rows older than `days` are not published."""
-
-    column: str = Field(description="A date or a timestamp; rows without one are kept.")
-    days: int = Field(gt=0, description="Rows more than this many days back are not published.")
-    as_of: Literal["run", "max"] = Field(
-        default="run", description="Counted from today (UTC), or from the model's latest value."
-    )
-
-    def declared(self) -> Retain:
-        """The same, as a refresh wants it."""
-        return Retain(self.column, self.days, self.as_of)

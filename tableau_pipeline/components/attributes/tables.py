@@ -7,10 +7,10 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 from tableau_pipeline.components.attributes.base import Attributes
 from tableau_pipeline.components.attributes.refresh_policies import (
     Refresh,
-    RetainAttributes,
     known_policy,
     policy,
 )
+from tableau_pipeline.components.attributes.retain import RetainAttributes
 from tableau_pipeline.core.declaration import Guard, Table
 from tableau_pipeline.extracts.validate.contract import spark_name
 from tableau_pipeline.hyper.tables import Column

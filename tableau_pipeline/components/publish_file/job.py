@@ -17,7 +17,9 @@ from tableau_pipeline.components.published_datasource.metadata import (
     published_result,
     run_tags,
 )
+from tableau_pipeline.components.refresh_in_run import refresh_in_run
 from tableau_pipeline.components.snapshot_retention import collect_snapshots
+from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.journal import Journal
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.ingest import (
@@ -34,7 +36,7 @@ from tableau_pipeline.ingest.database_table import DatabaseTable
 from tableau_pipeline.ingest.file_store import FileStore
 from tableau_pipeline.refresh.as_is import refresh_as_is
 from tableau_pipeline.refresh.recover.history import read_history
-from tableau_pipeline.refresh.refresh import Refresh
+from tableau_pipeline.refresh.report import Report
 from tableau_pipeline.resources import (
     HyperResource,
     SnapshotIOManager,
@@ -58,7 +60,6 @@ def publish_files(
     declaration = config.declaration()
     published = dg.AssetKey.from_user_string(declaration.key)
     (model,) = declaration.models
-    journal = DagsterJournal(context, published)
     with (
         as_failure(context.log),
         _about(config),
@@ -70,22 +71,11 @@ def publish_files(
             read=lambda: _reading(context, config, spark, folder=folder),
             run_id=context.run.run_id,
             mode="append" if config.mode == "append" else "replace",
-            built_on=lambda: _published_version(journal, model),
+            built_on=lambda: _published_version(DagsterJournal(context, published), model),
             file_column=config.file_column,
             drop_bad_rows=config.bad_rows == "drop",
         )
-        refresh = Refresh(
-            declaration=declaration,
-            snapshots=rows,
-            journal=journal,
-            server=lambda: tableau.session(context.log),
-            hyper=lambda: hyper.process,
-            folder=data_dir(),
-            run_id=context.run.run_id,
-            log=context.log,
-            timeouts=tableau.timeouts,
-            takeover=tableau.takeover,
-        )
+        refresh = refresh_in_run(context, declaration, snapshots=rows, hyper=hyper, tableau=tableau)
         if config.mode == "as_is":
             report = refresh_as_is(refresh, _only_file(config), config.options())
         else:
@@ -97,15 +87,28 @@ def publish_files(
             f"{bad:,}",
             rows.read_rows.sample,
         )
+    _log_result(context, declaration, report, dry_run=config.dry_run, bad_rows=bad)
+    if report.checkpoint and not config.dry_run:
+        collect_snapshots(context, snapshots)
+
+
+def _log_result(
+    context: dg.OpExecutionContext,
+    declaration: Declaration,
+    report: Report,
+    *,
+    dry_run: bool,
+    bad_rows: int,
+) -> None:
+    published = dg.AssetKey.from_user_string(declaration.key)
     decided = report.plan.decision if report.plan else "build"
     context.instance.add_run_tags(context.run.run_id, run_tags(declaration, decided))
-    if config.dry_run:
+    if dry_run:
         context.log_event(dry_run_observation(published, declaration, report))
     elif report.checkpoint:
         result = published_result(published, declaration, report)
-        metadata = {**(result.metadata or {}), "bad rows": bad}
+        metadata = {**(result.metadata or {}), "bad rows": bad_rows}
         context.log_event(dg.AssetMaterialization(published, metadata=metadata))
-        collect_snapshots(context, snapshots)
 
 
 @dg.job(config={"ops": {"publish_files": {"config": {"name": "", "path": ""}}}})

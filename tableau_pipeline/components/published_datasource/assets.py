@@ -7,7 +7,6 @@ from pydantic import Field, field_validator
 
 from tableau_pipeline.components.asset_keys import extract_key
 from tableau_pipeline.components.attributes.triggers import Trigger
-from tableau_pipeline.components.dagster_journal import DagsterJournal
 from tableau_pipeline.components.failures import as_failure
 from tableau_pipeline.components.published_datasource.checks import (
     check_results,
@@ -29,16 +28,15 @@ from tableau_pipeline.components.published_datasource.trigger import (
     automation_condition,
     follows_extract,
 )
+from tableau_pipeline.components.refresh_in_run import refresh_in_run
 from tableau_pipeline.components.snapshot_retention import collect_snapshots
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.refresh.plan.decide import Accept, Options
-from tableau_pipeline.refresh.refresh import Refresh
 from tableau_pipeline.resources import (
     HyperResource,
     SnapshotIOManager,
     TableauServerResource,
-    data_dir,
 )
 
 # Runs that sign in to Tableau; the instance limits how many do so at a time.
@@ -82,36 +80,11 @@ def refresh_assets(
 ) -> dg.AssetsDefinition:
     """`<key>_extract` and `<key>`; a trigger becomes the first one's automation condition."""
     published = dg.AssetKey.from_user_string(declaration.key)
-    extract = extract_key(declaration.key)
-    models = [dg.AssetKey.from_user_string(model) for model in declaration.models]
-    tables = ", ".join(table.name for table in declaration.tables)
     step = declaration.key.replace("/", "__")
 
     @dg.multi_asset(
         name=step,
-        specs=[
-            # Either is left out when nothing was built or published.
-            dg.AssetSpec(
-                extract,
-                deps=models,
-                description=f"The .hyper file of a refresh, with the tables {tables}.",
-                kinds={"hyper"},
-                skippable=True,
-                automation_condition=automation_condition(trigger, models),
-            ),
-            dg.AssetSpec(
-                published,
-                deps=[extract],
-                description=(
-                    f'The data source "{declaration.name}" in the Tableau project '
-                    f'"{declaration.project_path}", equal to its models after every refresh.'
-                ),
-                kinds={"tableau"},
-                skippable=True,
-                automation_condition=follows_extract(trigger),
-                freshness_policy=freshness,
-            ),
-        ],
+        specs=_specs(declaration, trigger, freshness),
         check_specs=check_specs(declaration, published),
         pool=POOL,
     )
@@ -123,17 +96,9 @@ def refresh_assets(
         tableau: TableauServerResource,
     ) -> Iterator[dg.MaterializeResult | dg.AssetCheckResult]:
         definitions = partitions_of(context, declaration.models)
-        refresh = Refresh(
-            declaration=declaration,
-            snapshots=ModelSnapshots(snapshots, definitions),
-            journal=DagsterJournal(context, published),
-            server=lambda: tableau.session(context.log),
-            hyper=lambda: hyper.process,
-            folder=data_dir(),
-            run_id=context.run.run_id,
-            log=context.log,
-            timeouts=tableau.timeouts,
-            takeover=tableau.takeover,
+        models = ModelSnapshots(snapshots, definitions)
+        refresh = refresh_in_run(
+            context, declaration, snapshots=models, hyper=hyper, tableau=tableau
         )
         with as_failure(context.log, step=step):
             try:
@@ -150,10 +115,41 @@ def refresh_assets(
             context.log_event(dry_run_observation(published, declaration, report))
             return
         if report.extract:
-            yield extract_result(extract, declaration, report)
+            yield extract_result(extract_key(declaration.key), declaration, report)
         if report.checkpoint:
             descriptions = descriptions_of(context, declaration)
             yield published_result(published, declaration, report, descriptions)
             collect_snapshots(context, snapshots)
 
     return refresh_step
+
+
+def _specs(
+    declaration: Declaration, trigger: Trigger | None, freshness: dg.FreshnessPolicy | None
+) -> list[dg.AssetSpec]:
+    """Both assets; either is left out of a run that built or published nothing."""
+    extract = extract_key(declaration.key)
+    models = [dg.AssetKey.from_user_string(model) for model in declaration.models]
+    tables = ", ".join(table.name for table in declaration.tables)
+    return [
+        dg.AssetSpec(
+            extract,
+            deps=models,
+            description=f"The .hyper file of a refresh, with the tables {tables}.",
+            kinds={"hyper"},
+            skippable=True,
+            automation_condition=automation_condition(trigger, models),
+        ),
+        dg.AssetSpec(
+            dg.AssetKey.from_user_string(declaration.key),
+            deps=[extract],
+            description=(
+                f'The data source "{declaration.name}" in the Tableau project '
+                f'"{declaration.project_path}", equal to its models after every refresh.'
+            ),
+            kinds={"tableau"},
+            skippable=True,
+            automation_condition=follows_extract(trigger),
+            freshness_policy=freshness,
+        ),
+    ]

@@ -3,7 +3,7 @@
 import csv
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TextIO
 
@@ -28,16 +28,7 @@ def csv_rows(path: Path, options: Options) -> Iterator[Record]:
     flags = _Quotes(options) if options.quote else None
     with open_text(path, options.encoding) as text:
         lines = _Lines(text, options)
-        reader = csv.reader(
-            lines,
-            delimiter=options.separator,
-            quotechar=options.quote or None,
-            quoting=csv.QUOTE_MINIMAL if options.quote else csv.QUOTE_NONE,
-            doublequote=not options.escape,
-            escapechar=options.escape or None,
-            skipinitialspace=options.trim_left,
-            strict=True,
-        )
+        reader = _reader(lines, options)
         while True:
             lines.begin_record()
             try:
@@ -69,6 +60,19 @@ def csv_rows(path: Path, options: Options) -> Iterator[Record]:
                 )
             else:
                 yield lines.first, [value or None for value in values]
+
+
+def _reader(lines: Iterable[str], options: Options) -> Iterator[list[str]]:
+    return csv.reader(
+        lines,
+        delimiter=options.separator,
+        quotechar=options.quote or None,
+        quoting=csv.QUOTE_MINIMAL if options.quote else csv.QUOTE_NONE,
+        doublequote=not options.escape,
+        escapechar=options.escape or None,
+        skipinitialspace=options.trim_left,
+        strict=True,
+    )
 
 
 class _Lines:

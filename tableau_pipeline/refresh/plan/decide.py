@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from tableau_pipeline.core.checkpoint import PublishMode, TableContent
+from tableau_pipeline.core.checkpoint import Checkpoint, PublishMode, TableContent
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.units import megabytes
 from tableau_pipeline.errors import Check
@@ -97,13 +97,20 @@ Plan = NoChange | Update | Publish | Refuse
 
 
 @dataclass(frozen=True, slots=True)
+class Changed:
+    """The tables that changed since `base`: how they are sent depends on the size of the delta."""
+
+    tables: tuple[str, ...]
+    base: Checkpoint
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """All that a decision rests on.
 
     Attributes:
         digest: of the declaration, as it would be recorded.
         whole: why nothing less than the whole file may be sent, whatever changed.
-        delta: None as long as it was not measured.
     """
 
     declaration: Declaration
@@ -111,15 +118,10 @@ class Facts:
     desired: Mapping[str, TableContent]
     published: Published
     whole: str | None = None
-    delta: Size | None = None
 
 
-def decide(facts: Facts, options: Options) -> Plan | tuple[str, ...]:
-    """Decide what makes the data source hold what is desired.
-
-    Returns:
-        The names of the tables that changed where a delta of them has to be measured first.
-    """
+def decide(facts: Facts, options: Options) -> Plan | Changed:
+    """Decide what makes the data source hold what is desired."""
     published, record = facts.published, facts.published.record
     if refusal := _refusal(facts, options):
         return refusal
@@ -132,18 +134,19 @@ def decide(facts: Facts, options: Options) -> Plan | tuple[str, ...]:
         return Publish(PublishMode.OVERWRITE, f"in full: {changes[0]}")
     if Accept.OVERWRITE in options.accept and (options.full or record is None):
         return Publish(PublishMode.OVERWRITE, "in full, as asked (accept: overwrite)")
-    if reason := _in_full(facts, options):
+    if record is None:
+        reason = published.untrusted or "no record tells what it holds"
+        return Publish(PublishMode.REPLACE, f"in full: {reason}")
+    if reason := _in_full(facts, record, options):
         return Publish(PublishMode.REPLACE, f"in full: {reason}")
     changed = tuple(
-        name
-        for name, table in facts.desired.items()
-        if record is None or not table.same_content(record.tables[name])
+        name for name, table in facts.desired.items() if not table.same_content(record.tables[name])
     )
     if not changed:
         return NoChange("every table's fingerprint equals that of the last refresh")
     if facts.whole:
         return Publish(PublishMode.REPLACE, f"in full: {_new_content(changed)}; {facts.whole}")
-    return _update_or_file(facts, changed) if facts.delta else changed
+    return Changed(changed, record)
 
 
 def _refusal(facts: Facts, options: Options) -> Refuse | None:
@@ -232,13 +235,10 @@ def _unknown_columns(facts: Facts) -> list[str]:
     ]
 
 
-def _in_full(facts: Facts, options: Options) -> str | None:
+def _in_full(facts: Facts, record: Checkpoint, options: Options) -> str | None:
     """Why no update would do, or should."""
-    published, record = facts.published, facts.published.record
-    if published.untrusted:
-        return published.untrusted
-    if record is None:
-        return "no record tells what it holds"
+    if facts.published.untrusted:
+        return facts.published.untrusted
     # Updates go by the names of columns, and hashes of rows by their order.
     reordered = [
         name
@@ -250,17 +250,14 @@ def _in_full(facts: Facts, options: Options) -> str | None:
     return "asked for (full: true)" if options.full else None
 
 
-def _update_or_file(facts: Facts, changed: Sequence[str]) -> Update | Publish:
+def update_or_file(declaration: Declaration, changed: Changed, delta: Size) -> Update | Publish:
     """The update, unless the whole file is smaller, or better."""
-    delta, record = facts.delta, facts.published.record
-    if delta is None or record is None:
-        raise ValueError("an update needs a record, and a delta that was measured")
-    reason, size = _new_content(changed), megabytes(delta.size)
+    record, reason, size = changed.base, _new_content(changed.tables), megabytes(delta.size)
 
     def in_full(why: str) -> Publish:
         return Publish(PublishMode.REPLACE, f"in full: {reason}; {why}")
 
-    cap, rebase = facts.declaration.rebase_after, facts.declaration.rebase
+    cap, rebase = declaration.rebase_after, declaration.rebase
     if cap is not None and record.updates >= cap:
         return in_full(
             f"{record.updates} updates since the file was last published whole "
@@ -276,7 +273,7 @@ def _update_or_file(facts: Facts, changed: Sequence[str]) -> Update | Publish:
         )
     too_large = f"the update of {size} exceeds the limit of {megabytes(delta.limit)} for payloads"
     if delta.size > delta.limit and not delta.pieces:
-        splits = facts.declaration.oversize == "split"
+        splits = declaration.oversize == "split"
         return in_full(too_large + (", and it cannot be split below that" if splits else ""))
     split = f"; split, because {too_large}" if delta.pieces else ""
     return Update(

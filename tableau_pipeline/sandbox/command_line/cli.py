@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -72,7 +72,15 @@ def _parser() -> argparse.ArgumentParser:
         epilog=control.__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add = parser.add_argument
+    _add_server(parser.add_argument)
+    _add_publishing(parser.add_argument)
+    _add_users(parser.add_argument)
+    _add_control(parser.add_argument)
+    add_switches(parser)
+    return parser
+
+
+def _add_server(add: Callable[..., object]) -> None:
     add("--host", default="127.0.0.1")
     add("--port", type=int, default=8765, help="0 takes a free one (default: 8765)")
     add("--data-dir", type=Path, default=Path("data/sandbox"), help="(default: data/sandbox)")
@@ -85,6 +93,9 @@ def _parser() -> argparse.ArgumentParser:
         default=Options.one_session_per_token,
         help="a second sign-in with a personal access token ends the first",
     )
+
+
+def _add_publishing(add: Callable[..., object]) -> None:
     add("--job-delay", type=float, default=Options.job_delay, help="seconds in progress")
     add(
         "--hyper-profile",
@@ -111,6 +122,9 @@ def _parser() -> argparse.ArgumentParser:
         default=Options.lenient_missing_columns,
         help="data updates put NULL into nullable columns that their source lacks",
     )
+
+
+def _add_users(add: Callable[..., object]) -> None:
     add(
         "--connected-app",
         action="append",
@@ -129,6 +143,9 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME:PASSWORD[:SITE_ROLE]",
         help="one more user (default role: Creator)",
     )
+
+
+def _add_control(add: Callable[..., object]) -> None:
     add("--quiet", action="store_true", help="do not log requests")
     add("--control", action="store_true", help="take orders at /control, see below")
     add(
@@ -147,8 +164,6 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SECONDS",
         help="how far its clock is ahead of the machine's; below zero, behind",
     )
-    add_switches(parser)
-    return parser
 
 
 def _version(text: str) -> str:

@@ -9,6 +9,7 @@ from tableau_pipeline.extracts.delta import RowCounts
 from tableau_pipeline.hyper.tables import Column, Relationship
 from tableau_pipeline.refresh.plan.decide import (
     Accept,
+    Changed,
     Facts,
     NoChange,
     Options,
@@ -193,9 +194,11 @@ def test_nothing_but_content_is_measured():
         facts = Facts(declaration(), declaration().digest(), wanted, published())
         return decide(facts, Options(**options))
 
-    assert asked(CHANGED) == ("orders",)
+    changed = asked(CHANGED)
+    assert isinstance(changed, Changed)
+    assert changed.tables == ("orders",)
     for found in (asked(desired()), asked(CHANGED, full=True), asked(WIDER)):
-        assert not isinstance(found, tuple)
+        assert not isinstance(found, Changed)
 
 
 def test_what_the_server_converts_is_never_updated():

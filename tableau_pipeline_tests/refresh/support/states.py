@@ -9,9 +9,17 @@ from tableau_pipeline.core.checkpoint import Checkpoint, TableContent
 from tableau_pipeline.core.declaration import Declaration, Guard, Table
 from tableau_pipeline.core.server import Metadata, RemoteDatasource
 from tableau_pipeline.core.snapshot import Fingerprint
-from tableau_pipeline.extracts.delta import RowCounts
+from tableau_pipeline.extracts.delta import RowCounts, Size
 from tableau_pipeline.hyper.tables import Column
-from tableau_pipeline.refresh.plan.decide import Accept, Facts, Options, Plan, Size, decide
+from tableau_pipeline.refresh.plan.decide import (
+    Accept,
+    Changed,
+    Facts,
+    Options,
+    Plan,
+    decide,
+    update_or_file,
+)
 from tableau_pipeline.refresh.recover.observe import Published
 
 NOON = datetime(2025, 3, 1, 12, tzinfo=UTC)
@@ -120,8 +128,7 @@ def decided(
     facts = Facts(declared, declared.digest(), wanted, known)
     options = Options(full=full, accept=frozenset(accept))
     found = decide(facts, options)
-    if isinstance(found, tuple):
-        counts = {name: size.counts.get(name, RowCounts(1, 1)) for name in found}
-        found = decide(replace(facts, delta=replace(size, counts=counts)), options)
-    assert not isinstance(found, tuple)
+    if isinstance(found, Changed):
+        counts = {name: size.counts.get(name, RowCounts(1, 1)) for name in found.tables}
+        return update_or_file(declared, found, replace(size, counts=counts))
     return found

@@ -114,15 +114,10 @@ class World:
 
     def families(self) -> dict[str, list[Message]]:
         """Good requests, by the part of the API that they belong to."""
+        return self._site_families() | self._datasource_families() | self._publishing_families()
+
+    def _site_families(self) -> dict[str, list[Message]]:
         site = f"sites/{self.server.site_id}"
-        one = f"{site}/datasources/{self.datasource}"
-        upload = f"{site}/fileUploads/{self.upload}"
-        session = f"uploadSessionId={self.upload}&datasourceType=hyper&overwrite=true"
-        source = f'<datasource name="Fuzz"><project id="{self.project}"/></datasource>'
-        request = ("request_payload", "", f"<tsRequest>{source}</tsRequest>")
-        file = ("tableau_datasource", "x.hyper", self._file.read_bytes())
-        package = ("tableau_datasource", "x.tdsx", self._package)
-        block = multipart(("request_payload", "", ""), ("tableau_file", "file", b"block"))
         return {
             "auth": [
                 self.xml("POST", "auth/signin", _credentials('name="admin" password="admin"')),
@@ -139,6 +134,27 @@ class World:
                 self.xml("PUT", f"{site}/projects/{self.project}", '<project name="Fuzz"/>'),
                 self.message("DELETE", f"{site}/projects/{self.project}"),
             ],
+            "jobs": [
+                self.message("GET", f"{site}/jobs?filter=status:eq:Success"),
+                self.message("GET", f"{site}/jobs/{self.job}"),
+                self.message("PUT", f"{site}/jobs/{self.job}"),
+            ],
+            "pages": [
+                replace(self.message("GET", ""), target="/"),
+                replace(self.message("GET", ""), target=f"/datasources/{self.datasource}"),
+                replace(self.message("POST", ""), target="/control/faults", body=b"{}"),
+            ],
+            "queries": [
+                self.message("GET", f"{site}/datasources?filter=name:eq:Fuzz,tags:in:[a,b]"),
+                self.message("GET", f"{site}/projects?sort=name:asc&pageSize=10&pageNumber=1"),
+                self.message("GET", f"{site}/jobs?filter=createdAt:gt:2001-01-01T00:00:00Z"),
+                self.message("GET", f"{site}/users?fields=_all_"),
+            ],
+        }
+
+    def _datasource_families(self) -> dict[str, list[Message]]:
+        one = f"sites/{self.server.site_id}/datasources/{self.datasource}"
+        return {
             "datasources": [
                 self.message("GET", one),
                 self.message("GET", f"{one}/content?includeExtract=False"),
@@ -146,6 +162,33 @@ class World:
                 self.xml("PUT", one, '<datasource name="New" isCertified="true"/>'),
                 self.message("DELETE", one),
             ],
+            "revisions": [
+                self.message("GET", f"{one}/revisions?pageSize=2"),
+                self.message("GET", f"{one}/revisions/1/content?includeExtract=False"),
+                self.xml("POST", f"{one}/refresh", '<extractRefresh incremental="true"/>'),
+                self.xml(
+                    "PUT",
+                    f"{one}/connections/{self.connection}",
+                    '<connection serverAddress="x" serverPort="1" userName="u" password="p"/>',
+                ),
+            ],
+            "tags": [
+                self.xml("PUT", f"{one}/tags", '<tags><tag label="a"/><tag label="b c"/></tags>'),
+                self.message("DELETE", f"{one}/tags/a"),
+            ],
+        }
+
+    def _publishing_families(self) -> dict[str, list[Message]]:
+        site = f"sites/{self.server.site_id}"
+        one = f"{site}/datasources/{self.datasource}"
+        upload = f"{site}/fileUploads/{self.upload}"
+        session = f"uploadSessionId={self.upload}&datasourceType=hyper&overwrite=true"
+        source = f'<datasource name="Fuzz"><project id="{self.project}"/></datasource>'
+        request = ("request_payload", "", f"<tsRequest>{source}</tsRequest>")
+        file = ("tableau_datasource", "x.hyper", self._file.read_bytes())
+        package = ("tableau_datasource", "x.tdsx", self._package)
+        block = multipart(("request_payload", "", ""), ("tableau_file", "file", b"block"))
+        return {
             "publish": [
                 self.parts("POST", f"{site}/datasources?overwrite=true", multipart(request, file)),
                 self.parts("POST", f"{site}/datasources?asJob=true", multipart(request, file)),
@@ -166,36 +209,6 @@ class World:
                 self.batch(f"{one}/data", _DELETE),
                 self.batch(f"{one}/connections/{self.connection}/data", _NESTED),
                 self.batch(f"{one}/data?uploadSessionId={self.upload}", _UPSERT),
-            ],
-            "revisions": [
-                self.message("GET", f"{one}/revisions?pageSize=2"),
-                self.message("GET", f"{one}/revisions/1/content?includeExtract=False"),
-                self.xml("POST", f"{one}/refresh", '<extractRefresh incremental="true"/>'),
-                self.xml(
-                    "PUT",
-                    f"{one}/connections/{self.connection}",
-                    '<connection serverAddress="x" serverPort="1" userName="u" password="p"/>',
-                ),
-            ],
-            "jobs": [
-                self.message("GET", f"{site}/jobs?filter=status:eq:Success"),
-                self.message("GET", f"{site}/jobs/{self.job}"),
-                self.message("PUT", f"{site}/jobs/{self.job}"),
-            ],
-            "tags": [
-                self.xml("PUT", f"{one}/tags", '<tags><tag label="a"/><tag label="b c"/></tags>'),
-                self.message("DELETE", f"{one}/tags/a"),
-            ],
-            "pages": [
-                replace(self.message("GET", ""), target="/"),
-                replace(self.message("GET", ""), target=f"/datasources/{self.datasource}"),
-                replace(self.message("POST", ""), target="/control/faults", body=b"{}"),
-            ],
-            "queries": [
-                self.message("GET", f"{site}/datasources?filter=name:eq:Fuzz,tags:in:[a,b]"),
-                self.message("GET", f"{site}/projects?sort=name:asc&pageSize=10&pageNumber=1"),
-                self.message("GET", f"{site}/jobs?filter=createdAt:gt:2001-01-01T00:00:00Z"),
-                self.message("GET", f"{site}/users?fields=_all_"),
             ],
         }
 

@@ -50,69 +50,69 @@ class Exchange:
 Carrier = Callable[[Exchange], None]
 
 
+class _Connection:
+    """What urllib3 asks of a connection."""
+
+    is_closed = False
+    is_verified = True
+    proxy_is_verified = None
+    proxy = None
+    timeout: Any = None
+    carry: Carrier
+
+    def __init__(self, **_: Any) -> None:
+        self._exchange: Exchange | None = None
+
+    @property
+    def is_connected(self) -> bool:
+        return True
+
+    def request(
+        self, method: str, url: str, body: Any = None, headers: Any = None, **_: Any
+    ) -> None:
+        self._exchange = Exchange(method, url, dict(headers or {}), _bytes(body))
+        self.carry(self._exchange)
+
+    def getresponse(self) -> HTTPResponse:
+        exchange = self._exchange
+        assert exchange is not None
+        assert exchange.status is not None
+        headers = HTTPMessage()
+        for name, value in exchange.answer_headers:
+            headers[name] = value
+        return HTTPResponse(
+            io.BytesIO(exchange.answer),
+            headers=urllib3.HTTPHeaderDict(headers.items()),
+            status=exchange.status,
+            version=11,
+            version_string="HTTP/1.1",
+            reason=responses.get(exchange.status, ""),
+            preload_content=False,
+            request_method=exchange.method,
+            request_url=exchange.target,
+        )
+
+    def close(self) -> None:
+        self._exchange = None
+
+
+class _Pauses:
+    """The module `time`, as what makes calls again uses it."""
+
+    def __init__(self, real: Any, sleep: Callable[[float], None]) -> None:
+        self._real, self.sleep = real, sleep
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+
 @contextmanager
 def wired(carry: Carrier, sleep: Callable[[float], None]) -> Generator[None]:
     """All plain HTTP of this process goes through `carry`; its pauses are `sleep`."""
-
-    class Connection:
-        """What urllib3 asks of a connection."""
-
-        is_closed = False
-        is_verified = True
-        proxy_is_verified = None
-        proxy = None
-        timeout: Any = None
-
-        def __init__(self, **_: Any) -> None:
-            self._exchange: Exchange | None = None
-
-        @property
-        def is_connected(self) -> bool:
-            return True
-
-        def request(
-            self, method: str, url: str, body: Any = None, headers: Any = None, **_: Any
-        ) -> None:
-            self._exchange = Exchange(method, url, dict(headers or {}), _bytes(body))
-            carry(self._exchange)
-
-        def getresponse(self) -> HTTPResponse:
-            exchange = self._exchange
-            assert exchange is not None
-            assert exchange.status is not None
-            headers = HTTPMessage()
-            for name, value in exchange.answer_headers:
-                headers[name] = value
-            return HTTPResponse(
-                io.BytesIO(exchange.answer),
-                headers=urllib3.HTTPHeaderDict(headers.items()),
-                status=exchange.status,
-                version=11,
-                version_string="HTTP/1.1",
-                reason=responses.get(exchange.status, ""),
-                preload_content=False,
-                request_method=exchange.method,
-                request_url=exchange.target,
-            )
-
-        def close(self) -> None:
-            self._exchange = None
-
-    class Pauses:
-        """The module `time`, as what makes calls again uses it."""
-
-        def __init__(self, real: Any) -> None:
-            self._real = real
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self._real, name)
-
-        def sleep(self, seconds: float) -> None:
-            sleep(seconds)
-
+    connection = type("Connection", (_Connection,), {"carry": staticmethod(carry)})
     pool, retry = urllib3.connectionpool.HTTPConnectionPool, urllib3.util.retry
     kept = pool.ConnectionCls, retry.time
-    pool.ConnectionCls, retry.time = Connection, Pauses(retry.time)  # ty: ignore
+    pool.ConnectionCls, retry.time = connection, _Pauses(retry.time, sleep)  # ty: ignore
     try:
         yield
     finally:

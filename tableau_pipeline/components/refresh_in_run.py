@@ -1,0 +1,32 @@
+"""A refresh within a run of Dagster: what the run and the resources are to it."""
+
+import dagster as dg
+
+from tableau_pipeline.components.dagster_journal import DagsterJournal
+from tableau_pipeline.core.declaration import Declaration
+from tableau_pipeline.core.snapshot import Snapshots
+from tableau_pipeline.refresh.refresh import Refresh
+from tableau_pipeline.resources import HyperResource, TableauServerResource, data_dir
+
+
+def refresh_in_run(
+    context: dg.OpExecutionContext | dg.AssetExecutionContext,
+    declaration: Declaration,
+    *,
+    snapshots: Snapshots,
+    hyper: HyperResource,
+    tableau: TableauServerResource,
+) -> Refresh:
+    """The refresh of a data source, recorded with the asset of its key."""
+    return Refresh(
+        declaration=declaration,
+        snapshots=snapshots,
+        journal=DagsterJournal(context, dg.AssetKey.from_user_string(declaration.key)),
+        server=lambda: tableau.session(context.log),
+        hyper=lambda: hyper.process,
+        folder=data_dir(),
+        run_id=context.run.run_id,
+        log=context.log,
+        timeouts=tableau.timeouts,
+        takeover=tableau.takeover,
+    )
