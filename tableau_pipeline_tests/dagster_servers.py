@@ -79,7 +79,7 @@ class WebServer:
         """Wait for the first run of an asset that was not known, and for its success."""
         new = until(
             lambda: {run: all_ for run, all_ in self.runs_of(asset).items() if run not in known},
-            seconds=150, what=f"{asset} should have been materialized",
+            seconds=400, what=f"{asset} should have been materialized",
         )  # fmt: skip
         ((run, assets),) = new.items()
         assert self.ended(run) == "SUCCESS"
@@ -102,7 +102,7 @@ class WebServer:
     def ended(self, run_id: str) -> str:
         """Wait for a run; its status."""
         return until(
-            lambda: self._ended(run_id), seconds=150, what=f"run {run_id} should have ended"
+            lambda: self._ended(run_id), seconds=400, what=f"run {run_id} should have ended"
         )
 
     def _runs(self) -> list[dict[str, Any]]:

@@ -72,7 +72,7 @@ def refresh_as_documented(server: WebServer) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_refresh_from_the_web_without_java_and_a_clean_end(story: Story, tmp_path: Path):
     """Prevents: a location that tests load and the servers do not; a JVM for moving files; a
     documented call that other systems make in vain; servers that outlive `make dev`."""

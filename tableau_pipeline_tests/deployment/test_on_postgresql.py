@@ -60,7 +60,7 @@ class Composition:
         try:
             until(
                 lambda: process.poll() is not None or self.healthy(service),
-                seconds=90, what=f"{service} should be healthy",
+                seconds=300, what=f"{service} should be healthy",
             )  # fmt: skip
             assert process.poll() is None, self.log(service)
             yield
@@ -100,7 +100,7 @@ class Composition:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1200)
 def test_a_run_of_the_composition(tableau_sandbox: Sandbox, tmp_path: Path):
     """Prevents: entry commands that do not start, runs kept in SQLite after all, and a password
     in a log or an event."""

@@ -64,7 +64,7 @@ class Shop:
         until(
             lambda: self.sensors()[name]["ticks"] and self.sensors()[name]["ticks"][0]["status"]
             in ("SKIPPED", "SUCCESS"),
-            seconds=60, what=f"{name} should have looked",
+            seconds=200, what=f"{name} should have looked",
         )  # fmt: skip
 
     def sensors(self) -> dict[str, dict[str, Any]]:

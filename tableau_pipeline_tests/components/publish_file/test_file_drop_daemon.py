@@ -72,7 +72,7 @@ def test_dropped_files_are_published(tableau_sandbox: Sandbox, tmp_path: Path):
     log = tmp_path / "daemon.log"
     with daemon(location, environment, log):
         first = until(
-            lambda: updates(tableau_sandbox), seconds=150, what="nothing was published", log=log
+            lambda: updates(tableau_sandbox), seconds=400, what="nothing was published", log=log
         )
         assert first.keys() == {"sales"}
         # Some more ticks, in which nothing may happen.
