@@ -36,7 +36,7 @@ def send_batch(
             hyper: the resource `hyper`.
 
     Raises:
-            dagster.Failure: the batch was refused or failed; the message says why.
+            dagster.Failure: the batch was refused or failed; the message states why.
     """
     with as_failure(context.log):
         job_id = send_custom_batch(

@@ -12,7 +12,7 @@ _TABLES = ("model", "seed", "snapshot")
 
 
 class NotABuildError(Exception):
-    """There is no invocation to follow; the message says why. A later look may find one."""
+    """There is no invocation to follow; the message states why. A later look may find one."""
 
 
 class _Metadata(BaseModel):

@@ -15,10 +15,10 @@ def triggers_are_on() -> bool:
     Raises:
             ValueError: the variable has another value.
     """
-    said = os.environ.get(VARIABLE) or "off"
-    if said not in ("on", "off"):
-        raise ValueError(f"{VARIABLE} is {said!r}: set it to on or off")
-    return said == "on"
+    value = os.environ.get(VARIABLE) or "off"
+    if value not in ("on", "off"):
+        raise ValueError(f"{VARIABLE} is {value!r}: set it to on or off")
+    return value == "on"
 
 
 def sensor_status() -> dg.DefaultSensorStatus:

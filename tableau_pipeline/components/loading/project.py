@@ -20,7 +20,7 @@ from tableau_pipeline.components.loading.problems import (
     unknown_models,
 )
 
-# Replacements for pydantic's messages that do not say what to write.
+# Replacements for pydantic's messages that do not state what to write.
 _WORDS = MappingProxyType(
     {
         "missing": "this key is missing",
@@ -92,5 +92,5 @@ def _of_yaml(error: yaml.MarkedYAMLError) -> str:
     mark = error.problem_mark or error.context_mark
     place = f"{mark.name}:{mark.line + 1}: " if mark else ""
     problem = str(error.problem)
-    words = [words for told, words in _YAML.items() if told in problem]
+    words = [words for known, words in _YAML.items() if known in problem]
     return f"{place}this is not YAML: {words[0] if words else problem}"

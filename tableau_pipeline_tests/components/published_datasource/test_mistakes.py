@@ -33,7 +33,7 @@ CASES = {
     "two policies": ("      refresh: {diff: {key: id}, append: {cursor: id}}", 7,
         "{partitions: {column: ...}}; not several of them"),
     "key of a policy": ("      refresh: {diff: {key: [id], chnges: x}}", 7,
-        'refresh.diff.chnges: unknown key: did you mean "changes"? The known keys are key, changes'),
+        'refresh.diff.chnges: unknown key: did you mean "changes"? The known keys are key'),
     "unit": ("      refresh: {append: {cursor: id, lookback: 2 fortnights}}", 7,
         '"2 fortnights" is not a lookback: write a whole number'),
     "two triggers": ('      {}\n  trigger: {after: any, cron: "0 6 * * *"}', 8,
