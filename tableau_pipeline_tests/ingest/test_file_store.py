@@ -92,7 +92,9 @@ def test_append_to_what_is_gone(files, store: SnapshotStore):
 def test_what_is_refused_leaves_nothing(files, store: SnapshotStore):
     """Prevents: one bad file that blocks all later ones."""
     files("a.csv", "id,v", "1,a", mode="append").newest("model")
-    with pytest.raises(RefusedError, match=r"columns of b.csv are not those of a.csv.*id \(str"):
+    with pytest.raises(
+        RefusedError, match=r"columns of b.csv differ from those of a.csv.*id \(str"
+    ):
         files("b.csv", "id,v", "x,2.5", mode="append").newest("model")
     with pytest.raises(RefusedError, match="1 row does not fit"):
         files("c.csv", "id,v", "1,a,b", mode="append").newest("model")
