@@ -27,16 +27,16 @@ def send_batch(
     sources that are not declared, `TableauServerResource.session().update` also sends batches.
 
     Args:
-            context: the context of the asset or op that sends it.
+        context: the context of the asset or op that sends it.
         datasource: the asset key of the declared data source, "a/b" for two parts.
-            batch: the actions; they are checked against the published tables before they are sent.
-            payload: a `.hyper` file with the tables that the actions name as their sources. It must
-                exist until this function returns.
-            tableau: the resource `tableau`.
-            hyper: the resource `hyper`.
+        batch: the actions; they are checked against the published tables before they are sent.
+        payload: a `.hyper` file with the tables that the actions name as their sources. It must
+            exist until this function returns.
+        tableau: the resource `tableau`.
+        hyper: the resource `hyper`.
 
     Raises:
-            dagster.Failure: the batch was refused or failed; the message states why.
+        dagster.Failure: the batch was refused or failed; the message states why.
     """
     with as_failure(context.log):
         job_id = send_custom_batch(

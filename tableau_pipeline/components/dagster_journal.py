@@ -108,7 +108,7 @@ class DagsterJournal:
         """Lock this asset on this host. Ephemeral instances do not see each other's records.
 
         Raises:
-                RefreshError: another process has held the lock for more than `timeout` seconds.
+            RefreshError: another process has held the lock for more than `timeout` seconds.
         """
         if not self._is_temporary:
             yield

@@ -18,8 +18,8 @@ def as_failure(log: logging.Logger, *, step: str | None = None) -> Generator[Non
     The traceback helps only developers of this package, so it is logged at debug level.
 
     Args:
-            step: the step whose run config takes the `accept` that a refusal asks for; None if no
-                step does.
+        step: the step whose run config takes the `accept` that a refusal asks for; None if no
+            step does.
     """
     try:
         yield

@@ -31,8 +31,8 @@ class Cutoff(Frozen):
     """The cutoff of `retain`: rows with `column` below `value` are not published.
 
     Attributes:
-            days: as declared, like `as_of`. With equal models, equal rules give equal cutoffs.
-            value: a date or timestamp (UTC) as text.
+        days: as declared, like `as_of`. With equal models, equal rules give equal cutoffs.
+        value: a date or timestamp (UTC) as text.
     """
 
     column: str
@@ -45,12 +45,12 @@ class TableContent(Frozen):
     """The published or desired content of a table: the rows of a version of its model.
 
     Attributes:
-            model: the asset key of the model; `version` is the number of its snapshot.
-            all_rows: the fingerprint of all rows of the model.
-            content: the fingerprint of the published rows: those that `cutoff` keeps.
-            cutoff: None if every row of the model is published.
-            key: columns that were found to identify every published row; () if that was not
-                checked.
+        model: the asset key of the model; `version` is the number of its snapshot.
+        all_rows: the fingerprint of all rows of the model.
+        content: the fingerprint of the published rows: those that `cutoff` keeps.
+        cutoff: None if every row of the model is published.
+        key: columns that were found to identify every published row; () if that was not
+            checked.
     """
 
     model: str
@@ -70,9 +70,9 @@ class Habits(Frozen):
     """The behaviour of a site where Tableau's documentation leaves it open.
 
     Attributes:
-            moves_timestamp: whether `updatedAt` moves on a data update; None until observed.
-            update_revisions: the number of revisions that a data update makes; None until observed.
-            lag: the seconds by which `updatedAt` was observed to follow the job that moved it.
+        moves_timestamp: whether `updatedAt` moves on a data update; None until observed.
+        update_revisions: the number of revisions that a data update makes; None until observed.
+        lag: the seconds by which `updatedAt` was observed to follow the job that moved it.
     """
 
     moves_timestamp: bool | None = None
@@ -84,20 +84,20 @@ class Checkpoint(Frozen):
     """What is published, as far as known; valid only for this server, site and LUID.
 
     Attributes:
-            refresh: the number of the refresh that left it; the highest counts.
-            project: as declared, like `name`.
-            luid: None only in an intent to create a data source.
-            updated_at: as the server reported it after the refresh, like `revision`, which is None
-                if the site keeps no revisions.
-            declaration: the digest of the declared tables and relationships.
-            metadata: a digest of the `.tds` after our last publish; edits by analysts change it.
-            updates: the number of updates since the file was last published whole.
-            size: bytes of that file.
-            grown: bytes of the payloads since then.
-            orphans: number of rows without a partner in the other table, by relationship; only if
-                any.
-            unreconciled: why the published rows were not compared with those of the models.
-            suspect: why the contents must be compared before an update builds on this; None if not.
+        refresh: the number of the refresh that left it; the highest counts.
+        project: as declared, like `name`.
+        luid: None only in an intent to create a data source.
+        updated_at: as the server reported it after the refresh, like `revision`, which is None
+            if the site keeps no revisions.
+        declaration: the digest of the declared tables and relationships.
+        metadata: a digest of the `.tds` after our last publish; edits by analysts change it.
+        updates: the number of updates since the file was last published whole.
+        size: bytes of that file.
+        grown: bytes of the payloads since then.
+        orphans: number of rows without a partner in the other table, by relationship; only if
+            any.
+        unreconciled: why the published rows were not compared with those of the models.
+        suspect: why the contents must be compared before an update builds on this; None if not.
     """
 
     format: Literal[2] = 2
@@ -148,8 +148,8 @@ class Owner(Frozen):
     """The owner of a refresh: a step of a run, and the process that executes it.
 
     Attributes:
-            boot: the id of the machine's boot. With `namespace` it shows where `pid` is this
-                process.
+        boot: the id of the machine's boot. With `namespace` it shows where `pid` is this
+            process.
     """
 
     run_id: str
@@ -174,20 +174,20 @@ class Intent(Frozen):
     """What a refresh is about to send. It is recorded before, and again when more is known.
 
     Attributes:
-            refresh: the number of the refresh; `step` counts its requests.
-            request_id: identifies the request; the record that knows most about it counts.
-            recorded_at: by the server's clock.
-            mode: the mode of a whole file; None for an update of the published data.
-            name: the name of the data source on the server.
-            luid: the LUID of the data source that is changed; None for one to be created.
-            before: the time stamp of the data source right before, like `before_revision`.
-            target: the checkpoint once the request has taken effect; None if it is not a whole
-                refresh.
-            partial: why no update can build on it even if it is done: it is one part of a split
-                update, it was written by hand, or somebody else changed the data source at the same
-                time.
-            job_id: the id of the server's job, as soon as it is known.
-            outcome: None while it is open, that is, while it may or may not have taken effect.
+        refresh: the number of the refresh; `step` counts its requests.
+        request_id: identifies the request; the record that knows most about it counts.
+        recorded_at: by the server's clock.
+        mode: the mode of a whole file; None for an update of the published data.
+        name: the name of the data source on the server.
+        luid: the LUID of the data source that is changed; None for one to be created.
+        before: the time stamp of the data source right before, like `before_revision`.
+        target: the checkpoint once the request has taken effect; None if it is not a whole
+            refresh.
+        partial: why no update can build on it even if it is done: it is one part of a split
+            update, it was written by hand, or somebody else changed the data source at the same
+            time.
+        job_id: the id of the server's job, as soon as it is known.
+        outcome: None while it is open, that is, while it may or may not have taken effect.
     """
 
     kind: Literal["intent"] = "intent"
@@ -218,7 +218,7 @@ class Closing(Frozen):
     """The end of a claim; with a checkpoint if the refresh was completed.
 
     Attributes:
-            withdrawn: another claim was there first, and nothing was done.
+        withdrawn: another claim was there first, and nothing was done.
     """
 
     kind: Literal["closing"] = "closing"

@@ -36,7 +36,7 @@ class Guard:
     """The conditions that a table must meet before it is published.
 
     Attributes:
-            max_shrink: the largest share of the published rows that one refresh may remove, 0 to 1.
+        max_shrink: the largest share of the published rows that one refresh may remove, 0 to 1.
     """
 
     min_rows: int = 1
@@ -48,7 +48,7 @@ class Table:
     """A table of a data source; `model` is the asset key of its model, "a/b" for two parts.
 
     Attributes:
-            columns: the contract: exactly these columns, in any order; () for no contract.
+        columns: the contract: exactly these columns, in any order; () for no contract.
     """
 
     name: str
@@ -64,8 +64,8 @@ class Reconcile:
     """How the published data is compared with the models after a refresh.
 
     Attributes:
-            max_bytes: the largest file to download; a larger one is not compared.
-            checksums: compare the contents of each column, not only the number of rows.
+        max_bytes: the largest file to download; a larger one is not compared.
+        checksums: compare the contents of each column, not only the number of rows.
     """
 
     max_bytes: int = 100_000_000
@@ -77,16 +77,16 @@ class Declaration:
     """A published data source; `key` is its asset key.
 
     Attributes:
-            rebase: the whole file is published again once the payloads since then exceed this share
-                of its size, because deletes make the file grow.
-            rebase_after: the number of updates after which the same happens; None for no limit.
-            oversize: what to do with an update above the server's limit for payloads: publish the
-                whole file, or split the update, so that readers may see a part of it for a while.
-            payload_limit: the largest payload in bytes; None for the server's own limit.
-            types: how to publish the types for which there is a choice.
-            max_database_version: the newest version of the `.hyper` format that all readers can
-                open; None for any version.
-            reconcile: None to skip the comparison with the models.
+        rebase: the whole file is published again once the payloads since then exceed this share
+            of its size, because deletes make the file grow.
+        rebase_after: the number of updates after which the same happens; None for no limit.
+        oversize: what to do with an update above the server's limit for payloads: publish the
+            whole file, or split the update, so that readers may see a part of it for a while.
+        payload_limit: the largest payload in bytes; None for the server's own limit.
+        types: how to publish the types for which there is a choice.
+        max_database_version: the newest version of the `.hyper` format that all readers can
+            open; None for any version.
+        reconcile: None to skip the comparison with the models.
     """
 
     key: str

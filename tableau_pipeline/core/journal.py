@@ -34,5 +34,5 @@ class Journal(Protocol):
         """Hold a lock during the block, where records alone do not keep refreshes apart.
 
         Raises:
-                RefreshError: another process has held it for more than `timeout` seconds.
+            RefreshError: another process has held it for more than `timeout` seconds.
         """

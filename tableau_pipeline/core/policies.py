@@ -19,7 +19,7 @@ class Feed:
     The feed only names keys. The rows that are sent come from the table's model.
 
     Attributes:
-            model: the asset key of the feed.
+        model: the asset key of the feed.
         columns: pairs (key column of the table, column of the feed).
     """
 
@@ -40,8 +40,8 @@ class Append:
     """Send the rows whose `cursor` is at least the last published maximum minus `lookback`.
 
     Attributes:
-            lookback: how late rows may arrive: a number for a numeric cursor, a span such as "3
-                days" for a date or a timestamp.
+        lookback: how late rows may arrive: a number for a numeric cursor, a span such as "3
+            days" for a date or a timestamp.
     """
 
     cursor: str
@@ -63,7 +63,7 @@ class Retain:
     """Publish only rows whose `column` is at most `days` back, or NULL.
 
     Attributes:
-            as_of: count from the day of the refresh (UTC), or from the model's latest value.
+        as_of: count from the day of the refresh (UTC), or from the model's latest value.
     """
 
     column: str

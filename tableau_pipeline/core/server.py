@@ -15,10 +15,10 @@ class RemoteDatasource:
     """A published data source as the server reports it.
 
     Attributes:
-            revision: the number of the newest revision; None if the site keeps none, or this user
-                may not see them.
-            megabytes: size of the file in units of 2^20 bytes, rounded; None if not reported.
-            link: the URL of its page.
+        revision: the number of the newest revision; None if the site keeps none, or this user
+            may not see them.
+        megabytes: size of the file in units of 2^20 bytes, rounded; None if not reported.
+        link: the URL of its page.
     """
 
     luid: str
@@ -43,8 +43,8 @@ class Metadata:
     """The content of a data source's `.tds`.
 
     Attributes:
-            digest: changes when somebody edits calculated fields, captions or folders. Equal
-                metadata has equal digests, however it is written or packed.
+        digest: changes when somebody edits calculated fields, captions or folders. Equal
+            metadata has equal digests, however it is written or packed.
         columns: pairs (table, column) of the published file; None if the `.tds` lists none.
     """
 
@@ -57,9 +57,9 @@ class Job:
     """A job of the server; `outcome` is None while it waits or runs.
 
     Attributes:
-            kind: None for a job that was requested by its id.
-            notes: the server's own message about the job; it may be empty.
-            created_at: by the server's clock, like `started_at` and `completed_at`.
+        kind: None for a job that was requested by its id.
+        notes: the server's own message about the job; it may be empty.
+        created_at: by the server's clock, like `started_at` and `completed_at`.
     """
 
     id: str
@@ -107,7 +107,7 @@ class Server(Protocol):
         """Return the data source; None if there is none.
 
         Raises:
-                RefusedError: it exists, but this user may not read it.
+            RefusedError: it exists, but this user may not read it.
         """
 
     def find_by_name(self, name: str, *, project_id: str) -> RemoteDatasource | None:
@@ -122,13 +122,13 @@ class Server(Protocol):
         """Publish an uploaded file. The request is never sent twice.
 
         Args:
-                file_type: the suffix of the uploaded file, "hyper" or "parquet".
+            file_type: the suffix of the uploaded file, "hyper" or "parquet".
 
         Returns:
             The id of the job.
 
         Raises:
-                RefusedError: the server refused the request; nothing happened.
+            RefusedError: the server refused the request; nothing happened.
             RefreshError: the server failed or did not answer: it may have received the request.
         """
 
@@ -146,15 +146,15 @@ class Server(Protocol):
         Args:
             batch: the body of the request, a JSON object with the list "actions".
             upload: the uploaded `.hyper` file with the tables that the actions name.
-                request_id: the server ignores a request whose id it has already seen.
-                connection: the id of the connection to update, for data sources with several.
+            request_id: the server ignores a request whose id it has already seen.
+            connection: the id of the connection to update, for data sources with several.
 
         Returns:
-                The id of the job; None if the server does not report it, which may happen when it
-                has received this request before.
+            The id of the job; None if the server does not report it, which may happen when it
+            has received this request before.
 
         Raises:
-                RefusedError: the server refused the request; nothing happened.
+            RefusedError: the server refused the request; nothing happened.
             RefreshError: the server failed or did not answer: it may have received the request.
         """
 
@@ -167,7 +167,7 @@ class Server(Protocol):
         None if this user may not list the jobs of the site; usually only administrators may.
 
         Args:
-                since: by the server's clock; jobs created before are left out.
+            since: by the server's clock; jobs created before are left out.
         """
 
     def cancel(self, job_id: str) -> bool:
@@ -183,14 +183,14 @@ class Server(Protocol):
         """Rename a data source, or move it to another project, or both.
 
         Raises:
-                RefusedError: the name is taken there, or this user lacks permission.
+            RefusedError: the name is taken there, or this user lacks permission.
         """
 
     def download(self, luid: str, folder: Path) -> Path:
         """Download a data source with its extract, as a packaged file (`.tdsx`) in a folder.
 
         Raises:
-                RefusedError: this user lacks permission.
+            RefusedError: this user lacks permission.
         """
 
     def metadata(self, luid: str) -> Metadata:

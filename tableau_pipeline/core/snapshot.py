@@ -62,8 +62,8 @@ class Span(Frozen):
     """The time that a partition covers: `start` inclusive, `end` exclusive.
 
     Attributes:
-            zone: the time zone in which partitions begin and end; the instants themselves are in
-                UTC.
+        zone: the time zone in which partitions begin and end; the instants themselves are in
+            UTC.
     """
 
     start: Instant
@@ -75,13 +75,13 @@ class Part(Frozen):
     """The rows of one partition; for a model without partitions, all rows.
 
     Attributes:
-            partition: the partition key. For a static partition, it is also the value that its rows
-                share.
-            span: the time that a partition covers; None if it is not a time partition.
-            version: the number of the version that wrote these files.
-            columns: None if they are those of the snapshot.
-            digest: SHA-256 of the file that the rows were read from; None for rows of a model's
-                code.
+        partition: the partition key. For a static partition, it is also the value that its rows
+            share.
+        span: the time that a partition covers; None if it is not a time partition.
+        version: the number of the version that wrote these files.
+        columns: None if they are those of the snapshot.
+        digest: SHA-256 of the file that the rows were read from; None for rows of a model's
+            code.
     """
 
     partition: str | None = None
@@ -99,13 +99,13 @@ class Snapshot(Frozen):
     Versions share the files of partitions that did not change between them.
 
     Attributes:
-            folder: the folder of the model. It is not in the manifest, so that the data folder can
-                move.
-            asset_key: the asset key of the model, "a/b" for a key of two parts.
-            number: the number of the version; the store counts from 1 for each model.
-            columns: the columns of the newest write of the model.
-            comments: the comments of columns; they are not part of the data.
-            parts: one for each partition, by key; exactly one for a model without partitions.
+        folder: the folder of the model. It is not in the manifest, so that the data folder can
+            move.
+        asset_key: the asset key of the model, "a/b" for a key of two parts.
+        number: the number of the version; the store counts from 1 for each model.
+        columns: the columns of the newest write of the model.
+        comments: the comments of columns; they are not part of the data.
+        parts: one for each partition, by key; exactly one for a model without partitions.
     """
 
     folder: Path
@@ -194,7 +194,7 @@ class Snapshot(Frozen):
         """Check that all partitions have the columns of the newest write.
 
         Raises:
-                RefusedError: a partition has others; the message names it and the columns.
+            RefusedError: a partition has others; the message names it and the columns.
         """
         for part in self.parts:
             if part.columns is not None and part.columns != self.columns:

@@ -21,7 +21,7 @@ def find_affected(
     """Return the rows of a table that a policy affects, as key tables of the payload.
 
     Raises:
-            NotProvedError: the policy cannot determine them.
+        NotProvedError: the policy cannot determine them.
     """
     match policy:
         case Diff(key, Feed() as feed):

@@ -18,7 +18,7 @@ def changed_partitions(connection: Connection, change: Change, column: str) -> l
     """Return the windows or values of the partitions that changed, vanished or are new.
 
     Raises:
-            NotProvedError: the published version was not partitioned.
+        NotProvedError: the published version was not partitioned.
     """
     before, now = (_by_partition(each.snapshot) for each in (change.published, change.new))
     if None in before:

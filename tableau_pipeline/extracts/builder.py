@@ -52,7 +52,7 @@ class Builder:
         """Build the whole data source.
 
         Raises:
-                RefusedError: the rows of a model cannot be published.
+            RefusedError: the rows of a model cannot be published.
         """
         declaration = self.declaration
         self.check(desired)
@@ -78,7 +78,7 @@ class Builder:
         """Check the rows without building anything.
 
         Raises:
-                RefusedError: the rows of a model cannot be published.
+            RefusedError: the rows of a model cannot be published.
         """
         check_rows(self.hyper(), self.declaration, self.models, desired, tables=desired)
 
@@ -88,7 +88,7 @@ class Builder:
         """Check the unchanged tables whose key differs from the one they were published with.
 
         Raises:
-                RefusedError: the key does not identify every row.
+            RefusedError: the key does not identify every row.
         """
         tables = {
             name
@@ -104,7 +104,7 @@ class Builder:
         """Build the payload and the actions of an update of some tables.
 
         Raises:
-                RefusedError: the rows of a model cannot be published.
+            RefusedError: the rows of a model cannot be published.
         """
         hyper, declaration, models = self.hyper(), self.declaration, self.models
         known = {

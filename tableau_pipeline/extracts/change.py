@@ -39,9 +39,9 @@ class Change:
     """One table of an update: its published version and its desired version.
 
     Attributes:
-            old: None if the published rows are not available; then the whole table is sent.
-            published_rows: the number of published rows.
-            whole: why the whole table is sent; None if less may do.
+        old: None if the published rows are not available; then the whole table is sent.
+        published_rows: the number of published rows.
+        whole: why the whole table is sent; None if less may do.
     """
 
     table: Table
@@ -65,7 +65,7 @@ class Change:
         """The published version.
 
         Raises:
-                NotProvedError: its rows are not available.
+            NotProvedError: its rows are not available.
         """
         if self.old is None:
             raise NotProvedError("the snapshot that is published is gone")

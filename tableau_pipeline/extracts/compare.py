@@ -22,11 +22,11 @@ class Reconciliation:
     """How the published tables compare with the models.
 
     Attributes:
-            problem: what differs; None if nothing that was compared does.
-            skipped: why nothing was compared; None if something was.
-            rows: the number of rows that were read back, by table.
-            checksums: the checksums of the columns that were read back, by "table.column". They do
-                not depend on the order of rows.
+        problem: what differs; None if nothing that was compared does.
+        skipped: why nothing was compared; None if something was.
+        rows: the number of rows that were read back, by table.
+        checksums: the checksums of the columns that were read back, by "table.column". They do
+            not depend on the order of rows.
     """
 
     problem: str | None = None
@@ -46,11 +46,11 @@ def compare(
     """Compare the tables of an open, published file with a checkpoint.
 
     Args:
-            checksums: compare the values of each column, not only the number of rows.
-            by_row: compare whole rows instead, and the names of tables and columns.
+        checksums: compare the values of each column, not only the number of rows.
+        by_row: compare whole rows instead, and the names of tables and columns.
 
     Raises:
-            RefreshError: the snapshot of a model is gone, so nothing can be compared.
+        RefreshError: the snapshot of a model is gone, so nothing can be compared.
     """
     problems: list[str] = []
     counts, sums = {}, {}

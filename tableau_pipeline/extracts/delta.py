@@ -37,8 +37,8 @@ class Size:
     """The measured size of a delta.
 
     Attributes:
-            size: bytes of its payload; `limit` is the largest allowed payload in bytes.
-            pieces: the number of updates it was split into; 0 if it was not split, or cannot be.
+        size: bytes of its payload; `limit` is the largest allowed payload in bytes.
+        pieces: the number of updates it was split into; 0 if it was not split, or cannot be.
     """
 
     counts: Mapping[str, RowCounts]
@@ -52,8 +52,8 @@ class TableDelta:
     """The part of a delta for one table: its counts and its key tables.
 
     Attributes:
-            is_identified: the key of a `diff` identifies every new row if it identified the old
-                ones.
+        is_identified: the key of a `diff` identifies every new row if it identified the old
+            ones.
     """
 
     change: Change
@@ -106,8 +106,8 @@ def build_delta(
     fingerprint on both sides. A table for which the proof fails is sent whole.
 
     Args:
-            changes: the tables that change.
-            targets: for each declared table, its name in the published file.
+        changes: the tables that change.
+        targets: for each declared table, its name in the published file.
     """
     version = file_version(column for change in changes for column in change.columns)
     with new_file(hyper, path, version=version) as connection:
@@ -209,7 +209,7 @@ def _prove(connection: Connection, change: Change, keys: Sequence[KeyTable]) -> 
     """Check that the unaffected rows are the same in the published and the desired content.
 
     Raises:
-            NotProvedError: they are not.
+        NotProvedError: they are not.
     """
     here = affected(keys, "source")
 

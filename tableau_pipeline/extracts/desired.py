@@ -31,8 +31,8 @@ def source(
     """Return the rows of a snapshot that a cutoff keeps.
 
     Args:
-            hashed: include the hash of each row.
-            only: the columns to include; None for all.
+        hashed: include the hash of each row.
+        only: the columns to include; None for all.
     """
     columns = snapshot.columns
     if only is not None:

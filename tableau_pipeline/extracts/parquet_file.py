@@ -55,10 +55,10 @@ def parquet_file(file: Path, bare: Builder) -> ParquetFile:
     """Describe a Parquet file by its schema, its row count and a hash of its bytes.
 
     Args:
-            bare: the builder of the same data source, without models.
+        bare: the builder of the same data source, without models.
 
     Raises:
-            RefusedError: it is not a Parquet file.
+        RefusedError: it is not a Parquet file.
     """
     try:
         metadata = pq.read_metadata(file)

@@ -60,8 +60,8 @@ class Reader:
     """Reads the values of one column.
 
     Attributes:
-            shown: formats a value for a message.
-            has_options: whether options determine how its values are written.
+        shown: formats a value for a message.
+        has_options: whether options determine how its values are written.
     """
 
     field: StructField
@@ -79,7 +79,7 @@ def declared(columns: str) -> StructType:
     """Parse columns such as "id bigint, day date".
 
     Raises:
-            RefusedError: the text is not Spark's DDL, or a name is repeated.
+        RefusedError: the text is not Spark's DDL, or a name is repeated.
     """
     try:
         schema = cast("StructType", StructType.fromDDL(columns))
@@ -96,7 +96,7 @@ def check_names(names: Sequence[str], where: str) -> None:
     """Refuse column names that Spark cannot distinguish.
 
     Raises:
-            RefusedError: names the columns.
+        RefusedError: names the columns.
     """
     folded = [name.casefold() for name in names]
     twins = [name for name in names if folded.count(name.casefold()) > 1]
@@ -141,7 +141,7 @@ def batches(
     """Convert the good rows to Arrow; count the others in `bad`.
 
     Args:
-            rows: each with its line number, and as many values as there are readers.
+        rows: each with its line number, and as many values as there are readers.
     """
     schema = pa.schema([each.arrow for each in readers])
     rows = iter(rows)

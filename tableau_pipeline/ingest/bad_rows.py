@@ -18,8 +18,8 @@ class BadRows:
     """The bad rows of files that were read together.
 
     Attributes:
-            total: the number of bad rows.
-            told: messages about the first ones.
+        total: the number of bad rows.
+        told: messages about the first ones.
     """
 
     options: Options
@@ -37,7 +37,7 @@ class BadRows:
         """Count a row because one of its values does not fit its column.
 
         Args:
-                text: the value, if an option might read it; None otherwise.
+            text: the value, if an option might read it; None otherwise.
         """
         shown = printable(shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}...")
         type_ = column.dataType

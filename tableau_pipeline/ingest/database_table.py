@@ -23,9 +23,9 @@ class DatabaseTable:
 
     Attributes:
         url: "jdbc:postgresql://host/database".
-            table: the name of the table, or a query, "(SELECT ...) rows".
-            credentials: the prefix of the two environment variables `<prefix>_USER` and
-                `<prefix>_PASSWORD`. If neither is set, the driver gets no credentials.
+        table: the name of the table, or a query, "(SELECT ...) rows".
+        credentials: the prefix of the two environment variables `<prefix>_USER` and
+            `<prefix>_PASSWORD`. If neither is set, the driver gets no credentials.
     """
 
     url: str
@@ -36,10 +36,10 @@ class DatabaseTable:
         """Refuse what must not be in the config of a run.
 
         Args:
-                options: the options of Spark's reader.
+            options: the options of Spark's reader.
 
         Raises:
-                RefusedError: the config contains a secret, or the options name another table.
+            RefusedError: the config contains a secret, or the options name another table.
         """
         if _SECRET.search(self.url):
             raise RefusedError(
@@ -58,10 +58,10 @@ class DatabaseTable:
         """Read the rows, by default with one query, so that all are from the same moment.
 
         Args:
-                options: the options of Spark's reader, such as "fetchsize"; already checked.
+            options: the options of Spark's reader, such as "fetchsize"; already checked.
 
         Raises:
-                RefusedError: one of the two credentials is missing, or Spark has no driver for this
+            RefusedError: one of the two credentials is missing, or Spark has no driver for this
                 database.
         """
         login = self._login()

@@ -33,15 +33,15 @@ class FileStore:
     """Implements `core.snapshot.Snapshots` for rows that are read when a refresh asks for them.
 
     Attributes:
-            read: reads the rows once it is the data source's turn; called once.
-            mode: replace: the model has only these rows. append: they are added to the rows of
-                other files; a file's new rows replace its old ones.
-            built_on: returns the version to which append adds, None for the newest. It must be the
-                published one: rows that were stored but refused must not be published with the next
-                file.
-            file_column: with append, the name of a column to add, with the name of each row's file.
-            drop_bad_rows: leave out bad rows instead of refusing all.
-            read_rows: the result of `read`, once it was called.
+        read: reads the rows once it is the data source's turn; called once.
+        mode: replace: the model has only these rows. append: they are added to the rows of
+            other files; a file's new rows replace its old ones.
+        built_on: returns the version to which append adds, None for the newest. It must be the
+            published one: rows that were stored but refused must not be published with the next
+            file.
+        file_column: with append, the name of a column to add, with the name of each row's file.
+        drop_bad_rows: leave out bad rows instead of refusing all.
+        read_rows: the result of `read`, once it was called.
     """
 
     store: SnapshotStore
@@ -58,8 +58,8 @@ class FileStore:
         """Read the files and store their rows; later calls return the same version.
 
         Raises:
-                RefusedError: there is nothing to read, some rows are bad, their types cannot be
-                    stored, or they cannot be added to the earlier rows. Nothing is stored.
+            RefusedError: there is nothing to read, some rows are bad, their types cannot be
+                stored, or they cannot be added to the earlier rows. Nothing is stored.
         """
         if asset_key not in self._written:
             reading = self.read()
@@ -178,7 +178,7 @@ def _check_columns(
     """Check that the rows to add have the columns of a part of the earlier version.
 
     Args:
-            shared: the columns of the earlier version.
+        shared: the columns of the earlier version.
     """
     before = kept.columns or tuple(shared)
     if before == tuple(columns):

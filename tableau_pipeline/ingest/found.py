@@ -23,9 +23,9 @@ class Files:
     """Files of one format and schema.
 
     Attributes:
-            reader: options, such as "sep" or "dateFormat"; `options.py` lists them.
-            columns: their types as Spark's DDL, "id bigint, day date"; None to infer them, which
-                reads the files twice.
+        reader: options, such as "sep" or "dateFormat"; `options.py` lists them.
+        columns: their types as Spark's DDL, "id bigint, day date"; None to infer them, which
+            reads the files twice.
     """
 
     paths: tuple[Path, ...]
@@ -38,7 +38,7 @@ def found_files(pattern: str) -> tuple[Path, ...]:
     """Return the files that match a path or pattern; for a folder, the files in it.
 
     Raises:
-            RefusedError: no file matches.
+        RefusedError: no file matches.
     """
     path = Path(pattern)
     found = sorted(path.iterdir()) if path.is_dir() else map(Path, sorted(glob.glob(pattern)))  # noqa: PTH207
@@ -54,7 +54,7 @@ def format_of(paths: Sequence[Path]) -> Format:
     """Return the format by the file name suffixes; `x.csv.gz` is CSV.
 
     Raises:
-            RefusedError: the suffixes are unknown, or of several formats.
+        RefusedError: the suffixes are unknown, or of several formats.
     """
     formats = {FORMATS.get(ending(path)) for path in paths}
     if len(formats) > 1 or None in formats:

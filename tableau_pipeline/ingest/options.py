@@ -35,15 +35,15 @@ class Options:
     """How the text of files is read.
 
     Attributes:
-            separator: the character between values.
-            quote: the character around values, doubled inside them; "" if quotes have no meaning.
-            escape: the character before a quote inside quotes, instead of doubling; usually "".
-            comment: the first character of lines to skip; "" for none.
-            null: a text that means NULL, besides the empty field.
-            trim_left, trim_right: remove blanks and tabs at the ends of values.
-            whole: a JSON document may span lines.
-            decimal, thousands: the separators in numbers; thousands may be "".
-            date, timestamp, timestamp_ntz: patterns of Java's DateTimeFormatter; None for ISO 8601.
+        separator: the character between values.
+        quote: the character around values, doubled inside them; "" if quotes have no meaning.
+        escape: the character before a quote inside quotes, instead of doubling; usually "".
+        comment: the first character of lines to skip; "" for none.
+        null: a text that means NULL, besides the empty field.
+        trim_left, trim_right: remove blanks and tabs at the ends of values.
+        whole: a JSON document may span lines.
+        decimal, thousands: the separators in numbers; thousands may be "".
+        date, timestamp, timestamp_ntz: patterns of Java's DateTimeFormatter; None for ISO 8601.
     """
 
     separator: str = ","
@@ -68,7 +68,7 @@ def check_options(reader: Mapping[str, str], *formats: Format) -> None:
     """Refuse options that none of these formats supports.
 
     Raises:
-            RefusedError: names the option and an alternative.
+        RefusedError: names the option and an alternative.
     """
     known = {name.lower(): name for format_ in formats for name in NAMES[format_]}
     for name in reader:
@@ -86,10 +86,10 @@ def text_options(reader: Mapping[str, str], format_: Format, *, tabs: bool = Fal
     """Parse the options of `reader` for text files.
 
     Args:
-            tabs: values are separated by tabs unless `reader` sets another separator.
+        tabs: values are separated by tabs unless `reader` sets another separator.
 
     Raises:
-            RefusedError: an option, or its value, is not known; the message names an alternative.
+        RefusedError: an option, or its value, is not known; the message names an alternative.
     """
     check_options(reader, format_)
     given = _Given({name.lower(): value for name, value in reader.items()})

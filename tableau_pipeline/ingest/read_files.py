@@ -45,17 +45,17 @@ def read_files(
 
     Args:
         path: a file, a folder, or a pattern such as "exports/*.csv".
-            columns: their types as Spark's DDL, "id bigint, day date". By default they are inferred
-                from all values, which reads the files twice. Parquet files contain their types.
-            format: by default, determined by the file name suffixes.
+        columns: their types as Spark's DDL, "id bigint, day date". By default they are inferred
+            from all values, which reads the files twice. Parquet files contain their types.
+        format: by default, determined by the file name suffixes.
         reader: options such as {"sep": ";", "decimal": ","}; the README lists them.
-            bad_rows: rows that do not fit the columns: refuse all, or drop them with a warning.
-            folder: for the rows of CSV and JSON as Parquet, until this process ends. Every executor
-                must be able to read it. By default, the system's folder for temporary files.
+        bad_rows: rows that do not fit the columns: refuse all, or drop them with a warning.
+        folder: for the rows of CSV and JSON as Parquet, until this process ends. Every executor
+            must be able to read it. By default, the system's folder for temporary files.
 
     Raises:
-            RefusedError: rows do not fit, reported by line, column and value; or a file cannot be
-                read. The message names the remedy.
+        RefusedError: rows do not fit, reported by line, column and value; or a file cannot be
+            read. The message names the remedy.
     """
     paths = found_files(str(path))
     files = Files(paths, format or format_of(paths), reader, columns)
@@ -73,10 +73,10 @@ def load(spark: SparkSession, files: Files, folder: Path) -> Reading:
     """Read files whose paths may contain any characters.
 
     Args:
-            folder: for the rows as Parquet, as long as the frame is used.
+        folder: for the rows as Parquet, as long as the frame is used.
 
     Raises:
-            RefusedError: a file cannot be read, or does not have the required columns.
+        RefusedError: a file cannot be read, or does not have the required columns.
     """
     if files.format == "parquet":
         if files.columns:

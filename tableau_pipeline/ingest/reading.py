@@ -16,10 +16,10 @@ class Reading:
     """The result of reading files.
 
     Attributes:
-            digests: of each file, taken before it was read; empty if the rows are not from files.
-            bad: the rows that are not in the frame.
-            otherwise: reads the same files by other means, in case Spark fails only when it reads
-                the rows; None if there are no other means.
+        digests: of each file, taken before it was read; empty if the rows are not from files.
+        bad: the rows that are not in the frame.
+        otherwise: reads the same files by other means, in case Spark fails only when it reads
+            the rows; None if there are no other means.
     """
 
     frame: DataFrame
@@ -41,7 +41,7 @@ class Reading:
         """Check that all rows could be read.
 
         Raises:
-                RefusedError: reports the number of bad rows, the first of them, and the remedies.
+            RefusedError: reports the number of bad rows, the first of them, and the remedies.
         """
         if self.bad and self.bad.total:
             raise RefusedError(self.bad.message(self.frame.schema))
@@ -50,7 +50,7 @@ class Reading:
         """Check that the files have not changed since they were read.
 
         Raises:
-                RefusedError: one of them has changed.
+            RefusedError: one of them has changed.
         """
         if digests(tuple(self.digests)) != self.digests:
             raise RefusedError(

@@ -32,8 +32,8 @@ def project_id(server: TSC.Server, project: Project, *, create: bool) -> str:
     """Return the id of a project, after creating the missing part of its path if allowed.
 
     Raises:
-            RefusedError: no project has this LUID, or one on its path is missing and `create` is
-                false. The message lists the existing ones.
+        RefusedError: no project has this LUID, or one on its path is missing and `create` is
+            false. The message lists the existing ones.
     """
     if isinstance(project, ProjectLuid):
         if found := find_project(server, project):

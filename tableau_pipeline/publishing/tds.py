@@ -34,7 +34,7 @@ def read_metadata(file: Path) -> Metadata:
     """Read a downloaded data source: a bare `.tds`, or a package with one in it.
 
     Raises:
-            ValueError: it is neither; the message states why.
+        ValueError: it is neither; the message states why.
     """
     try:
         root = defusedxml.ElementTree.fromstring(_tds(file), forbid_dtd=True)
@@ -75,7 +75,7 @@ def _cleaned(element: Element, captions: dict[str, str]) -> Element:
     """Return a copy without table ids and without information about the tables' origin.
 
     Args:
-            captions: the captions of the tables in the object graph, by id.
+        captions: the captions of the tables in the object graph, by id.
     """
     name = _plain(element.tag)
     attributes = {_plain(key): value for key, value in element.items()}

@@ -64,13 +64,13 @@ def translate_errors(
     """Turn the errors of the client library into ours.
 
     Args:
-            doing: what failed, to be followed by "failed", such as 'Publishing "Sales"'.
-            remedies: additional remedies, by the server's error code.
+        doing: what failed, to be followed by "failed", such as 'Publishing "Sales"'.
+        remedies: additional remedies, by the server's error code.
 
     Raises:
-            RefusedError: the server refused the call; nothing happened.
-            SignInError: the server does not accept the session; nothing happened either.
-            RefreshError: the server failed or did not answer; the outcome is not known.
+        RefusedError: the server refused the call; nothing happened.
+        SignInError: the server does not accept the session; nothing happened either.
+        RefreshError: the server failed or did not answer; the outcome is not known.
     """
     try:
         yield

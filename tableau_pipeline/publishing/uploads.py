@@ -23,7 +23,7 @@ def blocks(file: Path) -> Iterator[bytes]:
     """Yield a file in blocks, at most as many as Tableau accepts for one file.
 
     Raises:
-            RefusedError: the file is too large for that.
+        RefusedError: the file is too large for that.
     """
     size = block_size(file.stat().st_size)
     with file.open("rb") as opened:
@@ -35,8 +35,8 @@ def block_size(size: int) -> int:
     """Return the block size in bytes for a file of this many bytes.
 
     Raises:
-            RefusedError: the file needs larger blocks than are allowed, or than TSC_CHUNK_SIZE_MB
-                sets.
+        RefusedError: the file needs larger blocks than are allowed, or than TSC_CHUNK_SIZE_MB
+            sets.
     """
     needed = -(-size // (_MOST_BLOCKS * _MEGABYTE))
     if needed > _LARGEST:

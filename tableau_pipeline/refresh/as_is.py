@@ -17,8 +17,8 @@ def refresh_as_is(refresh: Refresh, file: Path, options: Options) -> Report:
     It is planned like every refresh: ownership, guards, schema changes and analysts' work count.
 
     Raises:
-            RefusedError: publishing would be wrong or unsafe; nothing was sent or overwritten.
-            RefreshError: publishing failed; the next run finds out what became of it.
+        RefusedError: publishing would be wrong or unsafe; nothing was sent or overwritten.
+        RefreshError: publishing failed; the next run finds out what became of it.
     """
     return refresh.summarized(options, lambda: _refreshed(refresh, file, options))
 

@@ -225,7 +225,7 @@ class Attempt:
         """Compare the published data with the models unless that was done, and record the result.
 
         Raises:
-                ReconciliationError: the data differs; no update may build on it until it is equal.
+            ReconciliationError: the data differs; no update may build on it until it is equal.
         """
         if sent.checkpoint is None:
             raise ValueError("a refresh ends with a checkpoint")

@@ -25,7 +25,7 @@ class Claimed:
 
     Attributes:
         history: the records as they were when the claim was made.
-            checkpoint: the checkpoint with which the claim is to be closed.
+        checkpoint: the checkpoint with which the claim is to be closed.
     """
 
     claim: Claim
@@ -43,8 +43,8 @@ class Claimed:
         """Check that the claim still holds. Call it right before anything that takes effect.
 
         Raises:
-                RefreshError: another refresh has claimed the data source since. This happens, for
-                    example, when the run was terminated in Dagster but its process went on.
+            RefreshError: another refresh has claimed the data source since. This happens, for
+                example, when the run was terminated in Dagster but its process went on.
         """
         for _ in range(_LOOKS_AT_LATE_CLAIMS):
             history = read_history(self.journal.records())
@@ -77,7 +77,7 @@ def claimed(
         timeout: seconds to wait for another refresh to end.
 
     Raises:
-            RefreshError: another refresh has not ended by then.
+        RefreshError: another refresh has not ended by then.
     """
     with journal.lock(timeout):
         held = _claim(journal, what=what, timeout=timeout, sleep=sleep, log=log)

@@ -44,11 +44,11 @@ def send_custom_batch(
     publishes the data source in full, which makes it equal to its models again.
 
     Args:
-            key: the asset key of the data source. The other arguments are those of a refresh.
+        key: the asset key of the data source. The other arguments are those of a refresh.
 
     Raises:
-            RefusedError: the server would refuse the batch, or nothing has been published yet.
-            RefreshError: the batch could not be carried out.
+        RefusedError: the server would refuse the batch, or nothing has been published yet.
+        RefreshError: the batch could not be carried out.
     """
     alone = claimed(journal, what=key, timeout=timeouts.claim, sleep=sleep, log=log)
     with alone as claim, server() as site:

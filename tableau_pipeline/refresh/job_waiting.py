@@ -35,10 +35,10 @@ class Jobs:
         `timeouts.job` the time from then on.
 
         Args:
-                meanwhile: called after each look at an unfinished job.
+            meanwhile: called after each look at an unfinished job.
 
         Raises:
-                RefreshError: the job has not finished in time, and may still take effect.
+            RefreshError: the job has not finished in time, and may still take effect.
         """
         began = self.server.now()
         pauses = _pauses(self.timeouts.first_poll, self.timeouts.longest_poll)

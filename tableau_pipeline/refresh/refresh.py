@@ -34,14 +34,14 @@ class Refresh:
     """One refresh with everything that it needs.
 
     Attributes:
-            snapshots: the versions of the models. The newest are read only once the claim is held,
-                because an older version must not be published last.
-            server: opens a session when it is first needed.
-            folder: the folder for built files, the same for every run of a data source.
-            run_id: the run to which the records attribute this refresh.
-            now: returns the time of the refresh, from which rolling windows count.
-            sleep: takes seconds.
-            takeover: take over data sources that another deployment publishes.
+        snapshots: the versions of the models. The newest are read only once the claim is held,
+            because an older version must not be published last.
+        server: opens a session when it is first needed.
+        folder: the folder for built files, the same for every run of a data source.
+        run_id: the run to which the records attribute this refresh.
+        now: returns the time of the refresh, from which rolling windows count.
+        sleep: takes seconds.
+        takeover: take over data sources that another deployment publishes.
     """
 
     declaration: Declaration
@@ -61,8 +61,8 @@ class Refresh:
         """Make the published data source equal to its models, or report why not.
 
         Raises:
-                RefusedError: the refresh would be wrong or unsafe; nothing was sent or overwritten.
-                RefreshError: the refresh failed; the next run finds out what became of it.
+            RefusedError: the refresh would be wrong or unsafe; nothing was sent or overwritten.
+            RefreshError: the refresh failed; the next run finds out what became of it.
         """
         return self.summarized(options, lambda: self._run(options))
 
@@ -95,7 +95,7 @@ class Refresh:
         """The newest version of each model, with the column types that the data source declares.
 
         Raises:
-                RefusedError: a model has no snapshot, or cannot be published.
+            RefusedError: a model has no snapshot, or cannot be published.
         """
         declared = Declared(self.snapshots, self.declaration.types)
         found = {model: declared.newest(model) for model in self.declaration.models}

@@ -18,22 +18,22 @@ class Report:
     """What a refresh did.
 
     Attributes:
-            plan: None if only the file was to be built.
-            extract: the file that was built: the whole data source, or the payload of an update.
-                For a split update, the last payload with the rows and bytes of all. None if nothing
-                had to be built.
-            tables: what an update did to each table that it changed.
-            orphans: number of rows without a partner in the other table, by relationship; only if
-                any.
-            reconciliation: how the published data compares with the models; None if nothing was
-                sent.
-            checkpoint: None if the data source was not refreshed.
-            warnings: what a person should know although nothing is wrong.
-            sent: bytes of all files that were sent.
-            job_id: the id of the server's job that carried it out, if there was one.
-            seconds: by phase; "total" once the refresh has ended.
-            before: rows by table that were published before; empty if they are not known.
-            summary: all of this in one line.
+        plan: None if only the file was to be built.
+        extract: the file that was built: the whole data source, or the payload of an update.
+            For a split update, the last payload with the rows and bytes of all. None if nothing
+            had to be built.
+        tables: what an update did to each table that it changed.
+        orphans: number of rows without a partner in the other table, by relationship; only if
+            any.
+        reconciliation: how the published data compares with the models; None if nothing was
+            sent.
+        checkpoint: None if the data source was not refreshed.
+        warnings: what a person should know although nothing is wrong.
+        sent: bytes of all files that were sent.
+        job_id: the id of the server's job that carried it out, if there was one.
+        seconds: by phase; "total" once the refresh has ended.
+        before: rows by table that were published before; empty if they are not known.
+        summary: all of this in one line.
     """
 
     plan: Plan | None

@@ -125,7 +125,7 @@ def known_policy(refresh: Any) -> Any:
     """Return the value if it is one of the policies.
 
     Raises:
-            ValueError: it is not. The message lists the policies.
+        ValueError: it is not. The message lists the policies.
     """
     if _policy(refresh) is None:
         raise ValueError(

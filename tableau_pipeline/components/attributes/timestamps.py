@@ -26,7 +26,7 @@ def known_timestamps(value: Any) -> Any:
     """Return the value if it is one of the ways to publish an instant.
 
     Raises:
-            ValueError: it is not. The message lists them.
+        ValueError: it is not. The message lists them.
     """
     if _timestamps(value) is None:
         raise ValueError(

@@ -84,7 +84,7 @@ def known_trigger(value: Any) -> Any:
     """Return the value if it is None or exactly one of the triggers.
 
     Raises:
-            ValueError: it is none of them, or several. The message lists them.
+        ValueError: it is none of them, or several. The message lists them.
     """
     if value is None or _trigger(value):
         return value

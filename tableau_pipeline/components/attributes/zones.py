@@ -9,7 +9,7 @@ def known_zone(zone: str) -> str:
     """Return the name itself if such a time zone exists.
 
     Raises:
-            ValueError: there is no such zone.
+        ValueError: there is no such zone.
     """
     try:
         ZoneInfo(zone)

@@ -43,11 +43,11 @@ class Invocation:
     """One `dbt run`, `build` or `retry`.
 
     Attributes:
-            id: dbt's invocation id.
-            statuses: the status of each node that it ran or skipped, by unique id. A retry lists
-                only what
-                had failed before, so a missing node is no obstacle.
-            parents: the parents of each node. The parents of a test are the models that it tests.
+        id: dbt's invocation id.
+        statuses: the status of each node that it ran or skipped, by unique id. A retry lists
+            only what
+            had failed before, so a missing node is no obstacle.
+        parents: the parents of each node. The parents of a test are the models that it tests.
     """
 
     id: str
@@ -58,7 +58,7 @@ class Invocation:
         """Return why assets made of these models must not be refreshed; None if they may be.
 
         Args:
-                models: names or unique ids; None for all models of the dbt project.
+            models: names or unique ids; None for all models of the dbt project.
         """
         mine = {
             node: status
@@ -88,11 +88,11 @@ def read_invocation(run_results: str, *, seen: str | None) -> Invocation:
 
     Args:
         run_results: path or URL of run_results.json.
-            seen: the id of an invocation that was already followed.
+        seen: the id of an invocation that was already followed.
 
     Raises:
-            NotABuildError: the file does not exist, dbt is still writing it, it is the result of
-                another command, or its invocation is the one already seen.
+        NotABuildError: the file does not exist, dbt is still writing it, it is the result of
+            another command, or its invocation is the one already seen.
     """
     path = UPath(run_results)
     try:

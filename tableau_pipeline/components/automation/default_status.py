@@ -13,7 +13,7 @@ def triggers_are_on() -> bool:
     A schedule or sensor starts with this status. A switch in the web UI overrides it.
 
     Raises:
-            ValueError: the variable has another value.
+        ValueError: the variable has another value.
     """
     value = os.environ.get(VARIABLE) or "off"
     if value not in ("on", "off"):

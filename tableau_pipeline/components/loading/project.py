@@ -47,10 +47,10 @@ def load_definitions(folder: Path) -> dg.Definitions:
     `dg check defs` also compares the declared columns with the newest snapshots of the models.
 
     Args:
-            folder: the folder of `definitions.py`.
+        folder: the folder of `definitions.py`.
 
     Raises:
-            DeclarationError: one line for each mistake: file, line, key, and what is allowed there.
+        DeclarationError: one line for each mistake: file, line, key, and what is allowed there.
     """
     with _in_lines():
         definitions = dg.load_from_defs_folder(path_within_project=folder)

@@ -14,8 +14,8 @@ class ModelSnapshots:
     """Implements `core.snapshot.Snapshots` for the models of a step.
 
     Attributes:
-            definitions: the partitions definition of each model, by asset key. Partitions that only
-                an earlier definition had are ignored. None for models of other code locations.
+        definitions: the partitions definition of each model, by asset key. Partitions that only
+            an earlier definition had are ignored. None for models of other code locations.
     """
 
     snapshots: SnapshotIOManager

@@ -18,7 +18,7 @@ class PublishedDatasourceScaffolder(dg.Scaffolder):
         """Write the file. The folder's name becomes the name of data source, table and model.
 
         Raises:
-                ValueError: the format is not YAML, or a `defs.yaml` already exists.
+            ValueError: the format is not YAML, or a `defs.yaml` already exists.
         """
         if request.scaffold_format != "yaml":
             raise ValueError(

@@ -31,8 +31,8 @@ class Declared(dg.Component, dg.Resolvable, Attributes):
         """Fill in templates such as `{{ env.X }}`.
 
         Raises:
-                DeclarationError: the file repeats a key, such as a second trigger, or Dagster would
-                    skip models beside it.
+            DeclarationError: the file repeats a key, such as a second trigger, or Dagster would
+                skip models beside it.
         """
         if tree := context.source_position_tree:
             file = Path(tree.position.filename)

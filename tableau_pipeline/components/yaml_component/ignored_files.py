@@ -15,7 +15,7 @@ def refuse_passed_over(file: Path) -> None:
     """Refuse Python files beside a `defs.yaml` that does not load the files of its folder.
 
     Raises:
-            DeclarationError: names the files and the remedy.
+        DeclarationError: names the files and the remedy.
     """
     text = file.read_text("utf-8")
     if _FOLDER.search(text):

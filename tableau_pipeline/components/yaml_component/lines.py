@@ -10,7 +10,7 @@ def line_of(file: Path, begin: int, keys: Sequence[str]) -> int:
     """Return the line of the innermost of these keys that exists.
 
     Args:
-            begin: the first line of the document that holds the keys.
+        begin: the first line of the document that holds the keys.
     """
     line = begin
     for document in yaml.compose_all(file.read_text("utf-8"), Loader=yaml.SafeLoader):

@@ -16,7 +16,7 @@ def refuse_repeated_keys(file: Path) -> None:
     """Refuse a file that repeats a key, such as two triggers of one data source.
 
     Raises:
-            DeclarationError: names file, lines and key.
+        DeclarationError: names file, lines and key.
     """
     if found := _first_repeated(file.read_text("utf-8")):
         key, first, second = found

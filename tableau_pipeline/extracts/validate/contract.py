@@ -33,7 +33,7 @@ def contract_problems(table: Table, columns: Sequence[Column], types: TypePolicy
     """Yield a sentence with all differences between a contract and the actual columns.
 
     Args:
-            columns: the actual columns, with the types that the data source declares.
+        columns: the actual columns, with the types that the data source declares.
     """
     if not table.columns:
         return

@@ -44,7 +44,7 @@ def checked_models(declaration: Declaration, found: Mapping[str, Snapshot | None
     All problems are refused at once.
 
     Raises:
-            RefusedError: names each table, its model or column, and the remedy.
+        RefusedError: names each table, its model or column, and the remedy.
     """
     models = {model: each for model, each in found.items() if each and each.parts}
     problems = [

@@ -18,7 +18,7 @@ def readable(
     """Report the columns with values on which hyperd fails.
 
     Raises:
-            RefusedError: names the tables and columns.
+        RefusedError: names the tables and columns.
     """
     try:
         yield

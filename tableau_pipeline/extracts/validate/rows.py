@@ -28,10 +28,10 @@ def check_rows(
     or a NULL in a key or cursor, leaves open which published row is meant.
 
     Args:
-            identified: tables whose `diff` key is already known to identify every row.
+        identified: tables whose `diff` key is already known to identify every row.
 
     Raises:
-            RefusedError: names the tables, the columns and sample values.
+        RefusedError: names the tables, the columns and sample values.
     """
     sources = {
         table.name: source(table.name, models[table.model], desired[table.name].cutoff)
@@ -65,7 +65,7 @@ def count_orphans(
     error.
 
     Args:
-            tables: the tables that change.
+        tables: the tables that change.
     """
     sources = {
         table.name: source(table.name, models[table.model], desired[table.name].cutoff)

@@ -28,11 +28,11 @@ def load_parquet(spark: SparkSession, files: Files, folder: Path) -> Reading:
     """Load the rows of files. pyarrow rewrites a file that Spark cannot read, if no value changes.
 
     Args:
-            folder: for the rewritten files; it must exist as long as the frame is used.
+        folder: for the rewritten files; it must exist as long as the frame is used.
 
     Raises:
-            RefusedError: the files differ in their columns, or a column has a type or values that
-                cannot be preserved. The message names file and column.
+        RefusedError: the files differ in their columns, or a column has a type or values that
+            cannot be preserved. The message names file and column.
     """
     check_options(files.reader, "parquet")
     before = digests(files.paths)

@@ -26,8 +26,8 @@ def rewrite(source: Path, target: Path) -> None:
     """Write the rows of a Parquet file in types and codecs that Spark reads.
 
     Raises:
-            RefusedError: the type or the values of a column would not be preserved; names the
-                column.
+        RefusedError: the type or the values of a column would not be preserved; names the
+            column.
     """
     with opened(source) as file:
         _check_geospatial(source, file)
@@ -92,7 +92,7 @@ def check_int96(path: Path) -> None:
     """Check that INT96 timestamps have whole microseconds: Spark would truncate finer ones.
 
     Raises:
-            RefusedError: they are finer; the message names the column.
+        RefusedError: they are finer; the message names the column.
     """
     try:
         with pq.ParquetFile(path) as file:

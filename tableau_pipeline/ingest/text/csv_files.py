@@ -23,12 +23,12 @@ def csv_schema(
     """Return the columns of files that must all have the same ones.
 
     Args:
-            declared: their names and types, to be compared with the header; None to infer them.
-            separator_said: whether the separator was set explicitly.
+        declared: their names and types, to be compared with the header; None to infer them.
+        separator_said: whether the separator was set explicitly.
 
     Raises:
-            RefusedError: headers differ from each other or from the declared columns, or the
-                separator is wrong.
+        RefusedError: headers differ from each other or from the declared columns, or the
+            separator is wrong.
     """
     names = _names(paths[0], options, separator_said=separator_said)
     for path in paths[1:]:
@@ -55,7 +55,7 @@ def csv_batches(
     """Read the rows of a file; count those that do not fit in `bad`.
 
     Raises:
-            RefusedError: a column has a type that text cannot hold; also as `csv_rows`.
+        RefusedError: a column has a type that text cannot hold; also as `csv_rows`.
     """
     readers = [
         Reader(field, _convert(field, options), '"{}"'.format, True) for field in schema.fields

@@ -20,8 +20,8 @@ def csv_rows(path: Path, options: Options) -> Iterator[Record]:
     An empty value without quotes is None; an empty value in quotes is "".
 
     Raises:
-            RefusedError: quotes are not closed or stray, so that the end of a record is unknown; or
-                the bytes are not text in the encoding.
+        RefusedError: quotes are not closed or stray, so that the end of a record is unknown; or
+            the bytes are not text in the encoding.
     """
     # Python limits a value to 128 KiB, for the whole process.
     csv.field_size_limit(sys.maxsize)

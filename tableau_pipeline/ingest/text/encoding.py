@@ -27,10 +27,10 @@ def open_text(path: Path, encoding: str | None) -> Generator[TextIO]:
     """Open a file as text, without byte order mark, line ends unchanged; unpack gzip and bzip2.
 
     Args:
-            encoding: Python's name of it; None for UTF-8, or UTF-16 with a byte order mark.
+        encoding: Python's name of it; None for UTF-8, or UTF-16 with a byte order mark.
 
     Raises:
-            RefusedError: the bytes are in another encoding, or damaged; names file and remedy.
+        RefusedError: the bytes are in another encoding, or damaged; names file and remedy.
     """
     try:
         with _opened(path) as file:

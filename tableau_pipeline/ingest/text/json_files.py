@@ -38,7 +38,7 @@ def json_schema(paths: Sequence[Path], options: Options, declared: StructType | 
     """Return the columns of files, sorted by name unless they are declared.
 
     Raises:
-            RefusedError: two names differ only in case; also as `json_rows`.
+        RefusedError: two names differ only in case; also as `json_rows`.
     """
     if declared is not None:
         return declared
@@ -61,10 +61,10 @@ def json_batches(
     """Read the rows of a file; count those that do not fit in `bad`.
 
     Args:
-            seen: collects the names that the objects have.
+        seen: collects the names that the objects have.
 
     Raises:
-            RefusedError: a column has a type that JSON cannot hold; also as `json_rows`.
+        RefusedError: a column has a type that JSON cannot hold; also as `json_rows`.
     """
     readers = [
         Reader(each, _convert(each, options), json_text, isinstance(each.dataType, _TIMES))

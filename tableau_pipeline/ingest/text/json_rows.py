@@ -29,8 +29,8 @@ def json_rows(path: Path, options: Options, bad: BadRows) -> Iterator[tuple[int,
     follow each other.
 
     Raises:
-            RefusedError: a document that spans lines is broken, so that the start of the next
-                object is unknown; or the bytes are not text in the encoding.
+        RefusedError: a document that spans lines is broken, so that the start of the next
+            object is unknown; or the bytes are not text in the encoding.
     """
     with open_text(path, options.encoding) as text:
         start = text.read(1)

@@ -22,7 +22,7 @@ class WaitingRows:
     """The good rows of files as Parquet, and the bad rows.
 
     Attributes:
-            paths: one Parquet file for each input file, with the same name.
+        paths: one Parquet file for each input file, with the same name.
     """
 
     schema: StructType
@@ -34,7 +34,7 @@ def waiting_rows(files: Files, folder: Path) -> WaitingRows:
     """Read text files, and write their good rows as Parquet.
 
     Raises:
-            RefusedError: a file cannot be read, or does not have the required columns.
+        RefusedError: a file cannot be read, or does not have the required columns.
     """
     tabs = all(ending(path) == ".tsv" for path in files.paths)
     options = text_options(files.reader, files.format, tabs=tabs)

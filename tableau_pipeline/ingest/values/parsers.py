@@ -46,7 +46,7 @@ def parser(type_: DataType, options: Options) -> Parser | None:
     datetimes without a zone; those of `timestamp` are in UTC.
 
     Raises:
-            RefusedError: a format in the options is invalid.
+        RefusedError: a format in the options is invalid.
     """
     made = _parser(type_, options)
     return made and lru_cache(_REMEMBERED)(made)

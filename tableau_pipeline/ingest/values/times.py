@@ -38,7 +38,7 @@ class TimePattern:
         """Return the moment; in UTC if the text has an offset, naive if not.
 
         Raises:
-                ValueError: the text has another form, or the day or time does not exist.
+            ValueError: the text has another form, or the day or time does not exist.
         """
         found = self._expression.fullmatch(text)
         if not found:
@@ -71,7 +71,7 @@ def time_pattern(pattern: str) -> TimePattern:
     """Parse the pattern of an option, such as "dd.MM.yyyy HH:mm[:ss]".
 
     Raises:
-            RefusedError: a letter is unknown or repeated, or the year is missing.
+        RefusedError: a letter is unknown or repeated, or the year is missing.
     """
     expression, seen = "", set()
     for quoted, letters, _, other in _TOKEN.findall(pattern):

@@ -89,8 +89,8 @@ class SafeAdapter(HTTPAdapter):
 
         Raises:
             TooLargeError: something on the way does not let a request of this size through.
-                RefusedLaterError: a repeated update was refused, but the first one may have been
-                    received.
+            RefusedLaterError: a repeated update was refused, but the first one may have been
+                received.
         """
         seconds = _READ_SECONDS if request.method in _READS else _WRITE_SECONDS
         settings["timeout"] = (_CONNECT_SECONDS, seconds)
@@ -109,8 +109,8 @@ def safe_sessions(log: logging.Logger, hook: Callable[..., None]) -> Callable[[]
     """Return a factory of HTTP sessions for TSC.
 
     Args:
-            log: receives a message for every repeated request.
-            hook: called with every answer.
+        log: receives a message for every repeated request.
+        hook: called with every answer.
     """
     retry = SafeRetry(
         total=None,

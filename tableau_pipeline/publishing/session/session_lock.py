@@ -28,13 +28,13 @@ def only_session(url: str, *, token: str, timeout: float, log: logging.Logger) -
     hosts or users, so each needs a token of its own.
 
     Args:
-            token: the name of the token. A new sign-in ends its previous session, even on another
-                site.
+        token: the name of the token. A new sign-in ends its previous session, even on another
+            site.
         timeout: seconds to wait for our turn.
 
     Raises:
-            RefusedError: this thread already holds the token, and would wait for itself.
-            RefreshError: others held the token for too long.
+        RefusedError: this thread already holds the token, and would wait for itself.
+        RefreshError: others held the token for too long.
     """
     path = _lock_file(url, token)
     # Sessions cannot be nested: the second sign-in would end the first, and signing in again for

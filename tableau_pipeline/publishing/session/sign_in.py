@@ -41,15 +41,15 @@ def signed_in(
     apps allow any number of sessions.
 
     Args:
-            site: the content URL of the site; "" is the default site.
+        site: the content URL of the site; "" is the default site.
         ca_bundle: certificates to trust instead of the system's.
-            log: receives messages about uploads, waiting and repeated calls.
+        log: receives messages about uploads, waiting and repeated calls.
         session_timeout: seconds to wait for the token.
 
     Raises:
-            RefusedError: the server rejects the credentials, or this thread already has a session
-                with this token.
-            RefreshError: no Tableau Server answers at `url`, or the token was in use for too long.
+        RefusedError: the server rejects the credentials, or this thread already has a session
+            with this token.
+        RefreshError: no Tableau Server answers at `url`, or the token was in use for too long.
     """
     url = url.rstrip("/")
     turn = (

@@ -37,8 +37,8 @@ class Delivery:
         """Make the data source hold the desired content.
 
         Raises:
-                RefusedError: the server refused; it holds what it held before.
-                DriftError: somebody else changed the data source meanwhile.
+            RefusedError: the server refused; it holds what it held before.
+            DriftError: somebody else changed the data source meanwhile.
             RefreshError: the server failed, or did not answer, or the job failed.
         """
         remote, target = self._in_place(), self._target(report)

@@ -19,8 +19,8 @@ def mark(
     """Tag a data source as ours, and remove the tags of other deployments.
 
     Returns:
-            The data source, and why somebody else may have changed it meanwhile; None if nobody
-            has.
+        The data source, and why somebody else may have changed it meanwhile; None if nobody
+        has.
     """
     others = {tag for tag in remote.tags - tags if tag.startswith(INSTANCE_TAG_PREFIX)}
     if tags <= remote.tags and not others:
@@ -38,8 +38,8 @@ def move(
     """Rename a data source, or move it to another project.
 
     Raises:
-            RefusedError: the name is taken there, or the user lacks permission.
-            DriftError: somebody changed the data source meanwhile.
+        RefusedError: the name is taken there, or the user lacks permission.
+        DriftError: somebody changed the data source meanwhile.
     """
     if place(found(server, remote.luid)) != place(remote):
         raise DriftError(f'"{remote.name}" was changed before it could be renamed or moved.')
@@ -66,7 +66,7 @@ def located(server: Server, intent: Intent) -> RemoteDatasource:
     """The data source of a request that has taken effect.
 
     Raises:
-            RefreshError: the data source was removed since.
+        RefreshError: the data source was removed since.
     """
     if intent.luid:
         return found(server, intent.luid)
@@ -82,7 +82,7 @@ def found(server: Server, luid: str) -> RemoteDatasource:
     """The data source with this LUID.
 
     Raises:
-            RefreshError: the data source was removed from the server meanwhile.
+        RefreshError: the data source was removed from the server meanwhile.
     """
     remote = server.find_by_luid(luid)
     if remote is None:

@@ -30,8 +30,8 @@ class Sender:
     """Sends for one refresh, which has claimed the data source.
 
     Attributes:
-            tags: the tags that mark the data source as ours.
-            sent: the number of requests that were sent.
+        tags: the tags that mark the data source as ours.
+        sent: the number of requests that were sent.
     """
 
     server: Server
@@ -56,10 +56,10 @@ class Sender:
         """Publish a whole file.
 
         Args:
-                to: the data source to replace; None to create one.
+            to: the data source to replace; None to create one.
 
         Raises:
-                RefusedError: the server refused; it holds what it held before.
+            RefusedError: the server refused; it holds what it held before.
             DriftError: somebody changed the data source meanwhile; nothing was sent.
             RefreshError: the server failed, or did not answer, or the job failed.
         """
@@ -94,12 +94,12 @@ class Sender:
         """Change the published data.
 
         Args:
-                batch: the actions as JSON; `payload` has the tables that they name.
-                target: the checkpoint to reach; None if no update can build on the result.
-                    `partial` states why.
+            batch: the actions as JSON; `payload` has the tables that they name.
+            target: the checkpoint to reach; None if no update can build on the result.
+                `partial` states why.
 
         Raises:
-                RefusedError: the server refused; it holds what it held before.
+            RefusedError: the server refused; it holds what it held before.
             DriftError: somebody changed the data source meanwhile; nothing was sent.
             RefreshError: the server failed, or did not answer, or the job failed.
         """
@@ -195,8 +195,8 @@ class Sender:
         """Send the request; return the intent with its job.
 
         Raises:
-                RefreshError: the server may have received the request or not; the intent stays
-                    open.
+            RefreshError: the server may have received the request or not; the intent stays
+                open.
         """
         try:
             job_id = call()

@@ -9,11 +9,11 @@ class Sent:
     """The result of sending an update or a file.
 
     Attributes:
-            checkpoint: the checkpoint that was reached; None if no update can build on it.
-            intent: the recorded intent; None if nothing had to be sent.
-            doubt: why somebody else may have changed the data source as well; None if nobody has.
-            learnt: what the site has shown about its behaviour, provided that nobody else changed
-                it.
+        checkpoint: the checkpoint that was reached; None if no update can build on it.
+        intent: the recorded intent; None if nothing had to be sent.
+        doubt: why somebody else may have changed the data source as well; None if nobody has.
+        learnt: what the site has shown about its behaviour, provided that nobody else changed
+            it.
     """
 
     checkpoint: Checkpoint | None

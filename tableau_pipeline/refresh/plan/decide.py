@@ -50,7 +50,7 @@ class Update:
     """Send the tables that changed; each with the reason to send it whole, if there is one.
 
     Attributes:
-            pieces: the number of consecutive updates.
+        pieces: the number of consecutive updates.
     """
 
     tables: Mapping[str, str | None]
@@ -81,7 +81,7 @@ class Refuse:
     """Do nothing; `reason` states what is wrong and what to decide.
 
     Attributes:
-            failed: what each failed check found.
+        failed: what each failed check found.
     """
 
     reason: str
@@ -101,9 +101,9 @@ class Facts:
     """All facts that a decision depends on.
 
     Attributes:
-            digest: the digest of the declaration, as it would be recorded.
-            whole: why only the whole file may be sent, whatever changed; None if less may do.
-            delta: the size of the delta; None until it is measured.
+        digest: the digest of the declaration, as it would be recorded.
+        whole: why only the whole file may be sent, whatever changed; None if less may do.
+        delta: the size of the delta; None until it is measured.
     """
 
     declaration: Declaration
@@ -118,7 +118,7 @@ def decide(facts: Facts, options: Options) -> Plan | tuple[str, ...]:
     """Decide how to make the data source hold the desired content.
 
     Returns:
-            The plan; or, if a delta must be measured first, the names of the tables that changed.
+        The plan; or, if a delta must be measured first, the names of the tables that changed.
     """
     published, record = facts.published, facts.published.record
     if refusal := _refusal(facts, options):

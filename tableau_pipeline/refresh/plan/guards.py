@@ -17,8 +17,8 @@ def guard_problems(
     """Return a sentence for each guard that the tables violate.
 
     Args:
-            published: rows by table; a table that is missing here is new. None if they are not
-                known.
+        published: rows by table; a table that is missing here is new. None if they are not
+            known.
     """
     return [
         f'Table "{table.name}": model "{table.model}" has {problem}'

@@ -11,13 +11,13 @@ class History:
     """The records of a data source, in order.
 
     Attributes:
-            number: the highest number of any refresh.
-            claims: the claims that were not withdrawn; `closed` has the ids of those that have
-                ended.
-            checkpoint: the one with the highest number, in whatever order they were stored.
-            intents: the intents of later refreshes, oldest first; of each, the record that knows
-                most.
-            former: the state in a record of an older format; None once there is a checkpoint.
+        number: the highest number of any refresh.
+        claims: the claims that were not withdrawn; `closed` has the ids of those that have
+            ended.
+        checkpoint: the one with the highest number, in whatever order they were stored.
+        intents: the intents of later refreshes, oldest first; of each, the record that knows
+            most.
+        former: the state in a record of an older format; None once there is a checkpoint.
     """
 
     number: int

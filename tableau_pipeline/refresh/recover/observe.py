@@ -22,16 +22,16 @@ class Published:
     """What the server holds, as far as it can be known.
 
     Attributes:
-            remote: the data source, found by the LUID in our records or by name; None if absent.
-            is_ours: our records name it, it carries our tag, or a request of ours has just created
-                it.
-            other_instance: the tag of another deployment that publishes it; None if there is none.
-            record: our checkpoint of this data source; None if there is none.
-            untrusted: why no update may build on `record`; None if the server holds what it states.
-            rows: rows by table; None if they are not known.
-            metadata: the content of its `.tds`; None if the data source is absent or not ours.
-            left: digests of the metadata that our refreshes left.
-            warnings: what a person should know although nothing is wrong.
+        remote: the data source, found by the LUID in our records or by name; None if absent.
+        is_ours: our records name it, it carries our tag, or a request of ours has just created
+            it.
+        other_instance: the tag of another deployment that publishes it; None if there is none.
+        record: our checkpoint of this data source; None if there is none.
+        untrusted: why no update may build on `record`; None if the server holds what it states.
+        rows: rows by table; None if they are not known.
+        metadata: the content of its `.tds`; None if the data source is absent or not ours.
+        left: digests of the metadata that our refreshes left.
+        warnings: what a person should know although nothing is wrong.
     """
 
     remote: RemoteDatasource | None
@@ -70,7 +70,7 @@ class Observer:
         """Find the data source, and check whether it is as our records state.
 
         Raises:
-                RefusedError: the data source exists, but this user may not read it.
+            RefusedError: the data source exists, but this user may not read it.
         """
         remote = self.server.find_by_luid(recovered.luid) if recovered.luid else None
         named = remote is not None

@@ -22,14 +22,14 @@ class Recovered:
     """What our records state of the data source, once every request has its outcome.
 
     Attributes:
-            record: the newest checkpoint that the server may hold.
-            former: the state in a record of an older format, if there is no checkpoint.
-            untrusted: why no update may build on `record`; None if one may.
-            sent: the request that led to `record`, if no refresh has observed its result yet.
-            creating: the request that may have created the data source, before its LUID was
-                recorded.
-            rows: the largest number of rows that each table may have, by all records.
-            left: digests of the metadata that our refreshes left or found.
+        record: the newest checkpoint that the server may hold.
+        former: the state in a record of an older format, if there is no checkpoint.
+        untrusted: why no update may build on `record`; None if one may.
+        sent: the request that led to `record`, if no refresh has observed its result yet.
+        creating: the request that may have created the data source, before its LUID was
+            recorded.
+        rows: the largest number of rows that each table may have, by all records.
+        left: digests of the metadata that our refreshes left or found.
     """
 
     record: Checkpoint | None = None
@@ -94,7 +94,7 @@ class Recovery:
     It never sends anything again: if the outcome is not known, the next publish is in full.
 
     Attributes:
-            acts: False for a dry run, which neither waits nor records anything.
+        acts: False for a dry run, which neither waits nor records anything.
     """
 
     journal: Journal
@@ -107,7 +107,7 @@ class Recovery:
         """Find out what is published, as far as our records and the server show it.
 
         Raises:
-                RefreshError: a request may still take effect, so nothing else may be sent.
+            RefreshError: a request may still take effect, so nothing else may be sent.
         """
         recovered = Recovered(former=history.former)
         if former := history.former:
@@ -146,7 +146,7 @@ class Recovery:
         """Wait until the request can no longer run, whether the server received it or not.
 
         Raises:
-                RefreshError: that is not certain yet.
+            RefreshError: that is not certain yet.
         """
         remote = self.server.find_by_luid(intent.luid) if intent.luid else None
         for name in {intent.name, remote.name if remote else intent.name}:

@@ -39,11 +39,11 @@ class Change:
     """A change of ours, and what the server showed of it.
 
     Attributes:
-            before: the stamp of the data source right before the change; None if it was created.
-            after: its current stamp.
-            revisions: the possible numbers of revisions that the change made; several until the
-                site's behaviour is known.
-            seen: time stamps that the data source had meanwhile.
+        before: the stamp of the data source right before the change; None if it was created.
+        after: its current stamp.
+        revisions: the possible numbers of revisions that the change made; several until the
+            site's behaviour is known.
+        seen: time stamps that the data source had meanwhile.
     """
 
     window: Window | None
