@@ -218,7 +218,7 @@ def test_lines_are_counted_as_an_editor_does(file: Path):
         ("a int", "has 2 columns (id, v), but columns declares a"),
         ("id int, v array<int>", 'column "v": text holds no array<int>: declare it as string'),
         ("id int, v", "cannot be parsed"),
-        ("id int, ID int", "differ by case"),
+        ("id int, ID int", "differ only in case"),
     ],
 )
 def test_columns_that_are_no_columns_of_it(file: Path, columns: str, message: str):
