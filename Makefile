@@ -9,35 +9,38 @@ export PYTHONWARNINGS := ignore:Class `SparkDeclarativePipelineScaffolder`
 # A host name that resolves to no local address would stop Spark.
 export SPARK_LOCAL_IP ?= 127.0.0.1
 
-.PHONY: demo test test-all test-long dev check bench clean python java postgresql
+.PHONY: help demo test test-all test-long dev check bench clean python java postgresql
 
-demo: java .venv/installed
+help: # This list
+	@sed -n 's/^\([a-z-]*\):[^#]*# \(.*\)/make \1	\2/p' $(MAKEFILE_LIST) | column -t -s '	'
+
+demo: java .venv/installed # A year of flights, from Spark to a local Tableau Server
 	@$(BIN)/python -m tableau_pipeline.demo
 
-dev: java .venv/installed
+dev: java .venv/installed # Dagster's web UI, with what the demo published
 	@$(BIN)/python -m tableau_pipeline.demo.dev
 
-test: java .venv/installed
+test: java .venv/installed # The tests that take minutes
 	@$(BIN)/pytest $(IN_PARALLEL) -m "not slow and not long"
 
-test-all: test postgresql
+test-all: test postgresql # These, and the slow ones
 	@$(BIN)/pytest $(IN_PARALLEL) -m slow
 
 # What CI has no time for: to be run before a change of what a refresh promises is called done.
-test-long: java .venv/installed
+test-long: java .venv/installed # What CI has no time for
 	@$(BIN)/pytest $(IN_PARALLEL) -m long -rP
 
-check: .venv/installed
+check: .venv/installed # Format, types, layers and definitions
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/ty check
 	@$(BIN)/lint-imports
 	@. $(BIN)/activate && dg check defs
 
-bench: java .venv/installed
+bench: java .venv/installed # Benchmarks
 	@$(BIN)/python -m benchmarks
 
-clean:
+clean: # Remove what these made
 	rm -rf .venv data .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +
 	find dagster_home deploy -mindepth 1 -not -name dagster.yaml -not -name workspace.yaml -delete

@@ -109,9 +109,10 @@ class TableauSite:
     def upload(self, file: Path) -> str:
         """Upload a file in blocks; return the id by which one call may use it."""
         doing = f"Uploading {file.name}"
-        upload = self._ask(doing, self.tsc.fileuploads.initiate)
         size, sent = file.stat().st_size, 0
-        for block in uploads.blocks(file):
+        block_size = uploads.block_size(size)
+        upload = self._ask(doing, self.tsc.fileuploads.initiate)
+        for block in uploads.blocks(file, block_size):
             self._ask(doing, lambda block=block: uploads.send_block(self.tsc, upload, block))
             sent += len(block)
             of = f" of {megabytes(size)}" if sent < size else ""

@@ -19,13 +19,8 @@ _USUAL = 16
 _LARGEST = 63
 
 
-def blocks(file: Path) -> Iterator[bytes]:
-    """Yield a file in blocks, at most as many as Tableau accepts for one file.
-
-    Raises:
-        RefusedError: the file is too large for that.
-    """
-    size = block_size(file.stat().st_size)
+def blocks(file: Path, size: int) -> Iterator[bytes]:
+    """Yield a file in blocks of `size` bytes; the last one may be smaller."""
     with file.open("rb") as opened:
         while block := opened.read(size):
             yield block

@@ -15,8 +15,8 @@ from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.hyper.build import build_extract
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.tables import Column, TableSource
-from tableau_pipeline.publishing.session import retries
 from tableau_pipeline.publishing.session.credentials import Credentials, Password
+from tableau_pipeline.publishing.session.retries import RetryTimes
 from tableau_pipeline.publishing.session.sign_in import signed_in
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.sandbox.control.control import Armed
@@ -25,22 +25,21 @@ from tableau_pipeline.sandbox.options import UserSeed
 from tableau_pipeline.sandbox.testing import Sandbox, running_sandbox
 
 LOG = logging.getLogger("tableau_pipeline_tests.publishing")
+# What is tried again is tried again at once, unless the server asks to wait.
+AT_ONCE = RetryTimes(backoff=0)
 VIEWER = UserSeed(name="vera", password="vera-secret", site_role="Viewer")
-
-
-@pytest.fixture(scope="session", autouse=True)
-def no_pauses() -> Generator[None]:
-    """What is tried again is tried again at once, unless the server asks for more patience."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(retries, "_BACKOFF", 0)
-        yield
 
 
 class SignIn(Protocol):
     """Opens a session on the sandbox; as its administrator, unless told otherwise."""
 
     def __call__(
-        self, credentials: Credentials | None = None, *, site: str = "", url: str = ""
+        self,
+        credentials: Credentials | None = None,
+        *,
+        site: str = "",
+        url: str = "",
+        times: RetryTimes = AT_ONCE,
     ) -> AbstractContextManager[TableauSite]:
         """The session is for a `with`."""
 
@@ -58,7 +57,11 @@ def sign_in(sandbox: Sandbox) -> SignIn:
     admin = Password(sandbox.user, sandbox.password)
 
     def open_session(
-        credentials: Credentials | None = None, *, site: str = "", url: str = ""
+        credentials: Credentials | None = None,
+        *,
+        site: str = "",
+        url: str = "",
+        times: RetryTimes = AT_ONCE,
     ) -> AbstractContextManager[TableauSite]:
         return signed_in(
             url or sandbox.url,
@@ -66,6 +69,7 @@ def sign_in(sandbox: Sandbox) -> SignIn:
             credentials=credentials or admin,
             ca_bundle=None,
             log=LOG,
+            times=times,
         )
 
     return open_session

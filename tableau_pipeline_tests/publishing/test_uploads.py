@@ -3,7 +3,6 @@ from pathlib import Path
 import pytest
 
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.publishing import uploads
 from tableau_pipeline.publishing.uploads import block_size, blocks
 
 MEGABYTE, GIGABYTE = 2**20, 2**30
@@ -48,13 +47,11 @@ def test_size_that_is_none(monkeypatch: pytest.MonkeyPatch, said: str):
         block_size(1)
 
 
-def test_blocks_add_up_to_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_blocks_add_up_to_the_file(tmp_path: Path):
     # Prevents: the last block is lost.
-    monkeypatch.setattr(uploads, "_MEGABYTE", 1)
-    monkeypatch.setattr(uploads, "_MOST_BLOCKS", 4)
     content = bytes(range(71))
     file = tmp_path / "file"
     file.write_bytes(content)
-    sent = list(blocks(file))
+    sent = list(blocks(file, 18))
     assert b"".join(sent) == content
     assert [len(block) for block in sent] == [18, 18, 18, 17]

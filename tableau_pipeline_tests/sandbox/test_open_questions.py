@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 import tableauserverclient as tsc
 
+from tableau_pipeline.sandbox.command_line.switches import add_switches, chosen_switches
 from tableau_pipeline.sandbox.open_questions import (
     JobOrder,
     OpenQuestions,
     RepeatedRequest,
     UpdatedAt,
 )
-from tableau_pipeline.sandbox.switches import add_switches, chosen_switches
 from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.sandbox.samples import publish, rows_on_server, signed_in
 from tableau_pipeline_tests.sandbox.service.command import started_sandbox

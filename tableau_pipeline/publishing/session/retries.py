@@ -9,6 +9,7 @@ server carries out once. A publish is never repeated.
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import requests
@@ -22,11 +23,23 @@ _UPDATES = frozenset({"PATCH"})
 _SAFE_TWICE = _READS | _UPDATES
 _CONFLICT, _TOO_LARGE, _TOO_MANY, _UNAVAILABLE = 409, 413, 429, 503
 _GATEWAY_FAILED = frozenset({502, _UNAVAILABLE, 504})
-_BACKOFF = 0.5
 _LONGEST_WAIT = 300
 _CONNECT_SECONDS = 30
 # A server may need long to join many gigabytes of blocks before it answers.
-_READ_SECONDS, _WRITE_SECONDS = 300, 3600
+_WRITE_SECONDS = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class RetryTimes:
+    """Pauses and time limits of requests, in seconds.
+
+    Attributes:
+        backoff: the pause before the first retry; each later pause is twice as long.
+        read: the time limit for the answer to a request that only reads.
+    """
+
+    backoff: float = 0.5
+    read: float = 300
 
 
 class TooLargeError(requests.RequestException):
@@ -82,6 +95,10 @@ class SafeRetry(Retry):
 class SafeAdapter(HTTPAdapter):
     """Waits long for a server that stopped answering, but not for ever."""
 
+    def __init__(self, *, retry: SafeRetry, read_seconds: float) -> None:
+        super().__init__(max_retries=retry)
+        self._read_seconds = read_seconds
+
     def send(
         self, request: requests.PreparedRequest, *args: Any, **settings: Any
     ) -> requests.Response:
@@ -92,7 +109,7 @@ class SafeAdapter(HTTPAdapter):
             RefusedLaterError: a repeated update was refused, but the first one may have been
                 received.
         """
-        seconds = _READ_SECONDS if request.method in _READS else _WRITE_SECONDS
+        seconds = self._read_seconds if request.method in _READS else _WRITE_SECONDS
         settings["timeout"] = (_CONNECT_SECONDS, seconds)
         response = super().send(request, *args, **settings)
         # Proxies answer this in formats of their own, whose status TSC does not keep.
@@ -105,7 +122,9 @@ class SafeAdapter(HTTPAdapter):
         return response
 
 
-def safe_sessions(log: logging.Logger, hook: Callable[..., None]) -> Callable[[], requests.Session]:
+def safe_sessions(
+    log: logging.Logger, hook: Callable[..., None], *, times: RetryTimes
+) -> Callable[[], requests.Session]:
     """Return a factory of HTTP sessions for TSC.
 
     Args:
@@ -119,7 +138,7 @@ def safe_sessions(log: logging.Logger, hook: Callable[..., None]) -> Callable[[]
         status=4,
         other=0,
         allowed_methods=_SAFE_TWICE,
-        backoff_factor=_BACKOFF,
+        backoff_factor=times.backoff,
         raise_on_status=False,
         log=log,
     )
@@ -128,7 +147,7 @@ def safe_sessions(log: logging.Logger, hook: Callable[..., None]) -> Callable[[]
         made = requests.Session()
         made.hooks["response"].append(hook)
         for scheme in ("http://", "https://"):
-            made.mount(scheme, SafeAdapter(max_retries=retry))
+            made.mount(scheme, SafeAdapter(retry=retry, read_seconds=times.read))
         return made
 
     return session

@@ -15,12 +15,13 @@ from tableau_pipeline.publishing.session.credentials import (
     PersonalAccessToken,
     no_entry,
 )
-from tableau_pipeline.publishing.session.retries import safe_sessions
+from tableau_pipeline.publishing.session.retries import RetryTimes, safe_sessions
 from tableau_pipeline.publishing.session.session_lock import only_session
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.publishing.translate_errors import NO_ENTRY, translate_errors
 
 _LOG = logging.getLogger(__name__)
+_TIMES = RetryTimes()
 
 
 @contextmanager
@@ -32,6 +33,7 @@ def signed_in(
     ca_bundle: Path | None = None,
     log: logging.Logger = _LOG,
     session_timeout: float = 7200,
+    times: RetryTimes = _TIMES,
 ) -> Generator[TableauSite]:
     """Open a session, which ends with the block.
 
@@ -45,6 +47,7 @@ def signed_in(
         ca_bundle: certificates to trust instead of the system's.
         log: receives messages about uploads, waiting and repeated calls.
         session_timeout: seconds to wait for the token.
+        times: how long requests are waited for, and tried again.
 
     Raises:
         RefusedError: the server rejects the credentials, or this thread already has a session
@@ -57,13 +60,20 @@ def signed_in(
         if isinstance(credentials, PersonalAccessToken)
         else nullcontext()
     )
-    with turn, _session(url, credentials, site=site, ca_bundle=ca_bundle, log=log) as session:
+    opened = _session(url, credentials, site=site, ca_bundle=ca_bundle, log=log, times=times)
+    with turn, opened as session:
         yield session
 
 
 @contextmanager
 def _session(
-    url: str, credentials: Credentials, *, site: str, ca_bundle: Path | None, log: logging.Logger
+    url: str,
+    credentials: Credentials,
+    *,
+    site: str,
+    ca_bundle: Path | None,
+    log: logging.Logger,
+    times: RetryTimes,
 ) -> Generator[TableauSite]:
     doing = f'Signing in to site "{site}" of {url} {credentials.described}'
     remedy = no_entry(credentials, site)
@@ -86,7 +96,7 @@ def _session(
         tsc = TSC.Server(
             url,
             http_options={"verify": str(ca_bundle) if ca_bundle else True},
-            session_factory=safe_sessions(log, clock.hear),
+            session_factory=safe_sessions(log, clock.hear, times=times),
         )
         try:
             # TSC's own use_server_version() treats any failure as a server of ten years ago.

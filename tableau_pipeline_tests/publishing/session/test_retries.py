@@ -9,11 +9,11 @@ import pytest
 from tableau_pipeline.core.checkpoint import PublishMode
 from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.publishing.session import retries
+from tableau_pipeline.publishing.session.retries import RetryTimes
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.sandbox.control.faults import CallFault, Delay, Drop, Refuse
 from tableau_pipeline.sandbox.testing import Sandbox
-from tableau_pipeline_tests.publishing.conftest import LOG, armed, finished, send
+from tableau_pipeline_tests.publishing.conftest import LOG, SignIn, armed, finished, send
 from tableau_pipeline_tests.publishing.test_publish import rows
 from tableau_pipeline_tests.publishing.test_updates import CLEAR, DATA, INSERT, fresh
 
@@ -195,16 +195,11 @@ def test_block_is_not_sent_again(
     assert trouble.met == 1
 
 
-def test_server_that_hangs(
-    tableau: TableauSite,
-    sandbox: Sandbox,
-    sales: RemoteDatasource,
-    monkeypatch: pytest.MonkeyPatch,
-):
+def test_server_that_hangs(sign_in: SignIn, sandbox: Sandbox, sales: RemoteDatasource):
     # Prevents: a refresh waits for ever for a server that was switched off in mid-sentence.
-    monkeypatch.setattr(retries, "_READ_SECONDS", 0.3)
-    began = monotonic()
-    with armed(sandbox, Delay(**ONE, seconds=3)) as slow:
-        assert tableau.find_by_luid(sales.luid) == sales
-    assert monotonic() - began < 2
+    with sign_in(times=RetryTimes(backoff=0, read=0.3)) as tableau:
+        began = monotonic()
+        with armed(sandbox, Delay(**ONE, seconds=3)) as slow:
+            assert tableau.find_by_luid(sales.luid) == sales
+        assert monotonic() - began < 2
     assert slow.met == 2

@@ -9,9 +9,8 @@ import pytest
 import tableauserverclient as tsc
 
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.publishing import site
-from tableau_pipeline.publishing.session import credentials
-from tableau_pipeline.sandbox.cli import main
+from tableau_pipeline.publishing.session import credentials, sign_in
+from tableau_pipeline.sandbox.command_line.cli import main
 from tableau_pipeline.sandbox.options import ConnectedApp
 from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.sandbox.samples import signed_in
@@ -41,13 +40,13 @@ def test_pipeline_signs_in(start_sandbox: Callable[..., Sandbox]):
     mine = credentials.ConnectedApp("admin", app.client_id, app.secret_id, app.secret_value)
     log = logging.getLogger("test")
     arguments = {"site": "second", "ca_bundle": None, "log": log}
-    with site.signed_in(sandbox.url, credentials=mine, **arguments) as opened:
+    with sign_in.signed_in(sandbox.url, credentials=mine, **arguments) as opened:
         user = opened.tsc.users.get_by_id(opened.user_id)
         assert (user.name, opened.tsc.is_signed_in()) == ("admin", True)
     theirs = replace(mine, secret_value="t" * 40)
     with (
         pytest.raises(RefusedError),
-        site.signed_in(sandbox.url, credentials=theirs, **arguments),
+        sign_in.signed_in(sandbox.url, credentials=theirs, **arguments),
     ):
         pass
 

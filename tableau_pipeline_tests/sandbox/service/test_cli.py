@@ -10,7 +10,7 @@ from pathlib import Path
 import requests
 import tableauserverclient as tsc
 
-from tableau_pipeline.sandbox.cli import main
+from tableau_pipeline.sandbox.command_line.cli import main
 from tableau_pipeline_tests.sandbox.samples import TIMEOUT, publish
 from tableau_pipeline_tests.sandbox.service.command import COMMAND, started_sandbox
 
@@ -67,3 +67,16 @@ def test_dies_with_its_parent(tmp_path: Path):
         started = time.monotonic()
         parent.stdout.read()
         assert time.monotonic() - started < 5
+
+
+def test_where_only_the_pipeline_is_installed():
+    """Prevents: a traceback that does not say what to install."""
+    code = (
+        "import sys; sys.modules['starlette'] = None\n"
+        "from tableau_pipeline.sandbox.command_line.entry import main\n"
+        "sys.exit(main())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "pip install 'tableau_pipeline[sandbox]'" in done.stderr
+    assert "Traceback" not in done.stderr

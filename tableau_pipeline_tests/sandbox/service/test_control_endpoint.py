@@ -9,7 +9,7 @@ import requests
 import tableauserverclient as tsc
 from starlette.applications import Starlette
 
-from tableau_pipeline.sandbox.cli import main
+from tableau_pipeline.sandbox.command_line.cli import main
 from tableau_pipeline.sandbox.control.control import Control
 from tableau_pipeline.sandbox.control.faults import Refuse, read_fault, write_fault
 from tableau_pipeline.sandbox.http.app import build_app

@@ -13,7 +13,8 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from tableau_pipeline.sandbox import control
-from tableau_pipeline.sandbox.banner import banner
+from tableau_pipeline.sandbox.command_line.banner import banner
+from tableau_pipeline.sandbox.command_line.switches import add_switches, chosen_switches
 from tableau_pipeline.sandbox.content.rules import PROFILES
 from tableau_pipeline.sandbox.control.control import Control
 from tableau_pipeline.sandbox.control.faults import Fault, read_fault
@@ -21,7 +22,6 @@ from tableau_pipeline.sandbox.http.request_log import requests_logged_to
 from tableau_pipeline.sandbox.http.server import SandboxServer, bind, sandbox_server, url_of
 from tableau_pipeline.sandbox.options import CONNECTED_APP, ConnectedApp, Options, UserSeed
 from tableau_pipeline.sandbox.services import DataDirectoryInUseError
-from tableau_pipeline.sandbox.switches import add_switches, chosen_switches
 
 _PARENT_POLL_SECONDS = 0.5
 # The minimum length of a secret for the signature of a token.
