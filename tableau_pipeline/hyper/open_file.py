@@ -92,16 +92,16 @@ def convert(path: Path | str, *, version: int, hyper: HyperProcess | None = None
         if version == version_of(path):
             # With an unchanged version, hyperd would copy blocks including their deleted rows.
             between = Path(folder) / "between.hyper"
-            _write_anew(
+            _write_copy(
                 old, source, between, version=version - 1 if version == NEWEST else version + 1
             )
             source = between
-        _write_anew(old, source, unfinished, version=version)
+        _write_copy(old, source, unfinished, version=version)
         with _opened(hyper, unfinished) as new:
             copy_comments(old, new)
 
 
-def _write_anew(connection: Connection, path: Path, to: Path, *, version: int) -> None:
+def _write_copy(connection: Connection, path: Path, to: Path, *, version: int) -> None:
     old, new = escape_name(str(path)), escape_name(str(to))
     connection.execute_command(f"CREATE DATABASE {new} WITH VERSION {version} FROM {old}")
 
