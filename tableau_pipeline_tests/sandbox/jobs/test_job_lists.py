@@ -68,7 +68,7 @@ def test_filters_order_and_pages(jobs: Jobs):
 
 
 def test_filters_of_the_client(jobs: Jobs):
-    # Prevents: the client's own way to write a filter cannot be parsed.
+    # Prevents: the client's own way to write a filter is not understood.
     found = jobs.server.jobs.filter(created_at__gte=START + timedelta(days=1), status="Success")
     assert [job.title for job in found] == ["B"]
     (job,) = found
