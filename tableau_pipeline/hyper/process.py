@@ -14,7 +14,6 @@ class _Hyperd(HyperProcess):
     """Closes itself when its last user releases it, so no thread can free it under another one.
 
     This also releases a dead process without the warning that it should have been closed.
-
     """
 
     def __del__(self) -> None:

@@ -1,10 +1,10 @@
 """Which requests are repeated, and when.
 
 * 429, or 503 with Retry-After, means that a request was not carried out. Any such request is
-repeated, as is one that never reached the server.
+  repeated, as is one that never reached the server.
 * After a broken connection, 502, 504 and a bare 503, it is not known whether the request arrived.
-Only requests that may safely arrive twice are repeated: reads, and updates, whose RequestID the
-server carries out once. A publish is never repeated.
+  Only requests that may safely arrive twice are repeated: reads, and updates, whose RequestID the
+  server carries out once. A publish is never repeated.
 """
 
 import logging
