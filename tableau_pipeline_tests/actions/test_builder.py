@@ -187,7 +187,7 @@ def test_as_long_as_servers_bear():
     for number in range(100):
         deep = reduce((and_, or_)[number % 2], [deep, target("a") == number])
     assert where(deep)["op"] == "or"
-    with pytest.raises(BatchError, match="nested more than 100 deep"):
+    with pytest.raises(BatchError, match="nested more than 100 levels"):
         deep & (target("a") == 0)
 
 

@@ -86,7 +86,7 @@ def test_what_does_not_fit(file: Path, type_: str, text: str):
     written(file, f"id,v\n1,\n2,{text}\n")
     with pytest.raises(RefusedError) as refused:
         read(file, columns=f"id int, v {type_}")
-    assert f'x.csv, line 3: column "v": "{text}" is no {type_}' in str(refused.value)
+    assert f'x.csv, line 3: column "v": "{text}" is not a valid {type_}' in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_packed(tmp_path: Path):
         ("id,v,ID\n1,2,3\n", "differ only in case"),
         ("", "x.csv is empty"),
         ("id,v\n\r,\n", "line 2: some lines end in a carriage return alone"),
-        ("v\n1\n\n2\n", "line 3: a blank line, which may be NULL or nothing"),
+        ("v\n1\n\n2\n", "line 3: a blank line, which may be NULL or no row"),
         ("id,v\n1,2,3\n", 'line 2: 3 values for 2 columns, "1,2,3"'),
         ("id,v\n1\n", "line 2: 1 value for 2 columns"),
     ],
@@ -216,7 +216,7 @@ def test_lines_are_counted_as_an_editor_does(file: Path):
     ("columns", "message"),
     [
         ("a int", "has 2 columns (id, v), but columns declares a"),
-        ("id int, v array<int>", 'column "v": text holds no array<int>: declare it as string'),
+        ("id int, v array<int>", 'column "v": text cannot hold array<int>: declare it as string'),
         ("id int, v", "cannot be parsed"),
         ("id int, ID int", "differ only in case"),
     ],
