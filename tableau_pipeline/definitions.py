@@ -5,7 +5,7 @@ import dagster as dg
 
 from tableau_pipeline.components.loading import load_definitions
 
-# Dagster's own making: it warns of a parameter that it sets itself, in every process.
+# Dagster itself causes this warning in every process, about a parameter that Dagster sets.
 warnings.filterwarnings(
     "ignore", message="Parameter `execution_type` of function", category=dg.BetaWarning
 )
@@ -13,5 +13,5 @@ warnings.filterwarnings(
 
 @dg.definitions
 def defs() -> dg.Definitions:
-    """Everything below `defs/`."""
+    """Load everything in `defs/`."""
     return load_definitions(Path(__file__).parent)

@@ -1,4 +1,4 @@
-"""Faults that a person can mend: each names the thing and the remedy."""
+"""Errors that a person can resolve: each names the thing and the remedy."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 
 class Check(StrEnum):
-    """What is looked at before anything is sent."""
+    """The checks before anything is sent."""
 
     GUARD = "guard"
     KEYS = "keys"
@@ -17,14 +17,14 @@ _NOTHING: Mapping[Check, str] = MappingProxyType({})
 
 
 class RefreshError(Exception):
-    """The refresh could not be carried out; trying again may help."""
+    """The refresh could not be carried out; another run may succeed."""
 
 
 class RefusedError(RefreshError):
-    """The refresh would be wrong or unsafe; it needs a decision, not another try.
+    """The refresh would be wrong or unsafe; it needs a decision, not a retry.
 
     Attributes:
-        failed: what each check that failed has found; none where the reason is another.
+        failed: what each failed check found; empty if the reason is another one.
     """
 
     def __init__(self, message: str, failed: Mapping[Check, str] = _NOTHING) -> None:
@@ -33,4 +33,4 @@ class RefusedError(RefreshError):
 
 
 class BatchError(RefusedError, ValueError):
-    """An action batch, or a condition in one, that no server would take."""
+    """No server would accept an action batch, or a condition in it."""

@@ -1,7 +1,7 @@
 """Action batches: changes to published data that take effect together, or not at all.
 
 Batch([
-    Delete(target="sales", source="touched", where=target("id") == source("id")),
+    Delete(target="sales", source="affected", where=target("id") == source("id")),
     Insert(target="sales", source="fresh"),
 ]).json()
 """
@@ -42,13 +42,13 @@ __all__ = [
     "target",
 ]
 
-# A name without its schema is enough where only one schema holds tables.
+# The schema may be omitted if only one schema has tables.
 Table = TableName | str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Insert:
-    """Append the rows of `source`, which has all columns of `target` and no others."""
+    """Append the rows of `source`, which must have exactly the columns of `target`."""
 
     target: Table
     source: Table
@@ -61,7 +61,7 @@ class Insert:
 
 @dataclass(frozen=True, kw_only=True)
 class Replace:
-    """Let `target` hold the rows of `source` and no others; their columns are the same."""
+    """Replace all rows of `target` by the rows of `source`, which has the same columns."""
 
     target: Table
     source: Table
@@ -74,9 +74,9 @@ class Replace:
 
 @dataclass(frozen=True, kw_only=True)
 class Update:
-    """Give each row of `target` the values of the row of `source` that matches it by `where`.
+    """Set the values of each row of `target` from the row of `source` that matches by `where`.
 
-    Columns that `source` lacks stay; source columns that only `where` names are not copied.
+    Columns that `source` lacks keep their values; columns that only `where` names are not copied.
     """
 
     target: Table
@@ -90,9 +90,9 @@ class Update:
 
 @dataclass(frozen=True, kw_only=True)
 class Upsert:
-    """Update the rows of `target` that match a row of `source`, and insert the other ones.
+    """Update the rows of `target` that match a row of `source`, and insert the others.
 
-    `where` compares key columns of the same name in both tables, combined by `&`.
+    `where` compares key columns with the same name in both tables, combined by `&`.
     """
 
     target: Table
@@ -108,9 +108,9 @@ class Upsert:
 
 @dataclass(frozen=True, kw_only=True)
 class Delete:
-    """Delete the rows of `target` for which `where` holds: with any row of `source`, if named.
+    """Delete the rows of `target` for which `where` holds, with any row of `source` if it is given.
 
-    All columns of `source` take part in `where`.
+    `where` must use all columns of `source`.
     """
 
     target: Table
@@ -132,36 +132,37 @@ Action = Insert | Update | Upsert | Delete | Replace
 
 @dataclass(frozen=True)
 class Batch:
-    """Actions in the order in which they take effect, all or none."""
+    """Actions in the order in which they are applied, all or none."""
 
     actions: Sequence[Action]
 
     def __post_init__(self) -> None:
-        """Check that there is something to do.
+        """Check the actions.
 
         Raises:
-            BatchError: there are no actions, or other things among them.
+            BatchError: there are none, or one is not an action.
         """
         object.__setattr__(self, "actions", tuple(self.actions))
         if not self.actions:
-            raise BatchError("a batch needs an action; without any there is nothing to send")
+            raise BatchError("a batch needs at least one action")
         for action in self.actions:
             if not isinstance(action, Action):
                 raise BatchError(
-                    f"{action!r:.100} is no action: use Insert, Update, Upsert, Delete or Replace"
+                    f"{action!r:.100} is not an action: use Insert, Update, Upsert, Delete or "
+                    "Replace"
                 )
 
     @property
     def needs_payload(self) -> bool:
-        """Whether an action reads from an uploaded file."""
+        """Whether an action reads from the uploaded file."""
         return any(action.source is not None for action in self.actions)
 
     def wire_actions(self) -> list[dict[str, Any]]:
-        """The actions as `update_hyper_data` of the Tableau Server Client takes them."""
+        """Return the actions as `update_hyper_data` of the Tableau Server Client takes them."""
         return [_wire(action) for action in self.actions]
 
     def json(self) -> str:
-        """The body of the request."""
+        """Return the body of the request."""
         return json.dumps({"actions": self.wire_actions()}, ensure_ascii=False)
 
 
@@ -201,7 +202,7 @@ def _wire(action: Action) -> dict[str, Any]:
 
 
 def in_words(batch: str) -> str:
-    """What a job was to do, by number: the server's notes tell of one action at most."""
+    """List the actions of a batch by number: the server's notes name at most one of them."""
     actions = [
         f"{number}. {action['action']} {action.get('target-schema', '')}.{action['target-table']}"
         for number, action in enumerate(json.loads(batch)["actions"], start=1)

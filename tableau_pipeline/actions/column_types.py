@@ -1,4 +1,4 @@
-"""Which columns an action reads and writes: by exact name, and of the same type only."""
+"""Check which columns an action reads and writes: by exact name and equal type."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from tableau_pipeline.actions.table_names import KnownTable, listed
 def inserting_problems(
     target: KnownTable, source: KnownTable, where: Condition | None
 ) -> Iterator[str]:
-    """Why rows of the source are no rows of the target."""
+    """Yield why rows of the source cannot be inserted into the target."""
     missing = [name for name in target.types if name not in source.types]
     if missing:
         yield (
@@ -22,11 +22,11 @@ def inserting_problems(
 def updating_problems(
     target: KnownTable, source: KnownTable, where: Condition | None
 ) -> Iterator[str]:
-    """Why rows of the source have no values for rows of the target."""
+    """Yield why rows of the source cannot update rows of the target."""
     if not set(source.types) & set(target.types):
         yield (
-            f"{source} has no column of {target}, so there is nothing to set: name its columns "
-            "as there"
+            f"{source} has no column of {target}, so there is nothing to set: use the same "
+            "column names"
         )
     yield from _common_problems(target, source, where)
 
@@ -34,13 +34,13 @@ def updating_problems(
 def deleting_problems(
     target: KnownTable, source: KnownTable, where: Condition | None
 ) -> Iterator[str]:
-    """Why the source does not only say which rows of the target to delete."""
+    """Yield why the source has more than what identifies the rows to delete."""
     used = columns_of(where, Side.SOURCE)
     unused = [name for name in source.types if name not in used]
     if unused:
         yield (
-            f"{source} has {_described(source, unused)}, to which the condition does not refer: "
-            f"leave it out of the payload, or compare it with a column of {target}"
+            f"{source} has {_described(source, unused)}, which the condition does not use: "
+            f"remove it from the payload, or compare it with a column of {target}"
         )
 
 
@@ -51,7 +51,7 @@ def _common_problems(
     extra = [name for name in source.types if name not in target.types and name not in used]
     if extra:
         yield (
-            f"{source} has {_described(source, extra)}, which {target} lacks: leave it out of the "
+            f"{source} has {_described(source, extra)}, which {target} lacks: remove it from the "
             "payload, or publish a file that has it"
         )
     for name, type_ in target.types.items():

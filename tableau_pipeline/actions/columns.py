@@ -18,10 +18,10 @@ _MIRRORED = {Op.GT: Op.LT, Op.LT: Op.GT, Op.GTE: Op.LTE, Op.LTE: Op.GTE}
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """A column, to be compared with one of the other table or with a constant.
+    """A column, to be compared with a column of the other table or with a constant.
 
-    `==`, `!=`, `<`, `<=`, `>` and `>=` make conditions, and raise `BatchError` for what cannot
-    be compared. As in SQL, they never hold for NULL.
+    `==`, `!=`, `<`, `<=`, `>` and `>=` return conditions, and raise `BatchError` for values that
+    cannot be compared. As in SQL, a comparison with NULL never holds.
     """
 
     side: Side
@@ -48,25 +48,25 @@ class Column:
     def __ge__(self, other: "Column | Value") -> Predicate:
         return self._compare(Op.GTE, other)
 
-    __hash__ = None  # two columns compared are a condition, and no set or dictionary can ask it
+    __hash__ = None  # == returns a condition, which sets and dictionaries cannot use
 
     def is_(self, other: "Column | Value | None") -> Predicate:
-        """Like `==`, but NULL is NULL.
+        """Compare like `==`, but NULL equals NULL.
 
         Raises:
-            BatchError: it cannot be compared with this.
+            BatchError: the values cannot be compared.
         """
         return self.is_null() if other is None else self._compare(Op.IS, other)
 
     def is_null(self) -> Predicate:
-        """Holds where the column is NULL."""
+        """Return a condition that holds where the column is NULL."""
         return self._with(Op.IS, NULL)
 
     def has(self, text: str) -> Predicate:
-        """Holds where the column contains the text.
+        """Return a condition that holds where the column contains the text.
 
         Raises:
-            BatchError: it is no text.
+            BatchError: the value is not a text.
         """
         found = constant(text, column=str(self))
         if found.type is not ConstantType.STRING:
@@ -95,18 +95,18 @@ class Column:
 
 
 def target(column: str) -> Column:
-    """A column of the published table.
+    """Refer to a column of the published table.
 
     Raises:
-        BatchError: no column has such a name.
+        BatchError: the name is not valid for a column.
     """
     return Column(Side.TARGET, column)
 
 
 def source(column: str) -> Column:
-    """A column of the uploaded table.
+    """Refer to a column of the uploaded table.
 
     Raises:
-        BatchError: no column has such a name.
+        BatchError: the name is not valid for a column.
     """
     return Column(Side.SOURCE, column)

@@ -1,4 +1,4 @@
-"""What may be compared: of the same type only, where the engine would convert in silence."""
+"""Check comparisons: only equal types, as the engine would otherwise convert silently."""
 
 from collections.abc import Iterator, Mapping
 
@@ -29,7 +29,7 @@ _ORDER = _EQUALITY | {Op.LT, Op.LTE, Op.GT, Op.GTE}
 def comparison_problems(
     condition: Condition | None, tables: Mapping[Side, KnownTable]
 ) -> Iterator[str]:
-    """Why the comparisons of a condition do not go with the columns of its tables."""
+    """Yield why the comparisons of a condition do not fit the columns of its tables."""
     for predicate in predicates(condition):
         missing = [name for side, name in predicate.columns if name not in tables[side].types]
         if missing:
@@ -61,7 +61,10 @@ def _problem(predicate: Predicate, tables: Mapping[Side, KnownTable]) -> str | N
         return f"{described}, the constant of type {constant.type}; {_constant_remedy(type_)}"
     if predicate.op not in _operators(type_):
         allowed = ", ".join(op.symbol for op in Op if op in _operators(type_))
-        return f"{described}, which knows {allowed or 'only .is_null()'}: choose rows otherwise"
+        return (
+            f"{described}, which supports {allowed or 'only .is_null()'}: use another column or "
+            "operator"
+        )
     return None
 
 

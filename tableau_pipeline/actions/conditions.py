@@ -1,4 +1,4 @@
-"""Conditions of action batches, as plain values; written with the columns of another module."""
+"""Conditions of action batches, as plain values; `columns` builds them from expressions."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
@@ -10,21 +10,21 @@ from typing import Any, NoReturn
 from tableau_pipeline.actions.constants import Constant
 from tableau_pipeline.errors import BatchError
 
-# Longer ones are known to bring servers down.
+# Longer conditions can crash a server.
 _MOST_TERMS = 5_000
 _DEEPEST = 100
 _REMEDY = "put the values into a small table of the payload and compare with its columns"
 
 
 class Side(StrEnum):
-    """Where a column is: in the published table, or in the uploaded one."""
+    """The table of a column: the published one, or the uploaded one."""
 
     TARGET = "target"
     SOURCE = "source"
 
 
 class Op(StrEnum):
-    """How two values are compared; IS takes NULL for a value like any other."""
+    """A comparison operator; IS treats NULL as a value."""
 
     EQ = "eq"
     NEQ = "neq"
@@ -37,7 +37,7 @@ class Op(StrEnum):
 
     @property
     def symbol(self) -> str:
-        """What Python code and people write."""
+        """The operator as written in Python code."""
         return _SYMBOLS.get(self, self.value)
 
 
@@ -55,16 +55,16 @@ _SIGNS = {Joint.AND: "&", Joint.OR: "|"}
 
 
 class Condition(ABC):
-    """Chooses rows. Conditions combine by `&` and `|`, each in parentheses of its own."""
+    """Selects rows. Combine conditions by `&` and `|`, each in its own parentheses."""
 
     @property
     def depth(self) -> int:
-        """How many junctions are nested in it."""
+        """The number of nested junctions."""
         return 0
 
     @property
     def terms(self) -> int:
-        """How many comparisons it consists of."""
+        """The number of comparisons."""
         return 1
 
     def __and__(self, other: "Condition") -> "Condition":
@@ -74,7 +74,7 @@ class Condition(ABC):
         return _joined(Joint.OR, (self, other))
 
     def __bool__(self) -> NoReturn:
-        # `a and b` would be b alone, and choose more rows than both.
+        # `a and b` would evaluate to b alone, and so select more rows than both.
         raise BatchError(
             f"{self} is neither true nor false: combine conditions by & and |, each in "
             "parentheses, not by 'and', 'or', 'not' or chained comparisons"
@@ -82,7 +82,7 @@ class Condition(ABC):
 
     @abstractmethod
     def json(self) -> Any:
-        """The condition as it is sent."""
+        """Return the condition as it is sent."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Always(Condition):
     """Every row."""
 
     def json(self) -> Any:
-        """The condition as it is sent."""
+        """Return the condition as it is sent."""
         return True
 
     def __str__(self) -> str:
@@ -108,12 +108,12 @@ class Predicate(Condition):
 
     @property
     def columns(self) -> list[tuple[Side, str]]:
-        """The columns compared."""
+        """The columns that are compared, with their tables."""
         sides = ((Side.TARGET, self.target), (Side.SOURCE, self.source))
         return [(side, name) for side, name in sides if name is not None]
 
     def json(self) -> Any:
-        """The condition as it is sent."""
+        """Return the condition as it is sent."""
         fields: dict[str, Any] = {"op": self.op.value}
         fields |= {f"{side}-col": name for side, name in self.columns}
         if self.constant is not None:
@@ -129,39 +129,40 @@ class Predicate(Condition):
 
 @dataclass(frozen=True)
 class Junction(Condition):
-    """Conditions of which all must hold, or any."""
+    """A combination of conditions of which all must hold, or any."""
 
     joint: Joint
     args: tuple[Condition, ...]
 
     def __post_init__(self) -> None:
-        """Keep within what servers bear.
+        """Check the limits of servers.
 
         Raises:
-            BatchError: the condition is too long, or nested too deep.
+            BatchError: the condition is too long or too deeply nested.
         """
         if self.terms > _MOST_TERMS:
             raise BatchError(
-                f"a condition of {self.terms:,} terms is longer than {_MOST_TERMS:,}, and too much "
-                f"for a server: {_REMEDY}"
+                f"a condition of {self.terms:,} terms is too long for a server (at most "
+                f"{_MOST_TERMS:,}): {_REMEDY}"
             )
         if self.depth > _DEEPEST:
             raise BatchError(
-                f"a condition nested more than {_DEEPEST} deep is too much for a server: {_REMEDY}"
+                f"a condition nested more than {_DEEPEST} levels is too deep for a server: "
+                f"{_REMEDY}"
             )
 
     @cached_property
     def depth(self) -> int:
-        """How many junctions are nested in it."""
+        """The number of nested junctions."""
         return 1 + max(arg.depth for arg in self.args)
 
     @cached_property
     def terms(self) -> int:
-        """How many comparisons it consists of."""
+        """The number of comparisons."""
         return sum(arg.terms for arg in self.args)
 
     def json(self) -> Any:
-        """The condition as it is sent."""
+        """Return the condition as it is sent."""
         return {"op": self.joint.value, "args": [arg.json() for arg in self.args]}
 
     def __str__(self) -> str:
@@ -172,25 +173,25 @@ always = Always()
 
 
 def all_of(conditions: Iterable[Condition]) -> Condition:
-    """Holds where all of them hold: for keys of several columns.
+    """Return a condition that holds where all of them hold, such as for keys of several columns.
 
     Raises:
-        BatchError: there are none.
+        BatchError: there are no conditions.
     """
     return _joined(Joint.AND, tuple(conditions))
 
 
 def any_of(conditions: Iterable[Condition]) -> Condition:
-    """Holds where one of them holds.
+    """Return a condition that holds where at least one of them holds.
 
     Raises:
-        BatchError: there are none.
+        BatchError: there are no conditions.
     """
     return _joined(Joint.OR, tuple(conditions))
 
 
 def predicates(condition: Condition | None) -> Iterator[Predicate]:
-    """The comparisons that a condition consists of, in the order in which they are written."""
+    """Yield the comparisons of a condition, in the order in which they are written."""
     if isinstance(condition, Junction):
         for arg in condition.args:
             yield from predicates(arg)
@@ -199,7 +200,7 @@ def predicates(condition: Condition | None) -> Iterator[Predicate]:
 
 
 def columns_of(condition: Condition | None, side: Side) -> list[str]:
-    """The columns of one side that a condition refers to, each once."""
+    """Return the columns of one table that a condition uses, each once."""
     names = (name for each in predicates(condition) for at, name in each.columns if at is side)
     return list(dict.fromkeys(names))
 
@@ -214,5 +215,5 @@ def _joined(joint: Joint, conditions: tuple[Condition, ...]) -> Condition:
         same = isinstance(condition, Junction) and condition.joint is joint
         args += condition.args if same else (condition,)
     if not args:
-        raise BatchError(f"'{joint}' needs a condition; `always` is the one that always holds")
+        raise BatchError(f"'{joint}' needs a condition; use `always` for every row")
     return args[0] if len(args) == 1 else Junction(joint, tuple(args))

@@ -1,4 +1,4 @@
-"""Constants in conditions: written exactly, or not at all."""
+"""Constants in conditions, represented exactly or refused."""
 
 import math
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class ConstantType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A constant as it is sent; `text` is None for NULL, which has any type."""
+    """A constant as it is sent; `text` is None for NULL, which fits any type."""
 
     type: ConstantType
     text: str | None
@@ -40,10 +40,10 @@ NULL = Constant(ConstantType.STRING, None)
 
 
 def constant(value: object, *, column: str) -> Constant:
-    """A Python value as a constant, to compare a column with.
+    """Convert a Python value to a constant to compare with a column.
 
     Raises:
-        BatchError: the server would not get exactly this value; the message says what to do.
+        BatchError: the server would not get exactly this value; the message names a remedy.
     """
     try:
         return _constant(value)
@@ -52,7 +52,7 @@ def constant(value: object, *, column: str) -> Constant:
 
 
 def _constant(value: object) -> Constant:
-    # In this order: True is an int, and every datetime a date.
+    # The order matters: True is an int, and every datetime is a date.
     if isinstance(value, bool):
         return Constant(ConstantType.BOOLEAN, str(value).lower())
     if isinstance(value, int):
@@ -64,11 +64,13 @@ def _constant(value: object) -> Constant:
     if isinstance(value, datetime):
         return Constant(ConstantType.DATETIME, _datetime(value))
     if value is None:
-        raise BatchError("nothing equals or exceeds NULL; ask for it with .is_null()")
+        raise BatchError("a comparison with NULL never holds: use .is_null()")
     if isinstance(value, date | Decimal):
-        raise BatchError(f"no constant holds the {type(value).__name__.lower()} {value}: {_REMEDY}")
+        raise BatchError(
+            f"a constant cannot be the {type(value).__name__.lower()} {value}: {_REMEDY}"
+        )
     raise BatchError(
-        f"{value!r:.100} is no constant: use bool, int, float, str or a datetime with a time "
+        f"{value!r:.100} is not a constant: use bool, int, float, str or a datetime with a time "
         f"zone; for other types, {_REMEDY}"
     )
 
@@ -76,32 +78,32 @@ def _constant(value: object) -> Constant:
 def _integer(value: int) -> str:
     if not -_BEYOND <= value < _BEYOND:
         raise BatchError(
-            f"the constant {value:,} has more than 64 bits: no integer column holds it"
+            f"the constant {value:,} has more than 64 bits, so no integer column can hold it"
         )
-    # The text of the number, whatever a subclass prints.
+    # The plain digits, even if a subclass has its own text.
     return int.__repr__(value)
 
 
 def _double(value: float) -> str:
     if not math.isfinite(value):
-        raise BatchError(f"no constant holds {value}: {_REMEDY}")
+        raise BatchError(f"a constant cannot be {value}: {_REMEDY}")
     return float.__repr__(value)
 
 
 def _datetime(value: datetime) -> str:
     if value.utcoffset() is None:
         raise BatchError(
-            f"the datetime {value} has no time zone: say which, such as .replace(tzinfo=UTC)"
+            f"the datetime {value} has no time zone: set one, such as .replace(tzinfo=UTC)"
         )
     try:
         instant = value.astimezone(UTC)
     except OverflowError:
         raise BatchError(f"the datetime {value} is beyond the years 1 to 9999 in UTC") from None
     text = instant.isoformat(timespec="milliseconds")
-    # Not compared with `value`: an hour that clocks repeat equals none in another zone.
+    # Not compared with `value`: a time in the repeated hour equals none in another zone.
     if datetime.fromisoformat(text) != instant:
         raise BatchError(
-            f"the datetime {value} is finer than the milliseconds of constants: round it, or "
-            f"{_REMEDY}"
+            f"the datetime {value} has more than milliseconds, which a constant cannot hold: "
+            f"round it, or {_REMEDY}"
         )
     return text.replace("+00:00", "Z")

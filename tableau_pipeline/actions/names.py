@@ -8,10 +8,10 @@ _LONGEST = 255
 
 
 def checked_text(text: object, *, what: str) -> str:
-    """The same text.
+    """Return the text if the server can read it.
 
     Raises:
-        BatchError: it is no text, or one that the server cannot read.
+        BatchError: it is not a text, or one that the server cannot read.
     """
     if not isinstance(text, str):
         raise BatchError(f"{what} must be a string, not {text!r}")
@@ -25,10 +25,10 @@ def checked_text(text: object, *, what: str) -> str:
 
 
 def checked_name(name: object, *, what: str) -> str:
-    """The same name.
+    """Return the name if it is valid.
 
     Raises:
-        BatchError: no table, schema or column can have it.
+        BatchError: it is not a valid name of a table, schema or column.
     """
     text = checked_text(name, what=what)
     if not 0 < len(text) <= _LONGEST:
@@ -37,10 +37,10 @@ def checked_name(name: object, *, what: str) -> str:
 
 
 def schema_and_table(table: object, *, what: str) -> tuple[str | None, str]:
-    """What a table is called by; without a schema, it is in the only one that holds tables.
+    """Return the schema and name of a table; the schema is None if it is not given.
 
     Raises:
-        BatchError: it is not the name of a table.
+        BatchError: it is not a valid table name.
     """
     if not isinstance(table, TableName):
         return None, checked_name(table, what=what)
@@ -49,7 +49,7 @@ def schema_and_table(table: object, *, what: str) -> tuple[str | None, str]:
         return None, checked_name(table.name.unescaped, what=what)
     if schema.database_name is not None:
         raise BatchError(
-            f"{what} {table} names a database, and the server knows only the published and the "
+            f"{what} {table} names a database, but the server supports only the published and the "
             "uploaded file: use TableName(schema, table)"
         )
     return (

@@ -1,4 +1,4 @@
-"""The tables that an action names, among those that a file holds."""
+"""Find the tables that an action names in a file."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from tableau_pipeline.actions.names import schema_and_table
 from tableau_pipeline.errors import BatchError
 from tableau_pipeline.hyper.types.sql_types import type_family
 
-# What a file holds: the SQL types of the columns of its tables.
+# The tables of a file, each with the SQL types of its columns.
 Tables = Mapping[TableName, Mapping[str, str]]
 
 _MOST_LISTED = 10
@@ -22,7 +22,7 @@ class KnownTable:
 
     Attributes:
         side: the file that holds it.
-        name: with its schema.
+        name: the name of the table, with its schema.
         types: the SQL types of its columns by name.
     """
 
@@ -35,10 +35,10 @@ class KnownTable:
 
 
 def find_table(tables: Tables, side: Side, name: TableName | str) -> KnownTable:
-    """The table of a file that an action means.
+    """Find the table of a file that an action names.
 
     Raises:
-        BatchError: there is none, or a schema is needed to tell.
+        BatchError: there is none, or the schema is needed to identify it.
     """
     known = {schema_and_table(table, what=f"a {side} table"): table for table in tables}
     schema, table = schema_and_table(name, what=f"the {side} table")
@@ -55,10 +55,10 @@ def find_table(tables: Tables, side: Side, name: TableName | str) -> KnownTable:
 
 
 def check_types(tables: Tables) -> None:
-    """Refuse types of which nothing is known.
+    """Refuse unknown types.
 
     Raises:
-        ValueError: a type is spelt in another way than `table_columns` spells it.
+        ValueError: a type is not spelled as `table_columns` spells it.
     """
     for table, types in tables.items():
         for column, sql in types.items():
@@ -69,7 +69,7 @@ def check_types(tables: Tables) -> None:
 
 
 def listed(names: Iterable[str]) -> str:
-    """Names in a sentence; of many, the first."""
+    """List names in a sentence; only the first ones if there are many."""
     names = list(names)
     more = len(names) - _MOST_LISTED
     return ", ".join(names[:_MOST_LISTED]) + (f" and {more} more" if more > 0 else "")

@@ -11,7 +11,7 @@ from tableau_pipeline.actions.conditions import (
 
 
 def upsert_problem(condition: Condition | None) -> str | None:
-    """Why a condition leaves in doubt which rows an upsert updates, and what it inserts."""
+    """Return why a condition does not determine which rows an upsert updates and inserts."""
     if not _is_conjunction(condition):
         return 'its condition must be key comparisons, target("k") == source("k"), combined by &'
     pairs = [each for each in predicates(condition) if each.constant is None]

@@ -1,4 +1,4 @@
-"""Would the server take a batch? Asked before anything is sent, for all actions at once."""
+"""Check a batch before it is sent: would the server accept all its actions?"""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -25,7 +25,7 @@ _COLUMN_PROBLEMS: Mapping[
 
 
 def batch_problems(batch: Batch, *, target: Tables, source: Tables) -> list[str]:
-    """A sentence for each thing that the server would refuse; none for what depends on the rows.
+    """Return a sentence for each problem that the server would refuse, except those of rows.
 
     `tableau_pipeline.hyper.read.table_columns` reads the tables of a file.
 
@@ -35,7 +35,7 @@ def batch_problems(batch: Batch, *, target: Tables, source: Tables) -> list[str]
         source: the tables of the payload; empty without one.
 
     Raises:
-        ValueError: a type is spelt in another way than `table_columns` spells it.
+        ValueError: a type is not spelled as `table_columns` spells it.
     """
     check_types(target)
     check_types(source)
@@ -56,5 +56,5 @@ def _problems(action: Action, target: Tables, source: Tables) -> list[str]:
     problems = list(comparison_problems(action.where, tables))
     if rows is not None:
         problems += _COLUMN_PROBLEMS[action.verb](into, rows, action.where)
-    # A long condition may say the same of a column again and again.
+    # A long condition may report the same problem of a column many times.
     return [f"{problem}." for problem in dict.fromkeys(problems)]

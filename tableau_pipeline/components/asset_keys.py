@@ -1,4 +1,4 @@
-"""How the assets of a data source are called."""
+"""The asset keys of a data source."""
 
 import re
 
@@ -6,10 +6,10 @@ import dagster as dg
 
 
 def asset_key_of(name: str) -> str:
-    """The asset key of a data source of this name, as dagster-tableau writes it."""
+    """Return the asset key of a data source with this name, as dagster-tableau derives it."""
     return re.sub(r"[^A-Za-z0-9_]+", "_", name).lower()
 
 
 def extract_key(published: str) -> dg.AssetKey:
-    """The key of the extract asset: that of the published one, and `_extract`."""
+    """Return the key of the extract asset: the key of the published asset plus `_extract`."""
     return dg.AssetKey.from_user_string(f"{published}_extract")

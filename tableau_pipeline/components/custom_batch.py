@@ -1,4 +1,4 @@
-"""Hand-written action batches, from an asset or op of yours."""
+"""Send an action batch of your own, from an asset or op."""
 
 from pathlib import Path
 
@@ -20,23 +20,23 @@ def send_batch(
     tableau: TableauServerResource,
     hyper: HyperResource,
 ) -> None:
-    """Change the data of a declared data source in a way of your own.
+    """Change the data of a declared data source with a batch of your own.
 
-    It goes through the same records as a refresh. The next refresh makes the data source equal to
-    its models again: this is for what cannot wait for them. For data sources that are not
-    declared, `TableauServerResource.session().update` sends batches as well.
+    The batch is recorded in the journal as a refresh is. The next refresh makes the data source
+    equal to its models again, so use this for changes that cannot wait for the models. For data
+    sources that are not declared, `TableauServerResource.session().update` also sends batches.
 
     Args:
-        context: of the asset that sends it.
+        context: the context of the asset or op that sends it.
         datasource: the asset key of the declared data source, "a/b" for two parts.
-        batch: what to do; checked against the published tables before it is sent.
-        payload: a `.hyper` file with the tables that the actions name as their sources. It
-            has to stay until this returns.
-        tableau: the resource of this name.
-        hyper: the resource of this name.
+        batch: the actions; they are checked against the published tables before they are sent.
+        payload: a `.hyper` file with the tables that the actions name as their sources. It must
+            exist until this function returns.
+        tableau: the resource `tableau`.
+        hyper: the resource `hyper`.
 
     Raises:
-        dagster.Failure: says what is wrong.
+        dagster.Failure: the batch was refused or failed; the message states why.
     """
     with as_failure(context.log):
         job_id = send_custom_batch(

@@ -24,7 +24,7 @@ from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.resources import data_dir
 
 RECORD = "tableau_pipeline/record"
-# What releases before this one stored with the newest materialization.
+# The metadata key under which the previous release stored its state.
 _FORMER_STATE = "tableau_pipeline/state"
 _PAGE = 25
 _LONGEST = 1000
@@ -43,9 +43,9 @@ class DagsterJournal:
 
     @cached_property
     def instance(self) -> str:
-        """The id of the instance's run storage; of a hosted one, the name of its deployment.
+        """The id of the instance's run storage; in Dagster+, the name of the deployment.
 
-        Those that last only as long as a command are one deployment if they share their data.
+        Ephemeral instances with the same data folder count as one deployment.
         """
         if self._is_temporary:
             return _kept_name(data_dir() / "instance")
@@ -67,7 +67,7 @@ class DagsterJournal:
         )
 
     def records(self) -> Sequence[Record]:
-        """The newest records, back to those of the newest checkpoint."""
+        """Return the newest records, back to those of the newest checkpoint."""
         return records_of(self._dagster, self._asset_key)
 
     def append(self, record: Record) -> None:
@@ -84,7 +84,7 @@ class DagsterJournal:
         )
 
     def has_ended(self, owner: Owner) -> bool:
-        """Whether Dagster says that the attempt has ended, or its process is gone from here."""
+        """Whether Dagster records the end of the attempt, or its process on this host is gone."""
         if (owner.boot, owner.namespace) == (_boot(), _namespace()) and not _is_alive(owner.pid):
             return True
         run = self._dagster.get_run_by_id(owner.run_id)
@@ -100,15 +100,15 @@ class DagsterJournal:
             for entry in self._dagster.all_logs(owner.run_id, of_type=ends)
             if entry.step_key == owner.step
         ]
-        # Each attempt ends with one of them.
+        # Dagster stores one such event for each attempt.
         return len(ended) > owner.attempt
 
     @contextmanager
     def lock(self, timeout: float) -> Generator[None]:
-        """Instances that last only as long as a command see nothing of each other's records.
+        """Lock this asset on this host. Ephemeral instances do not see each other's records.
 
         Raises:
-            RefreshError: another process has held the lock for longer.
+            RefreshError: another process has held the lock for more than `timeout` seconds.
         """
         if not self._is_temporary:
             yield
@@ -122,7 +122,7 @@ class DagsterJournal:
         except Timeout:
             raise RefreshError(
                 f"Another refresh of {key} has held {path} for more than {timeout:.0f} s. Look for "
-                "a process that hangs, and end it."
+                "a process that hangs, and stop it."
             ) from None
         try:
             yield
@@ -135,7 +135,7 @@ class DagsterJournal:
 
 
 def records_of(instance: dg.DagsterInstance, asset_key: dg.AssetKey) -> list[Record]:
-    """The newest records of a published asset, back to the beginning of the newest checkpoint."""
+    """Return the newest records of a published asset, back to the start of its last checkpoint."""
     found: list[Record] = []
     cursor = None
     for _ in range(0, _LONGEST, _PAGE):
@@ -153,9 +153,10 @@ def records_of(instance: dg.DagsterInstance, asset_key: dg.AssetKey) -> list[Rec
 
 
 def _has_newest_checkpoint(newest: Sequence[Record]) -> bool:
-    """Whether what is older than these cannot matter.
+    """Whether older records cannot change the result.
 
-    One that was stored late may hide a newer one; a claim comes after all that have lower numbers.
+    A checkpoint that was stored late may hide a newer one. A claim is stored after all claims with
+    lower numbers, so once the checkpoint's own claim is here, all newer records are.
     """
     checkpoints = [each for each in newest if isinstance(each, Closing) and each.checkpoint]
     last = max(checkpoints, key=lambda each: each.refresh, default=None)
@@ -164,7 +165,7 @@ def _has_newest_checkpoint(newest: Sequence[Record]) -> bool:
 
 
 def record_in(record: dg.EventLogRecord) -> Record | None:
-    """The record that an observation is; None for observations of others, and of later formats."""
+    """Return the record in an observation; None if it holds none, or one of a later format."""
     observation = record.asset_observation
     value = observation.metadata.get(RECORD) if observation else None
     if not isinstance(value, dg.JsonMetadataValue):
@@ -176,7 +177,7 @@ def record_in(record: dg.EventLogRecord) -> Record | None:
 
 
 def _former(instance: dg.DagsterInstance, asset_key: dg.AssetKey) -> Former | None:
-    """What the newest materialization of a release before this one tells."""
+    """Return the state in the newest materialization of the previous release; None if none."""
     for record in instance.fetch_materializations(asset_key, limit=_PAGE).records:
         materialization = record.asset_materialization
         value = materialization.metadata.get(_FORMER_STATE) if materialization else None
@@ -190,7 +191,7 @@ def _described(record: Record) -> str:
         case Claim(refresh=number):
             return f"refresh {number} begins"
         case Intent():
-            return f"{record.action}: {record.outcome or record.job_id or 'about to be sent'}"
+            return f"{record.action}: {record.outcome or record.job_id or 'not yet sent'}"
         case Closing(refresh=number, checkpoint=checkpoint, withdrawn=withdrawn):
             if withdrawn:
                 return f"refresh {number} withdraws: another one was first"
@@ -201,7 +202,7 @@ def _described(record: Record) -> str:
 
 
 def _kept_name(path: Path) -> str:
-    """What a file says; made up if nobody has done so yet."""
+    """Return the name stored in a file; create a new one if the file is absent."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{path}.lock"):
         name = path.read_text(encoding="ascii") if path.exists() else ""
@@ -217,7 +218,7 @@ def _step(context: dg.AssetExecutionContext | dg.OpExecutionContext) -> str:
 
 
 def _boot() -> str:
-    """Names this boot of this machine."""
+    """Return an id of this boot of this machine."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
@@ -225,7 +226,7 @@ def _boot() -> str:
 
 
 def _namespace() -> str:
-    """Where process ids mean the same processes."""
+    """Return the process namespace: process ids are comparable within one only."""
     try:
         return str(Path("/proc/self/ns/pid").readlink())
     except OSError:

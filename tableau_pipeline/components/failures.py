@@ -1,4 +1,4 @@
-"""Errors of a refresh, as Dagster shows them."""
+"""The errors of a refresh, shown as failures of a Dagster step."""
 
 import logging
 import re
@@ -13,12 +13,13 @@ from tableau_pipeline.errors import RefreshError, RefusedError
 
 @contextmanager
 def as_failure(log: logging.Logger, *, step: str | None = None) -> Generator[None]:
-    """Show what is wrong as the step's own message; a refusal is not tried again.
+    """Turn an error of a refresh into the step's failure; a refusal is not retried.
 
-    Where in this package it was found helps its developers alone: that is logged for them.
+    The traceback helps only developers of this package, so it is logged at debug level.
 
     Args:
-        step: whose run config takes what a refusal asks to accept; None where none does.
+        step: the step whose run config takes the `accept` that a refusal asks for; None if no
+            step does.
     """
     try:
         yield
@@ -29,7 +30,7 @@ def as_failure(log: logging.Logger, *, step: str | None = None) -> Generator[Non
 
 
 def _where(message: str, step: str | None) -> str:
-    """Where `accept` goes, as a launchpad takes it, if the message asks for it."""
+    """Return where `accept` goes in the run config, if the message asks for it; else ""."""
     found = re.search(r"accept: \[\w+\]", message)
     if found is None or step is None:
         return ""

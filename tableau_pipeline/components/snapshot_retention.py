@@ -1,4 +1,4 @@
-"""Removing old snapshots after a refresh, but for those that some data source still needs."""
+"""Remove old snapshots after a refresh, except those that a data source still needs."""
 
 import dagster as dg
 
@@ -12,9 +12,9 @@ from tableau_pipeline.resources import SnapshotIOManager
 def collect_snapshots(
     context: dg.AssetExecutionContext | dg.OpExecutionContext, snapshots: SnapshotIOManager
 ) -> None:
-    """Remove what is too old, of every model in the store.
+    """Remove the expired snapshots of every model in the store.
 
-    A failure is a warning: the refresh has succeeded, and the next one tries again.
+    An error is only logged as a warning: the refresh has succeeded, and the next one tries again.
     """
     try:
         removed = snapshots.collect(lambda: referenced_snapshots(context.instance))
@@ -26,9 +26,9 @@ def collect_snapshots(
 
 
 def referenced_snapshots(instance: dg.DagsterInstance) -> set[tuple[str, int]]:
-    """The versions that a data source of this instance may hold, of whatever code location.
+    """Return the versions that any data source of this instance may hold, by model and number.
 
-    All by one query, but for those that are being refreshed.
+    One query covers all code locations, except data sources that are being refreshed.
     """
     keys = set(instance.get_asset_keys())
     published = [

@@ -1,1 +1,1 @@
-"""The values of a refresh, and the ports through which it reaches a server and a journal."""
+"""The values of a refresh, and the protocols through which it uses a server and a journal."""

@@ -1,4 +1,4 @@
-"""What we know to be published, and what a refresh records of what it does."""
+"""What is known to be published, and what a refresh records of its work."""
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError
 from tableau_pipeline.core.snapshot import Fingerprint, Frozen
 from tableau_pipeline.hyper.tables import Column
 
-# Of a checkpoint whose published rows are still to be compared with the models.
+# The value of `unreconciled` until the published rows are compared with the models.
 NOT_RECONCILED = "nobody has looked yet"
 
 
@@ -28,10 +28,10 @@ class PublishMode(StrEnum):
 
 
 class Cutoff(Frozen):
-    """Where `retain` cuts: rows with `column` below `value` are not published.
+    """The cutoff of `retain`: rows with `column` below `value` are not published.
 
     Attributes:
-        days: as declared, and so `as_of`: of equal models, equal rules give equal cutoffs.
+        days: as declared, like `as_of`. With equal models, equal rules give equal cutoffs.
         value: a date or timestamp (UTC) as text.
     """
 
@@ -42,14 +42,15 @@ class Cutoff(Frozen):
 
 
 class TableContent(Frozen):
-    """What a table holds, or is to hold: the rows of a version of its model.
+    """The published or desired content of a table: the rows of a version of its model.
 
     Attributes:
-        model: its asset key; `version` is the number of the snapshot.
+        model: the asset key of the model; `version` is the number of its snapshot.
         all_rows: the fingerprint of all rows of the model.
-        content: the fingerprint of the published rows: those that `cutoff` leaves.
-        cutoff: None when every row of the model is published.
-        key: columns that were found to identify every published row; none if nobody looked.
+        content: the fingerprint of the published rows: those that `cutoff` keeps.
+        cutoff: None if every row of the model is published.
+        key: columns that were found to identify every published row; () if that was not
+            checked.
     """
 
     model: str
@@ -66,12 +67,12 @@ class TableContent(Frozen):
 
 
 class Habits(Frozen):
-    """What a site has shown of things that Tableau's documents leave open.
+    """The behaviour of a site where Tableau's documentation leaves it open.
 
     Attributes:
-        moves_timestamp: whether `updatedAt` moves on a data update; None until one has shown it.
-        update_revisions: how many revisions a data update makes; None until one has shown it.
-        lag: seconds by which `updatedAt` was seen to come after the job that moved it.
+        moves_timestamp: whether `updatedAt` moves on a data update; None until observed.
+        update_revisions: the number of revisions that a data update makes; None until observed.
+        lag: the seconds by which `updatedAt` was observed to follow the job that moved it.
     """
 
     moves_timestamp: bool | None = None
@@ -80,22 +81,23 @@ class Habits(Frozen):
 
 
 class Checkpoint(Frozen):
-    """What is published, as far as we know; valid for that server, site and LUID alone.
+    """What is published, as far as known; valid only for this server, site and LUID.
 
     Attributes:
         refresh: the number of the refresh that left it; the highest counts.
-        project: as it was declared, as is `name`.
+        project: as declared, like `name`.
         luid: None only in an intent to create a data source.
-        updated_at: as the server told it after the refresh; so `revision`, None where the site
-            keeps none.
-        declaration: the digest of what the tables and relationships were declared to be.
-        metadata: a digest of the `.tds` after our last publish: analysts' edits change it.
-        updates: how many there were since the file was last published whole.
+        updated_at: as the server reported it after the refresh, like `revision`, which is None
+            if the site keeps no revisions.
+        declaration: the digest of the declared tables and relationships.
+        metadata: a digest of the `.tds` after our last publish; edits by analysts change it.
+        updates: the number of updates since the file was last published whole.
         size: bytes of that file.
-        grown: bytes of the payloads since.
-        orphans: rows that point at no row of the other table, by relationship; only where any do.
+        grown: bytes of the payloads since then.
+        orphans: number of rows without a partner in the other table, by relationship; only if
+            any.
         unreconciled: why the published rows were not compared with those of the models.
-        suspect: why the contents must be compared before anything builds on this; None if not.
+        suspect: why the contents must be compared before an update builds on this; None if not.
     """
 
     format: Literal[2] = 2
@@ -125,14 +127,14 @@ class Checkpoint(Frozen):
 
     @property
     def rows(self) -> Mapping[str, int]:
-        """Published rows by table."""
+        """The published rows by table."""
         return {name: table.content.rows for name, table in self.tables.items()}
 
 
 class Outcome(StrEnum):
-    """How a sending ended. Only what is done has any effect.
+    """How a request ended. Only DONE has any effect.
 
-    REFUSED: the server said no before it began. LOST: nobody will ever know.
+    REFUSED: the server refused before it began. LOST: the outcome can no longer be determined.
     """
 
     DONE = "done"
@@ -143,10 +145,11 @@ class Outcome(StrEnum):
 
 
 class Owner(Frozen):
-    """Who refreshes: a step of a run, and the process that executes it.
+    """The owner of a refresh: a step of a run, and the process that executes it.
 
     Attributes:
-        boot: of the machine; with `namespace` it says where `pid` means this process.
+        boot: the id of the machine's boot. With `namespace` it shows where `pid` is this
+            process.
     """
 
     run_id: str
@@ -158,7 +161,7 @@ class Owner(Frozen):
 
 
 class Claim(Frozen):
-    """A refresh says that it is the one that refreshes the data source."""
+    """The claim of a refresh to be the only one of the data source."""
 
     kind: Literal["claim"] = "claim"
     refresh: int
@@ -168,21 +171,23 @@ class Claim(Frozen):
 
 
 class Intent(Frozen):
-    """What a refresh is about to send; recorded before it is sent, and whenever more is known.
+    """What a refresh is about to send. It is recorded before, and again when more is known.
 
     Attributes:
-        refresh: its number; `step` counts what it sends.
-        request_id: names the sending; the record that knows most of it counts.
-        recorded_at: by the clock of the server.
-        mode: of a whole file; None for an update of the published data.
-        name: of the data source on the server.
-        luid: of the data source that is changed; None for one that is to be created.
-        before: the time stamp of the data source right before; so `before_revision`.
-        target: the checkpoint once it has taken effect; None where that is no whole refresh.
-        partial: why nothing can build on it even if it is done: it is a part of a split update,
-            or one that somebody wrote by hand, or somebody else was at work at the same time.
-        job_id: of the server's job, as soon as it is known.
-        outcome: None while it is open: it may or may not have taken effect.
+        refresh: the number of the refresh; `step` counts its requests.
+        request_id: identifies the request; the record that knows most about it counts.
+        recorded_at: by the server's clock.
+        mode: the mode of a whole file; None for an update of the published data.
+        name: the name of the data source on the server.
+        luid: the LUID of the data source that is changed; None for one to be created.
+        before: the time stamp of the data source right before, like `before_revision`.
+        target: the checkpoint once the request has taken effect; None if it is not a whole
+            refresh.
+        partial: why no update can build on it even if it is done: it is one part of a split
+            update, it was written by hand, or somebody else changed the data source at the same
+            time.
+        job_id: the id of the server's job, as soon as it is known.
+        outcome: None while it is open, that is, while it may or may not have taken effect.
     """
 
     kind: Literal["intent"] = "intent"
@@ -205,15 +210,15 @@ class Intent(Frozen):
 
     @property
     def action(self) -> str:
-        """What is sent, in a word or two."""
+        """The kind of request: an update, or a publish with its mode."""
         return f"publish ({self.mode})" if self.mode else "update"
 
 
 class Closing(Frozen):
-    """A claim ends; with a checkpoint if the refresh has come to its end.
+    """The end of a claim; with a checkpoint if the refresh was completed.
 
     Attributes:
-        withdrawn: somebody else's claim was there first, and nothing was done.
+        withdrawn: another claim was there first, and nothing was done.
     """
 
     kind: Literal["closing"] = "closing"
@@ -224,7 +229,7 @@ class Closing(Frozen):
 
 
 class Former(Frozen):
-    """What a record of an older format tells: which data source it was, and its rows by table."""
+    """The state in a record of an older format: which data source, and its rows by table."""
 
     kind: Literal["former"] = "former"
     refresh: int = 0
@@ -237,7 +242,7 @@ class Former(Frozen):
 
     @classmethod
     def of(cls, state: Any) -> "Former | None":
-        """What the state that an older release recorded tells; None if it is not one."""
+        """Read the state that an older release recorded; None if it is not one."""
         try:
             rows = {name: table["content"]["rows"] for name, table in state["tables"].items()}
             known = {name: state[name] for name in ("server", "site", "project", "name", "luid")}

@@ -1,4 +1,4 @@
-"""A declared data source, as plain values, and what can be told of it without data."""
+"""A declared data source, as plain values, and what follows from the declaration alone."""
 
 import hashlib
 import json
@@ -12,7 +12,7 @@ from tableau_pipeline.core.policies import Diff, Policy, Replace, Retain
 from tableau_pipeline.hyper.tables import EXTRACT_SCHEMA, Column, Relationship
 from tableau_pipeline.hyper.types.type_policy import TypePolicy
 
-# Of the tags that mark data sources as published by some pipeline, and by which deployment of it.
+# Prefixes of the tags that mark a data source as published by a pipeline, and by which deployment.
 TAG_PREFIX = "tableau-pipeline:"
 INSTANCE_TAG_PREFIX = "tableau-pipeline-instance:"
 
@@ -22,21 +22,21 @@ OversizePolicy = Literal["publish", "split"]
 
 @dataclass(frozen=True, slots=True)
 class ProjectLuid:
-    """A project by its LUID."""
+    """A project, identified by its LUID."""
 
     luid: str
 
 
-# A path of names, "Parent/Child", the names themselves, which may hold "/", or a LUID.
+# A path "Parent/Child", a tuple of names, which may contain "/", or a LUID.
 Project = str | tuple[str, ...] | ProjectLuid
 
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """What a table must satisfy before it is published.
+    """The conditions that a table must meet before it is published.
 
     Attributes:
-        max_shrink: the largest share of the published rows that may vanish at once, 0 to 1.
+        max_shrink: the largest share of the published rows that one refresh may remove, 0 to 1.
     """
 
     min_rows: int = 1
@@ -48,7 +48,7 @@ class Table:
     """A table of a data source; `model` is the asset key of its model, "a/b" for two parts.
 
     Attributes:
-        columns: the contract: exactly these, in any order; none when nothing was promised.
+        columns: the contract: exactly these columns, in any order; () for no contract.
     """
 
     name: str
@@ -61,11 +61,11 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Reconcile:
-    """How what is published is compared with the models after it was sent.
+    """How the published data is compared with the models after a refresh.
 
     Attributes:
-        max_bytes: of the file to download; a larger one is not compared.
-        checksums: compare the contents of each column too, not only the number of rows.
+        max_bytes: the largest file to download; a larger one is not compared.
+        checksums: compare the contents of each column, not only the number of rows.
     """
 
     max_bytes: int = 100_000_000
@@ -74,19 +74,19 @@ class Reconcile:
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """A published data source: `key` is its asset key.
+    """A published data source; `key` is its asset key.
 
     Attributes:
-        rebase: how much the payloads since the file was last published whole may add up to, as a
-            share of its size, until it is published whole again: scattered deletes make it grow.
-        rebase_after: updates until then, however small; None for any number.
+        rebase: the whole file is published again once the payloads since then exceed this share
+            of its size, because deletes make the file grow.
+        rebase_after: the number of updates after which the same happens; None for no limit.
         oversize: what to do with an update above the server's limit for payloads: publish the
             whole file, or split the update, so that readers may see a part of it for a while.
-        payload_limit: bytes of a payload; None is the server's own limit.
-        types: what becomes of types for which there is more than one way.
-        max_database_version: of the `.hyper` format that all products of its readers open; None
-            when they open any.
-        reconcile: None to trust the server.
+        payload_limit: the largest payload in bytes; None for the server's own limit.
+        types: how to publish the types for which there is a choice.
+        max_database_version: the newest version of the `.hyper` format that all readers can
+            open; None for any version.
+        reconcile: None to skip the comparison with the models.
     """
 
     key: str
@@ -107,12 +107,12 @@ class Declaration:
 
     @property
     def tag(self) -> str:
-        """What marks the data source on the server as ours."""
+        """The tag that marks the data source on the server as ours."""
         return tag_of(self.key)
 
     @property
     def project_path(self) -> str:
-        """The project in words."""
+        """The project as text: its path or its LUID."""
         match self.project:
             case str():
                 return self.project
@@ -123,13 +123,13 @@ class Declaration:
 
     @property
     def fact_table(self) -> str:
-        """The table that no relationship points to: its rows are the grain of the data source."""
+        """The table that no relationship points to; its rows are the grain of the data source."""
         pointed_to = {edge.one for edge in self.relationships}
         return next(table.name for table in self.tables if table.name not in pointed_to)
 
     @property
     def models(self) -> tuple[str, ...]:
-        """The asset keys of all models that a refresh reads, feeds of changes included."""
+        """The asset keys of all models that a refresh reads, including change feeds."""
         feeds = [
             table.policy.feed.model
             for table in self.tables
@@ -138,15 +138,15 @@ class Declaration:
         return tuple(dict.fromkeys([*(table.model for table in self.tables), *feeds]))
 
     def target(self, table: str) -> TableName:
-        """Where the rows of a table are in the published file."""
+        """Return where the rows of a table are in the published file."""
         return TableName(EXTRACT_SCHEMA, self.published_name(table))
 
     def published_name(self, table: str) -> str:
-        """A table's name in the file: Tableau's own habit for files of a single table."""
+        """Return a table's name in the file: "Extract" if it is the only one, as Tableau does."""
         return EXTRACT_SCHEMA if len(self.tables) == 1 else table
 
     def digest(self) -> str:
-        """Changes with what the published file must look like, and with nothing else."""
+        """Return a digest that changes only if the published file must have another structure."""
         shape = [
             sorted(table.name for table in self.tables),
             sorted([edge.many, edge.one, *sorted(edge.on)] for edge in self.relationships),
@@ -155,19 +155,19 @@ class Declaration:
 
 
 def tag_of(key: str) -> str:
-    """The tag of the data source with this asset key."""
+    """Return the tag of the data source with this asset key."""
     return f"{TAG_PREFIX}{key}"
 
 
 def file_name(key: str) -> str:
-    """An asset key as the name of a file or folder: that of "sales" must not hold "sales/eu"."""
+    """Return an asset key as a file name; "/" is replaced so that no key nests in another."""
     return key.replace("/", ".")
 
 
 def tree_problem(tables: Sequence[str], relationships: Sequence[Relationship]) -> str | None:
-    """Why Tableau would refuse a file of these tables; None when it would not.
+    """Return why Tableau would refuse a file with these tables; None if it would not.
 
-    Tableau (2021.4 and later) wants one fact table, from which every other table is reached by
+    Tableau (2021.4 and later) requires one fact table, from which every other table is reached by
     exactly one path of relationships from many to one.
     """
     edges: dict[str, list[str]] = {table: [] for table in tables}
@@ -176,7 +176,7 @@ def tree_problem(tables: Sequence[str], relationships: Sequence[Relationship]) -
         if edge.one in reached_from:
             return (
                 f'table "{edge.one}" is the "to" of two relationships, from '
-                f'"{reached_from[edge.one]}" and from "{edge.many}"; Tableau wants one path to '
+                f'"{reached_from[edge.one]}" and from "{edge.many}"; Tableau needs one path to '
                 "each table. Publish a second copy of it under another name, or leave one out"
             )
         edges[edge.many].append(edge.one)
@@ -185,7 +185,7 @@ def tree_problem(tables: Sequence[str], relationships: Sequence[Relationship]) -
     if len(facts) != 1:
         names = ", ".join(f'"{table}"' for table in facts) or "none"
         return (
-            "Tableau wants exactly one fact table, which no relationship points to; here: "
+            "Tableau needs exactly one fact table, which no relationship points to; here: "
             f"{names}. Connect every table by a relationship from the many side to the one side"
         )
     seen, frontier = set(facts), list(facts)

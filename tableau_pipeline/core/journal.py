@@ -1,4 +1,4 @@
-"""Where a refresh reads what earlier ones left, and records what it is about to do."""
+"""The journal: a refresh reads there what earlier ones recorded, and records its own work."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -12,27 +12,27 @@ class Journal(Protocol):
 
     @property
     def instance(self) -> str:
-        """Names the deployment whose records these are; another one has another name."""
+        """The id of the deployment whose records these are."""
 
     @property
     def owner(self) -> Owner:
-        """Who writes."""
+        """The owner of the records that this process writes."""
 
     def records(self) -> Sequence[Record]:
-        """The newest closing with a checkpoint, and all records that may have come since.
+        """Return the newest closing with a checkpoint, and all records that may have come since.
 
-        They are in no order: one that was stored late may come before others.
+        The order is not defined: a record that was stored late may come before others.
         """
 
     def append(self, record: Record) -> None:
-        """Keep a record; it is safe once this returns."""
+        """Store a record; it is durable once this returns."""
 
     def has_ended(self, owner: Owner) -> bool:
-        """Whether an owner can be seen not to run any more."""
+        """Whether an owner is known not to run any more."""
 
     def lock(self, timeout: float) -> AbstractContextManager[None]:
-        """Where records alone do not keep refreshes apart, a lock does as long as the block runs.
+        """Hold a lock during the block, where records alone do not keep refreshes apart.
 
         Raises:
-            RefreshError: somebody has held it for more than `timeout` seconds.
+            RefreshError: another process has held it for more than `timeout` seconds.
         """

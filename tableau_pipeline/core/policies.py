@@ -1,4 +1,4 @@
-"""How the changes of a table are shipped, and which of its rows are kept."""
+"""Refresh policies: which rows of a table are sent, and which are kept."""
 
 import re
 from dataclasses import dataclass
@@ -9,17 +9,17 @@ _SPAN = re.compile(r"\d+ (second|minute|hour|day|week|month|year)s?")
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """Ship the table whole."""
+    """Send the whole table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """A change-data-capture feed: another model, whose rows name the keys that were touched.
+    """A change-data-capture feed: another model, whose rows name the affected keys.
 
-    The feed only says where to look. The rows that are shipped come from the table's model.
+    The feed only names keys. The rows that are sent come from the table's model.
 
     Attributes:
-        model: its asset key.
+        model: the asset key of the feed.
         columns: pairs (key column of the table, column of the feed).
     """
 
@@ -29,7 +29,7 @@ class Feed:
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """Ship the rows that changed; `key` identifies a row."""
+    """Send the rows that changed; `key` identifies a row."""
 
     key: tuple[str, ...]
     feed: Feed | None = None
@@ -37,11 +37,11 @@ class Diff:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Ship the rows whose `cursor` is not below the last published maximum less `lookback`.
+    """Send the rows whose `cursor` is at least the last published maximum minus `lookback`.
 
     Attributes:
-        lookback: how far late rows reach back: a number for a numeric cursor, a span such as
-            "3 days" for a date or a timestamp.
+        lookback: how late rows may arrive: a number for a numeric cursor, a span such as "3
+            days" for a date or a timestamp.
     """
 
     cursor: str
@@ -50,7 +50,7 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class Partitions:
-    """Ship the partitions that were materialized again; `column` tells that of a row."""
+    """Send the partitions that were materialized again; `column` holds the partition of a row."""
 
     column: str
 
@@ -60,10 +60,10 @@ Policy = Replace | Diff | Append | Partitions
 
 @dataclass(frozen=True, slots=True)
 class Retain:
-    """Publish no rows whose `column` lies more than `days` back; rows without a value stay.
+    """Publish only rows whose `column` is at most `days` back, or NULL.
 
     Attributes:
-        as_of: counted from the day of the refresh (UTC), or from the model's latest value.
+        as_of: count from the day of the refresh (UTC), or from the model's latest value.
     """
 
     column: str
@@ -72,10 +72,10 @@ class Retain:
 
 
 def is_span(lookback: str) -> bool:
-    """Whether it is a span of time, such as "3 days"."""
+    """Whether a lookback is a time span, such as "3 days"."""
     return bool(_SPAN.fullmatch(lookback))
 
 
 def is_lookback(lookback: str) -> bool:
-    """Whether it is a span of time, or a number."""
+    """Whether a text is a time span or a number."""
     return is_span(lookback) or lookback.isdecimal()

@@ -1,4 +1,4 @@
-"""What a refresh needs of a Tableau Server; `publishing` provides it."""
+"""The interface of a Tableau Server that a refresh needs; `publishing` implements it."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ from tableau_pipeline.core.declaration import Project
 
 @dataclass(frozen=True, slots=True)
 class RemoteDatasource:
-    """A published data source as the server tells of it.
+    """A published data source as the server reports it.
 
     Attributes:
-        revision: the number of the newest one; None where the site keeps none, or this user may
-            not see them.
-        megabytes: of the file, of 2^20 bytes, rounded; None if the server does not tell.
-        link: leads to its page.
+        revision: the number of the newest revision; None if the site keeps none, or this user
+            may not see them.
+        megabytes: size of the file in units of 2^20 bytes, rounded; None if not reported.
+        link: the URL of its page.
     """
 
     luid: str
@@ -34,17 +34,17 @@ class RemoteDatasource:
 
     @property
     def stamp(self) -> tuple[datetime, int | None]:
-        """What changes when somebody changes it, as far as the server tells."""
+        """The values that show a change by somebody else, as far as the server reports it."""
         return self.updated_at, self.revision
 
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """What the `.tds` of a data source tells.
+    """The content of a data source's `.tds`.
 
     Attributes:
-        digest: changes when somebody edits calculated fields, captions or folders; the same for
-            the same metadata, however it is written or packed.
+        digest: changes when somebody edits calculated fields, captions or folders. Equal
+            metadata has equal digests, however it is written or packed.
         columns: pairs (table, column) of the published file; None if the `.tds` lists none.
     """
 
@@ -57,9 +57,9 @@ class Job:
     """A job of the server; `outcome` is None while it waits or runs.
 
     Attributes:
-        kind: None of one that was asked for by its id.
-        notes: what the server says of it, in its own words; it may say nothing.
-        created_at: by the server's clock, as are `started_at` and `completed_at`.
+        kind: None for a job that was requested by its id.
+        notes: the server's own message about the job; it may be empty.
+        created_at: by the server's clock, like `started_at` and `completed_at`.
     """
 
     id: str
@@ -72,11 +72,11 @@ class Job:
 
 
 class Server(Protocol):
-    """One site of a Tableau Server, signed in to as one user."""
+    """One site of a Tableau Server, with one user signed in."""
 
     @property
     def url(self) -> str:
-        """Of the server, without a trailing slash."""
+        """The URL of the server, without a trailing slash."""
 
     @property
     def site(self) -> str:
@@ -88,47 +88,47 @@ class Server(Protocol):
 
     @property
     def payload_limit(self) -> int:
-        """How many bytes the payload of an update may have; 0 where there are no updates."""
+        """The largest payload of an update in bytes; 0 if the server supports no updates."""
 
     def now(self) -> datetime:
-        """The present by the server's own clock."""
+        """Return the current time by the server's own clock."""
 
     def find_project(self, project: Project) -> str | None:
-        """The id of a project; None if there is none."""
+        """Return the id of a project; None if there is none."""
 
     def project(self, project: Project, *, create: bool) -> str:
-        """The id of a project, which has to exist, or is created.
+        """Return the id of a project, which must exist unless it may be created.
 
         Raises:
             RefusedError: it does not exist, and may not be created.
         """
 
     def find_by_luid(self, luid: str) -> RemoteDatasource | None:
-        """None if there is none.
+        """Return the data source; None if there is none.
 
         Raises:
-            RefusedError: there is one, and this user may not read it.
+            RefusedError: it exists, but this user may not read it.
         """
 
     def find_by_name(self, name: str, *, project_id: str) -> RemoteDatasource | None:
-        """None if the name is free in that project; names that differ only in case are the same."""
+        """Return the data source with this name, in any case of letters; None if there is none."""
 
     def upload(self, file: Path) -> str:
-        """Send a file, which changes nothing yet; the id by which one call may use it."""
+        """Upload a file, which changes nothing yet; return the id by which one call may use it."""
 
     def publish(
         self, upload: str, *, file_type: str, name: str, project_id: str, mode: PublishMode
     ) -> str:
-        """Publish an uploaded file; never sent twice.
+        """Publish an uploaded file. The request is never sent twice.
 
         Args:
-            file_type: the ending of the uploaded file, "hyper" or "parquet".
+            file_type: the suffix of the uploaded file, "hyper" or "parquet".
 
         Returns:
             The id of the job.
 
         Raises:
-            RefusedError: the server said no: nothing happened.
+            RefusedError: the server refused the request; nothing happened.
             RefreshError: the server failed or did not answer: it may have received the request.
         """
 
@@ -141,57 +141,57 @@ class Server(Protocol):
         request_id: str,
         connection: str | None = None,
     ) -> str | None:
-        """Send a batch of actions, which the server applies as a whole or not at all, and once.
+        """Send a batch of actions, which the server applies once, and as a whole or not at all.
 
         Args:
             batch: the body of the request, a JSON object with the list "actions".
             upload: the uploaded `.hyper` file with the tables that the actions name.
-            request_id: whatever else comes with one that the server has seen does nothing.
-            connection: the id of one, for data sources with several.
+            request_id: the server ignores a request whose id it has already seen.
+            connection: the id of the connection to update, for data sources with several.
 
         Returns:
-            The id of the job; None if the server keeps to itself which one it is, as it may when
-            it has received this request before.
+            The id of the job; None if the server does not report it, which may happen when it
+            has received this request before.
 
         Raises:
-            RefusedError: the server said no: nothing happened.
+            RefusedError: the server refused the request; nothing happened.
             RefreshError: the server failed or did not answer: it may have received the request.
         """
 
     def job(self, job_id: str) -> Job | None:
-        """None if the server no longer knows the job, or hides it from this user."""
+        """Return a job; None if the server no longer knows it, or hides it from this user."""
 
     def jobs(self, *, name: str, since: datetime) -> Sequence[Job] | None:
-        """Updates and publishes of data sources of this name, in whatever project.
+        """Return the updates and publishes of data sources with this name, in any project.
 
-        None if this user may not see the jobs of the site, as is usual for all but administrators.
+        None if this user may not list the jobs of the site; usually only administrators may.
 
         Args:
             since: by the server's clock; jobs created before are left out.
         """
 
     def cancel(self, job_id: str) -> bool:
-        """Ask the server to end a job; whether it is now certain never to take effect."""
+        """Cancel a job; return whether it is now certain never to take effect."""
 
     def tag(self, luid: str, tags: Collection[str]) -> None:
         """Add tags to a data source."""
 
     def untag(self, luid: str, tags: Collection[str]) -> None:
-        """Take tags away from a data source."""
+        """Remove tags from a data source."""
 
     def move(self, luid: str, *, name: str, project_id: str) -> RemoteDatasource:
         """Rename a data source, or move it to another project, or both.
 
         Raises:
-            RefusedError: the name is taken there, or this user may not.
+            RefusedError: the name is taken there, or this user lacks permission.
         """
 
     def download(self, luid: str, folder: Path) -> Path:
-        """A data source with its extract, as a packaged file (`.tdsx`) in a folder.
+        """Download a data source with its extract, as a packaged file (`.tdsx`) in a folder.
 
         Raises:
-            RefusedError: this user may not.
+            RefusedError: this user lacks permission.
         """
 
     def metadata(self, luid: str) -> Metadata:
-        """What the data source's `.tds` tells."""
+        """Read the content of the data source's `.tds`."""

@@ -14,43 +14,44 @@ from tableau_pipeline.hyper.tables import Column
 from tableau_pipeline.hyper.types.type_policy import TypePolicy
 
 ROW_HASH = "_row_hash"
-# The name of the algorithm: fingerprints of another one prove nothing about ours.
+# The name of the hash algorithm: fingerprints of different algorithms cannot be compared.
 ROW_HASH_ALGORITHM = "xxhash64-nulls-1"
 
-# Sums of 64-bit hashes pass 2^53, where JSON's readers in browsers lose digits.
+# Sums of 64-bit hashes exceed 2^53, where JSON parsers in browsers lose digits.
 BigInt = Annotated[int, PlainSerializer(str, return_type=str, when_used="json")]
-# In a zone, the hour that comes twice is not even equal to itself once it was read from JSON.
+# Stored in UTC: in a zone, an instant in the repeated hour would not equal itself after a JSON
+# round trip.
 Instant = Annotated[AwareDatetime, AfterValidator(lambda moment: moment.astimezone(UTC))]
 
 
 class Frozen(BaseModel):
-    """A plain value that goes to JSON and back; unknown fields are a fault of the file."""
+    """A plain value that converts to JSON and back; unknown fields are an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Fingerprint(Frozen):
-    """What a set of rows adds up to, whatever their order: their number and their hashes' sum."""
+    """The number of a set of rows and the sum of their hashes, independent of their order."""
 
     rows: int
     hash_sum: BigInt
     algorithm: str = ROW_HASH_ALGORITHM
 
     def __add__(self, other: Self) -> Self:
-        """The fingerprint of both sets of rows together."""
+        """Return the fingerprint of both sets of rows together."""
         return self.model_copy(
             update={"rows": self.rows + other.rows, "hash_sum": self.hash_sum + other.hash_sum}
         )
 
     def __sub__(self, part: Self) -> Self:
-        """The fingerprint of the rows that are left without a part of them."""
+        """Return the fingerprint of the rows that remain without a part of them."""
         return self.model_copy(
             update={"rows": self.rows - part.rows, "hash_sum": self.hash_sum - part.hash_sum}
         )
 
 
 class DataFile(Frozen):
-    """A Parquet file; `name` is its path below the folder of its model, `size` in bytes."""
+    """A Parquet file; `name` is its path within the folder of its model, `size` in bytes."""
 
     name: str
     rows: int
@@ -58,10 +59,11 @@ class DataFile(Frozen):
 
 
 class Span(Frozen):
-    """The time that a partition covers: `start` included, `end` not.
+    """The time that a partition covers: `start` inclusive, `end` exclusive.
 
     Attributes:
-        zone: the partitions' time zone, whose clock cuts them; the instants themselves are in UTC.
+        zone: the time zone in which partitions begin and end; the instants themselves are in
+            UTC.
     """
 
     start: Instant
@@ -70,14 +72,16 @@ class Span(Frozen):
 
 
 class Part(Frozen):
-    """The rows of one partition; of a model without partitions, all rows.
+    """The rows of one partition; for a model without partitions, all rows.
 
     Attributes:
-        partition: its key; of a fixed list, that is also the value that its rows have in common.
-        span: of a partition by time; None for any other.
+        partition: the partition key. For a static partition, it is also the value that its rows
+            share.
+        span: the time that a partition covers; None if it is not a time partition.
         version: the number of the version that wrote these files.
-        columns: None when they are those of the snapshot.
-        digest: SHA-256 of the file that the rows were read from; None for rows of a model's code.
+        columns: None if they are those of the snapshot.
+        digest: SHA-256 of the file that the rows were read from; None for rows of a model's
+            code.
     """
 
     partition: str | None = None
@@ -92,15 +96,16 @@ class Part(Frozen):
 class Snapshot(Frozen):
     """One immutable, numbered version of a model.
 
-    Versions share the files of the partitions that did not change between them.
+    Versions share the files of partitions that did not change between them.
 
     Attributes:
-        folder: of the model; not part of the manifest, so that a data directory may move.
-        asset_key: of the model, "a/b" for a key of two parts.
-        number: of the version; the store counts them, for each model from 1 on.
-        columns: as the newest write of the model has them.
-        comments: of columns that have one; no part of the data.
-        parts: one for each partition, by their keys; exactly one for a model without partitions.
+        folder: the folder of the model. It is not in the manifest, so that the data folder can
+            move.
+        asset_key: the asset key of the model, "a/b" for a key of two parts.
+        number: the number of the version; the store counts from 1 for each model.
+        columns: the columns of the newest write of the model.
+        comments: the comments of columns; they are not part of the data.
+        parts: one for each partition, by key; exactly one for a model without partitions.
     """
 
     folder: Path
@@ -114,7 +119,7 @@ class Snapshot(Frozen):
 
     @property
     def fingerprint(self) -> Fingerprint:
-        """Of all rows."""
+        """The fingerprint of all rows."""
         return sum((part.fingerprint for part in self.parts), Fingerprint(rows=0, hash_sum=0))
 
     @property
@@ -124,23 +129,23 @@ class Snapshot(Frozen):
 
     @property
     def size(self) -> int:
-        """Bytes of all files."""
+        """The bytes of all files."""
         return sum(file.size for part in self.parts for file in part.files)
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The files that hold rows."""
+        """The paths of the files that have rows."""
         return tuple(
             str(self.folder / file.name) for part in self.parts for file in part.files if file.rows
         )
 
     def missing(self) -> list[str]:
-        """The files that hold rows and are not there."""
+        """Return the files that have rows but do not exist."""
         return [path for path in self.paths if not Path(path).exists()]
 
     @property
     def data_version(self) -> str:
-        """Equal for equal contents: a digest of the schema and of the fingerprints."""
+        """A digest of the schema and the fingerprints; equal for equal contents."""
 
         def described(columns: tuple[Column, ...] | None) -> list[list[str]] | None:
             return [[each.name, each.type] for each in columns] if columns else None
@@ -153,12 +158,12 @@ class Snapshot(Frozen):
         return hashlib.sha256(content.encode()).hexdigest()[:16]
 
     def manifest(self) -> str:
-        """The text that commits the version."""
-        # Not without the defaults: those of a later release may be others.
+        """Return the text of the manifest, which commits the version."""
+        # Includes default values, as a later release may have other defaults.
         return self.model_dump_json(exclude={"folder"}, exclude_none=True)
 
     def declared(self, types: TypePolicy) -> Self:
-        """The same rows, with what a data source makes of their columns."""
+        """Return this version with the column types that a data source declares."""
 
         def declared(columns: tuple[Column, ...]) -> tuple[Column, ...]:
             return tuple(map(types.declared, columns))
@@ -170,15 +175,15 @@ class Snapshot(Frozen):
         return self.model_copy(update={"columns": declared(self.columns), "parts": parts})
 
     def only(self, partitions: Collection[str]) -> Self:
-        """The same version, with these of its partitions alone."""
+        """Return this version with only these partitions."""
         return self._of([part for part in self.parts if part.partition in partitions])
 
     def by_partition(self) -> dict[str, Self]:
-        """The same version, partition by partition."""
+        """Return this version split by partition key."""
         return {str(part.partition): self._of([part]) for part in self.parts}
 
     def _of(self, parts: Sequence[Part]) -> Self:
-        """Parts that share their columns have those, whatever the newest write's are."""
+        """Return these parts with their own columns, if they share them."""
         shared = {part.columns or self.columns for part in parts}
         if len(shared) != 1:
             return self.model_copy(update={"parts": tuple(parts)})
@@ -189,7 +194,7 @@ class Snapshot(Frozen):
         """Check that all partitions have the columns of the newest write.
 
         Raises:
-            RefusedError: one has others; names it, and the columns.
+            RefusedError: a partition has others; the message names it and the columns.
         """
         for part in self.parts:
             if part.columns is not None and part.columns != self.columns:
@@ -203,10 +208,10 @@ class Snapshot(Frozen):
 
 
 class Snapshots(Protocol):
-    """Where a refresh reads the versions of its models."""
+    """The versions of models that a refresh reads."""
 
     def newest(self, asset_key: str) -> Snapshot | None:
-        """The newest version of a model; None if it has none."""
+        """Return the newest version of a model; None if it has none."""
 
     def version(self, asset_key: str, number: int) -> Snapshot | None:
-        """A version of a model; None if it is gone."""
+        """Return a version of a model; None if it was removed."""

@@ -8,11 +8,11 @@ class Timeouts:
     """How long a refresh waits, in seconds.
 
     Attributes:
-        claim: for another refresh of the same data source.
-        job: for a job of the server, from its start on.
+        claim: for another refresh of the same data source to end.
+        job: for a job of the server to end, from its start.
         queue: for a job of the server to start.
         timestamp: until an update shows in the time stamp of the data source.
-        first_poll: between two looks at a job; it grows up to `longest_poll`.
+        first_poll: between two looks at a job; the pause grows up to `longest_poll`.
     """
 
     claim: float = 3600

@@ -1,4 +1,4 @@
-"""What happens by itself, unless PIPELINE_TRIGGERS and the web UI leave it off."""
+"""The triggers of the data sources; PIPELINE_TRIGGERS and the web UI switch them on."""
 
 from tableau_pipeline.components.automation import automation
 

@@ -1,4 +1,4 @@
-"""Files that no model makes."""
+"""The job that publishes files without a model."""
 
 import dagster as dg
 
@@ -7,5 +7,5 @@ from tableau_pipeline.components.publish_file import publish_file
 
 @dg.definitions
 def files() -> dg.Definitions:
-    """A job for the launchpad, for `dg launch`, and for sensors."""
+    """The job, for the launchpad, `dg launch` and sensors."""
     return dg.Definitions(jobs=[publish_file])

@@ -1,4 +1,4 @@
-"""Resources from the environment, and how runs execute."""
+"""Resources from the environment, and the executor of runs."""
 
 import os
 
@@ -9,7 +9,7 @@ from tableau_pipeline.resources import resources_from_env
 
 @dg.definitions
 def resources() -> dg.Definitions:
-    """Models are stored as snapshots unless they say otherwise."""
+    """Set up the resources; models are stored as snapshots by default."""
     from_env = resources_from_env()
     return dg.Definitions(
         resources={**from_env, "io_manager": from_env["snapshots"]},

@@ -1,4 +1,4 @@
-"""`make demo`: the main job from end to end, on the sandbox that `make dev` shows."""
+"""`make demo`: the whole pipeline, on the sandbox that `make dev` shows."""
 
 import os
 import sys
@@ -17,33 +17,35 @@ _HEADINGS = (
 
 
 def main() -> int:
-    """Tell the story; 0 if every chapter ended with a data source equal to its models."""
-    _say("Flights from New York in 2013: Spark -> snapshots -> .hyper -> a local Tableau Server\n")
+    """Run all chapters; return 0 if every data source ended equal to its models."""
+    _write(
+        "Flights from New York in 2013: Spark -> snapshots -> .hyper -> a local Tableau Server\n"
+    )
     try:
         with local_sandbox() as environment:
             os.environ.update(environment)
-            lines = _tell_all()
+            lines = _run_all()
     except RuntimeError as error:
         sys.stderr.write(f"{error}\n")
         return 1
-    _say(_table(lines))
+    _write(_table(lines))
     for line in lines:
         for difference in line.differences:
-            _say(f"DIFFERS: {line.datasource}, {line.chapter.title}: {difference}")
-    _say("\nThe web UI, with these runs and what they published: make dev")
+            _write(f"DIFFERS: {line.datasource}, {line.chapter.title}: {difference}")
+    _write("\nThe web UI, with these runs and what they published: make dev")
     return 1 if any(line.differences for line in lines) else 0
 
 
-def _tell_all() -> list[Line]:
-    # The location reads the environment when it is loaded: only now does it name the sandbox.
+def _run_all() -> list[Line]:
+    # The code location reads the environment when it is loaded, so the sandbox must run already.
     from tableau_pipeline.definitions import defs
 
-    _say("Loading the code location, which takes some seconds\n")
+    _write("Loading the code location, which takes some seconds\n")
     definitions, instance = defs(), _instance()
     from_the_start()
     lines: list[Line] = []
     for chapter in CHAPTERS:
-        _say(f"As of {chapter.as_of} ({chapter.title})")
+        _write(f"As of {chapter.as_of} ({chapter.title})")
         lines += tell(chapter, definitions, instance)
     return lines
 
@@ -79,7 +81,7 @@ def _row(cells: Sequence[str]) -> str:
     return "  ".join(cell.ljust(width) for cell, width in zip(cells, _WIDTHS, strict=True)).rstrip()
 
 
-def _say(text: str) -> None:
+def _write(text: str) -> None:
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 

@@ -1,4 +1,4 @@
-"""`make dev`: the web UI, the daemon and a sandbox together, ended together."""
+"""`make dev`: the web UI, the daemon and a sandbox, started and stopped together."""
 
 import os
 import signal
@@ -14,7 +14,8 @@ _ROOT = Path(__file__).parents[2]
 
 def main() -> int:
     """Run until Ctrl-C or SIGTERM; `PORT` and `SANDBOX_PORT` choose other ports."""
-    # Before anything is started: a child of a background job would inherit its deafness to SIGINT.
+    # Before any process is started: a child of a background job would inherit that SIGINT is
+    # ignored.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     port = os.environ.get("PORT") or "3000"
@@ -35,19 +36,19 @@ def main() -> int:
 
 
 def _refuse_taken(port: str) -> None:
-    """Dagster would say so after half a minute, and not how to choose another.
+    """Refuse a port in use now: Dagster would report it only after half a minute.
 
     Raises:
-        RuntimeError: names the variable.
+        RuntimeError: the port is in use; the message names the variable.
     """
     try:
         with socket() as probe:
-            # As web servers do: a port whose last connections are still closing is free.
+            # As web servers do: a port whose last connections are still closing counts as free.
             probe.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
             probe.bind(("127.0.0.1", int(port)))
     except (OSError, ValueError, OverflowError) as error:
         raise RuntimeError(
-            f"The web UI cannot have port {port} ({error}): PORT=3001 make dev chooses another"
+            f"The web UI cannot use port {port} ({error}): choose another with PORT=3001 make dev"
         ) from error
 
 
@@ -57,7 +58,8 @@ def _dagster(port: str, environment: dict[str, str]) -> int:
         [*command, "--host", "127.0.0.1", "--port", port],
         cwd=_ROOT,
         env={**os.environ, **environment},
-        # Its children listen for SIGINT themselves: it alone shall be told, once.
+        # A session of its own, so that Ctrl-C does not also reach its children: it stops them
+        # itself.
         start_new_session=True,
     )
     try:

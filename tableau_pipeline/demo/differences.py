@@ -1,4 +1,4 @@
-"""Is a downloaded data source equal to its models, row for row?"""
+"""Compare a downloaded data source with its models, row by row."""
 
 import zipfile
 from collections.abc import Mapping
@@ -24,13 +24,13 @@ def differences(
     *,
     cutoffs: Mapping[str, Cutoff] = MappingProxyType({}),
 ) -> list[str]:
-    """A phrase for each table that differs; empty when all are equal.
+    """Return a phrase for each table that differs; [] if all are equal.
 
-    Both sides are read by means that the pipeline does not use: the snapshots by Arrow, the data
-    source from the file that Tableau hands out. All columns and all rows count, but their order.
+    Both sides are read by means that the pipeline does not use: snapshots by Arrow, the data source
+    from the file that Tableau returns. All columns and rows are compared, in any order of rows.
 
     Args:
-        cutoffs: of the tables with a rolling window: what lies before it must not be published.
+        cutoffs: for tables with a rolling window; rows before the cutoff must not be published.
     """
     with zipfile.ZipFile(tdsx) as package:
         (member,) = (name for name in package.namelist() if name.endswith(".hyper"))
@@ -62,7 +62,7 @@ def _kept(rows: pa.Table, cutoff: Cutoff | None) -> pa.Table:
 
 
 def _comparable(table: pa.Table) -> pa.Table:
-    """Instants become the wall clock of UTC, as in Tableau."""
+    """Convert instants to the wall clock time in UTC, as in Tableau."""
     fields = [
         field.with_type(pa.timestamp("us")) if pa.types.is_timestamp(field.type) else field
         for field in table.schema

@@ -1,4 +1,4 @@
-"""A Dagster logger that tells a person in a terminal what happens, and nothing else."""
+"""A Dagster logger that shows progress in a terminal."""
 
 import logging
 import sys
@@ -15,21 +15,21 @@ class _ProgressHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         event: dg.DagsterEvent | None = getattr(record, "dagster_event", None)
         if event is None and record.levelno >= logging.INFO:
-            self._say(str(getattr(record, "dagster_meta", {}).get("orig_message") or record.msg))
+            self._write(str(getattr(record, "dagster_meta", {}).get("orig_message") or record.msg))
         elif event and event.event_type_value == "ASSET_MATERIALIZATION":
             materialization = event.step_materialization_data.materialization
             rows = materialization.metadata.get("dagster/row_count")
             count = f"{rows.value:>9,} rows" if rows else ""
-            self._say(f"{materialization.asset_key.to_user_string():22}{count}")
+            self._write(f"{materialization.asset_key.to_user_string():22}{count}")
 
-    def _say(self, text: str) -> None:
+    def _write(self, text: str) -> None:
         sys.stdout.write(f"  {time.monotonic() - self._started:5.1f} s  {text}\n")
         sys.stdout.flush()
 
 
 @dg.logger
 def progress_logger(_context: dg.InitLoggerContext) -> logging.Logger:
-    """Assets as they are materialized and what refreshes say, for who watches in a terminal."""
+    """Log materialized assets and the messages of refreshes, for a person at a terminal."""
     logger = logging.Logger("progress")
     logger.addHandler(_ProgressHandler())
     return logger

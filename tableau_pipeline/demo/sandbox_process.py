@@ -1,4 +1,4 @@
-"""A sandbox in a process of its own, which ends with ours."""
+"""A sandbox in its own process, which ends with ours."""
 
 import os
 import re
@@ -17,12 +17,12 @@ _PORT = "8765"
 
 @contextmanager
 def local_sandbox() -> Generator[dict[str, str]]:
-    """The sandbox of `make demo` and `make dev`: one folder, and the port SANDBOX_PORT.
+    """Start the sandbox of `make demo` and `make dev`: one folder, and the port SANDBOX_PORT.
 
-    What the one publishes, the other shows, under the links that Dagster keeps.
+    Both use the same sandbox data and port, so links in Dagster stay valid.
 
     Raises:
-        RuntimeError: it did not start; names the remedy.
+        RuntimeError: it did not start; the message names the remedy.
     """
     port = os.environ.get("SANDBOX_PORT") or _PORT
     if not port.isdecimal():
@@ -35,24 +35,25 @@ def local_sandbox() -> Generator[dict[str, str]]:
 def sandbox_process(
     data_dir: Path, *, port: int, options: Sequence[str] = ()
 ) -> Generator[dict[str, str]]:
-    """Run `tableau-sandbox`; gives the environment that points the pipeline at it.
+    """Run `tableau-sandbox`; yield the environment with which the pipeline uses it.
 
     Args:
         port: 0 for a free one.
-        options: more of the command.
+        options: further options of the command.
 
     Raises:
-        RuntimeError: it did not start; the message is its own.
+        RuntimeError: it did not start; the message is the sandbox's own.
     """
     program = str(Path(sys.executable).with_name("tableau-sandbox"))
-    # Nobody reads what it says after its first line.
+    # Quiet, because nobody reads its output after the first line.
     command = [program, "--die-with-parent", "--quiet", *options]
     process = subprocess.Popen(
         [*command, "--port", str(port), "--data-dir", str(data_dir)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        # Ctrl-C in a terminal reaches us alone: we end it when what uses it has ended.
+        # Ctrl-C in a terminal must reach only this process, which stops the sandbox after its
+        # users.
         start_new_session=True,
     )
     try:
@@ -71,8 +72,9 @@ def _environment(process: subprocess.Popen[str]) -> dict[str, str]:
     url = re.search(r"http://\S+", banner)
     if url is None:
         raise RuntimeError(
-            f"The sandbox did not start: {banner.strip() or 'it said nothing'}. If `make demo` or "
-            "`make dev` runs already, end it; SANDBOX_PORT=8766 chooses another port, for both"
+            f"The sandbox did not start: {banner.strip() or 'it printed nothing'}. If `make demo` "
+            "or `make dev` already runs, stop it, or choose another port for both with "
+            "SANDBOX_PORT=8766"
         )
     return {
         "TABLEAU_SERVER_URL": url[0],

@@ -23,10 +23,10 @@ from tableau_pipeline.resources import (
 
 @dataclass(frozen=True, slots=True)
 class Chapter:
-    """One refresh of everything, and the data as they stood then.
+    """One refresh of everything, with the data as of one day.
 
     Attributes:
-        corrected: the day whose records were corrected meanwhile.
+        corrected: the day whose records were corrected in between.
     """
 
     title: str
@@ -44,12 +44,12 @@ CHAPTERS = (
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What a chapter came to for one data source.
+    """The result of a chapter for one data source.
 
     Attributes:
-        deleted: rows of all its tables.
-        inserted: the same.
-        differences: between the data source and its models; empty when they are equal.
+        deleted: deleted rows, over all tables.
+        inserted: inserted rows, over all tables.
+        differences: between the data source and its models; empty if they are equal.
     """
 
     chapter: Chapter
@@ -65,7 +65,7 @@ class Line:
 
 
 def from_the_start() -> None:
-    """Remove what was published when the story was told before."""
+    """Remove what an earlier run of the demo published."""
     with dg.build_resources(resources_from_env()) as resources:
         tableau: TableauServerResource = resources.tableau
         with tableau.session() as site:
@@ -75,10 +75,10 @@ def from_the_start() -> None:
 
 
 def tell(chapter: Chapter, definitions: dg.Definitions, instance: dg.DagsterInstance) -> list[Line]:
-    """Materialize everything through Dagster, then compare what Tableau holds with the models.
+    """Materialize everything through Dagster, then compare the data on Tableau with the models.
 
     Raises:
-        RuntimeError: the run failed; says why.
+        RuntimeError: the run failed; the message states why.
     """
     with_progress = dg.Definitions.merge(
         definitions, dg.Definitions(loggers={"progress": progress_logger})
@@ -162,7 +162,7 @@ def _differences(
 
 
 def datasources() -> list[PublishedDatasource]:
-    """The declarations in `defs/flights/defs.yaml`, in the order of their names."""
+    """Return the declarations in `defs/flights/defs.yaml`, sorted by name in descending order."""
     tree = dg.ComponentTree.for_project(Path(__file__))
     found = tree.get_all_components(of_type=PublishedDatasource)
     return sorted(found, key=lambda each: each.name, reverse=True)

@@ -1,4 +1,4 @@
-"""From models to files: what tables are to hold, checked, compared and built.
+"""From models to files: compute, check, compare and build the content of tables.
 
-Knows neither servers nor journals: whatever may be sent is built and proved here, and nothing is.
+These modules know neither servers nor journals: they build and check files, but send nothing.
 """

@@ -1,4 +1,4 @@
-"""Partitions that changed, as windows or values of a column of the published table."""
+"""Express changed partitions as windows or values of a column of the published table."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -15,10 +15,10 @@ from tableau_pipeline.hyper.types.spark_types import zone_of
 
 
 def changed_partitions(connection: Connection, change: Change, column: str) -> list[KeyTable]:
-    """The windows or values of the partitions that changed or vanished, or are new.
+    """Return the windows or values of the partitions that changed, vanished or are new.
 
     Raises:
-        NotProvedError: what is published was not partitioned.
+        NotProvedError: the published version was not partitioned.
     """
     before, now = (_by_partition(each.snapshot) for each in (change.published, change.new))
     if None in before:
@@ -67,7 +67,7 @@ def _by_window(
 
 
 def _merged(spans: Sequence[Span]) -> list[tuple[datetime, datetime, str]]:
-    """Windows that touch become one: fewer comparisons for the server."""
+    """Merge adjacent windows, which leaves the server fewer comparisons."""
     merged: list[tuple[datetime, datetime, str]] = []
     for span in sorted(spans, key=lambda span: span.start):
         if merged and merged[-1][1] == span.start:
@@ -78,6 +78,6 @@ def _merged(spans: Sequence[Span]) -> list[tuple[datetime, datetime, str]]:
 
 
 def _edge(moment: datetime, zone: str, column: Column) -> str:
-    """Instants by the clock that is theirs, everything else by that of the partitions' zone."""
+    """A moment as a literal: an instant by its column's zone, all else by the partitions' zone."""
     local = moment.astimezone(ZoneInfo(zone_of(column) or zone))
     return local.strftime("%Y-%m-%d" if column.type == "date" else "%Y-%m-%d %H:%M:%S")

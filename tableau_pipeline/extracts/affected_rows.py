@@ -1,8 +1,8 @@
-"""The affected rows of a table: those that an update deletes, and inserts as they are now.
+"""The affected rows of a table: an update deletes them and inserts their current version.
 
-Small tables of the payload say which they are: a row is affected if it matches a row of any of
-them. Keys, windows and cutoffs travel as tables, never as constants, which know no decimal, no
-date, and milliseconds only.
+Small tables of the payload, the key tables, identify them: a row is affected if it matches a row of
+any key table. Keys, windows and cutoffs are sent as tables because constants in a batch cannot be
+decimals or dates, and have milliseconds only.
 """
 
 from collections.abc import Sequence
@@ -31,13 +31,13 @@ class KeyMatch:
     by: str
 
     def sql(self, row: str, keys: str) -> str:
-        """The comparison in SQL, of two relations by their aliases."""
+        """The comparison in SQL, between two relations given by their aliases."""
         left, right = escape_name(self.column), escape_name(self.by)
         return f"{row}.{left} {_SQL[self.operator]} {keys}.{right}"
 
     @property
     def condition(self) -> Condition:
-        """The comparison as the server is asked for it."""
+        """The comparison as a condition of an action."""
         left, right = target(self.column), source(self.by)
         if self.operator == "eq":
             return left == right
@@ -46,7 +46,7 @@ class KeyMatch:
 
 @dataclass(frozen=True, slots=True)
 class KeyTable:
-    """A table of the payload, in the schema `kind`, and how rows match it."""
+    """A key table of the payload, in the schema `kind`, and how rows match it."""
 
     kind: Kind
     name: str
@@ -54,27 +54,27 @@ class KeyTable:
 
     @property
     def table(self) -> TableName:
-        """By its name in the finished payload."""
+        """Its name in the finished payload."""
         return TableName(self.kind, self.name)
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Of the key table; the server wants no others."""
+        """The names of its columns; the server accepts no others."""
         return tuple(dict.fromkeys(match.by for match in self.matches))
 
     def affects(self, row: str) -> str:
-        """SQL that is true for the rows, by their alias, that match."""
+        """Return SQL that is true for matching rows of the relation with this alias."""
         comparisons = " AND ".join(match.sql(row, "keys") for match in self.matches)
         return f"EXISTS (SELECT 1 FROM {in_payload(self.kind, self.name)} keys WHERE {comparisons})"  # noqa: S608
 
     def delete(self, published: TableName) -> Delete:
-        """The action that deletes what matches."""
+        """Return the action that deletes the matching rows."""
         where = all_of(match.condition for match in self.matches)
         return Delete(target=published, source=self.table, where=where)
 
 
 def fill(connection: Connection, keys: KeyTable, columns: Sequence[Column], select: str) -> None:
-    """Create a key table in the payload with the rows of a query."""
+    """Create a key table in the payload from the rows of a query."""
     table = in_payload(keys.kind, keys.name)
     create_table(connection, table, columns)
     connection.execute_command(
@@ -83,10 +83,10 @@ def fill(connection: Connection, keys: KeyTable, columns: Sequence[Column], sele
 
 
 def in_payload(schema: str, table: str) -> TableName:
-    """A table by the name it has while the payload is written."""
+    """Return the name of a table while the payload is being written."""
     return TableName(NEW, schema, table)
 
 
 def affected(keys: Sequence[KeyTable], row: str) -> str:
-    """SQL that is true for the affected rows, by their alias."""
+    """Return SQL that is true for the affected rows of the relation with this alias."""
     return f"({' OR '.join(each.affects(row) for each in keys) or 'FALSE'})"

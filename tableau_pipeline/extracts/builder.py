@@ -1,4 +1,4 @@
-"""The files that a refresh builds: whole data sources, and payloads of updates."""
+"""Build the files of a refresh: whole data sources, and payloads of updates."""
 
 import logging
 from collections.abc import Callable, Collection, Mapping
@@ -22,7 +22,7 @@ from tableau_pipeline.hyper.build import Extract, build_extract
 
 @dataclass(frozen=True)
 class Builder:
-    """Builds files in one folder, of which the newest stay until the next refresh."""
+    """Builds files in one folder; the newest ones stay there until the next refresh."""
 
     declaration: Declaration
     models: Models
@@ -34,25 +34,25 @@ class Builder:
 
     @property
     def whole(self) -> str | None:
-        """What the server makes of a file of ours is what we made of it: less may do."""
+        """Why only the whole file may be sent; None here, as updates can change a file of ours."""
         return None
 
     @property
     def digest(self) -> str:
-        """Of what the tables and relationships are declared to be."""
+        """The digest of the declared tables and relationships."""
         return self.declaration.digest()
 
     def desired(self, record: Checkpoint | None) -> Mapping[str, TableContent]:
-        """What each table is to hold; no file is opened where a record tells the answer."""
+        """Return the desired content of each table; files are opened only if no record has it."""
         return desired_tables(
             self.hyper, self.declaration, self.models, record=record, now=self.now()
         )
 
     def file(self, desired: Mapping[str, TableContent]) -> Extract:
-        """The whole data source as it shall be.
+        """Build the whole data source.
 
         Raises:
-            RefusedError: the rows of a model are not fit to be published.
+            RefusedError: the rows of a model cannot be published.
         """
         declaration = self.declaration
         self.check(desired)
@@ -75,20 +75,20 @@ class Builder:
         return extract
 
     def check(self, desired: Mapping[str, TableContent]) -> None:
-        """Look at the rows, build nothing.
+        """Check the rows without building anything.
 
         Raises:
-            RefusedError: the rows of a model are not fit to be published.
+            RefusedError: the rows of a model cannot be published.
         """
         check_rows(self.hyper(), self.declaration, self.models, desired, tables=desired)
 
     def check_unchanged(
         self, desired: Mapping[str, TableContent], record: Checkpoint, *, changed: Collection[str]
     ) -> None:
-        """Look at the rows that stay, of tables whose key is not the one they were published with.
+        """Check the unchanged tables whose key differs from the one they were published with.
 
         Raises:
-            RefusedError: the key does not identify them.
+            RefusedError: the key does not identify every row.
         """
         tables = {
             name
@@ -101,10 +101,10 @@ class Builder:
     def delta(
         self, tables: Collection[str], desired: Mapping[str, TableContent], record: Checkpoint
     ) -> Delta:
-        """The payload and the actions of an update of some tables.
+        """Build the payload and the actions of an update of some tables.
 
         Raises:
-            RefusedError: the rows of a model are not fit to be published.
+            RefusedError: the rows of a model cannot be published.
         """
         hyper, declaration, models = self.hyper(), self.declaration, self.models
         known = {
@@ -121,7 +121,8 @@ class Builder:
             targets={name: declaration.target(name) for name in tables},
             models=models,
         )
-        # Grouping all rows by their key takes longer than finding those that changed.
+        # Grouping all rows by key is slower than finding the changed ones, so known keys are
+        # skipped.
         identified = {each.change.table.name for each in delta.tables if each.is_identified}
         if doubtful := known & set(tables) - identified:
             check_rows(hyper, declaration, models, desired, tables=doubtful)
@@ -130,13 +131,13 @@ class Builder:
         return delta
 
     def split(self, delta: Delta, limit: int) -> list[Delta]:
-        """The update as several with payloads of at most `limit` bytes; empty if it cannot be."""
+        """Split an update into several with at most `limit` bytes each; [] if impossible."""
         return split_delta(self.hyper(), delta, limit)
 
     def orphans(
         self, desired: Mapping[str, TableContent], changed: Collection[str]
     ) -> dict[str, int]:
-        """Rows of the new content that point at no row of the other table, by relationship."""
+        """Count the new rows without a partner in the other table, by relationship."""
         found = count_orphans(self.hyper(), self.declaration, self.models, desired, tables=changed)
         for edge, count in found.items():
             self.log.warning("Relationship %s: %s rows have no partner", edge, f"{count:,}")

@@ -1,4 +1,4 @@
-"""A table that changes: what is published now, and what is to be."""
+"""A table that changes: its published version and its desired version."""
 
 from dataclasses import dataclass
 
@@ -13,12 +13,12 @@ from tableau_pipeline.hyper.types.spark_types import hyper_type
 
 
 class NotProvedError(Exception):
-    """No delta can be proved to be enough; the reason is a phrase."""
+    """No delta can be proved to be sufficient; the reason is a phrase."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableVersion:
-    """What a table holds, or is to hold, and the snapshot that has its rows."""
+    """The published or desired content of a table, with the snapshot that holds its rows."""
 
     snapshot: Snapshot
     content: Fingerprint
@@ -26,22 +26,22 @@ class TableVersion:
 
     @classmethod
     def of(cls, table: TableContent, snapshot: Snapshot) -> "TableVersion":
-        """The content of a table by its snapshot."""
+        """Return the version of a table whose rows are in this snapshot."""
         return cls(snapshot=snapshot, content=table.content, cutoff=table.cutoff)
 
     def rows(self) -> str:
-        """Its rows with their hashes, as SQL."""
+        """Return its rows with their hashes, as SQL."""
         return rows(source("", self.snapshot, self.cutoff, hashed=True))
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One table of an update: what is published, and what is to be.
+    """One table of an update: its published version and its desired version.
 
     Attributes:
-        old: None if the published rows are not at hand, so that the table is shipped whole.
-        published_rows: how many there are.
-        whole: why the table is shipped whole; None if less may do.
+        old: None if the published rows are not available; then the whole table is sent.
+        published_rows: the number of published rows.
+        whole: why the whole table is sent; None if less may do.
     """
 
     table: Table
@@ -52,27 +52,27 @@ class Change:
     whole: str | None = None
 
     def column(self, name: str, *, called: str | None = None) -> Column:
-        """A column of the table, perhaps by another name."""
+        """Return a column of the table, optionally under another name."""
         found = next(column for column in self.columns if column.name == name)
         return Column(called or name, found.type)
 
     def type(self, name: str) -> str:
-        """A column's type in Hyper."""
+        """Return the Hyper type of a column."""
         return hyper_type(self.column(name), table=self.table.name)
 
     @property
     def published(self) -> TableVersion:
-        """What is published.
+        """The published version.
 
         Raises:
-            NotProvedError: it is not at hand.
+            NotProvedError: its rows are not available.
         """
         if self.old is None:
             raise NotProvedError("the snapshot that is published is gone")
         return self.old
 
     def surviving(self) -> str:
-        """The published rows that the new cutoff leaves, as SQL."""
+        """Return the published rows that the new cutoff keeps, as SQL."""
         old = self.published
         if self.new.cutoff in (None, old.cutoff):
             return old.rows()
@@ -80,5 +80,5 @@ class Change:
 
 
 def key_table(change: Change, kind: Kind, *matches: KeyMatch) -> KeyTable:
-    """A table of the payload that says which rows of a table are affected."""
+    """Return a key table that identifies affected rows of the changed table."""
     return KeyTable(kind=kind, name=change.table.name, matches=matches)

@@ -1,4 +1,4 @@
-"""The rows that a policy finds affected: hyperd compares what is published with what is to be."""
+"""Find the rows that a policy affects: hyperd compares published and desired rows."""
 
 import re
 from collections.abc import Sequence
@@ -18,10 +18,10 @@ from tableau_pipeline.hyper.tables import Column
 def find_affected(
     connection: Connection, change: Change, policy: Policy, models: Models
 ) -> list[KeyTable]:
-    """The affected rows of a table by a policy, as key tables of the payload.
+    """Return the rows of a table that a policy affects, as key tables of the payload.
 
     Raises:
-        NotProvedError: the policy has no answer.
+        NotProvedError: the policy cannot determine them.
     """
     match policy:
         case Diff(key, Feed() as feed):
@@ -55,11 +55,11 @@ def _keys(change: Change, key: Sequence[str]) -> tuple[KeyTable, list[Column]]:
 def _changed_keys(connection: Connection, change: Change, key: Sequence[str]) -> KeyTable:
     keys, columns = _keys(change, key)
     either = ", ".join(f"COALESCE(n.{c}, o.{c})" for c in map(escape_name, key))
-    # The one name that no column of a model has.
+    # The only name that no column of a model can have.
     row_hash = escape_name(ROW_HASH)
     wanted = names([*key, ROW_HASH])
-    # Rows of equal hashes have equal keys, and one number is found faster than a composite key.
-    # Should hashes of different rows ever collide, the fingerprints do not add up.
+    # Equal row hashes imply equal keys, and joining on one number is faster than on a composite
+    # key. If hashes of different rows ever collide, the fingerprints do not add up.
     select = (
         f"SELECT DISTINCT {either} FROM (SELECT {wanted} FROM {change.new.rows()} new) n "  # noqa: S608
         f"FULL JOIN (SELECT {wanted} FROM {change.surviving()} old) o "

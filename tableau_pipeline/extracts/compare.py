@@ -1,4 +1,4 @@
-"""Comparing a published file with the snapshots that it was made of."""
+"""Compare a published file with the snapshots that it was made from."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from tableau_pipeline.hyper.rows import rows
 from tableau_pipeline.hyper.tables import EXTRACT_SCHEMA, Column
 from tableau_pipeline.hyper.types.spark_types import hyper_type
 
-# Of the hash of a value: sums of so many bits stay exact over any number of rows.
+# The number of bytes of each hash that are summed: such sums stay exact for any number of rows.
 _BYTES = 6
 
 
@@ -22,11 +22,11 @@ class Reconciliation:
     """How the published tables compare with the models.
 
     Attributes:
-        problem: what differs; None if nothing that was looked at does.
-        skipped: why nothing was looked at; None if something was.
-        rows: that were read back, by table.
-        checksums: of the columns that were read back, by "table.column"; the order of rows does
-            not matter to them.
+        problem: what differs; None if nothing that was compared does.
+        skipped: why nothing was compared; None if something was.
+        rows: the number of rows that were read back, by table.
+        checksums: the checksums of the columns that were read back, by "table.column". They do
+            not depend on the order of rows.
     """
 
     problem: str | None = None
@@ -43,14 +43,14 @@ def compare(
     checksums: bool = False,
     by_row: bool = False,
 ) -> Reconciliation:
-    """How the tables of an open, published file compare with what a checkpoint says.
+    """Compare the tables of an open, published file with a checkpoint.
 
     Args:
-        checksums: compare the values of each column, not the number of rows alone.
-        by_row: compare whole rows instead, and which tables and columns there are.
+        checksums: compare the values of each column, not only the number of rows.
+        by_row: compare whole rows instead, and the names of tables and columns.
 
     Raises:
-        RefreshError: the snapshot of a model is gone, so that nothing can be compared.
+        RefreshError: the snapshot of a model is gone, so nothing can be compared.
     """
     problems: list[str] = []
     counts, sums = {}, {}
@@ -95,7 +95,7 @@ def _same_rows(
 def _snapshot(snapshots: Snapshots, table: TableContent) -> Snapshot:
     snapshot = snapshots.version(table.model, table.version)
     if snapshot and snapshot.fingerprint != table.all_rows:
-        # Of the version as it was written, a part may belong to the model no longer.
+        # The version may contain partitions that no longer belong to the model.
         snapshot = snapshots.newest(table.model)
     if snapshot is None or snapshot.fingerprint != table.all_rows or snapshot.missing():
         raise RefreshError(f"version {table.version} of the model {table.model} is gone")
@@ -103,12 +103,12 @@ def _snapshot(snapshots: Snapshots, table: TableContent) -> Snapshot:
 
 
 def count_rows(connection: Connection) -> dict[str, int]:
-    """The rows of each table in the schema of extracts, by its name."""
+    """Count the rows of each table in the extract schema, by table name."""
     return {table.name.unescaped: _rows(connection, str(table)) for table in _tables(connection)}
 
 
 def _names(checkpoint: Checkpoint) -> dict[str, TableName]:
-    """Where a checkpoint's tables are in the published file."""
+    """Map the tables of a checkpoint to their names in the published file."""
     single = len(checkpoint.tables) == 1
     return {
         name: TableName(EXTRACT_SCHEMA, EXTRACT_SCHEMA if single else name)
@@ -130,31 +130,31 @@ def _rows(connection: Connection, relation: str) -> int:
 
 
 def _text(column: Column, table: str) -> str:
-    """A value as text; bytes need not be text."""
+    """Return SQL for a value as text; bytes become hex, as they need not be valid text."""
     value, type_ = escape_name(column.name), hyper_type(column, table=table)
     if type_ == "BYTES":
         return f"encode({value}, 'hex')"
     text = f"CAST({value} AS TEXT)"
     if type_ in ("DOUBLE PRECISION", "REAL"):
-        # In a column that has both zeros, hyperd stores one of them.
+        # hyperd stores only one of 0.0 and -0.0 in a column that has both.
         return f"CASE WHEN {value} = 0 THEN '0' ELSE {text} END"
     return text
 
 
 def _sums(connection: Connection, texts: Sequence[str], relation: str) -> list[int]:
-    """For each text, the sum of the first bytes of its SHA-256 over all rows."""
+    """Return for each text the sum of the first bytes of its SHA-256 over all rows."""
     hashes = [f"sha256({text}) AS h{number}" for number, text in enumerate(texts)]
     sums = [f"SUM(CAST({_number(f'h{number}')} AS NUMERIC(38,0)))" for number in range(len(texts))]
     (totals,) = connection.execute_list_query(
         f"SELECT {', '.join(sums)} "  # noqa: S608
         f"FROM (SELECT {', '.join(hashes)} FROM {relation} source) hashed"
     )
-    # Without rows there is no sum.
+    # The sum over no rows is NULL.
     return [int(str(total or 0)) for total in totals]
 
 
 def _number(hash_: str) -> str:
-    """The first bytes of a hash as a whole number."""
+    """Return SQL for the first bytes of a hash as a whole number."""
     return " + ".join(
         f"CAST(get_byte({hash_}, {number}) AS BIGINT) * {256**number}" for number in range(_BYTES)
     )
@@ -163,14 +163,14 @@ def _number(hash_: str) -> str:
 def _checksums(
     connection: Connection, relation: str, name: str, table: TableContent
 ) -> dict[str, int]:
-    """Of each column, the sum over its values; NULL counts as a value."""
+    """Return the sum over the values of each column; NULL counts as a value."""
     texts = [f"COALESCE('=' || {_text(column, name)}, '')" for column in table.columns]
     names = [column.name for column in table.columns]
     return dict(zip(names, _sums(connection, texts, relation), strict=True))
 
 
 def _row_sum(connection: Connection, relation: str, table: TableContent) -> int:
-    """The sum over whole rows; lengths keep apart what would read the same."""
+    """Return the sum over whole rows; length prefixes keep values apart."""
     texts = [_text(column, "") for column in table.columns]
     row = " || ".join(f"COALESCE(LENGTH({t}) || '=' || {t}, '-') || ';'" for t in texts)
     (total,) = _sums(connection, [row], relation)

@@ -1,4 +1,4 @@
-"""A delta: the payload and the actions of an update, proved to be enough."""
+"""A delta: the payload and the actions of an update, proved to be sufficient."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ ROWS = "rows"
 
 @dataclass(frozen=True, slots=True)
 class RowCounts:
-    """What an update does to a table, in rows; `whole` says why the table is shipped whole."""
+    """The row counts of an update of one table; `whole` is why the whole table is sent."""
 
     deleted: int
     inserted: int
@@ -34,11 +34,11 @@ class RowCounts:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """A delta, measured.
+    """The measured size of a delta.
 
     Attributes:
-        size: bytes of its payload, `limit` what a payload may have.
-        pieces: into how many updates it was split to stay below; 0 if it was not, or cannot be.
+        size: bytes of its payload; `limit` is the largest allowed payload in bytes.
+        pieces: the number of updates it was split into; 0 if it was not split, or cannot be.
     """
 
     counts: Mapping[str, RowCounts]
@@ -49,10 +49,11 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class TableDelta:
-    """The share of one table: its counts, and the key tables that say which rows are affected.
+    """The part of a delta for one table: its counts and its key tables.
 
     Attributes:
-        is_identified: the key of a `diff` identifies every row if it did so before.
+        is_identified: the key of a `diff` identifies every new row if it identified the old
+            ones.
     """
 
     change: Change
@@ -63,7 +64,7 @@ class TableDelta:
 
     @property
     def actions(self) -> list[Action]:
-        """What the server is asked to do."""
+        """The actions that the server applies."""
         rows = TableName(ROWS, self.change.table.name)
         if self.counts.whole:
             return [Replace(target=self.target, source=rows)]
@@ -74,19 +75,19 @@ class TableDelta:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """An update that can be sent; its payload counts the rows that it inserts."""
+    """An update that can be sent. The rows of its extract are the inserted ones."""
 
     extract: Extract
     tables: Sequence[TableDelta]
 
     @property
     def counts(self) -> Mapping[str, RowCounts]:
-        """What it does, by table."""
+        """The row counts by table."""
         return {each.change.table.name: each.counts for each in self.tables}
 
     @property
     def batch(self) -> Batch:
-        """What the server is asked to do, with all tables in one batch."""
+        """All actions in one batch."""
         return Batch([action for each in self.tables for action in each.actions])
 
 
@@ -98,15 +99,15 @@ def build_delta(
     targets: Mapping[str, TableName],
     models: Models,
 ) -> Delta:
-    """Write the payload of an update that leads from what is published to the new content.
+    """Write the payload of the update from the published to the desired content.
 
-    Of each table, the affected rows are deleted and inserted as they are now. That this is enough
-    is proved by fingerprints, which add up: what is not affected must be the same on both sides.
-    A table for which that fails is shipped whole.
+    For each table, the affected rows are deleted and their current version is inserted.
+    Fingerprints prove that this is sufficient: the rows that are not affected must have the same
+    fingerprint on both sides. A table for which the proof fails is sent whole.
 
     Args:
         changes: the tables that change.
-        targets: the published tables by the names of the declared ones.
+        targets: for each declared table, its name in the published file.
     """
     version = file_version(column for change in changes for column in change.columns)
     with new_file(hyper, path, version=version) as connection:
@@ -125,7 +126,7 @@ def build_delta(
 
 @dataclass(frozen=True, slots=True)
 class _Payload:
-    """One table's share of the payload, while it is written."""
+    """Writes the part of the payload for one table."""
 
     connection: Connection
     change: Change
@@ -133,7 +134,7 @@ class _Payload:
     models: Models
 
     def table(self) -> TableDelta:
-        """By the table's policy; whole, if nothing less is proved to be enough."""
+        """Return the table's delta by its policy; the whole table if no smaller delta is proved."""
         if self.change.whole:
             return self._whole(self.change.whole)
         reasons = []
@@ -157,16 +158,16 @@ class _Payload:
         return self._whole("; ".join(reasons))
 
     def _whole(self, reason: str) -> TableDelta:
-        """All rows of the table, instead of all that are published."""
+        """Replace all published rows with all rows of the table."""
         inserted = self._insert(where="TRUE")
         counts = RowCounts(self.change.published_rows, inserted, whole=reason)
         return TableDelta(self.change, self.target, counts)
 
     def _is_identified(self, counts: RowCounts) -> bool:
-        """Whether the key of a `diff` identifies every new row if it did so before.
+        """Whether the key of a `diff` identifies every new row if it identified the old ones.
 
-        The rows that are not affected are as they were, and have other keys than the affected
-        ones. Rows without a key are never affected, so that a new one is a change without a proof.
+        The unaffected rows have not changed, and their keys differ from those of the affected rows.
+        Rows with a NULL key are never affected, so a new one makes the proof fail.
         """
         policy = self.change.table.policy
         if not isinstance(policy, Diff):
@@ -189,14 +190,14 @@ class _Payload:
         return inserted or 0
 
     def _drop(self) -> None:
-        """What an attempt left that was not proved must not travel."""
+        """Remove from the payload what an attempt without a proof has left."""
         for kind in get_args(Kind):
             table = in_payload(kind, self.change.table.name)
             self.connection.execute_command(f"DROP TABLE IF EXISTS {table}")
 
 
 def _policies(policy: Policy) -> list[Policy]:
-    """A feed may forget to name a key: comparing the rows does not."""
+    """Try a feed first, then a comparison of all rows: a feed may miss a key."""
     match policy:
         case Diff(key, Feed()):
             return [policy, Diff(key)]
@@ -205,10 +206,10 @@ def _policies(policy: Policy) -> list[Policy]:
 
 
 def _prove(connection: Connection, change: Change, keys: Sequence[KeyTable]) -> RowCounts:
-    """What is not affected is the same in what is published and in the new content.
+    """Check that the unaffected rows are the same in the published and the desired content.
 
     Raises:
-        NotProvedError: it is not.
+        NotProvedError: they are not.
     """
     here = affected(keys, "source")
 

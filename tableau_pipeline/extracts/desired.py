@@ -1,4 +1,4 @@
-"""What tables are to hold: the rows of the models' snapshots that `retain` leaves."""
+"""The desired content of tables: the rows of the models' snapshots that `retain` keeps."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -28,11 +28,11 @@ def source(
     hashed: bool = False,
     only: Collection[str] | None = None,
 ) -> TableSource:
-    """The rows of a snapshot that `cutoff` leaves.
+    """Return the rows of a snapshot that a cutoff keeps.
 
     Args:
-        hashed: with the hash of each row.
-        only: the columns that matter; None for all.
+        hashed: include the hash of each row.
+        only: the columns to include; None for all.
     """
     columns = snapshot.columns
     if only is not None:
@@ -47,13 +47,13 @@ def source(
 
 
 def kept(columns: Sequence[Column], cutoff: Cutoff) -> str:
-    """SQL that is true for the rows that a cutoff leaves."""
+    """Return SQL that is true for the rows that a cutoff keeps."""
     column = escape_name(cutoff.column)
     return f"({column} >= {cutoff_value(columns, cutoff)} OR {column} IS NULL)"
 
 
 def cutoff_value(columns: Sequence[Column], cutoff: Cutoff) -> str:
-    """The cutoff in SQL, in the type of its column."""
+    """Return the cutoff as SQL, in the type of its column."""
     return literal(cutoff.value, _type(columns, cutoff.column))
 
 
@@ -65,29 +65,29 @@ def desired_tables(
     record: Checkpoint | None,
     now: datetime,
 ) -> dict[str, TableContent]:
-    """What each table is to hold; no file is opened where a record tells the answer."""
+    """Return the desired content of each table; files are opened only if no record has it."""
     found = {}
     for table in declaration.tables:
         known = record.tables.get(table.name) if record else None
         desired = _desired(hyper, table, models[table.model], known=known, now=now)
-        # It is looked at before anything is recorded.
+        # The key is checked before the record is written.
         key = table.policy.key if isinstance(table.policy, Diff) else ()
         found[table.name] = desired.model_copy(update={"key": key})
     return found
 
 
 def fingerprint(connection: Connection, relation: str) -> Fingerprint:
-    """Of the rows of a relation in SQL, named `source`, that has a column of row hashes."""
-    # A sum of bigints overflows.
+    """Return the fingerprint of a relation, named `source` in the SQL, with row hashes."""
+    # A sum of bigints would overflow.
     hashes = f"SUM(CAST({escape_name(ROW_HASH)} AS NUMERIC(38,0)))"
     (found,) = connection.execute_list_query(f"SELECT COUNT(*), {hashes} FROM {relation}")  # noqa: S608
     row_count, hash_sum = found
-    # hyperd sums nothing to NULL.
+    # In hyperd, the sum over no rows is NULL.
     return Fingerprint.model_validate({"rows": row_count, "hash_sum": hash_sum or 0})
 
 
 def literal(value: str, type_: str) -> str:
-    """A value in SQL."""
+    """Return a value as SQL."""
     return f"CAST({escape_string_literal(value)} AS {type_})"
 
 
@@ -131,7 +131,7 @@ def _cutoff(
     known: TableContent | None,
     now: datetime,
 ) -> Cutoff | None:
-    """None where there is no latest value to count from."""
+    """Return the cutoff of a rolling window; None if there is no latest value to count from."""
     if retain.as_of == "run":
         value = str(now.date() - timedelta(days=retain.days))
         return Cutoff(column=retain.column, days=retain.days, as_of=retain.as_of, value=value)

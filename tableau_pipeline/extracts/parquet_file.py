@@ -1,4 +1,4 @@
-"""A Parquet file that is published as it is, of which we read the schema only."""
+"""A Parquet file that is published unread: only its schema and metadata are used."""
 
 import hashlib
 from collections.abc import Collection, Mapping
@@ -18,47 +18,47 @@ from tableau_pipeline.hyper.tables import Column
 
 @dataclass(frozen=True, kw_only=True)
 class ParquetFile(Builder):
-    """A whole file that need not be built, and that nothing less can replace."""
+    """A whole file that need not be built, and that no update can replace."""
 
     extract: Extract
     table: TableContent
 
     @property
     def whole(self) -> str:
-        """Why nothing less may be sent."""
+        """Why only the whole file may be sent."""
         return "the server converts the file as it is"
 
     @property
     def digest(self) -> str:
-        """What the server makes of the file need not be what we would have made of it."""
+        """A digest that differs from that of a built file, as the server's extract may differ."""
         return f"as it is: {self.declaration.digest()}"
 
     def desired(self, record: Checkpoint | None) -> Mapping[str, TableContent]:
-        """The rows of the file."""
+        """Return the content of the one table: the rows of the file."""
         return {self.declaration.fact_table: self.table}
 
     def check(self, desired: Mapping[str, TableContent]) -> None:
-        """The server reads the rows, not we."""
+        """Do nothing: the server reads the rows."""
 
     def file(self, desired: Mapping[str, TableContent]) -> Extract:
-        """The file itself."""
+        """Return the file itself."""
         return self.extract
 
     def orphans(
         self, desired: Mapping[str, TableContent], changed: Collection[str]
     ) -> dict[str, int]:
-        """One table has no relationships."""
+        """Return nothing: one table has no relationships."""
         return {}
 
 
 def parquet_file(file: Path, bare: Builder) -> ParquetFile:
-    """A file by its schema, rows and bytes; in a fingerprint that no snapshot has.
+    """Describe a Parquet file by its schema, its row count and a hash of its bytes.
 
     Args:
-        bare: builds for the same data source, of no models.
+        bare: the builder of the same data source, without models.
 
     Raises:
-        RefusedError: it is no Parquet file.
+        RefusedError: it is not a Parquet file.
     """
     try:
         metadata = pq.read_metadata(file)
@@ -75,7 +75,7 @@ def parquet_file(file: Path, bare: Builder) -> ParquetFile:
     return ParquetFile(
         **{field.name: getattr(bare, field.name) for field in fields(bare)},
         extract=Extract(file, {name: metadata.num_rows}, file.stat().st_size, version=2),
-        # No store has a version of this number.
+        # No store has a version with this number.
         table=TableContent(
             model=name, version=-1, columns=columns, all_rows=content, content=content
         ),

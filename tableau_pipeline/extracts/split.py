@@ -1,8 +1,8 @@
-"""A delta that is too large for one payload, split into consecutive updates.
+"""Split a delta that is too large for one payload into consecutive updates.
 
-Each part deletes and inserts the affected rows of its own keys, windows or stretch of the cursor:
-between two of them every row is as it was, or as it is to be. All are cut out of the one payload
-that was built, so that the versions are compared once.
+Each part deletes and inserts the affected rows of its own keys, windows or range of the cursor.
+Between two parts, every row is either in its old or in its new version. All parts are cut from the
+one payload that was built, so the versions are compared only once.
 """
 
 from collections.abc import Sequence
@@ -18,16 +18,16 @@ from tableau_pipeline.hyper.new_file import create_table, new_file
 from tableau_pipeline.hyper.rows import names
 from tableau_pipeline.hyper.tables import Column
 
-# Several payloads are larger than one: every file has its own overhead.
+# Several payloads are together larger than one, as every file has some overhead.
 _ROOM = 1.3
 _WHOLE = "whole"
 _RANK = escape_name("_rank")
 
 
 def split_delta(hyper: HyperProcess, delta: Delta, limit: int) -> list[Delta]:
-    """The same update as several, each with a payload of at most `limit` bytes.
+    """Split an update into several, each with a payload of at most `limit` bytes.
 
-    The first has the tables that are shipped whole. Empty if no split is fine enough.
+    The first part has the tables that are sent whole. Returns [] if no split is fine enough.
     """
     if limit <= 0:
         return []
@@ -48,7 +48,7 @@ def split_delta(hyper: HyperProcess, delta: Delta, limit: int) -> list[Delta]:
 
 @dataclass(frozen=True, slots=True)
 class _Slice:
-    """One of several; `index` counts from 0."""
+    """One of several parts; `index` counts from 0."""
 
     index: int
     of: int
@@ -77,14 +77,14 @@ def _build(hyper: HyperProcess, delta: Delta, slice_: _Slice) -> Delta:
 
 @dataclass(frozen=True, slots=True)
 class _PartOf:
-    """One table's share of a part, while it is written."""
+    """Writes the part of one table."""
 
     connection: Connection
     delta: TableDelta
     slice: _Slice
 
     def table(self) -> TableDelta | None:
-        """None if this part has nothing of the table."""
+        """Return the table's delta; None if this part has nothing of the table."""
         counts = self.delta.counts
         if counts.whole:
             if self.slice.index:
@@ -105,7 +105,7 @@ class _PartOf:
         return self.delta.change.columns
 
     def _payload(self, schema: str) -> TableName:
-        """A table of the payload that is split."""
+        """A table of the payload that is being split."""
         return TableName(_WHOLE, schema, self.delta.change.table.name)
 
     def _insert(self, *, where: str) -> int:
@@ -131,10 +131,10 @@ class _PartOf:
         return keys
 
     def _stretch(self, keys: KeyTable) -> KeyTable:
-        """From one value of the cursor to the next; the last stretch has no end."""
+        """Fill a key table with one range of the cursor; the last range has no end."""
         (match,) = keys.matches
         if not self.delta.counts.inserted:
-            # Nothing to tell the stretches by, and nothing to send with them.
+            # No rows to divide into ranges, and no rows to send.
             return self._some_rows(keys)
         cursor, start = escape_name(match.column), escape_name(match.by)
         starts = (

@@ -1,4 +1,4 @@
-"""Arrow in and out of hyperd by files that it reads and writes itself: no row meets Python."""
+"""Stream Arrow data to and from hyperd through files, without handling rows in Python."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -14,14 +14,14 @@ from tableau_pipeline.hyper.types.arrow_types import arrow_sql_type, plain
 
 
 class ArrowStream(Protocol):
-    """What has columns: Arrow's tables and record batch readers, data frames of most libraries."""
+    """Data in columns: Arrow tables, record batch readers, data frames of most libraries."""
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """Arrow data as SQL: `relation` has the columns `types`, by name."""
+    """Arrow data as SQL: `relation` has columns with these `types`, by name."""
 
     relation: str
     types: dict[str, str]
@@ -29,11 +29,11 @@ class Scan:
 
 @contextmanager
 def scanned(data: ArrowStream) -> Generator[Scan]:
-    """Let hyperd read Arrow data, batch by batch, while the block lasts.
+    """Let hyperd read Arrow data, batch by batch, within the block.
 
     Raises:
         UnsupportedArrowTypeError: names the column and its type.
-        pyarrow.ArrowInvalid: a value does not fit, as a time stamp with nanoseconds.
+        pyarrow.ArrowInvalid: a value does not fit, such as a time stamp with nanoseconds.
     """
     with TemporaryDirectory() as folder, pa.RecordBatchReader.from_stream(data) as reader:
         schema = pa.schema([plain(field) for field in reader.schema])
@@ -51,12 +51,12 @@ def scanned(data: ArrowStream) -> Generator[Scan]:
 
 @contextmanager
 def streamed(connection: Connection, query: str) -> Generator[pa.RecordBatchReader]:
-    """The rows of a query, batch by batch, while the block lasts."""
+    """Read the rows of a query, batch by batch, within the block."""
     with TemporaryDirectory() as folder:
         file = Path(folder) / "rows.arrows"
         connection.execute_command(
             f"COPY ({query}) TO {escape_string_literal(str(file))} WITH (FORMAT arrowstream)"
         )
         with pa.OSFile(str(file), "rb") as source, pa.ipc.open_stream(source) as reader:
-            # hyperd writes dates as milliseconds, and calls the zone "Utc".
+            # hyperd writes dates as milliseconds, and names the zone "Utc".
             yield reader.cast(pa.schema([plain(field) for field in reader.schema]))

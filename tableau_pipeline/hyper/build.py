@@ -1,4 +1,4 @@
-"""A multi-table `.hyper` file from Parquet files, which hyperd reads itself."""
+"""Build a multi-table `.hyper` file from Parquet files, which hyperd reads directly."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from tableau_pipeline.hyper.types.spark_types import file_version
 
 @dataclass(frozen=True, slots=True)
 class Extract:
-    """A finished `.hyper` file; `rows` by table, `size` in bytes."""
+    """A complete `.hyper` file; `rows` by table, `size` in bytes."""
 
     path: Path
     rows: dict[str, int]
@@ -33,12 +33,12 @@ def build_extract(
     """Write `path`, which appears under its name only when it is complete.
 
     The tables get explicit columns and types. The `one` sides of the relationships get assumed
-    primary keys, whose columns Hyper wants NOT NULL, and the `many` sides assumed foreign keys:
-    from these Tableau infers its data model.
+    primary keys, for whose columns Hyper requires NOT NULL. The `many` sides get assumed foreign
+    keys. Tableau infers its data model from these keys.
 
     Raises:
-        UnsupportedTypeError: before anything is written.
-        HyperException: hyperd cannot read the files, or a key column holds a NULL.
+        UnsupportedTypeError: raised before anything is written.
+        HyperException: hyperd cannot read the files, or a key column contains NULL.
     """
     selects = {table.name: rows(table) for table in tables}
     version = file_version(column for table in tables for column in table.columns)

@@ -1,4 +1,4 @@
-"""Comments of columns: what they mean, for whoever finds the file."""
+"""Comments that document the columns of a file."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -16,13 +16,13 @@ _FIND = """
 
 
 def comment(connection: Connection, table: TableName, comments: Mapping[str, str]) -> None:
-    """Give columns of a table their comments, by name."""
+    """Set the comments of columns of a table, by column name."""
     for column, text in comments.items():
         connection.execute_command(
             f"COMMENT ON COLUMN {table}.{escape_name(column)} IS {escape_string_literal(text)}"
         )
     if comments:
-        # hyperd forgets comments, unless something else of the schema changes.
+        # hyperd loses new comments unless something else in the schema changes too.
         database = table.schema_name.database_name if table.schema_name else None
         name = f"passing {uuid4()}"
         passing = SchemaName(database, name) if database else SchemaName(name)
@@ -31,7 +31,7 @@ def comment(connection: Connection, table: TableName, comments: Mapping[str, str
 
 
 def copy_comments(old: Connection, new: Connection) -> None:
-    """Give the columns of a file the comments that they have in another."""
+    """Copy the comments of all columns from one file to another."""
     found: dict[TableName, dict[str, str]] = defaultdict(dict)
     for row in old.execute_list_query(_FIND):
         schema, table, column, text = map(str, row)

@@ -1,4 +1,4 @@
-"""An open `.hyper` file: look into it, read it, and change it, by SQL and by Arrow."""
+"""An open `.hyper` file: inspect, read and change it, by SQL and by Arrow."""
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -15,12 +15,12 @@ from tableau_pipeline.hyper.types.sql_types import sql_type
 
 
 class HyperFileError(Exception):
-    """A `.hyper` file cannot be opened, or what was asked of it makes no sense."""
+    """A `.hyper` file cannot be opened, or a request does not fit its tables."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableInfo:
-    """A table of a file; `columns` by name, with their types in SQL."""
+    """A table of a file; `columns` maps names to SQL types."""
 
     name: TableName
     columns: dict[str, str]
@@ -31,31 +31,31 @@ class TableInfo:
 class HyperFile:
     """An open file. Tables are named `TableName("Extract", "Extract")`.
 
-    Data comes as anything that has columns in Arrow's memory: its tables and record batch readers,
-    and data frames of most libraries. Columns are matched by name, never by their order.
+    Data may be anything with columns in Arrow's memory format: Arrow tables, record batch readers,
+    and data frames of most libraries. Columns are matched by name, never by order.
 
     Attributes:
-        connection: for all else that SQL can do.
+        connection: for everything else that SQL can do.
     """
 
     connection: Connection
 
     def schemas(self) -> list[str]:
-        """The names of its schemas."""
+        """Return the names of its schemas."""
         return [name.name.unescaped for name in self.connection.catalog.get_schema_names()]
 
     def tables(self) -> list[TableInfo]:
-        """What tables it has, over all schemas."""
+        """Return the tables of all schemas."""
         return [self._info(table) for table in self.table_names()]
 
     def table_names(self) -> list[TableName]:
-        """The tables over all schemas, by name."""
+        """Return the names of the tables of all schemas, sorted."""
         catalog = self.connection.catalog
         found = (catalog.get_table_names(schema) for schema in catalog.get_schema_names())
         return sorted((name for tables in found for name in tables), key=str)
 
     def columns(self, table: TableName) -> dict[str, str]:
-        """The types of a table's columns in SQL, by name and in order."""
+        """Return the SQL types of a table's columns, by name and in order."""
         definition = self.connection.catalog.get_table_definition(table)
         return {
             column.name.unescaped: sql_type(column.type, column.collation)
@@ -63,24 +63,24 @@ class HyperFile:
         }
 
     def reading(self, what: TableName | str) -> AbstractContextManager[pa.RecordBatchReader]:
-        """The rows of a table or a query, batch by batch, while the block lasts."""
+        """Read the rows of a table or a query, batch by batch, within the block."""
         query = f"SELECT * FROM {what}" if isinstance(what, TableName) else what  # noqa: S608
         return streamed(self.connection, query)
 
     def read(self, what: TableName | str) -> pa.Table:
-        """The rows of a table or a query, at once; in no particular order without ORDER BY."""
+        """Read all rows of a table or a query; without ORDER BY in no particular order."""
         with self.reading(what) as reader:
             return reader.read_all()
 
     def execute(self, sql: str) -> int:
-        """Carry out a command: how many rows it affected."""
+        """Execute a command; return the number of affected rows."""
         return self.connection.execute_command(sql) or 0
 
     def create(self, table: TableName, data: ArrowStream, *, key: Sequence[str] = ()) -> int:
-        """A new table with the columns and rows of `data`: how many rows.
+        """Create a table with the columns and rows of `data`; return the number of rows.
 
         Args:
-            key: columns that become its assumed primary key; they may hold no NULL.
+            key: columns that become its assumed primary key; they must not contain NULL.
 
         Raises:
             UnsupportedArrowTypeError: names the column and its type.
@@ -98,7 +98,7 @@ class HyperFile:
             return self._insert(table, scan, where="TRUE")
 
     def insert(self, table: TableName, data: ArrowStream) -> int:
-        """Append rows: how many. Columns of the table that `data` lacks are NULL in them.
+        """Append rows; return their number. Columns that `data` lacks become NULL.
 
         Raises:
             HyperFileError: `data` has a column that the table lacks.
@@ -109,12 +109,12 @@ class HyperFile:
             return self._insert(table, scan, where="TRUE")
 
     def update(self, table: TableName, data: ArrowStream, *, key: Sequence[str]) -> int:
-        """Set the other columns of `data` in the rows that have its keys: how many rows.
+        """Set the other columns of `data` in the rows with its keys; return the number of rows.
 
-        A NULL key is the same as another one.
+        A NULL in the key matches NULL.
 
         Raises:
-            HyperFileError: a column is missing on either side, or a key comes twice in `data`.
+            HyperFileError: a column is missing on either side, or a key is repeated in `data`.
             UnsupportedArrowTypeError: names the column and its type.
         """
         with scanned(data) as scan:
@@ -122,10 +122,10 @@ class HyperFile:
             return self._update(table, scan, key)
 
     def upsert(self, table: TableName, data: ArrowStream, *, key: Sequence[str]) -> int:
-        """Update the rows that have the keys of `data`, insert the others: how many rows in all.
+        """Update the rows with the keys of `data`, insert the others; return the number of rows.
 
         Raises:
-            HyperFileError: a column is missing on either side, or a key comes twice in `data`.
+            HyperFileError: a column is missing on either side, or a key is repeated in `data`.
             UnsupportedArrowTypeError: names the column and its type.
         """
         with scanned(data) as scan:
@@ -136,7 +136,7 @@ class HyperFile:
                 return updated + self._insert(table, scan, where=f"NOT {exists}")
 
     def delete(self, table: TableName, keys: ArrowStream) -> int:
-        """Delete the rows that have one of these keys, by all columns of `keys`: how many.
+        """Delete the rows that match a row of `keys` in all its columns; return their number.
 
         Raises:
             HyperFileError: `keys` has a column that the table lacks.
@@ -148,7 +148,7 @@ class HyperFile:
             return self.execute(f"DELETE FROM {table} target WHERE EXISTS ({matches})")  # noqa: S608
 
     def comment(self, table: TableName, comments: Mapping[str, str]) -> None:
-        """Say what columns of a table mean, by name."""
+        """Set the comments of columns of a table, by column name."""
         comment(self.connection, table, comments)
 
     def _info(self, table: TableName) -> TableInfo:
@@ -165,7 +165,7 @@ class HyperFile:
     def _update(self, table: TableName, scan: Scan, key: Sequence[str]) -> int:
         others = [escape_name(name) for name in scan.types if name not in key]
         if not others:
-            raise HyperFileError(f"{table}: the data has the key alone, and nothing to set")
+            raise HyperFileError(f"{table}: the data has only the key, so there is nothing to set")
         changes = ", ".join(f"{name} = source.{name}" for name in others)
         return self.execute(
             f"UPDATE {table} target SET {changes} FROM {scan.relation} source WHERE {_same(key)}"  # noqa: S608
@@ -191,7 +191,7 @@ class HyperFile:
         )
         if repeated:
             shown = ", ".join(map(str, repeated[0]))
-            raise HyperFileError(f"{table}: the key ({shown}) comes more than once in the data")
+            raise HyperFileError(f"{table}: the key ({shown}) is repeated in the data")
 
     @contextmanager
     def _transaction(self) -> Generator[None]:

@@ -1,4 +1,4 @@
-"""Are these columns a key? Asked of hyperd, before anything is built on the answer."""
+"""Check with hyperd whether columns are a key, before anything relies on it."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,13 +13,13 @@ _SAMPLES = 3
 
 
 def key_problem(hyper: HyperProcess, table: TableSource, key: Sequence[str]) -> str | None:
-    """Why `key` does not identify the rows of `table`, with samples; None when it does."""
+    """Return why `key` does not identify the rows of `table`, with samples; None if it does."""
     with connect(hyper) as connection:
         return _nulls(connection, table, key) or _repeated(connection, table, key)
 
 
 def null_problem(hyper: HyperProcess, table: TableSource, columns: Sequence[str]) -> str | None:
-    """Which of the columns is NULL somewhere, with samples of such rows; None when none is."""
+    """Return which columns contain NULL, with a sample row; None if none does."""
     with connect(hyper) as connection:
         return _nulls(connection, table, columns)
 
@@ -27,7 +27,7 @@ def null_problem(hyper: HyperProcess, table: TableSource, columns: Sequence[str]
 def orphans(
     hyper: HyperProcess, many: TableSource, one: TableSource, on: Sequence[tuple[str, str]]
 ) -> int:
-    """How many rows of `many` point at no row of `one`; those that point nowhere do not count.
+    """Count the rows of `many` without a partner in `one`; rows with a NULL key do not count.
 
     Args:
         on: pairs (column of `many`, column of `one`).

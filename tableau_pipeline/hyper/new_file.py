@@ -1,4 +1,4 @@
-"""A new `.hyper` file, which appears under its name only when it is complete."""
+"""Write a new `.hyper` file, which appears under its name only when it is complete."""
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -11,16 +11,16 @@ from tableau_pipeline.hyper.process import connect
 from tableau_pipeline.hyper.tables import Column
 from tableau_pipeline.hyper.types.spark_types import hyper_type
 
-# What the new file is called within the connection that writes it.
+# The name of the new file within the connection that writes it.
 NEW = "new_file"
 
 
 @contextmanager
 def new_file(hyper: HyperProcess, path: Path, *, version: int) -> Generator[Connection]:
-    """A connection in which the database `NEW` becomes the file at `path`, unless it fails.
+    """Open a connection whose database `NEW` becomes the file at `path` if the block succeeds.
 
     Args:
-        version: of the file format.
+        version: the version of the file format.
     """
     with replacing(path) as unfinished, connect(hyper) as connection:
         database = escape_name(str(unfinished))
@@ -32,7 +32,7 @@ def new_file(hyper: HyperProcess, path: Path, *, version: int) -> Generator[Conn
 def create_table(
     connection: Connection, table: TableName, columns: Sequence[Column], *, key: Sequence[str] = ()
 ) -> None:
-    """Create a table in the new file; `key` becomes its assumed primary key, if there is one.
+    """Create a table in the new file; `key` becomes its assumed primary key, if it is not empty.
 
     Raises:
         UnsupportedTypeError: names the table, the column, its type and what to do.

@@ -1,4 +1,4 @@
-"""Opening `.hyper` files: to read, to change, or to make a new one. Changes come whole or not."""
+"""Open `.hyper` files to read, change or create them. Changes take effect whole or not at all."""
 
 import shutil
 import threading
@@ -28,17 +28,17 @@ def open_hyper(
     version: int = LOWEST,
     hyper: HyperProcess | None = None,
 ) -> Generator[HyperFile]:
-    """A `.hyper` file: to read ("r"), to change ("a"), or to make anew ("w").
+    """Open a `.hyper` file to read ("r"), to change ("a"), or to create or replace ("w").
 
-    Changes are made to a copy that takes the file's place when the block ends well: readers see
-    all of them or none, and after an error the file is as it was.
+    Changes are made to a copy, which replaces the file when the block succeeds. Readers see all
+    changes or none, and after an error the file is unchanged.
 
     Args:
-        version: of a new file's format.
-        hyper: the hyperd to use; default: the one that this process shares.
+        version: the format version of a new file.
+        hyper: the hyperd to use. Default: the one that this process shares.
 
     Raises:
-        HyperFileError: there is no such file, it is none, it is damaged, or somebody has it open.
+        HyperFileError: the file does not exist, is not a .hyper file, is damaged, or is in use.
     """
     hyper, path = hyper or hyper_process(), Path(path).absolute()
     if mode == "r":
@@ -54,7 +54,7 @@ def open_hyper(
             with _opened(hyper, unfinished) as connection:
                 yield HyperFile(connection)
         else:
-            # As long as we have it open, no other process changes it.
+            # While it is open here, no other process can change it.
             with _opened(hyper, path):
                 shutil.copyfile(path, unfinished)
                 with _opened(hyper, unfinished) as connection:
@@ -62,10 +62,10 @@ def open_hyper(
 
 
 def defragment(path: Path | str, *, hyper: HyperProcess | None = None) -> None:
-    """Write a file anew, without the gaps that deleted and updated rows left.
+    """Rewrite a file without the gaps that deleted and updated rows left.
 
     Raises:
-        HyperFileError: there is no such file, it is none, it is damaged, or somebody has it open.
+        HyperFileError: the file does not exist, is not a .hyper file, is damaged, or is in use.
     """
     with open_hyper(path, hyper=hyper):
         version = version_of(Path(path))
@@ -73,16 +73,16 @@ def defragment(path: Path | str, *, hyper: HyperProcess | None = None) -> None:
 
 
 def convert(path: Path | str, *, version: int, hyper: HyperProcess | None = None) -> None:
-    """Write a file anew in another version of the format.
+    """Rewrite a file in another version of the format.
 
     Raises:
-        HyperFileError: a column needs a newer one; or it cannot be opened.
+        HyperFileError: a column needs a newer version, or the file cannot be opened.
     """
     hyper, path = hyper or hyper_process(), Path(path).absolute()
     with (
         _alone(path),
         replacing(path) as unfinished,
-        # As long as we have it open, no other process changes it, but hyperd copies closed ones.
+        # This connection keeps other processes from changing the file; hyperd copies a closed one.
         _opened(hyper, path) as old,
         TemporaryDirectory() as folder,
     ):
@@ -90,24 +90,24 @@ def convert(path: Path | str, *, version: int, hyper: HyperProcess | None = None
         source = Path(folder) / "source.hyper"
         shutil.copyfile(path, source)
         if version == version_of(path):
-            # Of the same version, hyperd copies blocks with what was deleted from them.
+            # With an unchanged version, hyperd would copy blocks including their deleted rows.
             between = Path(folder) / "between.hyper"
-            _write_anew(
+            _write_copy(
                 old, source, between, version=version - 1 if version == NEWEST else version + 1
             )
             source = between
-        _write_anew(old, source, unfinished, version=version)
+        _write_copy(old, source, unfinished, version=version)
         with _opened(hyper, unfinished) as new:
             copy_comments(old, new)
 
 
-def _write_anew(connection: Connection, path: Path, to: Path, *, version: int) -> None:
+def _write_copy(connection: Connection, path: Path, to: Path, *, version: int) -> None:
     old, new = escape_name(str(path)), escape_name(str(to))
     connection.execute_command(f"CREATE DATABASE {new} WITH VERSION {version} FROM {old}")
 
 
 def _check_version(file: HyperFile, path: Path, version: int) -> None:
-    """Unlike us, hyperd writes files that the products of their version cannot read."""
+    """Refuse types that the version's products cannot read; hyperd itself would write them."""
     for table in file.table_names():
         for name, type_ in file.columns(table).items():
             if needed_version(type_) > version:
@@ -119,7 +119,7 @@ def _check_version(file: HyperFile, path: Path, version: int) -> None:
 
 def _opened(hyper: HyperProcess, path: Path) -> Connection:
     if path.suffix != ".hyper":
-        raise HyperFileError(f"{path}: the name of such a file ends in .hyper")
+        raise HyperFileError(f"{path}: the name must end in .hyper")
     try:
         return connect(hyper, path)
     except HyperException as error:
@@ -131,7 +131,7 @@ def _opened(hyper: HyperProcess, path: Path) -> Connection:
 
 @contextmanager
 def _alone(path: Path) -> Generator[None]:
-    """Other processes are kept out by hyperd's lock, other threads are not."""
+    """Keep other threads out; hyperd's lock keeps out only other processes."""
     with _lock:
         if path in _changing:
             raise HyperFileError(f"{path}: another thread is changing it")

@@ -1,4 +1,4 @@
-"""hyperd, the database engine behind `.hyper` files: one process of it for each Python process."""
+"""hyperd, the database engine behind `.hyper` files: one hyperd for each Python process."""
 
 import atexit
 import threading
@@ -11,9 +11,9 @@ USER_AGENT = f"tableau_pipeline/{version('tableau_pipeline')}"
 
 
 class _Hyperd(HyperProcess):
-    """Closed by the last one that holds it: what a thread still uses must not be freed by another.
+    """Closes itself when its last user releases it, so no thread can free it under another one.
 
-    That frees a dead one without the warning that it ought to have been closed.
+    This also releases a dead process without the warning that it should have been closed.
     """
 
     def __del__(self) -> None:
@@ -25,24 +25,24 @@ _running: dict[tuple[str, bool], _Hyperd] = {}
 
 
 def hyper_process(*, memory_limit: str = "50%", telemetry: bool = False) -> HyperProcess:
-    """The running hyperd of this Python process; started when first asked for, ended with it.
+    """Return the hyperd of this Python process; it is started when first needed.
 
-    Starting one takes about 0.1 s, and each may use its whole `memory_limit`: sharing saves both.
-    A damaged file can be the death of it, so ask anew before each piece of work: whoever asks
-    after its end gets another one. Asking takes about 1 ms.
+    Starting one takes about 0.1 s, and each may use its whole `memory_limit`, so the process shares
+    one. A damaged file can crash it. Therefore call this before each piece of work: after a crash
+    it returns a new one. A call takes about 1 ms.
 
     Args:
-        memory_limit: what hyperd may take, as "4g" or as a share of the machine's memory, "50%".
-            hyperd's own default is 80 %, too much beside a JVM.
+        memory_limit: the memory for hyperd, such as "4g", or a share of the machine's memory,
+            "50%". hyperd's own default is 80 %, too much beside a JVM.
         telemetry: send usage data to Tableau.
     """
     key = (memory_limit, telemetry)
-    # Without the lock: one that is busy takes longer to answer.
+    # Checked without the lock, because a busy hyperd takes longer to answer.
     process = _running.get(key)
     if process is not None and _answers(process):
         return process
     with _lock:
-        # Otherwise another thread has come first.
+        # Otherwise another thread has already started a new one.
         if _running.get(key) is process:
             _running[key] = _Hyperd(
                 Telemetry.SEND_USAGE_DATA_TO_TABLEAU
@@ -56,7 +56,7 @@ def hyper_process(*, memory_limit: str = "50%", telemetry: bool = False) -> Hype
 
 
 def _answers(process: HyperProcess) -> bool:
-    """Whether it lives; its own `is_open` tells only whether we have closed it."""
+    """Whether it still runs; its own `is_open` shows only whether we have closed it."""
     if not process.is_open:
         return False
     try:
@@ -69,9 +69,9 @@ def _answers(process: HyperProcess) -> bool:
 def connect(
     hyper: HyperProcess, path: Path | str | None = None, create_mode: CreateMode = CreateMode.NONE
 ) -> Connection:
-    """A connection to hyperd, and to the file at `path`, in UTC.
+    """Connect to hyperd, and to the file at `path`, in UTC.
 
-    Without that setting, casts between instants and wall clocks follow the zone of the machine.
+    Without this setting, casts between instants and wall clock times use the machine's zone.
     """
     return Connection(hyper.endpoint, path, create_mode, parameters={"timezone": "UTC"})
 

@@ -1,4 +1,4 @@
-"""A look into a `.hyper` file, where one is enough."""
+"""Read a `.hyper` file with a single call."""
 
 from pathlib import Path
 
@@ -9,18 +9,18 @@ from tableau_pipeline.hyper.open_file import open_hyper
 
 
 def table_names(hyper: HyperProcess, path: Path) -> list[TableName]:
-    """The tables of a file, over all its schemas, by name."""
+    """Return the names of the tables of all schemas of a file, sorted."""
     with open_hyper(path, hyper=hyper) as file:
         return file.table_names()
 
 
 def table_columns(hyper: HyperProcess, path: Path) -> dict[TableName, dict[str, str]]:
-    """The SQL types of the columns of each table of a file, by name and in order."""
+    """Return the SQL types of the columns of each table of a file, by name and in order."""
     with open_hyper(path, hyper=hyper) as file:
         return {table: file.columns(table) for table in file.table_names()}
 
 
 def read_table(hyper: HyperProcess, path: Path, table: TableName) -> pa.Table:
-    """The rows of a table, in no particular order."""
+    """Read the rows of a table, in no particular order."""
     with open_hyper(path, hyper=hyper) as file:
         return file.read(table)

@@ -1,4 +1,4 @@
-"""The rows of Parquet files as SQL that hyperd runs: it reads only the columns that are used."""
+"""SQL for the rows of Parquet files; hyperd reads only the columns that are used."""
 
 from collections.abc import Sequence
 
@@ -9,12 +9,12 @@ from tableau_pipeline.hyper.types.spark_types import hyper_type, stored_name, st
 
 
 def names(columns: Sequence[str]) -> str:
-    """Column names as a list in SQL."""
+    """Return column names as a list in SQL."""
     return ", ".join(escape_name(column) for column in columns)
 
 
 def rows(table: TableSource) -> str:
-    """A subquery with the columns of `table`, in their types in Hyper.
+    """Return a subquery with the columns of `table`, in their Hyper types.
 
     Raises:
         UnsupportedTypeError: names the table, the column, its type and what to do.
@@ -31,9 +31,10 @@ def rows(table: TableSource) -> str:
 
 
 def _parquet(files: Sequence[str], *, columns: Sequence[str]) -> str:
-    """Parquet files as one table of these columns; the others may be of types hyperd cannot read.
+    """Return SQL for Parquet files as one table of these columns.
 
-    hyperd refuses a file in which one of the columns is of another type.
+    hyperd refuses a file in which one of these columns has another type. Other columns may have
+    types that hyperd cannot read.
     """
     paths = ", ".join(escape_string_literal(file) for file in files)
     descriptor = f"COLUMNS => DESCRIPTOR({', '.join(columns)})"

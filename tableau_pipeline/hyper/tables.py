@@ -1,4 +1,4 @@
-"""What goes into a `.hyper` file, as plain values."""
+"""The content of a `.hyper` file, as plain values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,8 +11,8 @@ class Column:
     """A column of a model.
 
     Attributes:
-        type: Spark's own name of the type, "decimal(10,2)" or "bigint"; or what a data source
-            declares to make of it, "timestamp at Europe/Paris" (see `TypePolicy`).
+        type: Spark's name of the type, "decimal(10,2)" or "bigint"; or the type that a data
+            source declares for it, such as "timestamp at Europe/Paris" (see `TypePolicy`).
     """
 
     name: str
@@ -20,20 +20,20 @@ class Column:
 
 
 def json_text(column: str) -> str:
-    """The column of a snapshot's files with the JSON text of a nested column."""
+    """Return the name of the column in a snapshot with the JSON text of a nested column."""
     return f"_json_of_{column}"
 
 
 @dataclass(frozen=True, slots=True)
 class TableSource:
-    """A table to be, and the Parquet files whose rows it takes.
+    """A table to build, and the Parquet files with its rows.
 
     Attributes:
         name: the table's name in the extract, in the schema "Extract".
         columns: in the order of the extract; other columns of the files are left out.
-        files: absolute paths; none means an empty table.
-        where: SQL over the columns, which leaves out the rows for which it is not true.
-        comments: of columns that have one.
+        files: absolute paths; () for an empty table.
+        where: an SQL condition over the columns; other rows are left out.
+        comments: the comments of columns, by name.
     """
 
     name: str
@@ -45,7 +45,7 @@ class TableSource:
 
 @dataclass(frozen=True, slots=True)
 class Relationship:
-    """Many rows of `many` point at one row of `one`: an assumed foreign key.
+    """A many-to-one relationship, stored as an assumed foreign key of `many`.
 
     Attributes:
         on: pairs (column of `many`, column of `one`).

@@ -1,4 +1,4 @@
-"""CSV, JSON and Parquet files, read exactly or refused."""
+"""Read CSV, JSON and Parquet files and database tables, exactly or not at all."""
 
 from tableau_pipeline.ingest.found import Files, Format, format_of, found_files
 from tableau_pipeline.ingest.options import check_options

@@ -1,4 +1,4 @@
-"""The columns of files: what is declared, and what they become in Arrow and Spark."""
+"""The columns of files: their declared types, and their types in Arrow and Spark."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ from pyspark.sql.types import (
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.ingest.bad_rows import BadRows
 
-# Rows that are turned at once: enough for Arrow, few enough for the memory.
+# Rows that are converted at once: enough for Arrow to be fast, few enough to fit in memory.
 _AT_ONCE = 20_000
 
 _ARROW: dict[type[DataType], pa.DataType] = {
@@ -51,17 +51,17 @@ _ARROW: dict[type[DataType], pa.DataType] = {
     TimestampNTZType: pa.timestamp("us"),
 }
 
-# A value as the file has it, and what reads it: it raises ValueError where that does not fit.
+# Converts a value from a file; raises ValueError if the value does not fit.
 Convert = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """What reads the values of one column.
+    """Reads the values of one column.
 
     Attributes:
-        shown: a value as a message quotes it.
-        has_options: options tell how its values are written.
+        shown: formats a value for a message.
+        has_options: whether options determine how its values are written.
     """
 
     field: StructField
@@ -71,21 +71,21 @@ class Reader:
 
     @property
     def arrow(self) -> pa.Field:
-        """The column in Arrow."""
+        """The column as an Arrow field."""
         return pa.field(self.field.name, arrow_type(self.field.dataType))
 
 
 def declared(columns: str) -> StructType:
-    """The columns of "id bigint, day date".
+    """Parse columns such as "id bigint, day date".
 
     Raises:
-        RefusedError: that is not Spark's DDL, or a name comes twice.
+        RefusedError: the text is not Spark's DDL, or a name is repeated.
     """
     try:
         schema = cast("StructType", StructType.fromDDL(columns))
     except PySparkException as error:
         raise RefusedError(
-            f'columns: "{columns}" is not understood ({_first_line(error)}): write names and types '
+            f'columns: "{columns}" cannot be parsed ({_first_line(error)}): write names and types '
             'as Spark does, "id bigint, day date", names with blanks in `backticks`'
         ) from error
     check_names(schema.names, "columns")
@@ -93,22 +93,22 @@ def declared(columns: str) -> StructType:
 
 
 def check_names(names: Sequence[str], where: str) -> None:
-    """Refuse names that Spark cannot tell apart.
+    """Refuse column names that Spark cannot distinguish.
 
     Raises:
-        RefusedError: names them.
+        RefusedError: names the columns.
     """
     folded = [name.casefold() for name in names]
     twins = [name for name in names if folded.count(name.casefold()) > 1]
     if twins:
         listed = ", ".join(f'"{name}"' for name in twins)
         raise RefusedError(
-            f"{where}: the columns {listed} differ by case at most: rename all but one"
+            f"{where}: the columns {listed} differ only in case, or not at all: rename all but one"
         )
 
 
 def stored_schema(schema: StructType) -> StructType:
-    """The same columns with types that Spark stores: char and varchar are strings."""
+    """Return the schema with the types that Spark stores: char and varchar become string."""
     return StructType(
         [
             StructField(each.name, _stored(each.dataType), metadata=each.metadata)
@@ -118,7 +118,7 @@ def stored_schema(schema: StructType) -> StructType:
 
 
 def arrow_type(type_: DataType) -> pa.DataType:
-    """The Arrow type that holds exactly the values of a type that files can have."""
+    """Return the Arrow type that holds exactly the values of a supported Spark type."""
     match type_:
         case DecimalType():
             return pa.decimal128(type_.precision, type_.scale)
@@ -138,10 +138,10 @@ def batches(
     file: str,
     bad: BadRows,
 ) -> Iterator[pa.RecordBatch]:
-    """The good rows as Arrow has them; the others are counted in `bad`.
+    """Convert the good rows to Arrow; count the others in `bad`.
 
     Args:
-        rows: each with its line, and as many values as there are readers.
+        rows: each with its line number, and as many values as there are readers.
     """
     schema = pa.schema([each.arrow for each in readers])
     rows = iter(rows)

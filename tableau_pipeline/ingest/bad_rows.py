@@ -1,4 +1,4 @@
-"""Rows that do not fit their columns: counted, and told by line, column and value."""
+"""Rows that do not fit their columns: counted, and reported by line, column and value."""
 
 from dataclasses import dataclass, field
 
@@ -7,19 +7,19 @@ from pyspark.sql.types import DataType, StructField, StructType
 from tableau_pipeline.ingest.options import Options
 from tableau_pipeline.ingest.values.hints import hint
 
-# Of a file that is wrong throughout, a few rows tell all.
-_TOLD = 5
+# How many bad rows are quoted; a few are enough if the whole file is wrong.
+_QUOTED = 5
 _KEPT = 50
 _LONGEST = 80
 
 
 @dataclass
 class BadRows:
-    """What could not be read of files that were read together.
+    """The bad rows of files that were read together.
 
     Attributes:
-        total: how many rows.
-        told: the first of them, in words.
+        total: the number of bad rows.
+        told: messages about the first ones.
     """
 
     options: Options
@@ -28,20 +28,20 @@ class BadRows:
     _texts: dict[str, tuple[DataType, list[str]]] = field(default_factory=dict)
 
     def add(self, place: str, problem: str) -> None:
-        """Count a row that is wrong as a whole, `place` telling its file and line."""
+        """Count a row that is wrong as a whole; `place` is its file and line."""
         self.total += 1
-        if len(self.told) < _TOLD:
+        if len(self.told) < _QUOTED:
             self.told.append(f"{place}: {problem}")
 
     def add_value(self, place: str, column: StructField, shown: str, *, text: str | None) -> None:
-        """Count a row for one of its values that does not fit its column.
+        """Count a row because one of its values does not fit its column.
 
         Args:
-            text: the value, if an option could read it; None otherwise.
+            text: the value, if an option might read it; None otherwise.
         """
         shown = printable(shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}...")
         type_ = column.dataType
-        self.add(place, f'column "{column.name}": {shown} is no {type_.simpleString()}')
+        self.add(place, f'column "{column.name}": {shown} is not a valid {type_.simpleString()}')
         if text is not None:
             _, texts = self._texts.setdefault(column.name, (type_, []))
             if len(texts) < _KEPT:
@@ -49,16 +49,16 @@ class BadRows:
 
     @property
     def hints(self) -> list[str]:
-        """What would read them, if something would."""
+        """The options that would read the bad values, if there are any."""
         found = [hint(type_, texts, self.options) for type_, texts in self._texts.values()]
         return list(dict.fromkeys(each for each in found if each))
 
     def message(self, columns: StructType) -> str:
-        """All of it, with the remedies."""
+        """Return the message for all bad rows, with the remedies."""
         described = ", ".join(f"{each.name} {each.dataType.simpleString()}" for each in columns)
         rows = "1 row does" if self.total == 1 else f"{self.total:,} rows do"
         more = f"; and {self.total - len(self.told):,} more" if self.total > len(self.told) else ""
-        remedies = [*self.hints, "mend the file", "say other columns"]
+        remedies = [*self.hints, "fix the file", "declare other columns"]
         return (
             f"{rows} not fit the columns {described}: {'; '.join(self.told)}{more}. "
             f"{_capital('; '.join(remedies))}, or leave such rows out with bad_rows: drop"
@@ -66,7 +66,7 @@ class BadRows:
 
 
 def printable(text: str) -> str:
-    """The text with what cannot be shown as escapes, as those of line breaks."""
+    """Escape the characters of a text that cannot be shown, such as line breaks."""
     return "".join(
         each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
     )

@@ -1,4 +1,4 @@
-"""A table or query of a database, as Spark reads it through JDBC."""
+"""A table or query of a database, read by Spark through JDBC."""
 
 import os
 import re
@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tableau_pipeline.errors import RefusedError
 
-# User and password in a URL, in the ways of the usual drivers: before the host, or as properties.
+# User and password in a URL, as the usual drivers take them: before the host, or as properties.
 _SECRET = re.compile(
     r"//[^@?;]*:[^@?;]*@|thin:[^@]+@|(password|passwd|pwd|token|secret)\w*\s*=", re.IGNORECASE
 )
@@ -19,13 +19,13 @@ _OURS = re.compile(r"user|password|passwd|pwd|token|secret|^(url|dbtable|query)$
 
 @dataclass(frozen=True, slots=True)
 class DatabaseTable:
-    """Rows of a database.
+    """A table or query of a database.
 
     Attributes:
         url: "jdbc:postgresql://host/database".
-        table: its name, or a query, "(SELECT ...) rows".
+        table: the name of the table, or a query, "(SELECT ...) rows".
         credentials: the prefix of the two environment variables `<prefix>_USER` and
-            `<prefix>_PASSWORD`; with neither, the driver gets none.
+            `<prefix>_PASSWORD`. If neither is set, the driver gets no credentials.
     """
 
     url: str
@@ -33,35 +33,35 @@ class DatabaseTable:
     credentials: str
 
     def check(self, options: Mapping[str, str]) -> None:
-        """Look for what must not be in the config of a run.
+        """Refuse what must not be in the config of a run.
 
         Args:
-            options: of Spark's reader.
+            options: the options of Spark's reader.
 
         Raises:
-            RefusedError: there is a secret, or another table.
+            RefusedError: the config contains a secret, or the options name another table.
         """
         if _SECRET.search(self.url):
             raise RefusedError(
-                "The URL of the database holds a user or a secret, which Dagster keeps with the "
-                f"config of this run: leave it out, set {self._variable('USER')} and "
+                "The URL of the database contains a user or a secret, which Dagster stores with "
+                f"the config of this run: remove it, set {self._variable('USER')} and "
                 f"{self._variable('PASSWORD')} in the environment, and change the password"
             )
         if wrong := [name for name in options if _OURS.search(name)]:
             raise RefusedError(
-                f"reader: {wrong[0]} is not taken: say path and table, and set "
+                f"reader: {wrong[0]} is not allowed: set path and table, and set "
                 f"{self._variable('USER')} and {self._variable('PASSWORD')} in the environment, "
-                "as Dagster keeps the config of this run"
+                "as Dagster stores the config of this run"
             )
 
     def read(self, spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
-        """The rows, by one query unless the options say otherwise: so they are of one moment.
+        """Read the rows, by default with one query, so that all are from the same moment.
 
         Args:
-            options: of Spark's reader, such as "fetchsize"; checked.
+            options: the options of Spark's reader, such as "fetchsize"; already checked.
 
         Raises:
-            RefusedError: half of the credentials is missing, or Spark has no driver for this
+            RefusedError: one of the two credentials is missing, or Spark has no driver for this
                 database.
         """
         login = self._login()

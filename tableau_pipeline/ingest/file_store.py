@@ -1,4 +1,4 @@
-"""The rows of files, or of a table of a database, as versions of a model that no code writes."""
+"""The rows of files, or of a database table, stored as versions of a model without code."""
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
@@ -22,25 +22,26 @@ from tableau_pipeline.snapshots.write import (
     write_snapshot,
 )
 
-# The partition of what was kept before files were added one by one.
+# The partition key of rows that were stored before files were added one by one.
 _EARLIER = "earlier rows"
-# The name of each row's file, in a hidden column that Spark adds, and escapes as in a URI.
+# The name of each row's file, from a hidden column of Spark in which it is escaped as in a URI.
 _FILE = "url_decode(replace(_metadata.file_name, '+', '%2B'))"
 
 
 @dataclass
 class FileStore:
-    """Implements `core.snapshot.Snapshots` for a model that is read when a refresh asks for it.
+    """Implements `core.snapshot.Snapshots` for rows that are read when a refresh asks for them.
 
     Attributes:
-        read: the rows, when it is the data source's turn; called once.
-        mode: replace: these rows are all there is. append: they are kept beside those of other
-            files; a file's new rows replace its old ones.
-        built_on: tells the version that append adds to; None for the newest. It is to be the one
-            that was published: what was stored and then refused must not go out with the next file.
-        file_column: with append, a column to add, with the name of each row's file.
-        drop_bad_rows: leave out what could not be read, instead of refusing all.
-        read_rows: what was read, once it was.
+        read: reads the rows once it is the data source's turn; called once.
+        mode: replace: the model has only these rows. append: they are added to the rows of
+            other files; a file's new rows replace its old ones.
+        built_on: returns the version to which append adds, None for the newest. It must be the
+            published one: rows that were stored but refused must not be published with the next
+            file.
+        file_column: with append, the name of a column to add, with the name of each row's file.
+        drop_bad_rows: leave out bad rows instead of refusing all.
+        read_rows: the result of `read`, once it was called.
     """
 
     store: SnapshotStore
@@ -54,11 +55,11 @@ class FileStore:
     _written: dict[str, Snapshot] = field(default_factory=dict, init=False)
 
     def newest(self, asset_key: str) -> Snapshot:
-        """Read the files and store their rows; the same version however often it is asked for.
+        """Read the files and store their rows; later calls return the same version.
 
         Raises:
-            RefusedError: there is nothing to read, some rows are bad, or of types that cannot be
-                stored; or they cannot be added to those of before. Nothing is kept.
+            RefusedError: there is nothing to read, some rows are bad, their types cannot be
+                stored, or they cannot be added to the earlier rows. Nothing is stored.
         """
         if asset_key not in self._written:
             reading = self.read()
@@ -70,7 +71,7 @@ class FileStore:
         return self._written[asset_key]
 
     def version(self, asset_key: str, number: int) -> Snapshot | None:
-        """A version that was stored before."""
+        """Return a version that was stored before; None if there is none."""
         written = self._written.get(asset_key)
         if written and written.number == number:
             return written
@@ -132,16 +133,16 @@ class FileStore:
         base = self.store.version(asset_key, number)
         if base is None or base.missing():
             raise RefusedError(
-                "The rows that were published before are not kept here to add to: they were "
-                "published as they are (mode as_is), or are gone from the disk. Publish all files "
-                "with mode replace first"
+                "The rows that were published before are not stored here, so nothing can be added: "
+                "they were published unread (mode as_is), or were removed from the disk. Publish "
+                "all files with mode replace first"
             )
         return base
 
 
 @contextmanager
 def _refused() -> Generator[None]:
-    """What Spark cannot read or we cannot store is a fault of the files."""
+    """Turn errors of Spark's readers and of the store into refusals: the files are at fault."""
     try:
         yield
     except (UnstorableError, *READ_ERRORS) as error:
@@ -152,9 +153,8 @@ def _names(reading: Reading) -> list[str]:
     names = [path.name for path in reading.digests]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise RefusedError(
-            f'Two of the files are called "{twice[0]}", and by their names it is told which '
-            "rows a file replaces: publish them one by one from folders of their own names, "
-            "or rename one"
+            f'Two of the files are called "{twice[0]}", but the name of a file determines which '
+            "rows it replaces: rename one of them"
         )
     return names
 
@@ -167,18 +167,18 @@ def _check_free(name: str, columns: Sequence[str]) -> None:
     taken = [column for column in columns if column.casefold() == name.casefold()]
     if taken:
         raise RefusedError(
-            f'file_column "{name}": the files have a column "{taken[0]}" of their own, which it '
-            "would replace. Choose another name"
+            f'file_column "{name}": the files already have a column "{taken[0]}". '
+            "Choose another name"
         )
 
 
 def _check_columns(
     kept: Part, shared: Sequence[Column], *, columns: Sequence[Column], names: Sequence[str]
 ) -> None:
-    """Check that the rows to be added have the columns of a part of the version before.
+    """Check that the rows to add have the columns of a part of the earlier version.
 
     Args:
-        shared: the columns of the version before.
+        shared: the columns of the earlier version.
     """
     before = kept.columns or tuple(shared)
     if before == tuple(columns):
@@ -187,7 +187,7 @@ def _check_columns(
     differing += [each for each in before if each not in columns]
     described = ", ".join(f"{each.name} ({each.type})" for each in differing)
     raise RefusedError(
-        f"The columns of {', '.join(names)} are not those of {kept.partition}, to which the rows "
-        f"shall be added: {described or 'their order differs'}. Say the types in columns, or "
-        "publish all files anew with mode: replace"
+        f"The columns of {', '.join(names)} differ from those of {kept.partition}, to which the "
+        f"rows are to be added: {described or 'their order differs'}. Declare the types in "
+        "columns, or publish all files again with mode: replace"
     )

@@ -1,4 +1,4 @@
-"""Which files are meant, and of which format they are."""
+"""Find files, and their format."""
 
 import glob
 import hashlib
@@ -24,8 +24,8 @@ class Files:
 
     Attributes:
         reader: options, such as "sep" or "dateFormat"; `options.py` lists them.
-        columns: their types as Spark's DDL, "id bigint, day date"; None to find out, which reads
-            the files twice.
+        columns: their types as Spark's DDL, "id bigint, day date"; None to infer them, which
+            reads the files twice.
     """
 
     paths: tuple[Path, ...]
@@ -35,10 +35,10 @@ class Files:
 
 
 def found_files(pattern: str) -> tuple[Path, ...]:
-    """The files that a path or pattern names; of a folder, those in it.
+    """Return the files that match a path or pattern; for a folder, the files in it.
 
     Raises:
-        RefusedError: there is none.
+        RefusedError: no file matches.
     """
     path = Path(pattern)
     found = sorted(path.iterdir()) if path.is_dir() else map(Path, sorted(glob.glob(pattern)))  # noqa: PTH207
@@ -46,28 +46,28 @@ def found_files(pattern: str) -> tuple[Path, ...]:
     if path.is_file():
         files = (path.absolute(),)
     if not files:
-        raise RefusedError(f'"{pattern}" names no file; it is relative to {Path.cwd()}')
+        raise RefusedError(f'"{pattern}" matches no file; it is relative to {Path.cwd()}')
     return files
 
 
 def format_of(paths: Sequence[Path]) -> Format:
-    """The format that the endings tell; `x.csv.gz` is CSV.
+    """Return the format by the file name suffixes; `x.csv.gz` is CSV.
 
     Raises:
-        RefusedError: they tell none, or several.
+        RefusedError: the suffixes are unknown, or of several formats.
     """
     formats = {FORMATS.get(ending(path)) for path in paths}
     if len(formats) > 1 or None in formats:
         endings = ", ".join(sorted({path.suffix or path.name for path in paths}))
         raise RefusedError(
-            f"The endings {endings} do not tell one format: say format: csv, json or parquet"
+            f"The suffixes {endings} do not determine one format: set format: csv, json or parquet"
         )
     (format_,) = formats
     return format_ or "csv"
 
 
 def ending(path: Path) -> str:
-    """The last ending of a file's name that tells its format, in lower case."""
+    """Return the last suffix that determines a file's format, in lower case."""
     endings = [each.lower() for each in path.suffixes]
     if endings and endings[-1] in COMPRESSED:
         endings.pop()
@@ -75,7 +75,7 @@ def ending(path: Path) -> str:
 
 
 def digests(paths: Sequence[Path]) -> dict[Path, str]:
-    """The SHA-256 of each file's bytes, in hexadecimal."""
+    """Return the SHA-256 of each file's bytes, in hexadecimal."""
     found = {}
     for path in paths:
         with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""The options of `reader`, by the names that Spark's readers have for them."""
+"""The options of `reader`, under the names that Spark's readers use."""
 
 import codecs
 from collections.abc import Mapping
@@ -18,15 +18,15 @@ NAMES: Mapping[Format, tuple[str, ...]] = {
     "parquet": ("mergeSchema", "datetimeRebaseMode", "int96RebaseMode"),
 }
 _INSTEAD = {
-    "locale": "say decimal, thousands and dateFormat",
-    "mode": "say bad_rows: refuse or drop",
-    "columnnameofcorruptrecord": "say bad_rows: refuse or drop",
-    "linesep": "lines may end in LF, CR LF or CR, without being told",
+    "locale": "set decimal, thousands and dateFormat",
+    "mode": "set bad_rows: refuse or drop",
+    "columnnameofcorruptrecord": "set bad_rows: refuse or drop",
+    "linesep": "lines may end in LF, CR LF or CR without any option",
     "emptyvalue": 'a quoted empty field, "", is the empty string',
     "nanvalue": "a column declared as double takes NaN",
     "positiveinf": "a column declared as double takes Infinity",
     "negativeinf": "a column declared as double takes -Infinity",
-    "samplingratio": "types are found from all rows; say columns to spare that",
+    "samplingratio": "types are inferred from all rows; declare columns to avoid that",
 }
 
 
@@ -35,16 +35,15 @@ class Options:
     """How the text of files is read.
 
     Attributes:
-        separator: between values; one character.
-        quote: around values, doubled within them; empty: quotes are characters like others.
-        escape: what stands before a quote within quotes, instead of doubling; usually empty.
-        comment: what lines begin with that hold no row; empty: none do.
+        separator: the character between values.
+        quote: the character around values, doubled inside them; "" if quotes have no meaning.
+        escape: the character before a quote inside quotes, instead of doubling; usually "".
+        comment: the first character of lines to skip; "" for none.
         null: a text that means NULL, besides the empty field.
-        trim_left, trim_right: leave out blanks and tabs at the ends of values.
+        trim_left, trim_right: remove blanks and tabs at the ends of values.
         whole: a JSON document may span lines.
-        decimal, thousands: the signs in numbers; thousands may be empty.
-        date, timestamp, timestamp_ntz: patterns as Java's DateTimeFormatter has them; None for
-            ISO 8601.
+        decimal, thousands: the separators in numbers; thousands may be "".
+        date, timestamp, timestamp_ntz: patterns of Java's DateTimeFormatter; None for ISO 8601.
     """
 
     separator: str = ","
@@ -66,10 +65,10 @@ class Options:
 
 
 def check_options(reader: Mapping[str, str], *formats: Format) -> None:
-    """Refuse options that none of these formats has.
+    """Refuse options that none of these formats supports.
 
     Raises:
-        RefusedError: names the option, and what to say instead.
+        RefusedError: names the option and an alternative.
     """
     known = {name.lower(): name for format_ in formats for name in NAMES[format_]}
     for name in reader:
@@ -78,31 +77,31 @@ def check_options(reader: Mapping[str, str], *formats: Format) -> None:
         instead = _INSTEAD.get(name.lower()) if "parquet" not in formats[:1] else None
         names = ", ".join(known.values())
         raise RefusedError(
-            f"reader: {name} is no option for {' and '.join(formats)} files: "
+            f"reader: {name} is not an option for {' and '.join(formats)} files: "
             f"{instead or f'the options are {names}'}"
         )
 
 
 def text_options(reader: Mapping[str, str], format_: Format, *, tabs: bool = False) -> Options:
-    """What `reader` says for files of text.
+    """Parse the options of `reader` for text files.
 
     Args:
-        tabs: values are separated by tabs unless `reader` says otherwise.
+        tabs: values are separated by tabs unless `reader` sets another separator.
 
     Raises:
-        RefusedError: an option, or its value, is not known; it says what to say instead.
+        RefusedError: an option, or its value, is not known; the message names an alternative.
     """
     check_options(reader, format_)
     given = _Given({name.lower(): value for name, value in reader.items()})
     if given.flag("enforceSchema", default=False):
         raise RefusedError(
-            "reader: enforceSchema: true would take columns by their order, whatever the header "
-            "says: leave it out, or say header: false for files without one"
+            "reader: enforceSchema: true would match columns by order and ignore the header: "
+            "remove it, or set header: false for files without a header"
         )
     if format_ == "csv" and not given.flag("multiLine", default=True):
         raise RefusedError(
-            "reader: multiLine: false is not possible, as line breaks within quotes belong to the "
-            'value: leave it out, or say quote: "" if quotes are characters like others'
+            "reader: multiLine: false is not possible, as line breaks inside quotes belong to the "
+            'value: remove it, or set quote: "" if quotes have no meaning'
         )
     timestamp = given.text("timestampFormat")
     options = Options(
@@ -129,7 +128,7 @@ def text_options(reader: Mapping[str, str], format_: Format, *, tabs: bool = Fal
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """Options by their names in lower case, as Spark does not tell case apart either."""
+    """Options under lower-case names, as Spark ignores their case."""
 
     values: Mapping[str, str]
 
@@ -161,7 +160,7 @@ class _Given:
 def _escape(given: _Given) -> str:
     quote = given.character("quote", default='"', empty=True)
     escape = given.character("escape", default="", empty=True)
-    # As Spark's users say that quotes are doubled.
+    # Some users of Spark set escape to the quote itself to declare that quotes are doubled.
     return "" if escape == quote else escape
 
 
@@ -173,7 +172,8 @@ def _encoding(name: str | None) -> str | None:
         b"".decode(name)
     except LookupError as error:
         raise RefusedError(
-            f'reader: encoding: "{name}" is not known; windows-1252, ISO-8859-1 and UTF-16LE are'
+            f'reader: encoding: "{name}" is not known; known ones include windows-1252, '
+            "ISO-8859-1 and UTF-16LE"
         ) from error
     return found.name
 
@@ -183,6 +183,6 @@ def _check_signs(options: Options) -> None:
     if options.decimal == options.thousands:
         raise RefusedError(f'reader: decimal and thousands are both "{options.decimal}"')
     if wrong := [sign for sign in signs if sign and sign in "0123456789+-eE"]:
-        raise RefusedError(f'reader: "{wrong[0]}" cannot be a sign within numbers')
+        raise RefusedError(f'reader: "{wrong[0]}" cannot be a separator in numbers')
     if options.separator == options.quote:
         raise RefusedError(f'reader: sep and quote are both "{options.quote}"')

@@ -1,4 +1,4 @@
-"""Reading files exactly: a value is what the file says, or its row is refused."""
+"""Read files exactly: a value arrives as the file has it, or its row is refused."""
 
 import atexit
 import logging
@@ -38,24 +38,24 @@ def read_files(
     bad_rows: Literal["refuse", "drop"] = "refuse",
     folder: Path | None = None,
 ) -> DataFrame:
-    """The rows of CSV, JSON or Parquet files, for a model to return.
+    """Read the rows of CSV, JSON or Parquet files, for a model to return.
 
-    A value is what the file says, or its row is bad: no number, date or text ever becomes another.
-    CSV and JSON are read here, row by row, and handed to Spark as Parquet.
+    A value arrives as the file has it, or its row is bad: no number, date or text ever changes. CSV
+    and JSON are parsed here, row by row, and passed to Spark as Parquet.
 
     Args:
         path: a file, a folder, or a pattern such as "exports/*.csv".
-        columns: their types as Spark's DDL, "id bigint, day date"; by default they are found out
-            from all values, which reads the files twice. Parquet tells its own.
-        format: by default, what the files' endings tell.
+        columns: their types as Spark's DDL, "id bigint, day date". By default they are inferred
+            from all values, which reads the files twice. Parquet files contain their types.
+        format: by default, determined by the file name suffixes.
         reader: options such as {"sep": ";", "decimal": ","}; the README lists them.
         bad_rows: rows that do not fit the columns: refuse all, or drop them with a warning.
-        folder: where rows of CSV and JSON wait as Parquet until this process ends; every executor
-            must see it. By default the system's folder for temporary files.
+        folder: for the rows of CSV and JSON as Parquet, until this process ends. Every executor
+            must be able to read it. By default, the system's folder for temporary files.
 
     Raises:
-        RefusedError: rows do not fit, by line, column and value; or a file cannot be read. It
-            tells the remedy.
+        RefusedError: rows do not fit, reported by line, column and value; or a file cannot be
+            read. The message names the remedy.
     """
     paths = found_files(str(path))
     files = Files(paths, format or format_of(paths), reader, columns)
@@ -70,17 +70,19 @@ def read_files(
 
 
 def load(spark: SparkSession, files: Files, folder: Path) -> Reading:
-    """Read files, whatever characters their paths have.
+    """Read files whose paths may contain any characters.
 
     Args:
-        folder: where rows wait as Parquet as long as the frame is used.
+        folder: for the rows as Parquet, as long as the frame is used.
 
     Raises:
-        RefusedError: a file cannot be read, or has not the columns that it should have.
+        RefusedError: a file cannot be read, or does not have the required columns.
     """
     if files.format == "parquet":
         if files.columns:
-            raise RefusedError("columns does not go with Parquet, whose files tell their own types")
+            raise RefusedError(
+                "columns cannot be declared for Parquet files, which contain their types: remove it"
+            )
         return load_parquet(spark, files, folder)
     before = digests(files.paths)
     waiting = waiting_rows(files, folder)

@@ -1,4 +1,4 @@
-"""The good rows of files as a Spark DataFrame, and what was wrong with the others."""
+"""The good rows of files as a Spark DataFrame, and the errors of the bad ones."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,13 +13,13 @@ from tableau_pipeline.ingest.found import digests
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What was read.
+    """The result of reading files.
 
     Attributes:
-        digests: of each file, taken before it was read; none of what was not read from files.
-        bad: rows that are not in the frame.
-        otherwise: reads the same files by other means, should Spark fail at them only when the
-            rows are asked for; None if there are no other means.
+        digests: of each file, taken before it was read; empty if the rows are not from files.
+        bad: the rows that are not in the frame.
+        otherwise: reads the same files by other means, in case Spark fails only when it reads
+            the rows; None if there are no other means.
     """
 
     frame: DataFrame
@@ -29,30 +29,30 @@ class Reading:
 
     @property
     def bad_rows(self) -> int:
-        """How many rows could not be read as the columns' types."""
+        """The number of rows that do not fit the types of the columns."""
         return self.bad.total if self.bad else 0
 
     @property
     def sample(self) -> str:
-        """Some of them, by file, line, column and value."""
+        """Some of the bad rows, by file, line, column and value."""
         return "; ".join(self.bad.told) if self.bad else ""
 
     def check_rows(self) -> None:
-        """See that all rows could be read.
+        """Check that all rows could be read.
 
         Raises:
-            RefusedError: tells how many could not, the first of them, and the remedies.
+            RefusedError: reports the number of bad rows, the first of them, and the remedies.
         """
         if self.bad and self.bad.total:
             raise RefusedError(self.bad.message(self.frame.schema))
 
     def check_unchanged(self) -> None:
-        """See that the files are still those that were read.
+        """Check that the files have not changed since they were read.
 
         Raises:
-            RefusedError: one of them has changed since.
+            RefusedError: one of them has changed.
         """
         if digests(tuple(self.digests)) != self.digests:
             raise RefusedError(
-                "A file changed while it was read: publish it again once it is whole"
+                "A file changed while it was read: publish it again once it is complete"
             )

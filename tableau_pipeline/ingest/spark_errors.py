@@ -1,22 +1,22 @@
-"""What Spark raises for what it cannot read, in words."""
+"""Readable messages for Spark's read errors."""
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-# At once, or from one of its tasks.
+# PySparkException is raised by the driver, Py4JJavaError by a task.
 READ_ERRORS = (PySparkException, Py4JJavaError)
 
 
 def reason(error: Exception) -> str:
-    """What is wrong, without the stack of Spark's that led to it.
+    """Return the reason of an error, without Spark's stack trace.
 
-    The innermost cause that says something: a cause may have no message, or just name a class.
+    It is the message of the innermost cause that has one of more than a class name.
     """
     if not isinstance(error, Py4JJavaError):
         return str(error)
-    cause, told = error.java_exception, ""
+    cause, found = error.java_exception, ""
     while cause is not None:
         message = cause.getMessage()
-        told = message if message and " " in message.strip() else told
+        found = message if message and " " in message.strip() else found
         cause = cause.getCause()
-    return str(told or error.java_exception.getClass().getSimpleName())
+    return str(found or error.java_exception.getClass().getSimpleName())

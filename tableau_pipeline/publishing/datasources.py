@@ -1,4 +1,4 @@
-"""Data sources on a server: finding, publishing, moving and reading them."""
+"""Find, publish, move and read the data sources on a server."""
 
 from datetime import datetime
 from pathlib import Path
@@ -22,7 +22,7 @@ _NOT_FOUND = {"404000", "404004", "404011"}
 
 
 def find_by_luid(server: TSC.Server, luid: str) -> RemoteDatasource | None:
-    """The data source, or None if there is none; not to be allowed to read it is an error."""
+    """Return a data source; None if there is none. Missing permission to read it is an error."""
     try:
         return _remote(server, server.datasources.get_by_id(luid))
     except TSC.ServerResponseError as error:
@@ -32,7 +32,7 @@ def find_by_luid(server: TSC.Server, luid: str) -> RemoteDatasource | None:
 
 
 def find_by_name(server: TSC.Server, name: str, *, project_id: str) -> RemoteDatasource | None:
-    """The data source that has this name in a project, in any case of letters, or None."""
+    """Return the data source with this name in a project, in any case of letters, or None."""
     for item in named(server.datasources, name):
         if same_name(item.name, name) and item.project_id == project_id:
             return _remote(server, item)
@@ -48,7 +48,7 @@ def publish(
     project_id: str,
     mode: PublishMode,
 ) -> str:
-    """Publish an uploaded file; the id of the job that does it."""
+    """Publish an uploaded file; return the id of the job."""
     item = TSC.DatasourceItem(project_id, name=name)
     request, content_type = RequestFactory.Datasource.publish_req_chunked(item)
     parameters = {
@@ -57,42 +57,42 @@ def publish(
         _MODES[mode].lower(): "true",
         "asJob": "true",
     }
-    # TSC's own call uploads the file too, which is to be done before.
+    # TSC's own call would also upload the file, which has already been done.
     answer = server.datasources.post_request(
         server.datasources.baseurl, request, content_type, parameters={"params": parameters}
     )
     jobs = TSC.JobItem.from_response(answer.content, server.namespace)
     if not jobs or not jobs[0].id:
         raise RefreshError(
-            f'Publishing "{name}" as a job: the server took it, and named no job. The next run '
+            f'Publishing "{name}" as a job: the server accepted it, but named no job. The next run '
             "finds out what it did."
         )
     return str(jobs[0].id)
 
 
 def move(server: TSC.Server, luid: str, *, name: str, project_id: str) -> RemoteDatasource:
-    """Rename a data source, or move it to another project, or both; all else of it stays."""
+    """Rename a data source, or move it to another project, or both; nothing else changes."""
     found = server.datasources.get_by_id(luid)
-    # What a request does not name stays as it is. TSC's own call would name the owner too, which
-    # not everybody may; and it says of every data source whether it is certified.
+    # The server keeps what a request does not name. TSC's own call would also name the owner, which
+    # not every user may set, and TSC always names whether a data source is certified.
     wanted = TSC.DatasourceItem(project_id, name=name)
     wanted.certified = bool(found.certified)
     wanted.certification_note = found.certification_note
     request = RequestFactory.Datasource.update_req(wanted)
     server.datasources.put_request(f"{server.datasources.baseurl}/{luid}", request)
-    # The answer may lack what was not changed.
+    # The answer may lack the values that did not change.
     return _remote(server, server.datasources.get_by_id(luid))
 
 
 def metadata(server: TSC.Server, luid: str) -> Metadata:
-    """What the data source's `.tds` tells."""
+    """Read the content of the data source's `.tds`."""
     with TemporaryDirectory() as folder:
         file = Path(server.datasources.download(luid, folder, include_extract=False))
         try:
             return read_metadata(file)
         except ValueError as error:
             raise RefreshError(
-                f"What the server sends as data source {luid} cannot be read: {error}."
+                f"The server sent data source {luid} in a form that cannot be read: {error}."
             ) from error
 
 
@@ -113,7 +113,7 @@ def _remote(server: TSC.Server, item: TSC.DatasourceItem) -> RemoteDatasource:
 
 def _time(item: TSC.DatasourceItem, name: str, value: datetime | None) -> datetime:
     if value is None:
-        raise RefreshError(f"The server tells no valid {name} of data source {item.id}.")
+        raise RefreshError(f"The server reports no valid {name} for data source {item.id}.")
     return value
 
 
@@ -124,7 +124,7 @@ def _newest_revision(server: TSC.Server, item: TSC.DatasourceItem) -> int | None
         answer = server.datasources.get_request(
             f"{server.datasources.baseurl}/{item.id}/revisions", options
         ).content
-        # TSC's own call reads the first page only, and the newest may be on the last.
+        # TSC's own call reads only the first page, but the newest revision may be on the last one.
         return (
             TSC.RevisionItem.from_response(answer, server.namespace, item),
             TSC.PaginationItem.from_response(answer, server.namespace),
@@ -138,7 +138,7 @@ def _newest_revision(server: TSC.Server, item: TSC.DatasourceItem) -> int | None
                 return number
             newest = max(number, newest or 0)
     except TSC.ServerResponseError as error:
-        # The site keeps none, or this user may not see them.
+        # The site keeps no revisions, or this user may not see them.
         if error.code.startswith("403"):
             return None
         raise

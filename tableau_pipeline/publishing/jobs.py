@@ -1,4 +1,4 @@
-"""The jobs of a server: how one fares, which there are, and putting an end to one."""
+"""Find, list and cancel the jobs of a server."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -22,7 +22,7 @@ _OUTCOMES = {
     TSC.BackgroundJobItem.Status.Failed: Outcome.FAILED,
     TSC.BackgroundJobItem.Status.Cancelled: Outcome.CANCELLED,
 }
-# Tableau writes one kind as UpdateUploadedFile or as update_uploaded_file, depending on the call.
+# Tableau spells this kind UpdateUploadedFile or update_uploaded_file, depending on the call.
 _KINDS: dict[str, Literal["update", "publish"]] = {
     "updateuploadedfile": "update",
     "publishdatasource": "publish",
@@ -30,7 +30,7 @@ _KINDS: dict[str, Literal["update", "publish"]] = {
 
 
 def find_job(server: TSC.Server, job_id: str) -> Job | None:
-    """How a job fares; None if the server forgot it, as they do, or hides it from this user."""
+    """Return a job; None if the server no longer knows it, or hides it from this user."""
     try:
         job = server.jobs.get_by_id(job_id)
     except TSC.ServerResponseError as error:
@@ -48,7 +48,7 @@ def find_job(server: TSC.Server, job_id: str) -> Job | None:
 
 
 def jobs_on(server: TSC.Server, *, name: str, since: datetime) -> Sequence[Job] | None:
-    """Publishes and data updates of data sources of this name; None if the user may not see."""
+    """List publishes and data updates of data sources with this name; None if not permitted."""
     options = TSC.RequestOptions()
     options.filter.add(
         TSC.Filter(
@@ -67,13 +67,13 @@ def jobs_on(server: TSC.Server, *, name: str, since: datetime) -> Sequence[Job] 
         Job(str(job.id), _OUTCOMES.get(job.status), kind, created_at=job.created_at)
         for job in found
         if (kind := _KINDS.get((job.type or "").replace("_", "").casefold()))
-        # A filter has no way to write every name.
+        # Some names cannot be written in a filter, so titles are compared here.
         and same_name(job.title, name)
     ]
 
 
 def _outcome(job: TSC.JobItem) -> Outcome | None:
-    # Some servers show a code before the end.
+    # Some servers report a finish code before the job has ended.
     if job.completed_at is None:
         return None
     return _FINISHED.get(job.finish_code, Outcome.FAILED)

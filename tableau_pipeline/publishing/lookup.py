@@ -1,20 +1,20 @@
-"""Looking things up by name."""
+"""Look up items by name."""
 
 from collections.abc import Iterator
 from typing import Any
 
 import tableauserverclient as TSC
 
-# The most that Tableau gives at a time.
+# The largest page that Tableau returns.
 _PAGE_SIZE = 1000
 _NOT_IN_FILTERS = frozenset(",&:[]")
 
 
 def every(endpoint: Any, options: TSC.RequestOptions | None = None) -> Iterator[Any]:
-    """The items of a TSC endpoint, page by page.
+    """Yield the items of a TSC endpoint, page by page.
 
-    TSC's own `filter()` and `all()` take most errors for the end of the list: to them, a server
-    that is too busy to answer has no data source of that name.
+    TSC's own `filter()` and `all()` treat most errors as the end of the list. With them, a data
+    source would seem not to exist when the server is merely too busy to answer.
     """
     options = options or TSC.RequestOptions()
     options.pagesize = _PAGE_SIZE
@@ -22,10 +22,10 @@ def every(endpoint: Any, options: TSC.RequestOptions | None = None) -> Iterator[
 
 
 def named(endpoint: Any, name: str) -> Iterator[Any]:
-    """The items of a TSC endpoint that may have this name; callers compare for themselves.
+    """Yield the items of a TSC endpoint that may have this name; callers compare names themselves.
 
-    First those that the server finds by it, then all: names that differ in case only are the same
-    to Tableau, but not to its filters, and some names cannot be written in a filter.
+    It yields the matches of the server's filter first, then all items: to Tableau names that differ
+    only in case are equal, but not to its filters, and a filter cannot contain every name.
     """
     if not _NOT_IN_FILTERS & set(name):
         options = TSC.RequestOptions()
@@ -37,5 +37,5 @@ def named(endpoint: Any, name: str) -> Iterator[Any]:
 
 
 def same_name(one: str | None, other: str | None) -> bool:
-    """Whether Tableau takes two names for the same."""
+    """Whether two names are equal to Tableau."""
     return (one or "").casefold() == (other or "").casefold()

@@ -1,4 +1,4 @@
-"""Projects by their path or LUID: names are unique below one parent only."""
+"""Projects by path or LUID; their names are unique only within one parent."""
 
 import tableauserverclient as TSC
 
@@ -8,14 +8,14 @@ from tableau_pipeline.publishing.lookup import every, named, same_name
 
 
 def in_words(project: Project) -> str:
-    """A project, for messages."""
+    """Format a project for messages."""
     if isinstance(project, ProjectLuid):
         return project.luid
     return "/".join(_names(project))
 
 
 def find_project(server: TSC.Server, project: Project) -> str | None:
-    """The id of a project; None if there is none, or none that this user may see."""
+    """Return the id of a project; None if there is none, or none that this user may see."""
     if isinstance(project, ProjectLuid):
         found = any(item.id == project.luid for item in every(server.projects))
         return project.luid if found else None
@@ -29,11 +29,11 @@ def find_project(server: TSC.Server, project: Project) -> str | None:
 
 
 def project_id(server: TSC.Server, project: Project, *, create: bool) -> str:
-    """The id of a project, as found or as created at its path.
+    """Return the id of a project, after creating the missing part of its path if allowed.
 
     Raises:
-        RefusedError: there is none of this LUID; or one on its path is missing, and `create` is
-            false. Names what there is.
+        RefusedError: no project has this LUID, or one on its path is missing and `create` is
+            false. The message lists the existing ones.
     """
     if isinstance(project, ProjectLuid):
         if found := find_project(server, project):

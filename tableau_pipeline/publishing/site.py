@@ -1,4 +1,4 @@
-"""A site of a Tableau Server, as a refresh sees it."""
+"""A site of a Tableau Server, with the calls that a refresh needs."""
 
 import logging
 from collections.abc import Callable, Collection, Sequence
@@ -28,7 +28,7 @@ _T = TypeVar("_T")
 class TableauSite:
     """Implements `core.server.Server` on the Tableau Server Client library (TSC).
 
-    A session may end before its time: it is renewed once in each call. `.tsc` is the TSC client.
+    The session is renewed at most once in each call if it has ended. `.tsc` is the TSC client.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class TableauSite:
 
     @property
     def url(self) -> str:
-        """Of the server, without a trailing slash."""
+        """The URL of the server, without a trailing slash."""
         return self._url
 
     @property
@@ -65,49 +65,49 @@ class TableauSite:
 
     @property
     def payload_limit(self) -> int:
-        """How many bytes the payload of an update may have; 0 where there are no updates."""
+        """The largest payload of an update in bytes; 0 if the server supports no updates."""
         return updates.payload_limit(self.tsc)
 
     def now(self) -> datetime:
-        """The present by the server's own clock; a second or so behind it, never ahead."""
+        """Return the time by the server's own clock; a second or so late, never early."""
         if self._clock.now() is None:
             self._ask("Asking for the time", self.tsc.server_info.get)
         if (now := self._clock.now()) is None:
             raise RefreshError(
-                f"{self.url} does not tell the time: its answers lack a valid Date. Does a proxy "
-                "in between take it out?"
+                f"The answers of {self.url} lack a valid Date header. Does a proxy in between "
+                "remove it?"
             )
         return now
 
     def find_project(self, project: Project) -> str | None:
-        """The id of a project; None if there is none."""
+        """Return the id of a project; None if there is none."""
         return self._ask(
             f'Looking for project "{projects.in_words(project)}"',
             lambda: projects.find_project(self.tsc, project),
         )
 
     def project(self, project: Project, *, create: bool) -> str:
-        """The id of a project, which has to exist, or is created."""
+        """Return the id of a project, which must exist unless it may be created."""
         return self._ask(
             f'Looking for project "{projects.in_words(project)}"',
             lambda: projects.project_id(self.tsc, project, create=create),
         )
 
     def find_by_luid(self, luid: str) -> RemoteDatasource | None:
-        """The data source, or None if there is none; not to be allowed to read it is an error."""
+        """Return a data source; None if there is none. Lack of permission is an error."""
         return self._ask(
             f"Looking for data source {luid}", lambda: datasources.find_by_luid(self.tsc, luid)
         )
 
     def find_by_name(self, name: str, *, project_id: str) -> RemoteDatasource | None:
-        """The data source that has this name in a project, in any case of letters, or None."""
+        """Return the data source with this name in a project, in any case of letters, or None."""
         return self._ask(
             f'Looking for data source "{name}"',
             lambda: datasources.find_by_name(self.tsc, name, project_id=project_id),
         )
 
     def upload(self, file: Path) -> str:
-        """Send a file in blocks; the id by which one call may use it."""
+        """Upload a file in blocks; return the id by which one call may use it."""
         doing = f"Uploading {file.name}"
         size, sent = file.stat().st_size, 0
         block_size = uploads.block_size(size)
@@ -122,7 +122,7 @@ class TableauSite:
     def publish(
         self, upload: str, *, file_type: str, name: str, project_id: str, mode: PublishMode
     ) -> str:
-        """Publish an uploaded file, which is never sent twice; the id of the job."""
+        """Publish an uploaded file, which is never sent twice; return the id of the job."""
         return self._ask(
             f'Publishing "{name}"',
             lambda: datasources.publish(
@@ -144,7 +144,7 @@ class TableauSite:
         request_id: str,
         connection: str | None = None,
     ) -> str | None:
-        """Send a batch of actions; the id of its job, or None where the server does not name it."""
+        """Send a batch of actions; return the id of its job, or None if it is not reported."""
         return self._ask(
             f"Updating data source {luid}",
             lambda: updates.send_update(
@@ -158,12 +158,12 @@ class TableauSite:
         )
 
     def job(self, job_id: str) -> Job | None:
-        """How a job fares; None if the server forgot it, or hides it from this user."""
+        """Return a job; None if the server no longer knows it, or hides it from this user."""
         return self._ask(f"Asking for job {job_id}", lambda: jobs.find_job(self.tsc, job_id))
 
     def jobs(self, *, name: str, since: datetime) -> Sequence[Job] | None:
-        """The jobs on data sources of this name; None if this user may not see them."""
-        # To connected apps, servers of before 2025.3 do not give lists of jobs in any session.
+        """Return the jobs on data sources with this name; None if this user may not see them."""
+        # Servers before 2025.3 never list jobs for connected apps, even in a new session.
         with suppress(SignInError):
             return self._ask(
                 f'Asking for the jobs of "{name}"',
@@ -172,8 +172,8 @@ class TableauSite:
         return None
 
     def cancel(self, job_id: str) -> bool:
-        """End a job; whether it is certain never to take effect."""
-        # Has it ended, or is it not ours to cancel? What counts is how it fares.
+        """Cancel a job; return whether it is now certain never to take effect."""
+        # A refusal may mean that the job has ended or is not ours. Only its status counts.
         with suppress(RefusedError, SignInError):
             self._ask(f"Cancelling job {job_id}", lambda: self.tsc.jobs.cancel(job_id))
         status = self.job(job_id)
@@ -184,7 +184,7 @@ class TableauSite:
         self._ask(f"Tagging data source {luid}", lambda: self.tsc.datasources.add_tags(luid, tags))
 
     def untag(self, luid: str, tags: Collection[str]) -> None:
-        """Take tags away from a data source."""
+        """Remove tags from a data source."""
         self._ask(
             f"Taking tags from data source {luid}",
             lambda: self.tsc.datasources.delete_tags(luid, tags),
@@ -205,7 +205,7 @@ class TableauSite:
         )
 
     def metadata(self, luid: str) -> Metadata:
-        """What the data source's `.tds` tells."""
+        """Read the content of the data source's `.tds`."""
         return self._ask(
             f"Reading the metadata of data source {luid}",
             lambda: datasources.metadata(self.tsc, luid),
@@ -218,6 +218,7 @@ class TableauSite:
             except TSC.FailedSignInError as error:
                 if error.code not in SESSION_GONE:
                     raise
-                # Whoever is not signed in gets nothing done: none of it happens twice.
+                # Without a session the server carries nothing out, so the call cannot take effect
+                # twice.
                 self._sign_in()
                 return call()

@@ -1,7 +1,7 @@
-"""What a `.tds` tells of a data source: the work of people in it, and its columns.
+"""Read a `.tds`: the work of people in a data source, and its columns.
 
-Servers and products write much into it of their own accord, and differently each time. All else
-counts as the work of people, so that nothing is overlooked of which this module has not heard.
+Servers and products write much into it by themselves, and differently each time. Everything else
+counts as the work of people, so that no kind of work is overlooked because it is unknown here.
 """
 
 import hashlib
@@ -18,15 +18,15 @@ from defusedxml.common import DefusedXmlException
 from tableau_pipeline.core.server import Metadata
 
 _LARGEST = 256 * 2**20
-# Where the data come from, how they got here, where this is published, and who can read it.
+# Elements about the origin of the data, their transfer, the published location and permissions.
 _NOT_BY_PEOPLE = frozenset(
     {"connection", "document-format-change-manifest", "extract", "repository-location"}
 )
-# Of the data source itself, all other attributes tell of the product that wrote it.
+# All other attributes of the data source itself describe the product that wrote it.
 _BY_PEOPLE = frozenset({"caption"})
-# Products write elements and attributes under such a name until a release knows them for good.
+# Products use such a prefix until a release officially supports an element or attribute.
 _FEATURE = re.compile(r"^_\.fcp\.\w+\.(true|false)\.\.\.")
-# The column that stands for a whole table bears the table's id, which is another one each time.
+# The column that represents a whole table has the table's id, which changes each time.
 _TABLE_COLUMN = "[__tableau_internal_object_id__]"
 
 
@@ -34,14 +34,14 @@ def read_metadata(file: Path) -> Metadata:
     """Read a downloaded data source: a bare `.tds`, or a package with one in it.
 
     Raises:
-        ValueError: it is neither; the message says why.
+        ValueError: it is neither; the message states why.
     """
     try:
         root = defusedxml.ElementTree.fromstring(_tds(file), forbid_dtd=True)
     except (BadZipFile, DefusedXmlException, LookupError, ParseError) as error:
-        raise ValueError(f"it is no .tds: {error}") from error
+        raise ValueError(f"it is not a .tds: {error}") from error
     if root.tag != "datasource":
-        raise ValueError(f'it begins with "{root.tag}" in the place of "datasource"')
+        raise ValueError(f'it begins with "{root.tag}" instead of "datasource"')
     columns = frozenset(_columns(root))
     return Metadata(digest=_digest(root, columns), columns=columns or None)
 
@@ -57,7 +57,7 @@ def _tds(file: Path) -> bytes:
 
 
 def _digest(root: Element, columns: Collection[tuple[str, str]]) -> str:
-    """Of the work of people, and of the columns that it may name: other ones are other work."""
+    """The digest of people's work and of the columns, which that work may name."""
     captions = _captions(root)
     kept = Element("datasource", _named_by_people(root.attrib))
     kept.extend(
@@ -66,21 +66,22 @@ def _digest(root: Element, columns: Collection[tuple[str, str]]) -> str:
     for column in kept.findall("column"):
         if column.get("name", "").startswith(_TABLE_COLUMN):
             kept.remove(column)
-    # Sorts attributes; so the same content always gives the same text.
+    # Sorts attributes, so the same content always gives the same text.
     text = ElementTree.canonicalize(ElementTree.tostring(kept), strip_text=True)
     return hashlib.sha256(f"{text}{sorted(columns)}".encode()).hexdigest()[:16]
 
 
 def _cleaned(element: Element, captions: dict[str, str]) -> Element:
-    """The same without the ids of tables, and without what tells where these come from.
+    """Return a copy without table ids and without information about the tables' origin.
 
     Args:
-        captions: of the tables of the object graph, by their ids.
+        captions: the captions of the tables in the object graph, by id.
     """
     name = _plain(element.tag)
     attributes = {_plain(key): value for key, value in element.items()}
     if name == "object":
-        # In the object graph a table is its caption; the rest is its id and its connection.
+        # In the object graph, only a table's caption matters; the rest is its id and its
+        # connection.
         return Element(name, _named_by_people(attributes))
     if table := attributes.pop("object-id", None):
         attributes["object-id"] = captions.get(table, "")
@@ -100,7 +101,7 @@ def _captions(root: Element) -> dict[str, str]:
 
 
 def _columns(root: Element) -> Iterator[tuple[str, str]]:
-    """Pairs (table, column) of the data; of those of an extract only where there are no others."""
+    """Yield pairs (table, column) of the connection; those of the extract only if it has none."""
     for path in ("connection", "extract"):
         found = False
         for record in root.iterfind(f"./{path}//metadata-record[@class='column']"):
@@ -113,7 +114,7 @@ def _columns(root: Element) -> Iterator[tuple[str, str]]:
 
 
 def _unquoted(name: str) -> str:
-    """The table of a name such as `[Extract].[Sales]`."""
+    """Return the table in a name such as `[Extract].[Sales]`."""
     last = name.split("].[")[-1]
     return last.removeprefix("[").removesuffix("]").replace("]]", "]")
 

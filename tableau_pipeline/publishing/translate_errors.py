@@ -1,4 +1,4 @@
-"""What went wrong at the server, in words that name the thing and the remedy."""
+"""Translate errors of a server into messages that name the thing and the remedy."""
 
 import re
 from collections.abc import Generator, Mapping
@@ -24,11 +24,11 @@ from tableau_pipeline.publishing.session.retries import RefusedLaterError, TooLa
 NO_ENTRY = "401001"
 _NOTHING_MORE: Mapping[str, str] = MappingProxyType({})
 _REMEDIES = {
-    "400000": "If its message is about a size: refresh with full: true, or have "
+    "400000": "If its message names a size: refresh with full: true, or have "
     "api.server.update_uploaded_file.max_size_in_mb raised on the server",
     "400011": "The server could not use the file: see its message",
     "400016": "Set TSC_CHUNK_SIZE_MB to less than 16",
-    "401000": "The session is gone: run again",
+    "401000": "The session has ended: run again",
     "401002": "The session ended, perhaps because the same token signed in elsewhere: run again, "
     "and give each deployment a token of its own",
     "403004": "Give this user the capabilities View and Overwrite on the data source",
@@ -40,10 +40,10 @@ _REMEDIES = {
     "404004": "It was deleted, or this user may no longer see it",
     "404005": "The project does not exist, or this user may not see it",
     "404015": "The server lost the upload: run again",
-    "404020": "It has no such connection, or no longer",
+    "404020": "It does not have this connection, or no longer",
     "409015": "Rename or delete the data source that is in the way, or declare another name or "
     "project",
-    "429000": "The server is too busy for more: run again later, or more rarely",
+    "429000": "The server is too busy: run again later, or less often",
 }
 _NO_TABLEAU = (
     "{doing} failed: {url} does not answer like a Tableau Server. Is TABLEAU_SERVER_URL right, "
@@ -54,23 +54,23 @@ _ANOTHER_TRY_HELPS = {"404015", "429000"}
 
 
 class SignInError(RefreshError):
-    """No session allows the call, also a fresh one: it was not carried out."""
+    """The server does not accept the session, even a new one; the call was not carried out."""
 
 
 @contextmanager
 def translate_errors(
     doing: str, *, url: str, remedies: Mapping[str, str] = _NOTHING_MORE
 ) -> Generator[None]:
-    """Turn the client library's errors into ours.
+    """Turn the errors of the client library into ours.
 
     Args:
-        doing: completes "... failed", for instance "Publishing "Sales"".
-        remedies: more of them, by the server's code.
+        doing: what failed, to be followed by "failed", such as 'Publishing "Sales"'.
+        remedies: additional remedies, by the server's error code.
 
     Raises:
-        RefusedError: the server said no: nothing happened.
-        SignInError: the server does not know who asks: nothing happened either.
-        RefreshError: the server failed or did not answer: what happened is not known.
+        RefusedError: the server refused the call; nothing happened.
+        SignInError: the server does not accept the session; nothing happened either.
+        RefreshError: the server failed or did not answer; the outcome is not known.
     """
     try:
         yield
@@ -79,7 +79,7 @@ def translate_errors(
     except InternalServerError as error:
         raise RefreshError(
             f"{doing} failed: {url} answered {error.code}, an error of its own. "
-            "The next run finds out what it still did."
+            "The next run finds out what it did."
         ) from error
     except (NonXMLResponseError, ParseError) as error:
         raise RefreshError(_NO_TABLEAU.format(doing=doing, url=url)) from error
@@ -92,7 +92,7 @@ def translate_errors(
 
 
 def _unanswered(error: requests.RequestException, doing: str, url: str) -> RefreshError:
-    """What it means that TSC got no answer to work with."""
+    """Return the error for a call to which the server gave TSC no usable answer."""
     failed = f"{doing} failed: "
     match error:
         case TooLargeError():
@@ -101,10 +101,10 @@ def _unanswered(error: requests.RequestException, doing: str, url: str) -> Refre
                 "Raise its limit, or set TSC_CHUNK_SIZE_MB to less than it lets through."
             )
         case RefusedLaterError(response=response):
-            said = response.status_code if response is not None else "no"
+            answer = response.status_code if response is not None else "no"
             return RefreshError(
-                f"{failed}{url} did not answer, and said {said} when asked again. It may have "
-                "received the first request; the next run finds out what it did."
+                f"{failed}{url} did not answer, and answered {answer} when asked again. It may "
+                "have received the first request; the next run finds out what it did."
             )
         case requests.exceptions.SSLError():
             return RefreshError(
@@ -125,7 +125,7 @@ def _answered(
     url: str,
     remedies: Mapping[str, str],
 ) -> RefreshError:
-    """What an error means that the server, or something in front of it, answered."""
+    """Return the error for an error response of the server or of a proxy."""
     if not re.fullmatch("[0-9]{6}", error.code or ""):
         return RefreshError(_NO_TABLEAU.format(doing=doing, url=url))
     message = f"{doing} failed: {error.code} {error.summary}: {error.detail}"

@@ -6,14 +6,14 @@ from tableau_pipeline.errors import RefusedError
 
 _RECEIVED_BEFORE = "409093"
 _MEGABYTE = 10**6
-# What counts as a megabyte, and whether the limit itself is allowed, Tableau does not say.
+# Tableau does not document what a megabyte is here, nor whether the limit itself is allowed.
 _MARGIN = 0.95
-# By REST API version: no updates at all before 2021.3, and more from 2022.1 on.
+# REST API versions: no updates before 2021.3 (3.13), a larger limit from 2022.1 (3.15).
 _FIRST_WITH_UPDATES, _FIRST_WITH_LARGE_ONES = "3.13", "3.15"
 
 
 def payload_limit(server: TSC.Server) -> int:
-    """How many bytes the payload of an update may have; 0 where there are no updates."""
+    """Return the largest payload of an update in bytes; 0 if the server supports no updates."""
     if not server.check_at_least_version(_FIRST_WITH_UPDATES):
         return 0
     megabytes = 100 if server.check_at_least_version(_FIRST_WITH_LARGE_ONES) else 10
@@ -29,10 +29,10 @@ def send_update(
     request_id: str,
     connection: str | None,
 ) -> str | None:
-    """Send a batch of actions; the id of its job, or None where the server does not name it."""
+    """Send a batch of actions; return the id of its job, or None if the server does not name it."""
     server.assert_at_least_version(_FIRST_WITH_UPDATES, "Updating data")
     path = f"{luid}/connections/{_known(server, luid, connection)}" if connection else luid
-    # TSC's own call uploads the payload too, which is to be done before.
+    # TSC's own call would also upload the payload, which has already been done.
     try:
         answer = server.datasources.patch_request(
             f"{server.datasources.baseurl}/{path}/data",

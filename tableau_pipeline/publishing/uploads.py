@@ -1,4 +1,4 @@
-"""Files in blocks: how large these are, and sending one."""
+"""Upload a file in blocks."""
 
 import gc
 import os
@@ -13,25 +13,25 @@ from tableau_pipeline.errors import RefusedError
 _VARIABLE = "TSC_CHUNK_SIZE_MB"
 _MEGABYTE = 2**20
 _MOST_BLOCKS = 1000
-# A block is in memory several times while it is sent. TSC's own blocks are of 50 MB.
+# MB. A block is in memory several times while it is sent; TSC's own blocks have 50 MB.
 _USUAL = 16
-# A request may have 64 MB, and there is more in it than the block.
+# MB. A request may have 64 MB, which includes more than the block.
 _LARGEST = 63
 
 
 def blocks(file: Path, size: int) -> Iterator[bytes]:
-    """A file in blocks of `size` bytes; the last one may be smaller."""
+    """Yield a file in blocks of `size` bytes; the last one may be smaller."""
     with file.open("rb") as opened:
         while block := opened.read(size):
             yield block
 
 
 def block_size(size: int) -> int:
-    """How many bytes the blocks of a file of this many bytes have.
+    """Return the block size in bytes for a file of this many bytes.
 
     Raises:
-        RefusedError: no block may be so large, or those that TSC_CHUNK_SIZE_MB asks for are too
-            small.
+        RefusedError: the file needs larger blocks than are allowed, or than TSC_CHUNK_SIZE_MB
+            sets.
     """
     needed = -(-size // (_MOST_BLOCKS * _MEGABYTE))
     if needed > _LARGEST:
@@ -49,17 +49,19 @@ def block_size(size: int) -> int:
 
 
 def send_block(server: TSC.Server, upload: str, block: bytes) -> None:
-    """Add one block to an upload."""
+    """Append one block to an upload."""
     request, content_type = RequestFactory.Fileupload.chunk_req(block)
     server.fileuploads.append(upload, request, content_type)
-    # The answer and its request hold each other, and with them the block.
+    # The answer and its request refer to each other, which keeps the block in memory.
     gc.collect(1)
 
 
 def _asked_for() -> int | None:
-    said = os.environ.get(_VARIABLE)
-    if not said:
+    value = os.environ.get(_VARIABLE)
+    if not value:
         return None
-    if not said.isdecimal() or int(said) < 1:
-        raise RefusedError(f"{_VARIABLE} is {said!r}: set it to a whole number of MB, or unset it.")
-    return int(said)
+    if not value.isdecimal() or int(value) < 1:
+        raise RefusedError(
+            f"{_VARIABLE} is {value!r}: set it to a whole number of MB, or unset it."
+        )
+    return int(value)

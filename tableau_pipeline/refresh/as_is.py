@@ -1,4 +1,4 @@
-"""A Parquet file that is published as it is: the server makes the extract of it."""
+"""Publish a Parquet file unread: the server makes the extract from it."""
 
 import shutil
 from pathlib import Path
@@ -12,13 +12,13 @@ from tableau_pipeline.refresh.report import Report
 
 
 def refresh_as_is(refresh: Refresh, file: Path, options: Options) -> Report:
-    """Make a published data source of one table equal to a file, or say why not.
+    """Make a published data source of one table equal to a file, or report why not.
 
-    It is planned as every refresh is: ownership, guards, schema changes and analysts' work count.
+    It is planned like every refresh: ownership, guards, schema changes and analysts' work count.
 
     Raises:
-        RefusedError: it would be wrong or unsafe; nothing was sent or overwritten.
-        RefreshError: it could not be carried out; the next run finds out what is open.
+        RefusedError: publishing would be wrong or unsafe; nothing was sent or overwritten.
+        RefreshError: publishing failed; the next run finds out what became of it.
     """
     return refresh.summarized(options, lambda: _refreshed(refresh, file, options))
 
@@ -31,7 +31,7 @@ def _refreshed(refresh: Refresh, file: Path, options: Options) -> Report:
             content = parquet_file(file, bare)
             return Attempt(refresh, server, content, history, options).dry_run()
     with refresh.claimed() as claim:
-        # What is sent must be what was looked at, even if somebody writes the file again.
+        # What is sent must be what was checked, even if somebody writes the file meanwhile.
         bare.folder.mkdir(parents=True, exist_ok=True)
         copy = bare.folder / f"{refresh.run_id}.parquet"
         shutil.copyfile(file, copy)

@@ -1,4 +1,4 @@
-"""A refresh at work on a server: recover, observe, plan, deliver, reconcile, record."""
+"""One attempt of a refresh: recover, observe, plan, deliver, reconcile, record."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -41,10 +41,10 @@ _Desired = Mapping[str, TableContent]
 
 
 class Attempt:
-    """A refresh at work on a server; `content` builds its files.
+    """One attempt of a refresh; `content` builds its files.
 
-    Where it finds that somebody else is at work on the data source, it looks and decides once
-    more; not again after that.
+    If it finds that somebody else is changing the data source, it observes and decides once more,
+    but not a second time.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Attempt:
         )
 
     def dry_run(self) -> Report:
-        """What would be done: rows are checked, an update is built, and removed again."""
+        """Report what would be done: check the rows, and build an update to measure it."""
         recovered, observer = self._recovered(acts=False)
         published = observer.observe(recovered, self._project())
         desired, decision, deltas = self._decided(published)
@@ -88,7 +88,7 @@ class Attempt:
         return replace(report, extract=total(deltas), tables=counts(deltas))
 
     def run(self, claim: Claimed) -> Report:
-        """Recover, then look, decide, deliver and record."""
+        """Recover, observe, decide, deliver and record."""
         recovered, observer = self._recovered(acts=True)
         sender = Sender(
             server=self._server,
@@ -138,7 +138,7 @@ class Attempt:
         return self._server.project(declaration.project, create=False)
 
     def _decided(self, published: Published) -> tuple[_Desired, Plan, Sequence[Delta]]:
-        """What is desired, what is done about it, and the deltas of an update."""
+        """The desired content, the decision, and the deltas of an update."""
         content = self._content
         with phase(self._seconds, "plan"):
             desired = content.desired(published.record)
@@ -172,7 +172,7 @@ class Attempt:
         return pieces or [delta], size
 
     def _report(self, decision: Plan, desired: _Desired, published: Published) -> Report:
-        """What is told beside the decision: orphans."""
+        """The report, with the decision and the orphans."""
         report = Report(
             plan=decision,
             remote=published.remote,
@@ -218,10 +218,10 @@ class Attempt:
         return delivery.carry_out(decision, deltas, report)
 
     def _recorded(self, claim: Claimed, report: Report, sent: Sent) -> Report:
-        """Compare what is published with the models, unless that was done; then record it.
+        """Compare the published data with the models unless that was done, and record the result.
 
         Raises:
-            ReconciliationError: it differs; nothing may build on it before it is equal.
+            ReconciliationError: the data differs; no update may build on it until it is equal.
         """
         if sent.checkpoint is None:
             raise ValueError("a refresh ends with a checkpoint")

@@ -1,4 +1,4 @@
-"""One refresh of a data source at a time: the journal is the lock."""
+"""Allow one refresh of a data source at a time, by claims in the journal."""
 
 import logging
 import random
@@ -11,21 +11,21 @@ from tableau_pipeline.core.journal import Journal
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.refresh.recover.history import History, read_history
 
-# Seconds: two refreshes that began at once try again at different times; one that waits for
-# another to end looks more rarely.
+# Seconds. A random pause separates two refreshes that began at the same time; a refresh that waits
+# for another one to end looks less often.
 _RETRY = (0.05, 1.0)
 _WAIT = (1.0, 5.0)
-# Looks at a claim that was stored late, which its owner is about to withdraw.
+# How often to look again at a claim that was stored late and that its owner is about to withdraw.
 _LOOKS_AT_LATE_CLAIMS = 5
 
 
 @dataclass
 class Claimed:
-    """The claim of a refresh that is at work.
+    """The claim of a running refresh.
 
     Attributes:
         history: the records as they were when the claim was made.
-        checkpoint: what the claim is to be closed with.
+        checkpoint: the checkpoint with which the claim is to be closed.
     """
 
     claim: Claim
@@ -40,11 +40,11 @@ class Claimed:
         return self.claim.refresh
 
     def check_fence(self) -> None:
-        """Look whether the claim still holds; to be called right before what takes effect.
+        """Check that the claim still holds. Call it right before anything that takes effect.
 
         Raises:
-            RefreshError: another refresh has come since: the run was ended in Dagster, say, but
-                its process went on.
+            RefreshError: another refresh has claimed the data source since. This happens, for
+                example, when the run was terminated in Dagster but its process went on.
         """
         for _ in range(_LOOKS_AT_LATE_CLAIMS):
             history = read_history(self.journal.records())
@@ -70,14 +70,14 @@ def claimed(
     sleep: Callable[[float], None],
     log: logging.Logger,
 ) -> Generator[Claimed]:
-    """Claim a data source for as long as the block runs.
+    """Claim a data source while the block runs.
 
     Args:
         what: the data source, in messages.
         timeout: seconds to wait for another refresh to end.
 
     Raises:
-        RefreshError: another one has not ended by then.
+        RefreshError: another refresh has not ended by then.
     """
     with journal.lock(timeout):
         held = _claim(journal, what=what, timeout=timeout, sleep=sleep, log=log)
@@ -97,7 +97,7 @@ def _claim(
     sleep: Callable[[float], None],
     log: logging.Logger,
 ) -> Claimed:
-    waited, told = 0.0, False
+    waited, is_logged = 0.0, False
     while True:
         history = read_history(journal.records())
         others = _live(history.open_claims, journal)
@@ -109,9 +109,9 @@ def _claim(
             if not _live(later, journal):
                 return Claimed(claim, history, journal, sleep)
             journal.append(Closing(refresh=claim.refresh, claim=claim.id, withdrawn=True))
-        elif not told:
+        elif not is_logged:
             log.info("%s refreshes %s: waiting for it", _named(others[0]), what)
-            told = True
+            is_logged = True
         if waited >= timeout:
             raise RefreshError(_still_running(others, what, waited))
         pause = min(random.uniform(*(_WAIT if others else _RETRY)), timeout - waited)  # noqa: S311
@@ -120,7 +120,7 @@ def _claim(
 
 
 def _live(claims: Sequence[Claim], journal: Journal) -> list[Claim]:
-    """The claims of others that may still be at work; a step refreshes one thing at a time."""
+    """The claims of others that may still be running; one step refreshes one data source."""
     return [
         each for each in claims if each.owner != journal.owner and not journal.has_ended(each.owner)
     ]
@@ -132,7 +132,7 @@ def _named(claim: Claim) -> str:
 
 def _still_running(others: Sequence[Claim], what: str, waited: float) -> str:
     if not others:
-        return f"Other refreshes of {what} kept coming first for {waited:.0f} s: run again."
+        return f"Other refreshes of {what} came first for {waited:.0f} s. Run again."
     return (
         f"{_named(others[0])} has been refreshing {what} for more than {waited:.0f} s. If it "
         "hangs, terminate that run in Dagster; then run again."

@@ -1,4 +1,4 @@
-"""An action batch that somebody wrote by hand, for a data source that the pipeline keeps."""
+"""Send a hand-written action batch to a data source that the pipeline publishes."""
 
 import logging
 import time
@@ -38,17 +38,17 @@ def send_custom_batch(
     timeouts: Timeouts,
     sleep: Callable[[float], None] = time.sleep,
 ) -> str | None:
-    """Find out what is open, then carry out a batch: the id of the server's job.
+    """Recover, then carry out a batch; return the id of the server's job.
 
-    It is recorded as a refresh records what it sends, so that neither disturbs the other. The next
-    refresh makes the data source equal to its models again, in full.
+    The journal records it like a refresh, so that neither disturbs the other. The next refresh
+    publishes the data source in full, which makes it equal to its models again.
 
     Args:
-        key: the asset key of the data source; the others are as for a refresh.
+        key: the asset key of the data source. The other arguments are those of a refresh.
 
     Raises:
-        RefusedError: the server would refuse the batch, or nothing was published yet.
-        RefreshError: it could not be carried out.
+        RefusedError: the server would refuse the batch, or nothing has been published yet.
+        RefreshError: the batch could not be carried out.
     """
     alone = claimed(journal, what=key, timeout=timeouts.claim, sleep=sleep, log=log)
     with alone as claim, server() as site:
@@ -76,13 +76,13 @@ def send_custom_batch(
 def _published(site: Server, key: str, record: Checkpoint | None) -> RemoteDatasource:
     if record is None or record.luid is None:
         raise RefusedError(
-            f"{key}: no record tells what is published. Refresh it, then send the batch."
+            f"{key}: no record shows what is published. Refresh it, then send the batch."
         )
     if remote := site.find_by_luid(record.luid):
         return remote
     raise RefusedError(
-        f'{key}: "{record.name}" ({record.luid}) is gone from the server. Refresh it, '
-        "then send the batch."
+        f'{key}: "{record.name}" ({record.luid}) no longer exists on the server. Refresh '
+        "it, then send the batch."
     )
 
 

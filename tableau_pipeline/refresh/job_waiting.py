@@ -1,4 +1,4 @@
-"""Waiting for a job of the server."""
+"""Wait for a job of the server."""
 
 import logging
 from collections.abc import Callable, Generator
@@ -11,17 +11,17 @@ from tableau_pipeline.core.timeouts import Timeouts
 from tableau_pipeline.errors import RefreshError
 
 _GROWTH = 1.5
-# The first looks come closer: most jobs are short.
+# The first looks are closer together, as most jobs are short.
 _FIRST_POLLS = 8
-# Seconds: nobody wants to read of shorter waits.
+# Seconds: shorter waits are not logged.
 _WORTH_TELLING = 1
-# Seconds: HTTP tells the time by whole ones, so less may not move the server's clock at all.
+# Seconds: HTTP dates have whole seconds, so within less the server's clock may not move at all.
 _RESOLUTION = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Jobs:
-    """Waits for jobs; `sleep` takes seconds, and time is measured by the server's clock."""
+    """Waits for jobs. `sleep` takes seconds; time is measured by the server's clock."""
 
     server: Server
     timeouts: Timeouts
@@ -29,16 +29,16 @@ class Jobs:
     log: logging.Logger
 
     def wait(self, job_id: str, *, meanwhile: Callable[[], None] = lambda: None) -> Job | None:
-        """The finished job, or None when the server forgot it.
+        """Wait for a job; return it finished, or None if the server no longer knows it.
 
-        A job that takes too long is cancelled: `timeouts.queue` counts until it starts, and
-        `timeouts.job` from then on.
+        A job that takes too long is cancelled. `timeouts.queue` limits the time until it starts,
+        `timeouts.job` the time from then on.
 
         Args:
-            meanwhile: called after each look that found it unfinished.
+            meanwhile: called after each look at an unfinished job.
 
         Raises:
-            RefreshError: it is not finished in time, and may still take effect.
+            RefreshError: the job has not finished in time, and may still take effect.
         """
         began = self.server.now()
         pauses = _pauses(self.timeouts.first_poll, self.timeouts.longest_poll)
@@ -73,7 +73,7 @@ class Jobs:
         if self.server.cancel(job_id):
             notes = f"{last.notes} It was cancelled because it {limit}.".strip()
             return replace(last, outcome=Outcome.CANCELLED, notes=notes)
-        # It may have finished just before it could be cancelled.
+        # The job may have finished just before the attempt to cancel it.
         status = self.server.job(job_id)
         if status is None or status.outcome:
             return status

@@ -1,4 +1,4 @@
-"""Reconciliation: what is published, read back, against the models."""
+"""Reconciliation: read the published data back and compare it with the models."""
 
 import logging
 import zipfile
@@ -21,19 +21,19 @@ from tableau_pipeline.hyper.process import connect
 
 
 class ReconciliationError(RefreshError):
-    """What is published is not what the models hold; `found` tells where."""
+    """The published data differs from the models; `found` shows where."""
 
     def __init__(self, found: Reconciliation) -> None:
         super().__init__(
             f"What is published differs from the models: {found.problem}. The next run publishes "
-            "in full. If it comes back, please report it"
+            "in full. If this happens again, please report it"
         )
         self.found = found
 
 
 @dataclass(frozen=True, slots=True)
 class Reconciler:
-    """What it takes to compare; `folder` is for the file while it is read."""
+    """Compares published data with models; `folder` holds the downloaded file meanwhile."""
 
     declaration: Declaration
     snapshots: Snapshots
@@ -43,14 +43,14 @@ class Reconciler:
     log: logging.Logger
 
     def compare(self, checkpoint: Checkpoint, remote: RemoteDatasource) -> Reconciliation:
-        """Read back what a refresh has just left: its rows, and its values if so declared."""
+        """Compare what a refresh has just left: its rows, and its values if declared."""
         rule = self.declaration.reconcile
         if rule is None:
             return Reconciliation(skipped="reconcile: never")
         return self._compared(checkpoint, remote, rule)
 
     def judge(self, checkpoint: Checkpoint, remote: RemoteDatasource) -> Reconciliation:
-        """Whether the server holds exactly what a checkpoint says, row by row."""
+        """Compare the data on the server with a checkpoint, row by row."""
         rule = self.declaration.reconcile
         if rule is None:
             return Reconciliation(skipped="reconcile: never")
@@ -98,7 +98,7 @@ class Reconciler:
     def _published(
         self, remote: RemoteDatasource, rule: Reconcile, *, size: int | None
     ) -> Generator[Connection]:
-        """The published file, opened; `size` is what our records say of it."""
+        """Open the published file; `size` is its size by our records, None if not known."""
         if size is None and remote.megabytes is not None:
             size = remote.megabytes * 2**20
         if size is None:

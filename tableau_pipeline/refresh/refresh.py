@@ -31,15 +31,15 @@ from tableau_pipeline.refresh.summary import summarized
 
 @dataclass(frozen=True, slots=True)
 class Refresh:
-    """Everything that a refresh works with.
+    """One refresh with everything that it needs.
 
     Attributes:
-        snapshots: the versions of the models; asked for the newest once the claim is held: an
-            older one must not come last.
+        snapshots: the versions of the models. The newest are read only once the claim is held,
+            because an older version must not be published last.
         server: opens a session when it is first needed.
-        folder: for the files of refreshes; the same for every run of a data source.
-        run_id: says in the records whose sending it was.
-        now: the day of the refresh, from which rolling windows count.
+        folder: the folder for built files, the same for every run of a data source.
+        run_id: the run to which the records attribute this refresh.
+        now: returns the time of the refresh, from which rolling windows count.
         sleep: takes seconds.
         takeover: take over data sources that another deployment publishes.
     """
@@ -58,16 +58,16 @@ class Refresh:
     takeover: bool = False
 
     def run(self, options: Options) -> Report:
-        """Make the published data source equal to its models, or say why not.
+        """Make the published data source equal to its models, or report why not.
 
         Raises:
-            RefusedError: it would be wrong or unsafe; nothing was sent or overwritten.
-            RefreshError: it could not be carried out; the next run finds out what is open.
+            RefusedError: the refresh would be wrong or unsafe; nothing was sent or overwritten.
+            RefreshError: the refresh failed; the next run finds out what became of it.
         """
         return self.summarized(options, lambda: self._run(options))
 
     def summarized(self, options: Options, run: Callable[[], Report]) -> Report:
-        """The report of a refresh, whose line is logged."""
+        """Run a refresh and log its closing line; return its report."""
         began = time.monotonic()
         report = run()
         seconds = time.monotonic() - began
@@ -92,17 +92,17 @@ class Refresh:
                 return Attempt(self, server, content, claim.history, options).run(claim)
 
     def models(self) -> Models:
-        """The newest version of each model, as the data source makes of its columns.
+        """The newest version of each model, with the column types that the data source declares.
 
         Raises:
-            RefusedError: one has none, or cannot be published.
+            RefusedError: a model has no snapshot, or cannot be published.
         """
         declared = Declared(self.snapshots, self.declaration.types)
         found = {model: declared.newest(model) for model in self.declaration.models}
         return checked_models(self.declaration, found)
 
     def claimed(self) -> AbstractContextManager[Claimed]:
-        """No other refresh of the data source runs within the block."""
+        """Hold the claim on the data source, so that no other refresh runs within the block."""
         return claimed(
             self.journal,
             what=self.declaration.key,
@@ -112,7 +112,7 @@ class Refresh:
         )
 
     def content(self, models: Models) -> Builder:
-        """What builds files of these models."""
+        """The builder of files from these models."""
         return Builder(
             declaration=self.declaration,
             models=models,

@@ -18,17 +18,19 @@ class Report:
     """What a refresh did.
 
     Attributes:
-        plan: None when only the file was asked for.
-        extract: the file that was built, of the whole data source or the payload of an update;
-            of a split update the last payload, with the rows and bytes of all; None when there was
-            nothing to build.
+        plan: None if only the file was to be built.
+        extract: the file that was built: the whole data source, or the payload of an update.
+            For a split update, the last payload with the rows and bytes of all. None if nothing
+            had to be built.
         tables: what an update did to each table that it changed.
-        orphans: rows that point at no row of the other table, by relationship; only where any do.
-        reconciliation: how what was published compares with the models; None if nothing was sent.
-        checkpoint: None when the data source was not refreshed.
+        orphans: number of rows without a partner in the other table, by relationship; only if
+            any.
+        reconciliation: how the published data compares with the models; None if nothing was
+            sent.
+        checkpoint: None if the data source was not refreshed.
         warnings: what a person should know although nothing is wrong.
         sent: bytes of all files that were sent.
-        job_id: of the server's job that carried it out, if one did.
+        job_id: the id of the server's job that carried it out, if there was one.
         seconds: by phase; "total" once the refresh has ended.
         before: rows by table that were published before; empty if they are not known.
         summary: all of this in one line.
@@ -51,7 +53,7 @@ class Report:
 
 @contextmanager
 def phase(seconds: dict[str, float], name: str) -> Generator[None]:
-    """Add the time that the block takes to that of its phase."""
+    """Add the time that the block takes to the seconds of a phase."""
     started = time.monotonic()
     try:
         yield

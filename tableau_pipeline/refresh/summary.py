@@ -1,4 +1,4 @@
-"""What a refresh did, in one line."""
+"""The closing line of a refresh."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from tableau_pipeline.refresh.report import Report
 def summarized(
     report: Report, declaration: Declaration, options: Options, *, seconds: float
 ) -> Report:
-    """The report with its line and with the seconds that the whole refresh took."""
+    """Return the report with its closing line and the total seconds of the refresh."""
     report = replace(report, seconds={**report.seconds, "total": round(seconds, 3)})
     return replace(report, summary=_summary(report, declaration, options))
 
@@ -53,7 +53,7 @@ def _file(report: Report) -> str:
 
 
 def _comparison(report: Report) -> str:
-    """How what is published was compared with the models."""
+    """How the published data was compared with the models."""
     checkpoint, found = report.checkpoint, report.reconciliation
     if checkpoint is None:
         return ""

@@ -4,13 +4,14 @@ from pathlib import Path
 
 
 def data_dir() -> Path:
-    """Where snapshots, extracts and locks live: what PIPELINE_DATA_DIR says.
+    """Return the folder of snapshots, extracts and locks: PIPELINE_DATA_DIR, if it is set.
 
-    Otherwise it is `data/`: of this checkout, where that is what runs, and in other projects of
-    DAGSTER_HOME, whose records tell of the snapshots; without one, of the folder that we run in.
+    Otherwise it is `data/` in this checkout, if the checkout itself is running. In other projects
+    it is `data/` in DAGSTER_HOME, because the records there refer to the snapshots; without
+    DAGSTER_HOME, `data/` in the working directory.
     """
-    if said := os.environ.get("PIPELINE_DATA_DIR"):
-        return Path(said).absolute()
+    if value := os.environ.get("PIPELINE_DATA_DIR"):
+        return Path(value).absolute()
     checkout, home = Path(__file__).parents[2], os.environ.get("DAGSTER_HOME")
     places = [Path(home or ".").absolute(), Path.cwd()]
     if (checkout / "workspace.yaml").exists() and checkout in _upwards(places):
@@ -19,7 +20,7 @@ def data_dir() -> Path:
 
 
 def _upwards(places: Iterable[Path]) -> Iterator[Path]:
-    """These folders, and all that they lie in."""
+    """Yield these folders and all their parents."""
     for place in places:
         yield place
         yield from place.parents

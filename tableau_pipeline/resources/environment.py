@@ -16,12 +16,12 @@ from tableau_pipeline.resources.tableau import (
 
 
 def resources_from_env() -> dict[str, Any]:
-    """Every resource of the pipeline, set up from the environment.
+    """Return every resource of the pipeline, set up from the environment.
 
-    Keys: "spark", "hyper", "tableau", "snapshots". No variable has to be set for this.
+    Keys: "spark", "hyper", "tableau", "snapshots". No variable is required here.
 
     Raises:
-        RefusedError: a variable that is a number or a switch is set to something else.
+        RefusedError: a numeric variable or a switch has an invalid value.
     """
     spark = SparkResource(
         master=os.environ.get("SPARK_MASTER") or "local[*]",
@@ -51,19 +51,19 @@ def resources_from_env() -> dict[str, Any]:
 
 
 def _env(name: str) -> dg.EnvVar | None:
-    """The variable by its name, so that no page of the UI shows its value; None if it is unset."""
+    """Return an EnvVar, so that the web UI never shows the value; None if it is unset."""
     return dg.EnvVar(name) if os.environ.get(name) else None
 
 
 def _seconds(name: str, *, default: int) -> int:
-    said = os.environ.get(name) or str(default)
-    if not said.isdecimal() or int(said) == 0:
-        raise RefusedError(f"{name} is {said!r}: set it to a number of seconds above 0.")
-    return int(said)
+    value = os.environ.get(name) or str(default)
+    if not value.isdecimal() or int(value) == 0:
+        raise RefusedError(f"{name} is {value!r}: set it to a number of seconds above 0.")
+    return int(value)
 
 
 def _switch(name: str) -> bool:
-    said = os.environ.get(name) or "false"
-    if said not in ("true", "false"):
-        raise RefusedError(f"{name} is {said!r}: set it to true or false.")
-    return said == "true"
+    value = os.environ.get(name) or "false"
+    if value not in ("true", "false"):
+        raise RefusedError(f"{name} is {value!r}: set it to true or false.")
+    return value == "true"

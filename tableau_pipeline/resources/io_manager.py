@@ -1,4 +1,4 @@
-"""Dagster's side of snapshots: assets return DataFrames, and get DataFrames or Snapshots."""
+"""The IO manager of snapshots: assets return DataFrames, and load DataFrames or Snapshots."""
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -22,34 +22,36 @@ PARTITION_EXPR = "partition_expr"
 
 
 class SnapshotIOManager(dg.ConfigurableIOManager):
-    """Stores what a model returns as its next version, and loads the newest of an upstream model.
+    """Stores what a model returns as its next version; loads the newest version of a model.
 
-    A parameter annotated `DataFrame` is read by Spark. One annotated `Snapshot`, or
-    `dict[str, Snapshot]` by partition, needs no JVM.
+    Spark reads a parameter annotated `DataFrame`. A parameter annotated `Snapshot`, or `dict[str,
+    Snapshot]` by partition, needs no JVM.
     """
 
-    root: str = Field(description="Folder of all snapshots, seen by Spark and by every run.")
+    root: str = Field(
+        description="Folder of all snapshots. Spark and every run must have access to it."
+    )
     spark: dg.ResourceDependency[LazyPySparkResource]
     keep_days: float = Field(
         default=14,
         gt=0,
-        description="Days until a snapshot that was replaced is removed, unless a refresh may "
-        "still compare with it; must be longer than any run takes.",
+        description="Days until a replaced snapshot is removed, unless a refresh may still "
+        "compare with it. Must be longer than any run takes.",
     )
 
     @property
     def store(self) -> SnapshotStore:
-        """The versions of all models."""
+        """The store of all versions of all models."""
         return SnapshotStore(Path(self.root))
 
     def snapshot(
         self, asset_key: str, definition: dg.PartitionsDefinition | None = None
     ) -> Snapshot | None:
-        """The newest version of a model, or None; "a/b" is a key of two parts.
+        """Return the newest version of a model, or None; "a/b" is a key of two parts.
 
         Args:
-            definition: of the model's partitions, as it is now: what is no partition of it, because
-                it was stored under another definition, is left out. None to take what is stored.
+            definition: the current partitions definition of the model. Stored partitions that
+                do not belong to it are left out. None to include all stored partitions.
         """
         found = self.store.newest(asset_key)
         if found is None or definition is None:
@@ -61,11 +63,11 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
     def collect(
         self, referenced: Callable[[], Collection[tuple[str, int]]]
     ) -> list[tuple[str, int]]:
-        """Remove what is too old of all models' snapshots; see `snapshots.retention.collect`."""
+        """Remove expired snapshots of all models; see `snapshots.retention.collect`."""
         return collect(self.store, keep_days=self.keep_days, referenced=referenced)
 
     def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
-        """Write what a model returned; its fingerprint becomes the asset's data version."""
+        """Store what a model returned; its fingerprint becomes the asset's data version."""
         if obj is None:
             return
         asset_key = context.asset_key.to_user_string()
@@ -91,7 +93,7 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
         _report(context, snapshot, seconds=time.monotonic() - started)
 
     def load_input(self, context: dg.InputContext) -> DataFrame | Snapshot | dict[str, Snapshot]:
-        """Read the newest version of an upstream model."""
+        """Load the newest version of an upstream model."""
         asset_key = context.asset_key.to_user_string()
         if context.has_asset_partitions:
             snapshot = self.snapshot(asset_key, context.asset_partitions_def)
@@ -114,7 +116,7 @@ def _partition_expression(context: dg.OutputContext) -> str:
     expression = (context.definition_metadata or {}).get(PARTITION_EXPR)
     if not isinstance(expression, str):
         raise dg.Failure(
-            f'Model "{context.asset_key.to_user_string()}" is partitioned: say which column tells '
+            f'Model "{context.asset_key.to_user_string()}" is partitioned: name the column with '
             f'the partition, as metadata={{"{PARTITION_EXPR}": "<column>"}} of the asset.'
         )
     return expression
@@ -134,9 +136,9 @@ def _partitions(context: dg.OutputContext) -> Mapping[str, Window] | Sequence[st
 
 
 def _report(context: dg.OutputContext, written: Snapshot, *, seconds: float) -> None:
-    """Tell Dagster of a version, or of those partitions of it that this step wrote."""
+    """Report a version to Dagster, or the partitions of it that this step wrote."""
     step = dg.AssetExecutionContext.get()
-    # Dagster gives one data version to all partitions of a step.
+    # Dagster stores one data version for all partitions of a step.
     step.set_data_version(context.asset_key, dg.DataVersion(written.data_version))
     context.add_output_metadata(
         {

@@ -7,20 +7,26 @@ from tableau_pipeline.snapshots.session import spark_session
 
 
 class SparkResource(LazyPySparkResource):
-    """A Spark session in UTC, started when a step first asks for it and shared by the run."""
+    """A Spark session in UTC, started when a step first needs it and shared by the run."""
 
     spark_config: dict[str, str] = Field(
         default_factory=dict, description="Further Spark settings; an EnvVar is not resolved here."
     )
-    master: str = Field(default="local[*]", description="As spark-submit's --master.")
-    remote: str | None = Field(default=None, description="A Spark Connect URL, instead of a JVM.")
-    driver_memory: str = Field(default="2g", description="Heap of the JVM.")
+    master: str = Field(
+        default="local[*]", description="Master URL, as in spark-submit's --master."
+    )
+    remote: str | None = Field(
+        default=None, description="A Spark Connect URL, instead of a local JVM."
+    )
+    driver_memory: str = Field(default="2g", description="Heap size of the JVM.")
 
     def _init_session(self) -> None:
         if self._spark_session is None:
             if SparkSession.getActiveSession() is None:
                 where = self.remote or self.master
-                dg.get_dagster_logger(__name__).info("Starting Spark (%s): some seconds", where)
+                dg.get_dagster_logger(__name__).info(
+                    "Starting Spark (%s), which takes some seconds", where
+                )
             self._spark_session = spark_session(
                 master=self.master,
                 remote=self.remote,

@@ -19,7 +19,7 @@ from tableau_pipeline.publishing.session.credentials import (
 from tableau_pipeline.publishing.session.sign_in import signed_in
 from tableau_pipeline.publishing.site import TableauSite
 
-# What the launchpad shows in the place of a secret, and sends back as its value.
+# The launchpad shows this instead of a secret, and sends it back as the value.
 _MASK = "********"
 _SECRETS = {
     "token_value": "TABLEAU_TOKEN_VALUE",
@@ -27,8 +27,8 @@ _SECRETS = {
     "connected_app_secret_value": "TABLEAU_CONNECTED_APP_SECRET_VALUE",
 }
 _WHERE = (
-    "Set it in the environment, or in a .env in the folder where Dagster starts. A server to try "
-    "with, and its credentials: `tableau-sandbox`."
+    "Set it in the environment, or in a .env in the folder where Dagster starts. For a test "
+    "server with credentials, start `tableau-sandbox`."
 )
 JOB_SECONDS, QUEUE_SECONDS = 7200, 7200
 
@@ -45,7 +45,7 @@ def _secret(name: str) -> Any:
 class TableauServerResource(dg.ConfigurableResource):
     """A site of Tableau Server or Tableau Cloud, and one of the three ways to sign in.
 
-    Settings that a refresh needs and that are absent are errors when it needs them, not before.
+    Missing settings are reported when a refresh needs them, not before.
     """
 
     server_url: str | None = Field(default=None, description="TABLEAU_SERVER_URL")
@@ -57,17 +57,19 @@ class TableauServerResource(dg.ConfigurableResource):
     connected_app_client_id: str | None = Field(default=None)
     connected_app_secret_id: str | None = Field(default=None)
     connected_app_secret_value: str | None = _secret("connected_app_secret_value")
-    ca_bundle: str | None = Field(default=None, description="Certificates to trust (PEM file).")
+    ca_bundle: str | None = Field(
+        default=None, description="PEM file with the certificates to trust."
+    )
     job_timeout: int = Field(
         default=JOB_SECONDS, gt=0, description="Seconds that a job may run on the server."
     )
     queue_timeout: int = Field(
-        default=QUEUE_SECONDS, gt=0, description="Seconds that a job may wait for its start."
+        default=QUEUE_SECONDS, gt=0, description="Seconds that a job may wait before it starts."
     )
     takeover: bool = Field(
         default=False,
-        description="Take over data sources with the tag of another deployment; for one that has "
-        "lost its records.",
+        description="Take over data sources with the tag of another deployment. Use it after the "
+        "records were lost.",
     )
 
     @field_validator(*_SECRETS)
@@ -79,15 +81,15 @@ class TableauServerResource(dg.ConfigurableResource):
 
     @property
     def timeouts(self) -> Timeouts:
-        """How long a refresh waits for this server."""
+        """The time limits of a refresh with this server."""
         return Timeouts(job=self.job_timeout, queue=self.queue_timeout)
 
     @contextmanager
     def session(self, log: logging.Logger | None = None) -> Generator[TableauSite]:
-        """A session on the site, which ends with the block; `.tsc` is the TSC client.
+        """Open a session on the site, which ends with the block; `.tsc` is the TSC client.
 
         Raises:
-            RefusedError: a setting is missing, or the server does not accept the credentials.
+            RefusedError: a setting is missing, or the server rejects the credentials.
             RefreshError: no Tableau Server answers.
         """
         with signed_in(

@@ -1,4 +1,4 @@
-"""What the sandbox answers when it refuses."""
+"""The refusals of the sandbox."""
 
 _SUMMARIES = {
     400: "Bad Request",
@@ -15,11 +15,11 @@ _SUMMARIES = {
 
 
 class RestError(Exception):
-    """A refusal, as the REST API words it.
+    """A refusal, in the form of the REST API.
 
     Attributes:
         code: six digits; the first three are the HTTP status.
-        summary: the class of the refusal in two words.
+        summary: the kind of refusal in a few words.
         detail: what was refused and why.
     """
 
@@ -31,20 +31,20 @@ class RestError(Exception):
 
     @property
     def status(self) -> int:
-        """The HTTP status that goes with the code."""
+        """The HTTP status of the code."""
         return int(self.code[:3])
 
 
 def refusal(code: str, detail: str) -> RestError:
-    """A `RestError` with the usual summary of its status."""
+    """Return a `RestError` with the usual summary of its status."""
     return RestError(code, _SUMMARIES[int(code[:3])], detail)
 
 
 def malformed(detail: str) -> RestError:
-    """The refusal of a request that cannot be understood."""
+    """Return the refusal of a request that cannot be parsed."""
     return refusal("400000", detail)
 
 
 def not_found(kind: str, identifier: str, *, code: str) -> RestError:
-    """The refusal of a request about something that is not there."""
+    """Return the refusal of a request for something that does not exist."""
     return refusal(code, f"{kind} '{identifier}' could not be found.")

@@ -1,4 +1,4 @@
-"""Work with hyperd on files that may be too much for it."""
+"""Run hyperd on files that may crash it."""
 
 import threading
 from collections.abc import Callable
@@ -13,24 +13,24 @@ _second_attempt = threading.Lock()
 
 
 class UnreadableFileError(ValueError):
-    """hyperd cannot do with a file what was asked of it; the message says why."""
+    """hyperd cannot process a file; the message states why."""
 
 
 def with_hyperd(work: Callable[[HyperProcess], Result]) -> Result:
-    """What some work with hyperd comes to; begun anew if hyperd dies meanwhile.
+    """Return the result of some work with hyperd; repeat it if hyperd crashes meanwhile.
 
-    A damaged file can crash hyperd, and with it the work of everyone. Second attempts come one at
-    a time, so that the file that is to blame does not spoil those of the others as well.
+    A damaged file can crash hyperd, and with it all work in progress. Second attempts run one at a
+    time, so that the damaged file does not also spoil those of the others.
 
     Raises:
-        UnreadableFileError: hyperd fails, or dies again, or finds names and values that are none.
+        UnreadableFileError: hyperd fails, crashes again, or finds invalid names and values.
     """
     try:
         return _at_most_twice(work)
     except HyperException as error:
         raise UnreadableFileError(error.main_message) from error
     except ValueError as error:
-        # Of the Hyper API: text that is no UTF-8, for instance.
+        # An error of the Hyper API, such as text that is not UTF-8.
         raise UnreadableFileError(f"The file is damaged: {error}") from error
 
 

@@ -1,4 +1,4 @@
-"""Identifiers and secrets: made, hashed, compared."""
+"""Create, hash and compare identifiers and secrets."""
 
 import hashlib
 import hmac
@@ -9,33 +9,33 @@ _SEEDS = uuid.UUID("5f0ff1ce-7ab1-4ea0-8a5e-5a4db0c50001")
 
 
 def new_luid() -> str:
-    """A fresh locally unique identifier."""
+    """Return a new locally unique identifier."""
     return str(uuid.uuid4())
 
 
 def seeded_luid(*path: str) -> str:
-    """The identifier of something that is there from the start; the same in every sandbox."""
+    """Return the identifier of an initial object; it is the same in every sandbox."""
     return str(uuid.uuid5(_SEEDS, "/".join(path)))
 
 
 def new_token(site_luid: str) -> str:
-    """A fresh session token, in the three-part form that servers hand out."""
+    """Return a new session token, in the three-part form of real servers."""
     return f"{secrets.token_urlsafe(16)}|{secrets.token_urlsafe(24)}|{site_luid}"
 
 
 def digest(token: str) -> str:
-    """What is stored of a token; it holds enough randomness to need no salt."""
+    """Return the stored form of a token; its randomness makes a salt unnecessary."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
 def hash_secret(secret: str) -> str:
-    """What is stored of a password, or of the secret of a personal access token."""
+    """Return the stored form of a password, or of the secret of a personal access token."""
     salt = secrets.token_bytes(16)
     return f"{salt.hex()}:{_scrypt(secret, salt).hex()}"
 
 
 def secret_matches(secret: str, stored: str) -> bool:
-    """Whether `stored` is what `hash_secret` made of `secret`."""
+    """Whether `stored` is the result of `hash_secret` for `secret`."""
     salt, hashed = (bytes.fromhex(part) for part in stored.split(":"))
     return hmac.compare_digest(_scrypt(secret, salt), hashed)
 

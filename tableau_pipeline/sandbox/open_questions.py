@@ -1,11 +1,11 @@
-"""What Tableau's documents leave open, and pipelines notice: a sandbox can be told to do either."""
+"""Behaviour that Tableau's documentation leaves open; each option of the sandbox chooses one."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 
 class RepeatedRequest(StrEnum):
-    """What the second request with a RequestID is answered; it is never carried out."""
+    """The answer to a repeated RequestID; the request is never carried out again."""
 
     FIRST_JOB = "first-job"
     EMPTY_JOB = "empty-job"
@@ -21,28 +21,28 @@ class UpdatedAt(StrEnum):
 
 
 class Stamps(StrEnum):
-    """Whether two changes within one second share an `updatedAt`, or the later one gets a later."""
+    """Whether two changes within one second share an `updatedAt`; if not, the second is later."""
 
     DISTINCT = "distinct"
     SHARED = "shared"
 
 
 class JobStamps(StrEnum):
-    """Where the `updatedAt` that a job gives lies: while the job ran, or after its completion."""
+    """Where the `updatedAt` set by a job lies: in the time of the job, or after its completion."""
 
     INSIDE = "inside"
     AFTER = "after"
 
 
 class JobOrder(StrEnum):
-    """Which of the queued jobs comes next."""
+    """Which queued job runs next."""
 
     FIFO = "fifo"
     ANY = "any"
 
 
 class Replace(StrEnum):
-    """What publish mode Replace does, apart from exchanging the data."""
+    """What publish mode Replace does besides replacing the data."""
 
     KEEPS_METADATA = "keeps-metadata"
     LIKE_OVERWRITE = "like-overwrite"
@@ -50,7 +50,7 @@ class Replace(StrEnum):
 
 
 class BareDownload(StrEnum):
-    """What comes of a download without the extract: the `.tds`, or a package around it."""
+    """The result of a download without the extract: the `.tds`, or a package around it."""
 
     TDS = "tds"
     TDSX = "tdsx"
@@ -58,31 +58,33 @@ class BareDownload(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class OpenQuestions:
-    """One answer to each question; `help` is how the command puts it.
+    """One answer to each question; `help` is its text in the command's help.
 
     Attributes:
-        repeated_request: what a repeated RequestID is answered.
+        repeated_request: the answer to a repeated RequestID.
         updated_at: whether the `updatedAt` of a data source moves on a data update: in its job,
             never, or `late_seconds` after its job, when clients have seen the job completed.
         stamps: whether two changes of a data source within one second share an `updatedAt`.
-        job_stamps: where the `updatedAt` that a publish as a job or a data update gives lies: in
-            the time of the job, or `late_seconds` after it, though it is seen at once.
-        late_seconds: how long after a job what is late comes.
-        tags_move_stamp: adding and deleting tags moves the `updatedAt` of a data source.
-        edits_move_stamp: changing its name, project, description, owner or certification does.
-        revisions: the site keeps revisions; otherwise their list is refused.
-        update_revisions: a data update makes a revision, as each publish does.
-        job_order: which of the queued jobs comes next.
-        early_finish_code: unfinished jobs have the finish code 0 too, but no completion.
-        publish_jobs_name_target: a publish that has succeeded as a job names its data source.
+        job_stamps: where the `updatedAt` set by a publish job or a data update lies: in the time of
+            the job, or `late_seconds` after it, although it is visible at once.
+        late_seconds: the delay of late stamps after a job.
+        tags_move_stamp: whether adding and deleting tags moves the `updatedAt` of a data source.
+        edits_move_stamp: whether a change of its name, project, description, owner or certification
+            does.
+        revisions: whether the site keeps revisions; otherwise listing them is refused.
+        update_revisions: whether a data update makes a revision, as each publish does.
+        job_order: which queued job runs next.
+        early_finish_code: whether unfinished jobs also have finish code 0, without a completion
+            time.
+        publish_jobs_name_target: whether a succeeded publish job names its data source.
         replace: what publish mode Replace does; the data source must exist in any case.
-        bare_download: what comes of a download without the extract.
-        zips_vary: the bytes of a package differ from download to download.
-        tds_varies: each publish and each data update leaves a mark of its own in the `.tds`.
+        bare_download: the result of a download without the extract.
+        zips_vary: whether the bytes of a package differ from download to download.
+        tds_varies: whether each publish and each data update leaves a different mark in the `.tds`.
     """
 
     repeated_request: RepeatedRequest = field(
-        default=RepeatedRequest.FIRST_JOB, metadata={"help": "a known RequestID gets"}
+        default=RepeatedRequest.FIRST_JOB, metadata={"help": "answer to a known RequestID"}
     )
     updated_at: UpdatedAt = field(
         default=UpdatedAt.MOVES, metadata={"help": "updatedAt on a data update"}
@@ -92,9 +94,11 @@ class OpenQuestions:
     )
     job_stamps: JobStamps = field(
         default=JobStamps.INSIDE,
-        metadata={"help": "updatedAt against the time of the job that changed it"},
+        metadata={"help": "updatedAt relative to the time of the job that changed it"},
     )
-    late_seconds: float = field(default=2, metadata={"help": "how late what comes late is"})
+    late_seconds: float = field(
+        default=2, metadata={"help": "seconds by which late stamps follow their job"}
+    )
     tags_move_stamp: bool = field(default=False, metadata={"help": "tagging moves updatedAt"})
     edits_move_stamp: bool = field(
         default=True, metadata={"help": "renaming, moving, describing and the like move updatedAt"}
@@ -116,7 +120,9 @@ class OpenQuestions:
     bare_download: BareDownload = field(
         default=BareDownload.TDS, metadata={"help": "a download without the extract"}
     )
-    zips_vary: bool = field(default=False, metadata={"help": "no two packages have the same bytes"})
+    zips_vary: bool = field(
+        default=False, metadata={"help": "the bytes of packages differ each time"}
+    )
     tds_varies: bool = field(
         default=False, metadata={"help": "publishes and data updates leave marks in the .tds"}
     )

@@ -12,13 +12,13 @@ TOKEN_SECRET = "pipeline-secret"  # noqa: S105
 
 @dataclass(frozen=True, kw_only=True)
 class UserSeed:
-    """A user that is there from the start.
+    """A user that exists from the start.
 
     Attributes:
-        name: what they sign in with.
-        password: likewise.
-        site_role: as Tableau calls it: "ServerAdministrator" may do everything, "Creator" and
-            "ExplorerCanPublish" may publish and change what is their own, others may look.
+        name: the sign-in name.
+        password: the password.
+        site_role: Tableau's name of the role. "ServerAdministrator" may do everything, "Creator"
+            and "ExplorerCanPublish" may publish and change their own content, others may only read.
         tokens: their personal access tokens, secrets by name.
     """
 
@@ -38,7 +38,7 @@ ADMIN = UserSeed(
 
 @dataclass(frozen=True, kw_only=True)
 class ConnectedApp:
-    """An application that signs JSON web tokens for users; the secret signs, the others name it."""
+    """An application that signs JSON web tokens for users with its secret."""
 
     client_id: str
     secret_id: str
@@ -48,37 +48,37 @@ class ConnectedApp:
 CONNECTED_APP = ConnectedApp(
     client_id="pipeline-app",
     secret_id="pipeline-app-key",  # noqa: S106
-    # Shorter ones are too short for the signature.
+    # A shorter secret is too short for the signature.
     secret_value="pipeline-app-secret-of-32-characters",  # noqa: S106
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options(OpenQuestions):
-    """How one sandbox behaves, also where Tableau leaves it open.
+    """The behaviour of a sandbox, including what Tableau leaves open.
 
     Attributes:
-        data_dir: where everything it knows is kept.
+        data_dir: the folder of all its data.
         rest_version: the newest REST API version; older ones down to 2.0 are served too.
-        product_version: the server version it claims to be.
-        build: the build it claims to be.
-        session_minutes: how long a sign-in lasts.
-        one_session_per_token: a second sign-in with a personal access token ends the first.
-        upload_hours: how long an upload session lasts.
-        upload_blocks: how many blocks an uploaded file may have.
+        product_version: the server version that it reports.
+        build: the build that it reports.
+        session_minutes: the duration of a session.
+        one_session_per_token: whether a second sign-in with a personal access token ends the first.
+        upload_hours: the duration of an upload session.
+        upload_blocks: the largest number of blocks of an uploaded file.
         job_delay: seconds that each job stays in progress before it takes effect.
-        hyper_profile: what a `.hyper` file may hold, by release: "2019.4" the one table
-            "Extract"."Extract", "2020.1" one table, "2021.4" one tree of tables.
-        kept_revisions: how many publishes of one data source are kept, the current one included.
-        update_limit_mb: how large the payload of a data update may be, in units of 2^20 bytes;
-            None means what servers of the product version allow.
-        lenient_missing_columns: rows inserted by a data update have NULL in nullable columns
-            that their source lacks; otherwise such an update fails.
-        connected_apps: those whose tokens let their users sign in.
-        tls: speak HTTPS, with a certificate that signs itself.
-        control: faults can be ordered over HTTP, from this machine.
-        sites: content URLs of sites beside the default one.
-        users: users beside the administrator; all belong to every site.
+        hyper_profile: the allowed content of a `.hyper` file, by release: "2019.4" for the one
+            table "Extract"."Extract", "2020.1" for one table, "2021.4" for one tree of tables.
+        kept_revisions: the number of publishes kept of one data source, including the current one.
+        update_limit_mb: the largest payload of a data update, in units of 2^20 bytes; None for the
+            limit of servers of the product version.
+        lenient_missing_columns: whether rows inserted by a data update have NULL in nullable
+            columns that their source lacks; otherwise such an update fails.
+        connected_apps: the apps whose tokens let their users sign in.
+        tls: serve HTTPS, with a self-signed certificate.
+        control: accept faults over HTTP, from this machine.
+        sites: content URLs of additional sites.
+        users: additional users; all users belong to every site.
     """
 
     data_dir: Path
@@ -102,7 +102,7 @@ class Options(OpenQuestions):
 
     @property
     def update_limit_bytes(self) -> float:
-        """How many bytes the payload of a data update may have."""
+        """The largest payload of a data update in bytes."""
         megabytes = self.update_limit_mb
         if megabytes is None:
             version = re.match(r"(\d+)\.(\d+)", self.product_version)

@@ -1,4 +1,4 @@
-"""Publishing: who may, and what becomes of the data source."""
+"""Publishing: who may do it, and how it changes the data source."""
 
 import json
 import re
@@ -22,12 +22,12 @@ _NEEDS_TARGET = (REPLACE, APPEND)
 
 @dataclass(frozen=True, kw_only=True)
 class Publication:
-    """What someone asked to be published. Everything in it can be written as JSON.
+    """A request to publish. All values can be written as JSON.
 
     Attributes:
         mode: one of the modes above.
         file_type: the suffix of the uploaded file.
-        description: None keeps the one of an earlier publish.
+        description: None keeps the description of an earlier publish.
     """
 
     site: str
@@ -41,7 +41,7 @@ class Publication:
 
 
 def find_target(services: Services, publication: Publication) -> Datasource | None:
-    """The data source that a publication would change, if there is one.
+    """Find the data source that a publication would change, if there is one.
 
     Raises:
         RestError: 404005, 404004, 403007: the mode, the project or the user's rights forbid it.
@@ -77,11 +77,11 @@ def _check_may_change(target: Datasource, *, user: User, mode: str) -> None:
 
 
 def commit(services: Services, publication: Publication, content: Content) -> Datasource:
-    """Make the content the data source, in the transaction that the caller has opened.
+    """Publish the content as the data source, in the transaction that the caller has opened.
 
     Raises:
-        RestError: as `find_target`, which is asked again: others publish too; 400011 if the rows
-            cannot be appended.
+        RestError: as `find_target`, which is called again because others publish too; 400011 if the
+            rows cannot be appended.
     """
     database = services.database
     target = find_target(services, publication)
@@ -127,7 +127,7 @@ def _keeps_metadata(services: Services, publication: Publication) -> bool:
 
 
 def _appended(services: Services, target: Datasource, content: Content) -> Content:
-    """The rows of both; made while others wait, so that nothing published meanwhile is lost."""
+    """Append the rows while other changes wait, so that nothing published meanwhile is lost."""
     result = services.files.new_incoming()
     try:
         hyper = append_rows(
@@ -183,7 +183,7 @@ def _new(services: Services, publication: Publication, luid: str) -> Datasource:
 
 
 def _content_url(services: Services, publication: Publication) -> str:
-    """The name without spaces and punctuation; a mark of time sets namesakes apart."""
+    """Return the name without spaces and punctuation; a time stamp distinguishes equal names."""
     plain = re.sub(r"[^\w-]", "", publication.name) or "datasource"
     if not datasources.content_url_taken(services.database, publication.site, plain):
         return plain

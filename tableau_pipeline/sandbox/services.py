@@ -20,16 +20,16 @@ DATABASE_FILE = "sandbox.sqlite"
 
 
 class DataDirectoryInUseError(RuntimeError):
-    """Another sandbox works in this data directory."""
+    """Another sandbox uses this data directory."""
 
 
 @dataclass
 class Services:
-    """What every handler and every job may use.
+    """The services that every handler and every job may use.
 
-    `options` are read when they are needed, since open questions may be answered anew.
-    `publishing` is held while the content of data sources changes; it is taken before the lock of
-    the database, never after it.
+    `options` must be read when they are needed, because the open questions can be answered again.
+    `publishing` is held while the content of data sources changes; it must be acquired before the
+    lock of the database, never after it.
     """
 
     options: Options
@@ -39,30 +39,30 @@ class Services:
     publishing: threading.Lock = field(default_factory=threading.Lock)
 
     def clock(self) -> datetime:
-        """The present."""
+        """Return the current time."""
         return self.control.now()
 
     def now(self) -> str:
-        """The present, as the API writes it."""
+        """Return the current time, as the API writes it."""
         return stamp(self.clock())
 
     def now_seconds(self) -> float:
-        """The present, in seconds of the epoch."""
+        """Return the current time, in seconds of the epoch."""
         return self.clock().timestamp()
 
     def stamp_of_change(self, previous: str) -> str:
-        """The `updatedAt` of a change that takes effect now; `previous` was the one before it."""
+        """Return the `updatedAt` of a change now; `previous` is the current one."""
         if self.options.stamps is Stamps.SHARED:
             return self.now()
         return stamp_after(previous, self.clock())
 
     def sweep_content(self) -> None:
-        """Remove the files of content that no data source, and no revision, consists of."""
+        """Remove the content files that no data source and no revision uses."""
         with self.database.lock:
             self.files.sweep(self.files.content, datasources.content_files(self.database))
 
     def apply_late_stamps(self) -> None:
-        """Move the `updatedAt` of data sources for which the time has come."""
+        """Move the `updatedAt` of data sources whose late stamps are due."""
         late_stamps.apply_due_stamps(
             self.database,
             now=self.clock(),
@@ -70,7 +70,7 @@ class Services:
         )
 
     def sweep_uploads(self) -> None:
-        """Remove the upload sessions that have expired, and blocks that belong to none."""
+        """Remove expired upload sessions, and blocks without a session."""
         with self.database.lock:
             uploads.forget_expired_uploads(self.database, now=self.now_seconds())
             self.files.sweep(self.files.uploads, uploads.block_files(self.database))
@@ -78,10 +78,10 @@ class Services:
 
 @contextmanager
 def open_services(options: Options, control: Control) -> Generator[Services]:
-    """Open what a data directory holds, and tidy up what an earlier process has left behind.
+    """Open a data directory, and clean up what an earlier process has left behind.
 
     Raises:
-        DataDirectoryInUseError: another sandbox works there.
+        DataDirectoryInUseError: another sandbox uses it.
     """
     options.data_dir.mkdir(parents=True, exist_ok=True)
     with _sole_user(options.data_dir):

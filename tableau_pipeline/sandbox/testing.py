@@ -1,7 +1,7 @@
 """A sandbox inside the running process, for tests.
 
-With `pytest_plugins = ["tableau_pipeline.sandbox.testing"]` in their root `conftest.py`, the tests
-of any project have the fixture `tableau_sandbox`. Needs pytest.
+With `pytest_plugins = ["tableau_pipeline.sandbox.testing"]` in its root `conftest.py`, any project
+can use the fixture `tableau_sandbox` in its tests. Requires pytest.
 """
 
 import socket
@@ -44,14 +44,14 @@ class Sandbox:
     """A sandbox that runs in a thread of this process, on a real socket.
 
     Attributes:
-        url: where it is; stays the same over restarts.
-        data_dir: where it keeps what it knows.
-        certificate: what its clients have to trust if it speaks HTTPS.
-        control: its faults and its clock; they stay over restarts.
+        url: its URL, which stays the same across restarts.
+        data_dir: the folder of its data.
+        certificate: the certificate that clients must trust if it serves HTTPS.
+        control: its faults and its clock, which stay across restarts.
         user: the name of its administrator.
-        password: of the same.
-        token_name: of a personal access token of the same.
-        token_secret: likewise.
+        password: the administrator's password.
+        token_name: the name of the administrator's personal access token.
+        token_secret: the secret of that token.
         connected_app: an application that signs tokens for its users.
     """
 
@@ -71,11 +71,11 @@ class Sandbox:
         self._running: tuple[SandboxServer, threading.Thread] | None = None
 
     def start(self) -> None:
-        """Start it, on the port that it had before, if it had one.
+        """Start it, on its previous port if it had one.
 
         Raises:
-            DataDirectoryInUseError: another sandbox works in its data directory.
-            RuntimeError: it did not start for another reason; the thread has said which.
+            DataDirectoryInUseError: another sandbox uses its data directory.
+            RuntimeError: it did not start for another reason, which its thread has reported.
         """
         listener = bind("127.0.0.1", self._port)
         self._port = listener.getsockname()[1]
@@ -104,11 +104,11 @@ class Sandbox:
         except DataDirectoryInUseError as error:
             started.put(error)
         finally:
-            # Whoever waits for a start that failed in another way need not wait in vain.
+            # Unblocks `start` if the server failed in any other way.
             started.put(None)
 
     def hyper_file(self, luid: str) -> Path:
-        """Where the `.hyper` file of a data source is now; not to be changed, nor kept open.
+        """Return the current path of a data source's `.hyper` file; do not change or keep it open.
 
         Raises:
             LookupError: there is no such data source.
@@ -121,20 +121,20 @@ class Sandbox:
         return self.data_dir / "content" / row[0]
 
     def now(self) -> datetime:
-        """What it takes for the present."""
+        """Return the current time of the sandbox."""
         return self.control.now()
 
     def advance(self, seconds: float) -> None:
-        """Move its clock ahead; sessions, uploads, jobs and late stamps follow it.
+        """Move its clock ahead; sessions, uploads, jobs and late stamps use it.
 
         Raises:
-            ValueError: it would move back, or beyond all calendars.
+            ValueError: the clock would move back, or beyond the supported dates.
         """
         self.control.advance(seconds)
 
     @contextmanager
     def held_jobs(self, kind: str | None = None) -> Generator[None]:
-        """Keep jobs of a kind, or all, in the queue while the context lasts."""
+        """Keep jobs of a kind, or all, in the queue within the block."""
         armed = self.control.add(HoldJobs(job_kind=kind))
         try:
             yield
@@ -142,11 +142,12 @@ class Sandbox:
             self.control.clear(armed.number)
 
     def wait_until_idle(self, *, timeout: float = 30) -> None:
-        """Wait until all jobs have ended but those that are held in the queue.
+        """Wait until all jobs have ended, except those that are held in the queue.
 
         Raises:
-            TimeoutError: they have not after so many seconds of the machine's clock. Jobs that
-                take time take that of the sandbox's own clock, which may have to be advanced.
+            TimeoutError: they have not ended after this many seconds of the machine's clock. The
+                duration of jobs is measured by the sandbox's own clock, which may have to be
+                advanced.
         """
         self._wait_for_jobs(
             lambda unfinished: all(
@@ -159,7 +160,7 @@ class Sandbox:
         """Wait until a job is in progress.
 
         Raises:
-            TimeoutError: none came up within so many seconds of the machine's clock.
+            TimeoutError: no job started within this many seconds of the machine's clock.
         """
         self._wait_for_jobs(
             lambda unfinished: any(job.status == IN_PROGRESS for job in unfinished),
@@ -178,10 +179,10 @@ class Sandbox:
             time.sleep(_PAUSE_SECONDS)
 
     def switch(self, **answers: Any) -> None:
-        """Answer some of the `OpenQuestions` anew; it need not be running.
+        """Change the answers to some of the `OpenQuestions`; it need not be running.
 
         Raises:
-            TypeError: one of them is no open question.
+            TypeError: there is no such open question.
         """
         known = {question.name for question in fields(OpenQuestions)}
         if unknown := answers.keys() - known:
@@ -191,7 +192,7 @@ class Sandbox:
             self._running[0].services.options = self._options
 
     def stop(self) -> None:
-        """Stop it; what it knows stays in its data directory."""
+        """Stop it; its data stay in its data directory."""
         if self._running is not None:
             server, thread = self._running
             self._running = None
@@ -213,13 +214,13 @@ def running_sandbox(
     faults: Iterable[Fault] = (),
     **options: Any,
 ) -> Generator[Sandbox]:
-    """Run a sandbox while the context lasts.
+    """Run a sandbox within the block.
 
     Args:
-        data_dir: where it keeps what it knows; another sandbox finds it there again.
-        clock: what it takes for the present.
-        clock_offset: seconds by which it is ahead of that clock; below zero, behind.
-        faults: what it does wrong from the start.
+        data_dir: the folder of its data; a later sandbox continues with them.
+        clock: returns the current time.
+        clock_offset: seconds by which it is ahead of that clock; negative if behind.
+        faults: its faults from the start.
         **options: further attributes of `Options`.
     """
     control = Control(clock, faults, offset=clock_offset)
@@ -235,7 +236,7 @@ def running_sandbox(
 def tableau_sandbox(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> Generator[Sandbox]:
-    """A sandbox for one test; the environment names it, so that `resources_from_env` finds it."""
+    """Run a sandbox for one test, and set the environment for `resources_from_env`."""
     with running_sandbox(tmp_path_factory.mktemp("sandbox")) as sandbox:
         monkeypatch.setenv("TABLEAU_SERVER_URL", sandbox.url)
         monkeypatch.setenv("TABLEAU_SITE", "")

@@ -1,7 +1,7 @@
-"""A refresh from a script: Python without Dagster.
+"""Refresh data sources from a Python script, without Dagster.
 
-What writes models with Spark is in `tableau_pipeline.scripting.spark`: a process that only
-refreshes needs no Spark.
+The functions that write models with Spark are in `tableau_pipeline.scripting.spark`: a process that
+only refreshes needs no Spark.
 """
 
 from tableau_pipeline.core.declaration import Declaration, Guard, Reconcile, Table

@@ -1,4 +1,4 @@
-"""A JSON file as the journal of a refresh, for scripts."""
+"""The journal of a refresh in a JSON file, for scripts."""
 
 import os
 import platform
@@ -17,7 +17,7 @@ from tableau_pipeline.errors import RefreshError, RefusedError
 
 
 class _Content(Frozen):
-    """Without a default for `format`: what lacks it is the file of somebody else."""
+    """The content of the file. `format` has no default, so that other JSON files are refused."""
 
     format: Literal[2]
     instance: str
@@ -27,15 +27,15 @@ class _Content(Frozen):
 class FileJournal:
     """Implements `core.journal.Journal` for one data source.
 
-    Every change replaces the whole file at once and is on disk when the call returns, so that a
-    crash leaves either the old content or the new one. A lock beside it is held by the process
-    that refreshes, so that only one does, and its claims end with it.
+    Every change replaces the whole file at once and is on disk when the call returns. So after a
+    crash the file has either the old or the new content. The refreshing process holds a lock beside
+    the file: it is the only one, and its claims end with the process.
 
-    Whatever reads it may raise RefusedError: the file is damaged, or not a journal.
+    Every method that reads the file may raise RefusedError: it is damaged, or not a journal.
     """
 
     def __init__(self, path: Path) -> None:
-        """A journal at `path`, where nothing has to be yet."""
+        """Use the journal at `path`; the file need not exist yet."""
         self.path = path.resolve()
         self._writing = FileLock(f"{self.path}.lock")
         self._refreshing = FileLock(f"{self.path}.refresh.lock")
@@ -44,15 +44,15 @@ class FileJournal:
 
     @property
     def instance(self) -> str:
-        """The name that the file got with its first record, or will get."""
+        """The id that was stored with the first record, or will be."""
         return self._read().instance
 
     def records(self) -> Sequence[Record]:
-        """All records that may still matter."""
+        """Return all records that may still matter."""
         return self._read().records
 
     def append(self, record: Record) -> None:
-        """Keep a record; those that came before a new checkpoint have served."""
+        """Store a record; a new checkpoint removes all earlier records."""
         with self._locked():
             content = self._read()
             records = (*content.records, record)
@@ -61,15 +61,15 @@ class FileJournal:
             self._write(content.model_copy(update={"records": records}))
 
     def has_ended(self, owner: Owner) -> bool:
-        """Whoever holds the lock is alone: others that claimed the data source were killed."""
+        """Whether this process holds the lock: then all other owners have ended."""
         return self._refreshing.is_locked
 
     @contextmanager
     def lock(self, timeout: float) -> Generator[None]:
-        """Keep other processes from refreshing.
+        """Prevent other processes from refreshing.
 
         Raises:
-            RefreshError: another one has held the lock for longer.
+            RefreshError: another process has held the lock for more than `timeout` seconds.
         """
         self.path.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -77,7 +77,7 @@ class FileJournal:
         except Timeout:
             raise RefreshError(
                 f"Another refresh has held {self._refreshing.lock_file} for more than "
-                f"{timeout:.0f} s. Look for a process that hangs, and end it."
+                f"{timeout:.0f} s. Look for a process that hangs, and stop it."
             ) from None
         try:
             yield
@@ -104,7 +104,7 @@ class FileJournal:
             where = ".".join(map(str, first["loc"])) or "all of it"
             raise RefusedError(
                 f"{self.path} is damaged, or not a journal of this version ({where}: "
-                f"{first['msg']}). Replace it by a backup, or move it away and refresh once with "
+                f"{first['msg']}). Restore a backup, or move it away and refresh once with "
                 "accept: [takeover], which finds the data source by its tag, and publishes it in "
                 "full."
             ) from error
@@ -120,7 +120,7 @@ class FileJournal:
 
 
 class _FormerContent(Frozen):
-    """The file as the version before wrote it, as far as it is still of use."""
+    """The content of the file in the previous format, as far as it is still used."""
 
     format: Literal[1]
     state: dict[str, Any] | None
@@ -128,7 +128,7 @@ class _FormerContent(Frozen):
 
 
 def _former(text: bytes) -> tuple[Former, ...] | None:
-    """What a file of the version before tells; None if it is not one."""
+    """Read a file in the previous format; None if it is not one."""
     try:
         content = _FormerContent.model_validate_json(text)
     except ValidationError:
@@ -138,7 +138,7 @@ def _former(text: bytes) -> tuple[Former, ...] | None:
 
 
 def _sync(folder: Path) -> None:
-    """Until then, a loss of power may undo a rename."""
+    """Make a rename in this folder survive a power failure."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

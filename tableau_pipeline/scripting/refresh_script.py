@@ -31,20 +31,21 @@ def refresh(
     timeouts: Timeouts = _TIMEOUTS,
     log: logging.Logger = _LOG,
 ) -> Report:
-    """Make the published data source equal to the newest versions of its models, or say why not.
+    """Make the published data source equal to the newest versions of its models, or refuse.
 
-    What `components.PublishedDatasource` does in Dagster, with the same effect and guarantees;
-    where Dagster keeps what was published, and what is about to be, a JSON file does.
+    This has the same effect and guarantees as `components.PublishedDatasource` in Dagster. A JSON
+    file replaces Dagster's event log: it records what is published, and what is about to be sent.
 
     Args:
-        server: opens a session when it is first needed, by `signed_in`.
+        server: opens a session when one is first needed, by `signed_in`.
         snapshots: the folder of all snapshots; `scripting.spark.write_snapshot` writes them.
-        journal: that JSON file, one for each data source; made by the first refresh.
-        folder: for the files that are sent; the same for every refresh of this one.
+        journal: the JSON file, one for each data source; the first refresh creates it.
+        folder: for the files that are sent; the same for every refresh of this data source.
 
     Raises:
-        RefusedError: it would be wrong or unsafe, or the declaration is; nothing was sent.
-        RefreshError: it could not be carried out; the next refresh finds out what is open.
+        RefusedError: the declaration is wrong, or the refresh would be unsafe; nothing was
+            sent.
+        RefreshError: the refresh failed; the next one finds out what became of it.
     """
     _check(declaration)
     return Refresh(
@@ -61,12 +62,12 @@ def refresh(
 
 
 def _check(declaration: Declaration) -> None:
-    """What a declaration in YAML is told when it is loaded."""
+    """Check what the loading of YAML would check."""
     names = [table.name for table in declaration.tables]
     for edge in declaration.relationships:
         if unknown := {edge.many, edge.one}.difference(names):
             raise RefusedError(
-                f'Relationship {edge}: "{unknown.pop()}" is not a table of this data source; its '
+                f'Relationship {edge}: "{unknown.pop()}" is not a table of this data source. Its '
                 f"tables are {', '.join(names)}"
             )
     if problem := tree_problem(names, declaration.relationships):

@@ -1,4 +1,4 @@
-"""What a script needs to write its models with Spark."""
+"""The functions with which a script writes its models."""
 
 from tableau_pipeline.ingest import read_files
 from tableau_pipeline.snapshots.session import spark_session

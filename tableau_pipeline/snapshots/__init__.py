@@ -1,1 +1,1 @@
-"""Models' rows as numbered, immutable versions."""
+"""The rows of models as numbered, immutable versions."""

@@ -1,7 +1,8 @@
-"""The layout of older releases: a folder for each write, named by the time at which it began.
+"""The layout of older releases: a folder for each write, named by its start time.
 
-`<asset key>/v-<time>-<random>/` holds a manifest beside its files; of a partitioned model, one in
-a folder `_partition=<key>` for each partition of the write. Each partition's newest one counts.
+`<asset key>/v-<time>-<random>/` holds a manifest beside its files. For a partitioned model, each
+partition of the write has its own manifest in a folder `_partition=<key>`. The newest manifest of
+each partition counts.
 """
 
 import json
@@ -15,14 +16,14 @@ from pydantic import Field
 from tableau_pipeline.core.snapshot import DataFile, Fingerprint, Frozen, Part, Snapshot, Span
 from tableau_pipeline.hyper.tables import Column
 
-# Of the one version that all those writes make; the store's own begin after it.
+# The number of the one version that all those writes form; the store's own numbers begin after it.
 NUMBER = 0
 _WRITE = re.compile(r"v-\d{8}T\d{6}\.\d{6}-[0-9a-f]{6}")
 _MANIFEST = "manifest.json"
 
 
 class _Manifest(Frozen):
-    """What committed a write of a whole model, or of one partition of it."""
+    """The manifest of a write of a whole model, or of one partition of it."""
 
     asset_key: str
     partition: str | None = None
@@ -36,15 +37,15 @@ class _Manifest(Frozen):
 
 
 def is_write(name: str) -> bool:
-    """Whether a folder of this name is that of a write."""
+    """Whether a folder with this name is that of a write."""
     return _WRITE.fullmatch(name) is not None
 
 
 def read(folder: Path, asset_key: str) -> Snapshot | None:
-    """What older releases have stored of a model, as one version; None if they have not.
+    """Read what older releases stored of a model, as one version; None if they stored nothing.
 
     Args:
-        folder: of the model.
+        folder: the folder of the model.
     """
     found = _newest(folder)
     if not found:
@@ -77,7 +78,7 @@ def read(folder: Path, asset_key: str) -> Snapshot | None:
 
 
 def _newest(folder: Path) -> Sequence[tuple[Path, _Manifest]]:
-    """The newest write tells whether the model is partitioned."""
+    """Return the newest manifests; the newest write determines whether the model is partitioned."""
     partitions: dict[str, tuple[Path, _Manifest]] = {}
     for write in sorted(filter(lambda path: is_write(path.name), folder.glob("v-*")), reverse=True):
         if whole := _manifest(write):

@@ -1,4 +1,4 @@
-"""Extracts as Spark DataFrames, for models that start from one."""
+"""Read extracts as Spark DataFrames, for models that start from one."""
 
 from pathlib import Path
 from uuid import uuid4
@@ -13,14 +13,14 @@ from tableau_pipeline.snapshots.load import exact_path
 def read_hyper(
     spark: SparkSession, path: Path | str, what: TableName | str, *, folder: Path
 ) -> DataFrame:
-    """The rows of a table of a `.hyper` file, or of a query over it.
+    """Read the rows of a table of a `.hyper` file, or of a query on it.
 
     Args:
-        folder: where hyperd leaves them as Parquet, seen by every executor; to be kept as long as
-            the frame is used.
+        folder: where hyperd stores the rows as Parquet. Every executor must be able to read it,
+            and it must exist as long as the frame is used.
 
     Raises:
-        HyperFileError: there is no such file, it is none, it is damaged, or somebody has it open.
+        HyperFileError: the file does not exist, is not a .hyper file, is damaged, or is in use.
     """
     rows = folder.absolute() / f"{uuid4().hex}.parquet"
     rows.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Reading snapshots with Spark."""
+"""Read snapshots with Spark."""
 
 import re
 from pathlib import Path
@@ -9,15 +9,15 @@ from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.snapshots.row_hash import column
 from tableau_pipeline.snapshots.store import spark_path
 
-# Spark takes a path that it reads for a pattern.
+# Spark treats a path to read as a glob pattern.
 _GLOB = re.compile(r"[\\{}\[\]*?]")
 
 
 def read_frame(spark: SparkSession, snapshot: Snapshot) -> DataFrame:
-    """The rows of a snapshot; without the columns that only we use.
+    """Read the rows of a snapshot, without the columns for internal use.
 
     Raises:
-        RefusedError: its partitions differ in their columns.
+        RefusedError: the columns of its partitions differ.
     """
     snapshot.check_columns()
     columns = snapshot.columns
@@ -27,11 +27,12 @@ def read_frame(spark: SparkSession, snapshot: Snapshot) -> DataFrame:
     if not files:
         schema = ", ".join(f"`{each.name.replace('`', '``')}` {each.type}" for each in columns)
         return spark.createDataFrame([], schema)
-    # The files hold Spark's own schema: as text, the names inside of a struct lost their quotes.
-    # The folder of a partition would show as a column.
+    # Without a schema, Spark uses its own, stored in the files; as DDL text, field names inside a
+    # struct would lose their quotes. The select drops the column that Spark adds for a partition
+    # folder.
     return spark.read.parquet(*files).select(*[column(each.name) for each in columns])
 
 
 def exact_path(path: Path) -> str:
-    """A path for Spark to read, whatever characters it has."""
+    """Escape a path so that Spark reads exactly this path."""
     return _GLOB.sub(r"\\\g<0>", spark_path(path))

@@ -1,4 +1,4 @@
-"""Which partition a row belongs to, told by Spark."""
+"""Determine with Spark the partition of each row."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _ESCAPED = set("\"#%'*/:=?\\\x7f{[]^")
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The span of time of a partition: `start` included, `end` not; both in one zone."""
+    """The time that a partition covers: `start` inclusive, `end` exclusive; both in one zone."""
 
     start: datetime
     end: datetime
@@ -29,11 +29,11 @@ class Window:
 
 
 class PartitionError(Exception):
-    """Rows and partitions do not fit."""
+    """The rows do not fit the partitions."""
 
 
 def partition_folder(folder: Path, key: str) -> Path:
-    """Where Spark writes a partition; in its own escaping of awkward characters."""
+    """Return the folder to which Spark writes a partition, with Spark's escaping."""
     escaped = "".join(f"%{ord(c):02X}" if c in _ESCAPED or ord(c) < 32 else c for c in key)
     return folder / f"{PARTITION}={escaped}"
 
@@ -41,15 +41,15 @@ def partition_folder(folder: Path, key: str) -> Path:
 def with_partition(
     frame: DataFrame, expression: str, partitions: Mapping[str, Window] | Sequence[str]
 ) -> DataFrame:
-    """The frame, and in a column `_partition` the key of each row's partition, NULL for none.
+    """Add a column `_partition` with the key of each row's partition, NULL for none.
 
     Args:
-        expression: SQL over the columns of the frame. A date or a `timestamp_ntz` is taken for
-            the wall clock of the partitions' zone, a `timestamp` for the instant that it is.
-        partitions: windows by key, or the keys that the expression itself gives.
+        expression: SQL over the columns of the frame. A date or a `timestamp_ntz` is the wall
+            clock time in the partitions' zone, a `timestamp` is an instant.
+        partitions: windows by key, or the keys that the expression itself returns.
 
     Raises:
-        PartitionError: the expression has no type that can be compared with windows.
+        PartitionError: the type of the expression cannot be compared with windows.
     """
     value = F.expr(expression)
     if not isinstance(partitions, Mapping):
@@ -62,7 +62,7 @@ def with_partition(
     if moment is None:
         wanted = "a date or a timestamp" if whole_days else "a timestamp, not a date"
         raise PartitionError(f"{expression} is {type_.simpleString()}, but has to be {wanted}")
-    # A lookup by equality: comparing each row with each window would cost their product.
+    # A join on equality: comparing each row with each window would cost their product.
     moments = _days(partitions) if whole_days else _minutes(partitions)
     lookup = frame.sparkSession.createDataFrame(
         list(moments), f"__moment {'DATE' if whole_days else 'TIMESTAMP'}, {PARTITION} STRING"
@@ -79,14 +79,14 @@ def _is_midnight(moment: datetime) -> bool:
 
 
 def _day(value: Column, type_: DataType, zone: str) -> Column | None:
-    """The day on the calendar of the zone; the session's own zone is UTC."""
+    """Return the day in the calendar of the zone; the session's own zone is UTC."""
     if isinstance(type_, TimestampType):
         return F.from_utc_timestamp(value, zone).cast("date")
     return value.cast("date") if isinstance(type_, DateType | TimestampNTZType) else None
 
 
 def _minute(value: Column, type_: DataType, zone: str) -> Column | None:
-    """The instant, cut to the minute: no window of Dagster's begins between two."""
+    """Return the instant truncated to the minute: all Dagster windows begin on a full minute."""
     if isinstance(type_, TimestampNTZType):
         value = F.to_utc_timestamp(value.cast("timestamp"), zone)
     return F.date_trunc("minute", value) if not isinstance(type_, DateType) else None

@@ -1,4 +1,4 @@
-"""Removing the versions that nothing needs any more, and their files."""
+"""Remove the versions that are no longer needed, with their files."""
 
 import os
 from collections.abc import Callable, Collection, Iterator
@@ -18,22 +18,22 @@ def collect(
     keep_days: float,
     referenced: Callable[[], Collection[tuple[str, int]]],
 ) -> list[tuple[str, int]]:
-    """Remove what was replaced more than `keep_days` ago and what writes left that were killed.
+    """Remove versions that were replaced more than `keep_days` ago, and files of killed writes.
 
-    The age counts from the version that came next: until then, and for as long as a run may take,
-    somebody may be reading it. A manifest goes before the files that it names: cut off at any
-    moment, every version that is left is whole, and the next collection goes on. A writer that
-    commits meanwhile shares files with the newest version, or with one that is referred to, or
-    has just written them: all of those stay.
+    The age counts from the commit of the next version: until then, and for as long as a run may
+    take, somebody may be reading the old one. A manifest is removed before its files. So the
+    remaining versions are complete even after an interruption, and the next collection continues. A
+    writer that commits meanwhile shares files only with the newest version or a referenced one, or
+    has just written them; all of those stay.
 
     Args:
-        keep_days: longer than any run takes.
-        referenced: tells the versions, by model and number, that a refresh may have to build on or
-            compare with, which stay however old they are; asked only if there is something to
-            remove.
+        keep_days: must be longer than any run takes.
+        referenced: returns the versions, by model and number, that a refresh may have to build
+            on or compare with. They stay whatever their age. Called only if there is something
+            to remove.
 
     Returns:
-        The versions that are gone, by model and number.
+        The removed versions, by model and number.
     """
     before = _now(store.root) - keep_days * _DAY
     models = [*store.models()]
@@ -48,7 +48,7 @@ def collect(
 
 
 def _now(root: Path) -> float:
-    """By the clock that gives files their times; a worker's own may be another."""
+    """Return the time by the clock that stamps files; the clock of a worker may differ."""
     root.mkdir(parents=True, exist_ok=True)
     probe = root / f".{uuid4().hex}"
     probe.touch()
@@ -63,17 +63,18 @@ def _replaced(store: SnapshotStore, model: str, before: float) -> Iterator[int]:
         try:
             if store.manifest(model, following).stat().st_mtime <= before:
                 yield number
-        except FileNotFoundError:  # Another collection was here.
+        except FileNotFoundError:  # Another collection removed it.
             continue
 
 
 def _remove_files(store: SnapshotStore, model: str, before: float) -> None:
-    """Remove what no version names; of a folder in which something is young, nothing."""
+    """Remove files that no version names; keep folders that contain a recent file."""
     folder = store.folder(model)
     old = [write for write in _writes(folder) if _last_change(write) <= before]
     if not old:
         return
-    # Only now: what was committed until here is among them, and all else has young files.
+    # Read only now: a version that was committed before is included, and later ones have recent
+    # files.
     named = {folder / Path(name).parent for name in store.files(model)}
     for write in old:
         for place, _, files in os.walk(write, topdown=False):
@@ -87,7 +88,7 @@ def _remove_files(store: SnapshotStore, model: str, before: float) -> None:
 
 
 def _writes(folder: Path) -> list[Path]:
-    """The folders of all writes of a model, committed or not."""
+    """Return the folders of all writes of a model, committed or not."""
     return [
         *(path for path in (folder / DATA).glob("*") if path.is_dir()),
         *(path for path in folder.glob("v-*") if former.is_write(path.name)),
@@ -95,7 +96,7 @@ def _writes(folder: Path) -> list[Path]:
 
 
 def _last_change(path: Path) -> float:
-    """Of its files; of an empty folder, or what is in it, its own."""
+    """Return the last change of any file in a folder; of the folder itself if it is empty."""
     changes: list[float] = []
     folders: list[float] = []
     for place, _, files in os.walk(path):
@@ -113,7 +114,7 @@ def _last_change(path: Path) -> float:
 
 
 def _remove(file: Path) -> bool:
-    """Remove a file; False if another run does so at the same time."""
+    """Remove a file; return False if another run has removed it meanwhile."""
     try:
         file.unlink()
     except FileNotFoundError:
@@ -124,5 +125,5 @@ def _remove(file: Path) -> bool:
 def _remove_empty(folder: Path) -> None:
     try:
         folder.rmdir()
-    except OSError:  # It holds what is named, or is gone.
+    except OSError:  # It still contains files, or no longer exists.
         return

@@ -1,4 +1,4 @@
-"""The row hash: a 64-bit number that tells two rows apart, computed by Spark."""
+"""The row hash: a 64-bit number that identifies the content of a row, computed by Spark."""
 
 from collections.abc import Mapping
 
@@ -14,11 +14,11 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-# A sum of numbers of so many bits holds 2^41 rows.
+# Sums of numbers with this many bits stay within 63 bits for up to 2^41 rows.
 _BITS = 22
 _MASK = (1 << _BITS) - 1
 _NESTED = (ArrayType, MapType, StructType, VariantType)
-# The defaults leave out nulls and all below milliseconds.
+# By default, JSON would omit nulls and everything below milliseconds.
 _JSON = {
     "ignoreNullFields": "false",
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
@@ -27,20 +27,20 @@ _JSON = {
 
 
 def row_hash(schema: StructType) -> Column:
-    """The hash of a row of this schema.
+    """Return the hash of a row with this schema.
 
-    Spark's hash functions skip NULLs, so that (1, NULL) and (NULL, 1) would be one: which values
-    are NULL is hashed along. They lose the bounds of arrays and refuse maps and variants: of
-    those, the JSON text is hashed.
+    Spark's hash functions skip NULLs, so (1, NULL) and (NULL, 1) would be equal. Therefore the hash
+    includes which values are NULL. The functions also ignore the bounds of arrays and refuse maps
+    and variants, so nested values are hashed as JSON text.
     """
     nulls = [column(field.name).isNull() for field in schema.fields]
     return F.xxhash64(*[_hashable(field) for field in schema.fields], *nulls)
 
 
 def hash_parts(hashes: Column) -> dict[str, Column]:
-    """The bits of hashes in parts by name, the sums of which make the sum of the hashes.
+    """Return parts of the bits of hashes, by name; their sums determine the sum of the hashes.
 
-    A sum of bigints overflows, and one of decimals would make the write take a tenth longer.
+    A sum of bigints would overflow, and a sum of decimals makes the write about 10 % slower.
     """
     return {
         "high_bits": F.shiftright(hashes, 2 * _BITS),
@@ -50,19 +50,19 @@ def hash_parts(hashes: Column) -> dict[str, Column]:
 
 
 def sum_of_hashes(sums: Mapping[str, int | None]) -> int:
-    """The sum of all hashes by the sums of their `hash_parts`; those over no rows are NULL."""
+    """Return the sum of all hashes from the sums of their `hash_parts`, NULL without rows."""
     high, middle, low = (sums[name] or 0 for name in ("high_bits", "middle_bits", "low_bits"))
     return (high << 2 * _BITS) + (middle << _BITS) + low
 
 
 def json_values(schema: StructType) -> dict[str, Column]:
-    """The nested columns by name, as JSON text that tells any two values apart."""
+    """Return the nested columns by name, as JSON text that differs for different values."""
     nested = (field.name for field in schema.fields if isinstance(field.dataType, _NESTED))
     return {name: _json(name) for name in nested}
 
 
 def column(name: str) -> Column:
-    """A column by its name, which may hold dots and backticks."""
+    """Return a column by its name, which may contain dots and backticks."""
     return F.col(f"`{name.replace('`', '``')}`")
 
 
@@ -71,7 +71,7 @@ def _hashable(field: StructField) -> Column:
     if isinstance(field.dataType, _NESTED):
         return _json(field.name)
     if _is_collated(field.dataType):
-        # Texts that a collation takes for equal are different rows all the same.
+        # Texts that a collation considers equal are still different rows.
         return value.cast(StringType())
     return value
 

@@ -1,4 +1,4 @@
-"""The Spark session that the pipeline needs: UTC, quiet, bound to this machine when local."""
+"""The Spark session of the pipeline: in UTC, with few log messages, local access only."""
 
 import logging
 from collections.abc import Mapping
@@ -12,11 +12,11 @@ from pyspark.sql import SparkSession
 _LOG_CONFIG = Path(__file__).parents[1] / "log4j2.properties"
 
 _SESSION = {
-    # Snapshots, cutoffs and Tableau's zoneless datetimes all mean UTC.
+    # Snapshots, cutoffs and Tableau's datetimes without a zone are all in UTC.
     "spark.sql.session.timeZone": "UTC",
-    # Spark's default is INT96, whose order other readers of Parquet do not know.
+    # Spark's default is INT96, whose order other Parquet readers do not know.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    # Wide tables are the rule here: no warning about plans that are long to print.
+    # Wide tables are common here: avoid the warning about truncated plans.
     "spark.sql.debug.maxToStringFields": "1000",
 }
 
@@ -40,18 +40,18 @@ def spark_session(
     driver_memory: str = "2g",
     config: Mapping[str, str] = _NOTHING_ELSE,
 ) -> SparkSession:
-    """The session of this process, started if there is none.
+    """Return the Spark session of this process; start it if there is none.
 
     Args:
         master: as Spark's `--master`; ignored when `remote` is set.
-        remote: a Spark Connect URL (`sc://host:15002`), or None for a JVM of our own.
-        driver_memory: heap of that JVM; counts for the first session of a process only.
-        config: further Spark settings, which win over ours.
+        remote: a Spark Connect URL (`sc://host:15002`), or None to start a local JVM.
+        driver_memory: heap of that JVM; only the first session of a process uses it.
+        config: further Spark settings, which override the ones set here.
 
     Raises:
         RuntimeError: Java is missing or does not start.
     """
-    # Each AnalysisException would otherwise be logged a second time, as 25 KB of JSON.
+    # Otherwise each AnalysisException is logged a second time, as 25 KB of JSON.
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
     settings = dict(_SESSION)

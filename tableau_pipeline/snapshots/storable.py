@@ -1,4 +1,4 @@
-"""What a snapshot cannot hold is refused, by model and column."""
+"""Refuse what a snapshot cannot hold, by model and column."""
 
 from collections import Counter
 from collections.abc import Iterator, Set
@@ -27,10 +27,10 @@ class UnstorableError(Exception):
 
 
 def check_storable(schema: StructType, asset_key: str) -> None:
-    """Refuse what Parquet cannot hold, what Spark cannot tell apart, and names of our own.
+    """Refuse types that Parquet cannot hold, indistinguishable names and reserved names.
 
     Raises:
-        UnstorableError: lists everything that is wrong.
+        UnstorableError: lists all problems.
     """
     reserved = _RESERVED | {json_text(name).casefold() for name in schema.names}
     problems = [problem for field in schema.fields if (problem := _column_problem(field, reserved))]
@@ -38,8 +38,8 @@ def check_storable(schema: StructType, asset_key: str) -> None:
         problems.append("it has no columns")
     folded = Counter(name.casefold() for name in schema.names)
     problems += [
-        f"columns {', '.join(repr(n) for n in schema.names if n.casefold() == name)} differ by "
-        "case at most: rename all but one"
+        f"columns {', '.join(repr(n) for n in schema.names if n.casefold() == name)} differ only "
+        "in case, or not at all: rename all but one"
         for name, count in folded.items()
         if count > 1
     ]
@@ -52,12 +52,12 @@ def _column_problem(field: StructField, reserved: Set[str]) -> str | None:
         return f"the column name {field.name!r} is reserved: rename it"
     parts = list(_parts(field.dataType))
     if any(isinstance(part, NullType) for part in parts):
-        return f"column {field.name!r} has no type (void): cast it to the type it should have"
+        return f"column {field.name!r} has no type (void): cast it to the intended type"
     if any(isinstance(part, CalendarIntervalType) for part in parts):
         return f"column {field.name!r} holds a calendar interval: cast it to a number"
     if any(part.simpleString().startswith("time(") for part in parts):
         return f"column {field.name!r} holds a time, which Spark does not store: cast it to text"
-    # Spark writes such keys as JSON by their place in memory: no hash is the same twice.
+    # Spark writes such keys as JSON by their memory addresses, so no two hashes would be equal.
     if any(isinstance(part, MapType) and isinstance(part.keyType, _UNHASHABLE) for part in parts):
         return (
             f"column {field.name!r} holds a map with keys of a nested or binary type: "
@@ -67,7 +67,7 @@ def _column_problem(field: StructField, reserved: Set[str]) -> str | None:
 
 
 def _parts(type_: DataType) -> Iterator[DataType]:
-    """A type, and all the types inside it."""
+    """Yield a type and all types nested in it."""
     yield type_
     match type_:
         case StructType():

@@ -1,7 +1,7 @@
-"""Where the versions of models lie, each committed by its manifest.
+"""Store the versions of models, each committed by its manifest.
 
-`<root>/<asset key>/@versions/<number>.json` names the files of a version; they lie in
-`<root>/<asset key>/@data/<random>/`, a folder for each write, and are never written again.
+`<root>/<asset key>/@versions/<number>.json` names the files of a version. They are in
+`<root>/<asset key>/@data/<random>/`, one folder for each write, and never change.
 """
 
 import json
@@ -19,27 +19,27 @@ from uuid import uuid4
 from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.snapshots import former
 
-# Quoting leaves no @ in the name of a model, so that "sales/@data" is no folder of "sales".
+# Quoting removes every @ from model names, so "sales/@data" cannot be a folder of "sales".
 VERSIONS, DATA = "@versions", "@data"
 _MANIFEST = re.compile(r"\d+\.json")
 
 
 @dataclass(frozen=True)
 class SnapshotStore:
-    """The versions of all models below a folder; "a/b" is the key of a model of two parts."""
+    """The versions of all models in a folder; "a/b" is a key of two parts."""
 
     root: Path
 
     def newest(self, asset_key: str) -> Snapshot | None:
-        """The newest version of a model; None if it has none."""
+        """Return the newest version of a model; None if it has none."""
         while numbers := self.numbers(asset_key):
-            # Gone: it was replaced and collected since, and a newer one is there.
+            # It was replaced and removed meanwhile, so a newer one exists.
             if found := self.version(asset_key, numbers[-1]):
                 return found
         return former.read(self.folder(asset_key), asset_key)
 
     def version(self, asset_key: str, number: int) -> Snapshot | None:
-        """A version of a model; None if it is gone."""
+        """Return a version of a model; None if it was removed."""
         try:
             text = self.manifest(asset_key, number).read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -49,7 +49,7 @@ class SnapshotStore:
         return Snapshot.model_validate({**json.loads(text), "folder": self.folder(asset_key)})
 
     def numbers(self, asset_key: str) -> list[int]:
-        """The numbers of all versions that were committed here and are not gone; in order."""
+        """Return the numbers of all existing versions that were committed here, in order."""
         try:
             names = [path.name for path in (self.folder(asset_key) / VERSIONS).iterdir()]
         except FileNotFoundError:
@@ -60,40 +60,41 @@ class SnapshotStore:
         """Store a version after all others.
 
         Args:
-            make: the version by its number and the one before it, None before the first; asked
-                again whenever another writer was faster. Of a model that only an older release has
-                stored, the one before is number 0.
+            make: returns the version, given its number and the version before it, None for the
+                first. It is called again whenever another writer was faster. If only an older
+                release has stored the model, the version before is number 0.
         """
         while True:
             before = self.newest(asset_key)
             if before and before.number == former.NUMBER:
-                # From now on it is a version like any other, whatever becomes of its old folders.
+                # Now it is a regular version, which no longer depends on the layout of older
+                # releases.
                 self._create(before)
             snapshot = make(before.number + 1 if before else 1, before)
             if self._create(snapshot):
                 return snapshot
-            time.sleep(random() / 50)  # noqa: S311 - so that writers do not go in step
+            time.sleep(random() / 50)  # noqa: S311 - so that writers do not retry in step
 
     def adopt(self, asset_key: str) -> None:
-        """Make a version like any other of what only an older release has stored."""
+        """Make what only an older release has stored a regular version."""
         if not self.numbers(asset_key) and (found := self.newest(asset_key)):
             self._create(found)
 
     def new_folder(self, asset_key: str) -> Path:
-        """The name of a folder for the files of a write; like no other, and in no order."""
+        """Return the path of a new folder for the files of a write, with a random name."""
         return self.folder(asset_key) / DATA / uuid4().hex
 
     def folder(self, asset_key: str) -> Path:
-        """Where all of a model lies."""
-        # Spark takes the first folder of a relative path for the name of a host.
+        """Return the folder with all data of a model."""
+        # Spark treats the first folder of a relative path as a host name.
         return self.root.resolve().joinpath(*map(_quoted, asset_key.split("/")))
 
     def manifest(self, asset_key: str, number: int) -> Path:
-        """The file that commits a version."""
+        """Return the path of the file that commits a version."""
         return self.folder(asset_key) / VERSIONS / f"{number:09}.json"
 
     def files(self, asset_key: str) -> set[str]:
-        """The names of the files of all versions that there are."""
+        """Return the names of the files of all existing versions."""
         found: set[str] = set()
         for number in self.numbers(asset_key):
             try:
@@ -104,7 +105,7 @@ class SnapshotStore:
         return found
 
     def models(self) -> Iterator[str]:
-        """The asset keys of all models of which anything was ever written."""
+        """Yield the asset keys of all models that were ever written."""
         root = self.root.resolve()
         for folder, names, _ in os.walk(root):
             if {VERSIONS, DATA}.intersection(names) or any(map(former.is_write, names)):
@@ -114,7 +115,7 @@ class SnapshotStore:
             ]
 
     def _create(self, snapshot: Snapshot) -> bool:
-        """Write a manifest that nobody overwrites; False if its number is taken."""
+        """Write a manifest without overwriting one; return False if its number is taken."""
         manifest = self.manifest(snapshot.asset_key, snapshot.number)
         manifest.parent.mkdir(parents=True, exist_ok=True)
         unfinished = manifest.with_name(f".{uuid4().hex}")
@@ -126,7 +127,8 @@ class SnapshotStore:
             try:
                 os.link(unfinished, manifest)
             except FileExistsError:
-                # A network's file system may repeat a call whose answer was lost: taken, by us.
+                # A network file system may repeat a call whose answer was lost; then the number is
+                # taken by us.
                 return unfinished.stat().st_nlink > 1
             return True
         finally:
@@ -135,31 +137,31 @@ class SnapshotStore:
 
 @dataclass(frozen=True)
 class TrialStore(SnapshotStore):
-    """Reads what a store has, and keeps nothing of what is written: it goes with `close`."""
+    """Reads the versions of a store, but keeps nothing that is written after `close`."""
 
     folders: list[Path] = field(default_factory=list)
 
     def commit(self, asset_key: str, make: Callable[[int, Snapshot | None], Snapshot]) -> Snapshot:
-        """The version that would be stored."""
+        """Return the version that would be stored."""
         before = self.newest(asset_key)
         return make(before.number + 1 if before else 1, before)
 
     def new_folder(self, asset_key: str) -> Path:
-        """The name of a folder that will go."""
+        """Return the path of a temporary folder."""
         self.folders.append(super().new_folder(asset_key))
         return self.folders[-1]
 
     def close(self) -> None:
-        """Remove what was written."""
+        """Remove everything that was written."""
         for folder in self.folders:
             shutil.rmtree(folder, ignore_errors=True)
 
 
 def spark_path(path: Path) -> str:
-    """A path as Spark wants it: with its scheme, and with nothing escaped."""
+    """Return a path in the form that Spark expects: with its scheme, and without escapes."""
     return f"file://{path}"
 
 
 def _quoted(part: str) -> str:
-    """A part of an asset key as the name of a folder, from which it can be told."""
+    """Encode a part of an asset key as a folder name, reversibly."""
     return part.replace(".", "%2E") if part in (".", "..") else quote(part, safe="")

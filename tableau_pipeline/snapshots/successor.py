@@ -1,4 +1,4 @@
-"""What a write makes of the version before it."""
+"""Derive the parts of the next version of a model."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -13,14 +13,14 @@ def succeeding(
     columns: tuple[Column, ...],
     keeps: Callable[[Part], bool],
 ) -> tuple[Part, ...]:
-    """The parts of the next version: those just written, and those of before that stay.
+    """Return the parts of the next version: those just written, and the earlier ones that stay.
 
-    A model is stored either whole or by partitions: a write of one kind leaves nothing of the
+    A model is stored either whole or by partitions: a write of one kind replaces all parts of the
     other.
 
     Args:
-        columns: of what was written.
-        keeps: whether a partition of before still belongs to the model.
+        columns: the columns of the write.
+        keeps: whether an earlier partition still belongs to the model.
     """
     if before is None or any(part.partition is None for part in written):
         return in_order(written)
@@ -34,14 +34,14 @@ def succeeding(
 
 
 def in_order(parts: Iterable[Part]) -> tuple[Part, ...]:
-    """Parts by their keys."""
+    """Sort parts by their keys."""
     return tuple(sorted(parts, key=lambda part: part.partition or ""))
 
 
 def _in_columns(
     parts: Iterable[Part], before: Snapshot, columns: tuple[Column, ...]
 ) -> Iterable[Part]:
-    """Parts say their columns where the version's are not theirs."""
+    """Set the columns of a part only where they differ from those of the version."""
     for part in parts:
         own = part.columns or before.columns
         own = None if own == columns else own

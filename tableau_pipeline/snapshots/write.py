@@ -1,4 +1,4 @@
-"""Writing versions: one Spark job that stores the rows, hashes them and adds them up."""
+"""Write versions: one Spark job stores the rows, hashes them and sums the hashes."""
 
 import shutil
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -43,10 +43,10 @@ def write_snapshot(
     """Store all rows of a model as its next version.
 
     Args:
-        before_commit: looks at what is known once the rows are stored; if it raises, nothing stays.
+        before_commit: called once the rows are stored; if it raises, nothing is kept.
 
     Raises:
-        UnstorableError: before anything is written; names the model, the column and the remedy.
+        UnstorableError: raised before anything is written; names model, column and remedy.
     """
     check_storable(frame.schema, asset_key)
     with nothing_left(store, asset_key) as folder:
@@ -74,16 +74,16 @@ def write_partitions(
     keeps: Callable[[Part], bool] = lambda part: True,
     before_commit: Callable[[], None] = lambda: None,
 ) -> Snapshot:
-    """Store the rows of some partitions of a model; its next version has the others as before.
+    """Store the rows of some partitions of a model; its next version keeps the other partitions.
 
-    A partition without rows is a part too: it holds none.
+    A partition without rows is stored too, as an empty one.
 
     Args:
-        keeps: whether a partition of the version before still belongs to the model.
-        before_commit: looks at what is known once the rows are stored; if it raises, nothing stays.
+        keeps: whether a partition of the earlier version still belongs to the model.
+        before_commit: called once the rows are stored; if it raises, nothing is kept.
 
     Raises:
-        UnstorableError: before anything is written; names the model, the column and the remedy.
+        UnstorableError: raised before anything is written; names model, column and remedy.
         PartitionError: a row belongs to none of the partitions.
     """
     with nothing_left(store, asset_key) as folder:
@@ -112,10 +112,10 @@ def stored_parts(
     partitions: Mapping[str, Window] | Sequence[str],
     asset_key: str,
 ) -> list[Part]:
-    """Store rows by partitions, for a version to be committed; its number is still to be set.
+    """Store rows by partitions for a version to be committed; its number must still be set.
 
     Args:
-        folder: a new one, below that of the model.
+        folder: a new folder inside that of the model.
 
     Raises:
         UnstorableError, PartitionError: as `write_partitions`.
@@ -156,7 +156,7 @@ def version_of(
     asset_key: str,
     run_id: str,
 ) -> Snapshot:
-    """A version that has just these parts, which it was the first to have."""
+    """Return a version with exactly these parts, all of them new."""
     return Snapshot(
         folder=store.folder(asset_key),
         asset_key=asset_key,
@@ -170,18 +170,18 @@ def version_of(
 
 
 def columns_of(frame: DataFrame) -> tuple[Column, ...]:
-    """The columns of a model as its snapshots name them."""
+    """Return the columns of a model as snapshots name them."""
     return tuple(Column(field.name, field.dataType.simpleString()) for field in frame.schema.fields)
 
 
 @contextmanager
 def nothing_left(store: SnapshotStore, asset_key: str) -> Generator[Path]:
-    """A new folder for the files of a write, which goes if the write fails."""
+    """Yield a new folder for the files of a write; remove it if the write fails."""
     folder = store.new_folder(asset_key)
     try:
         yield folder
     except BaseException:
-        # A run may be interrupted when the version is just committed.
+        # The run may be interrupted just after the commit; then the files belong to the version.
         name = folder.relative_to(store.folder(asset_key)).as_posix()
         if not any(file.startswith(name) for file in store.files(asset_key)):
             shutil.rmtree(folder, ignore_errors=True)
@@ -193,7 +193,7 @@ def _span(window: Window) -> Span:
 
 
 def _hashed(frame: DataFrame) -> DataFrame:
-    """With the columns that only we use: the JSON of what is nested, and the hash of each row."""
+    """Add the columns for internal use: JSON of nested columns, and the hash of each row."""
     texts = {json_text(name): value for name, value in json_values(frame.schema).items()}
     return frame.withColumns({**texts, ROW_HASH: row_hash(frame.schema)})
 
@@ -206,7 +206,7 @@ def _comments(frame: DataFrame) -> dict[str, str]:
 def _store(
     hashed: DataFrame, folder: Path, *, by_partition: bool = False
 ) -> tuple[Fingerprint, int]:
-    """Run the job; the fingerprint of all rows, and how many of them have no partition."""
+    """Run the job; return the fingerprint of all rows, and the number without a partition."""
     totals = Observation("totals")
     stray = F.col(PARTITION).isNull() if by_partition else F.lit(False)
     observed = hashed.observe(
@@ -238,7 +238,7 @@ def _files(folder: Path, model: Path) -> tuple[DataFile, ...]:
 
 
 def _fingerprint(model: Path, files: Sequence[DataFile]) -> Fingerprint:
-    """Of one partition; Spark's own sum has no groups."""
+    """Compute the fingerprint of one partition; Spark's own sum covers all partitions."""
     total = 0
     for file in files:
         hashes = pq.read_table(model / file.name, columns=[ROW_HASH], partitioning=None)[ROW_HASH]
@@ -249,10 +249,10 @@ def _fingerprint(model: Path, files: Sequence[DataFile]) -> Fingerprint:
 def _check_rows(
     fingerprint: Fingerprint, files: Sequence[DataFile], *, folder: Path, asset_key: str
 ) -> None:
-    """Two counts of the same rows, Spark's and the files' own: a lost or doubled file shows."""
+    """Compare two counts of the same rows, Spark's and the files', to detect lost files."""
     stored = sum(file.rows for file in files)
     if stored != fingerprint.rows:
         raise RuntimeError(
             f'Model "{asset_key}": Spark counted {fingerprint.rows:,} rows, but the '
-            f"files below {folder} hold {stored:,}. Does every executor see that path?"
+            f"files in {folder} hold {stored:,}. Does every executor see that path?"
         )

@@ -50,7 +50,7 @@ def update(where: Any = ON_ID) -> Update:
             Upsert(target=T, source=S, where=ON_ID),
             {**USERS, "Name": "TEXT"},
             'Action 1 (upsert): the source table "public"."s" has "Name" (TEXT), which the target '
-            'table "Extract"."Extract" lacks: leave it out of the payload, or publish a file that '
+            'table "Extract"."Extract" lacks: remove it from the payload, or publish a file that '
             "has it.",
         ),
         (
@@ -64,13 +64,13 @@ def update(where: Any = ON_ID) -> Update:
             update(target("id") == source("key")),
             {"key": "BIGINT"},
             'Action 1 (update): the source table "public"."s" has no column of the target table '
-            '"Extract"."Extract", so there is nothing to set: name its columns as there.',
+            '"Extract"."Extract", so there is nothing to set: use the same column names.',
         ),
         (
             Delete(target=T, source=S, where=ON_ID),
             USERS,
             'Action 1 (delete): the source table "public"."s" has "name" (TEXT), "price" '
-            "(NUMERIC(10,2)), to which the condition does not refer: leave it out of the payload, "
+            "(NUMERIC(10,2)), which the condition does not use: remove it from the payload, "
             'or compare it with a column of the target table "Extract"."Extract".',
         ),
         (
@@ -98,7 +98,7 @@ def update(where: Any = ON_ID) -> Update:
             update(ON_ID & (source("ci") < "x")),
             {"id": "BIGINT", "name": "TEXT", "ci": 'TEXT COLLATE "en_US_CI"'},
             'Action 1 (update): source("ci") < \'x\': "ci" of the source table "public"."s" is '
-            'TEXT COLLATE "en_US_CI", which knows ==, !=, is: choose rows otherwise.',
+            'TEXT COLLATE "en_US_CI", which supports ==, !=, is: use another column or operator.',
         ),
         (
             update(target("nmae") == source("id")),

@@ -42,7 +42,7 @@ def test_a_port_in_use(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
             assert part in str(raised.value)
         monkeypatch.setenv("PORT", str(port))
         assert dev.main() == 1
-        assert f"cannot have port {port}" in (told := capsys.readouterr().err)
+        assert f"cannot use port {port}" in (told := capsys.readouterr().err)
         assert "PORT=3001 make dev" in told
 
 

@@ -150,7 +150,7 @@ def test_keys(file: HyperFile, method: str) -> None:
     """Prevents: a change of some row or other where the key does not tell which."""
     file.create(TABLE, pa.table({"a": [1], "b": ["x"]}))
     change = getattr(file, method)
-    with pytest.raises(HyperFileError, match=r"the key \(1\) comes more than once"):
+    with pytest.raises(HyperFileError, match=r"the key \(1\) is repeated in the data"):
         change(TABLE, pa.table({"a": [1, 1], "b": ["y", "z"]}), key=["a"])
     with pytest.raises(HyperFileError, match="the data has no column c, which the key names"):
         change(TABLE, pa.table({"a": [1], "b": ["y"]}), key=["c"])

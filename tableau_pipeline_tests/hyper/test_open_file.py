@@ -122,7 +122,7 @@ def test_a_file_that_is_none(path: Path, damage, reason: str, mode: str) -> None
 
 def test_a_name_that_hyperd_does_not_open(tmp_path: Path) -> None:
     """Prevents: a file that Tableau does not take for an extract."""
-    assert "ends in .hyper" in _refused(tmp_path / "x.hyp", "r")
+    assert "end in .hyper" in _refused(tmp_path / "x.hyp", "r")
 
 
 def test_a_file_that_somebody_has_open(path: Path) -> None:

@@ -86,7 +86,7 @@ def test_what_does_not_fit(file: Path, type_: str, text: str):
     written(file, f"id,v\n1,\n2,{text}\n")
     with pytest.raises(RefusedError) as refused:
         read(file, columns=f"id int, v {type_}")
-    assert f'x.csv, line 3: column "v": "{text}" is no {type_}' in str(refused.value)
+    assert f'x.csv, line 3: column "v": "{text}" is not a valid {type_}' in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_what_does_not_fit(file: Path, type_: str, text: str):
         ("timestamp", "31.12.2023 10:30", '{timestampFormat: "dd.MM.yyyy HH:mm"}'),
         ("int", "NA", '{nullValue: "NA"}'),
         ("int", " 7", "ignoreLeadingWhiteSpace"),
-        ("int", "2.5", "say double or decimal"),
+        ("int", "2.5", "declare double or decimal"),
     ],
 )
 def test_the_option_that_would_read_it(file: Path, type_: str, text: str, remedy: str):
@@ -163,7 +163,7 @@ def test_bytes(file: Path):
     written(file, text)
     with pytest.raises(RefusedError, match=r"encoding: .no-such. is not known"):
         read(file, reader={"encoding": "no-such"})
-    with pytest.raises(RefusedError, match="begins with the mark of UTF-8"):
+    with pytest.raises(RefusedError, match="begins with the byte order mark of UTF-8"):
         read(written(file, text, "utf-8-sig"), reader={"encoding": "cp1252"})
 
 
@@ -188,12 +188,12 @@ def test_packed(tmp_path: Path):
     ("text", "message"),
     [
         ('id,v\n1,"a\n2,b\n', "line 2: a quote opens a value and nothing closes it"),
-        ('id,v\n1,"a"b\n', "line 2: a quote ends a value, and neither"),
-        ("id;v\n1;2\n", "say reader: {sep: ';'}"),
-        ("id,v,ID\n1,2,3\n", "differ by case at most"),
+        ('id,v\n1,"a"b\n', "line 2: a quote ends a value, but neither"),
+        ("id;v\n1;2\n", "set reader: {sep: ';'}"),
+        ("id,v,ID\n1,2,3\n", "differ only in case"),
         ("", "x.csv is empty"),
         ("id,v\n\r,\n", "line 2: some lines end in a carriage return alone"),
-        ("v\n1\n\n2\n", "line 3: a blank line, which may be NULL or nothing"),
+        ("v\n1\n\n2\n", "line 3: a blank line, which may be NULL or no row"),
         ("id,v\n1,2,3\n", 'line 2: 3 values for 2 columns, "1,2,3"'),
         ("id,v\n1\n", "line 2: 1 value for 2 columns"),
     ],
@@ -208,17 +208,17 @@ def test_what_cannot_be_told(file: Path, text: str, message: str):
 def test_lines_are_counted_as_an_editor_does(file: Path):
     """Prevents: a line that is told and is not the one."""
     written(file, '# about\nid,v\n\n1,"a\nb\nc"\nx,y\n')
-    with pytest.raises(RefusedError, match=r"line 7: column .id.: .x. is no int"):
+    with pytest.raises(RefusedError, match=r"line 7: column .id.: .x. is not a valid int"):
         read(file, columns="id int, v string", reader={"comment": "#"})
 
 
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ("a int", "has 2 columns (id, v), and not those that columns declares (a)"),
-        ("id int, v array<int>", 'column "v": text holds no array<int>: declare it as string'),
-        ("id int, v", "is not understood"),
-        ("id int, ID int", "differ by case"),
+        ("a int", "has 2 columns (id, v), but columns declares a"),
+        ("id int, v array<int>", 'column "v": text cannot hold array<int>: declare it as string'),
+        ("id int, v", "cannot be parsed"),
+        ("id int, ID int", "differ only in case"),
     ],
 )
 def test_columns_that_are_no_columns_of_it(file: Path, columns: str, message: str):
@@ -231,11 +231,11 @@ def test_columns_that_are_no_columns_of_it(file: Path, columns: str, message: st
 @pytest.mark.parametrize(
     ("reader", "message"),
     [
-        ({"locale": "de"}, "say decimal, thousands and dateFormat"),
-        ({"mode": "PERMISSIVE"}, "say bad_rows: refuse or drop"),
+        ({"locale": "de"}, "set decimal, thousands and dateFormat"),
+        ({"mode": "PERMISSIVE"}, "set bad_rows: refuse or drop"),
         ({"maxColumns": "3"}, "the options are sep, delimiter, header"),
-        ({"multiLine": "false"}, "line breaks within quotes belong to the value"),
-        ({"enforceSchema": "true"}, "whatever the header says"),
+        ({"multiLine": "false"}, "line breaks inside quotes belong to the value"),
+        ({"enforceSchema": "true"}, "ignore the header"),
         ({"sep": "||"}, 'sep: "||" is not one character'),
         ({"header": "maybe"}, "neither true nor false"),
         ({"decimal": ",", "thousands": ","}, "decimal and thousands are both"),
@@ -254,7 +254,7 @@ def test_other_habits(file: Path):
     """Prevents: options of before that no longer work."""
     escaped = {"sep": "|", "header": "false", "escape": "\\"}
     assert read(written(file, '1|"a\\"b\\\\c"\n'), reader=escaped) == [(1, 'a"b\\c')]
-    with pytest.raises(RefusedError, match="stands before a character that needs none"):
+    with pytest.raises(RefusedError, match="precedes a character that needs no escape"):
         read(written(file, 'v,w\n"C:\\new",1\n'), reader={"escape": "\\"})
     assert read(written(file, 'v,w\n"a,1\n'), reader={"quote": ""}) == [('"a', 1)]
     trimmed = {"ignoreLeadingWhiteSpace": "true", "ignoreTrailingWhiteSpace": "true"}
@@ -282,7 +282,7 @@ def test_as_a_model_reads_it(spark: SparkSession, file: Path):
 
     written(file, "id,amount\n1,2.50\n2,x\n")
     columns = "id bigint COMMENT 'of the sale', amount decimal(10,2)"
-    with pytest.raises(RefusedError, match=r"1 row does not fit .* \"x\" is no decimal"):
+    with pytest.raises(RefusedError, match=r"1 row does not fit .* \"x\" is not a valid decimal"):
         read_files(spark, file, columns=columns)
     frame = read_files(spark, str(file), columns=columns, bad_rows="drop")
     assert [tuple(row) for row in frame.collect()] == [(1, Decimal("2.50"))]

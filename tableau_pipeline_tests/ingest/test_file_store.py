@@ -80,7 +80,7 @@ def test_append_builds_on_what_was_published(files):
 
 def test_append_to_what_is_gone(files, store: SnapshotStore):
     """Prevents: all rows of before gone from a data source, as its version is no longer there."""
-    with pytest.raises(RefusedError, match=r"as they are .* gone .* with mode replace"):
+    with pytest.raises(RefusedError, match=r"published unread .* removed .* with mode replace"):
         files("a.csv", "id,v", "1,a", mode="append", built_on=7).newest("model")
     first = files("a.csv", "id,v", "1,a", mode="append").newest("model")
     Path(first.paths[0]).unlink()
@@ -92,7 +92,9 @@ def test_append_to_what_is_gone(files, store: SnapshotStore):
 def test_what_is_refused_leaves_nothing(files, store: SnapshotStore):
     """Prevents: one bad file that blocks all later ones."""
     files("a.csv", "id,v", "1,a", mode="append").newest("model")
-    with pytest.raises(RefusedError, match=r"columns of b.csv are not those of a.csv.*id \(str"):
+    with pytest.raises(
+        RefusedError, match=r"columns of b.csv differ from those of a.csv.*id \(str"
+    ):
         files("b.csv", "id,v", "x,2.5", mode="append").newest("model")
     with pytest.raises(RefusedError, match="1 row does not fit"):
         files("c.csv", "id,v", "1,a,b", mode="append").newest("model")

@@ -83,12 +83,12 @@ def test_what_does_not_fit(file: Path, type_: str, value: str):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"a": 1}\n{"a": \n', 'line 2: no JSON, near "{"a":"'),
-        ('{"a": 1, "a": 2}\n', 'line 1: "a" comes twice in one object'),
-        ('{"a": 1}\n5\n', "line 2: 5 is no object"),
+        ('{"a": 1}\n{"a": \n', 'line 2: invalid JSON near "{"a":"'),
+        ('{"a": 1, "a": 2}\n', 'line 1: "a" is repeated in one object'),
+        ('{"a": 1}\n5\n', "line 2: 5 is not an object"),
         ('[{"a": 1},\n{"a": 2}', "the array has no end"),
-        ('[{"a": 1},\n{"a" 2}]', "line 2: no JSON"),
-        ('{"a": 1}\n', "which no object has; they have a"),
+        ('[{"a": 1},\n{"a" 2}]', "line 2: invalid JSON"),
+        ('{"a": 1}\n', "which no object has; the objects have a"),
     ],
 )
 def test_what_is_broken(file: Path, text: str, message: str):

@@ -59,13 +59,13 @@ def test_pages_that_spark_cannot_read(stored):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("finer than microseconds", 'column "v" has moments finer than microseconds'),
-        ("finer int96", 'column "v" has moments finer than microseconds'),
+        ("finer than microseconds", 'column "v" has times finer than microseconds'),
+        ("finer int96", 'column "v" has times finer than microseconds'),
         ("large decimals", 'column "v" is of the type decimal256(50, 2)'),
         ("times", 'column "v" is of the type time64[us]'),
-        ("twins", 'the columns "a", "a" differ by case at most'),
+        ("twins", 'the columns "a", "a" differ only in case'),
         ("no columns", "has no columns"),
-        ("damaged", "is no Parquet file, or damaged"),
+        ("damaged", "is not a Parquet file, or is damaged"),
     ],
 )
 def test_what_would_not_survive(stored, name: str, message: str):

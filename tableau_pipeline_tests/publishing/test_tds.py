@@ -243,11 +243,11 @@ def test_the_work_of_people_is_seen(edit: Callable[[Element, str], None], text: 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "no .tds"),
-        (b"<datasource>", "no .tds"),
+        (b"", "not a .tds"),
+        (b"<datasource>", "not a .tds"),
         (b"<workbook />", 'begins with "workbook"'),
-        (b"<!DOCTYPE x [<!ENTITY a 'b'>]><datasource>&a;</datasource>", "no .tds"),
-        (b"PK\x03\x04 and then nothing", "no .tds"),
+        (b"<!DOCTYPE x [<!ENTITY a 'b'>]><datasource>&a;</datasource>", "not a .tds"),
+        (b"PK\x03\x04 and then nothing", "not a .tds"),
     ],
 )
 def test_what_is_none(content: bytes, message: str):

@@ -95,7 +95,7 @@ def test_refusal_of_what_was_sent_again(
         armed(sandbox, Drop(method="PATCH", path=DATA, when="after")),
         armed(sandbox, Refuse(method="PATCH", path=DATA, status=401, nth=2)),
         pytest.raises(
-            RefreshError, match=r"said 401 when asked again.*may have received"
+            RefreshError, match=r"answered 401 when asked again.*may have received"
         ) as caught,
     ):
         tableau.update(sales.luid, batch=CLEAR, upload=None, request_id=fresh())

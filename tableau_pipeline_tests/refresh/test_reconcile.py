@@ -182,7 +182,7 @@ def test_what_somebody_published_is_judged_by_its_rows(
     if told is None:
         assert isinstance(report.plan, NoChange)
         (warning,) = report.warnings
-        assert "It holds what the last refresh left" in warning
+        assert "It still holds what the last refresh left" in warning
     else:
         assert report.plan.decision == "publish (replace)"
         assert told in report.plan.reason

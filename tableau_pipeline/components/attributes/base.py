@@ -1,4 +1,4 @@
-"""What the classes of declared keys have in common."""
+"""The base class of the classes that read YAML keys."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -15,7 +15,7 @@ class DeclarationError(ValueError):
 
 
 class Attributes(dg.Model):
-    """Nested keys: an unknown one is an error, which names those that are known."""
+    """Nested YAML keys. An unknown key is an error that lists the known ones."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -32,7 +32,7 @@ class Attributes(dg.Model):
 
 
 def mistake(at: tuple[str | int, ...], value: Any, problem: str) -> ValidationError:
-    """An error of a validator that shows at a key further inside."""
+    """Return a validation error that points at a nested key."""
     line: Any = {"type": "value_error", "loc": at, "input": value}
     return ValidationError.from_exception_data(
         "mistake", [{**line, "ctx": {"error": ValueError(problem)}}]
@@ -40,13 +40,13 @@ def mistake(at: tuple[str | int, ...], value: Any, problem: str) -> ValidationEr
 
 
 def guess(name: str, known: Iterable[str]) -> str:
-    """The question whether a similar name is meant; empty if there is none."""
+    """Return 'did you mean "..."? ' for the most similar known name; "" if none is similar."""
     found = get_close_matches(name, list(known), n=1)
     return f'did you mean "{found[0]}"? ' if found else ""
 
 
 def keys(value: Any) -> list[str]:
-    """Of a mapping, or of what one became."""
+    """Return the keys of a mapping, or the field names of a model parsed from one."""
     if isinstance(value, dict):
         return list(value)
     return list(type(value).model_fields) if isinstance(value, Attributes) else []
@@ -54,11 +54,11 @@ def keys(value: Any) -> list[str]:
 
 def _in_words(error: Any, known: list[str]) -> Any:
     if len(error["loc"]) > 1 and error["loc"][0] in _OF_SEVERAL_FORMS:
-        # Between a key and those below it, pydantic names the form that it took it for.
+        # pydantic puts the name of the chosen union member between a key and its nested keys.
         field, _, *rest = error["loc"]
         error = {**error, "loc": (field, *rest)}
     if error["type"] != "extra_forbidden" or len(error["loc"]) > 1:
         return error
     name = str(error["loc"][-1])
-    problem = f"no such key: {guess(name, known)}The keys here are {', '.join(known)}"
+    problem = f"unknown key: {guess(name, known)}The known keys are {', '.join(known)}"
     return {**error, "type": "value_error", "ctx": {"error": ValueError(problem)}}

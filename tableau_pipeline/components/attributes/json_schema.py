@@ -1,13 +1,14 @@
-"""The JSON schema of a component: editors complete by it, and `dg check yaml` judges by it."""
+"""The JSON schema of a component, for completion in editors and for `dg check yaml`."""
 
 from typing import Any
 
 
 def without_alternatives(schema: dict[str, Any]) -> dict[str, Any]:
-    """The same, where a key may have one of several forms without a judgement on the form.
+    """Return the schema with each union replaced by all keys of its members.
 
-    A validator of JSON schemas can only say that a value is "not valid under any of the given
-    schemas". The keys of all forms stay, for editors; what is wrong, the component itself tells.
+    A JSON schema validator can only report that a value is "not valid under any of the given
+    schemas". The merged keys still serve completion in editors, and the component's own validators
+    report what is wrong.
     """
     return _plain(schema, schema.get("$defs", {}))
 
@@ -32,7 +33,7 @@ def _plain(schema: Any, definitions: dict[str, Any]) -> Any:
 
 
 def _forms(schema: dict[str, Any], definitions: dict[str, Any]) -> list[dict[str, Any]]:
-    """The alternatives of a schema, with those of its alternatives."""
+    """Return all members of a union, including those of nested unions."""
     found = []
     for form in [*schema.get("anyOf", ()), *schema.get("oneOf", ())]:
         named = definitions[form["$ref"].rpartition("/")[2]] if "$ref" in form else form

@@ -1,4 +1,4 @@
-"""What a data source promises to its readers: to be right, and to be fresh."""
+"""What a data source guarantees to its readers: correct data, and fresh data."""
 
 import re
 from datetime import timedelta
@@ -17,56 +17,62 @@ _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 
 
 class ReconcileAttributes(Attributes):
-    """Read back what was published, and compare it with the models."""
+    """Read the published data back and compare it with the models."""
 
     max_mb: float = Field(
         default=100,
         gt=0,
-        description="Larger files are not downloaded, and the check says so; in megabytes of 10^6 "
-        "bytes.",
+        description="In megabytes of 10^6 bytes. Larger files are not downloaded, and the check "
+        "reports that.",
     )
     checksums: bool = Field(
         default=False,
-        description="Compare the contents of each column, in any order of rows; otherwise the "
-        "number of rows.",
+        description="Compare a checksum of each column, independent of the order of rows. By "
+        "default only the number of rows is compared.",
     )
 
 
 def reconcile(attributes: ReconcileAttributes | Literal["never"]) -> Reconcile | None:
-    """The same, as a refresh wants it."""
+    """Convert the key `reconcile` to the core's `Reconcile`; None for `never`."""
     if attributes == "never":
         return None
     return Reconcile(int(attributes.max_mb * 1e6), attributes.checksums)
 
 
 class FreshnessAttributes(Attributes):
-    """When the data source has to be fresh; the web UI shows whether it is."""
+    """The deadline of the data source. The web UI shows whether it is met."""
 
-    by: str | None = Field(default=None, description='Refreshed each day by this time, "07:00".')
-    timezone: str = Field(default="UTC", description='Whose clock counts: "Europe/Paris".')
+    by: str | None = Field(
+        default=None,
+        description='The data source must be refreshed each day by this time, "07:00".',
+    )
+    timezone: str = Field(
+        default="UTC", description='Time zone of `by` and `since`: "Europe/Paris".'
+    )
     since: str | None = Field(
         default=None,
-        description='With `by`: the earliest time of day that counts; default: "00:00".',
+        description="With `by`: a refresh before this time of day does not count. Default: "
+        '"00:00".',
     )
     within: str | None = Field(
-        default=None, description='Refreshed within this time, always: "24h", "90m", "7d".'
+        default=None, description='Maximum age of the last refresh: "24h", "90m", "7d".'
     )
 
     @field_validator("by", "since", mode="before")
     @classmethod
     def _time(cls, value: Any) -> Any:
-        # YAML 1.1 reads 07:00 without quotes as a number to the base of 60.
+        # YAML 1.1 reads an unquoted 07:00 as a number in base 60.
         if isinstance(value, int):
             value = f"{value // 60:02}:{value % 60:02}"
         if value is not None and not re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d", str(value)):
-            raise ValueError(f'{value!r} is no time of day such as "07:00"')
+            raise ValueError(f'{value!r} is not a time of day: write it as "07:00"')
         return value
 
     @field_validator("within")
     @classmethod
     def _span(cls, value: str | None) -> str | None:
         if value is not None and not _SPAN.fullmatch(value):
-            raise ValueError(f"{value!r} is no span of time such as 24h, 90m or 7d")
+            raise ValueError(f"{value!r} is not a time span: write it as 24h, 90m or 7d")
         return value
 
     @field_validator("timezone")
@@ -77,7 +83,7 @@ class FreshnessAttributes(Attributes):
     @model_validator(mode="after")
     def _one(self) -> Self:
         if bool(self.by) == bool(self.within):
-            raise ValueError('freshness is either {by: "07:00", timezone: ...} or {within: 24h}')
+            raise ValueError('freshness needs either {by: "07:00", timezone: ...} or {within: 24h}')
         try:
             self.policy()
         except (CheckError, OverflowError) as error:
@@ -85,7 +91,7 @@ class FreshnessAttributes(Attributes):
         return self
 
     def policy(self) -> dg.FreshnessPolicy:
-        """The same, as Dagster wants it."""
+        """Return the Dagster freshness policy of these keys."""
         if self.within:
             number, unit = self.within[:-1].strip(), self.within[-1]
             return dg.FreshnessPolicy.time_window(
@@ -101,6 +107,6 @@ class FreshnessAttributes(Attributes):
 
 
 def _between(start: tuple[int, ...], end: tuple[int, ...]) -> timedelta:
-    """From one time of day to the next time that it is another."""
+    """Return the time from one time of day to the next occurrence of another."""
     minutes = (end[0] * 60 + end[1]) - (start[0] * 60 + start[1])
     return timedelta(minutes=minutes if minutes > 0 else minutes + 24 * 60)

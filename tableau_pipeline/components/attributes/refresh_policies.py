@@ -1,4 +1,4 @@
-"""How the changes of a table are shipped, as YAML says it."""
+"""The refresh policies of a table: which rows a refresh sends."""
 
 from typing import Annotated, Any, Literal
 
@@ -17,110 +17,114 @@ from tableau_pipeline.core.policies import (
 
 
 class ChangesAttributes(Attributes):
-    """A change-data-capture feed: it names the touched keys, the rows come from the model."""
+    """A change-data-capture feed. It names the affected keys; the rows come from the model."""
 
     feed: str = Field(
-        description="Asset key of the model whose newest snapshot names the keys that were touched "
-        "since the last refresh; too many or too few do no harm."
+        description="Asset key of the model whose newest snapshot holds the keys that were "
+        "affected since the last refresh. Too many or too few keys do no harm."
     )
     columns: dict[str, str] = Field(
         default_factory=dict,
-        description="Key column of the table: column of the feed, where their names differ.",
+        description="Where their names differ, key column of the table: column of the feed.",
     )
 
     def declared(self, key: list[str]) -> Feed:
-        """The same, as a refresh wants it."""
+        """Convert these keys to the core's `Feed` for a table with this key."""
         return Feed(self.feed, tuple((name, self.columns.get(name, name)) for name in key))
 
 
 def _one_or_more(key: Any) -> Any:
-    """`key: id` means `key: [id]`."""
+    """Accept `key: id` as `key: [id]`."""
     return [key] if isinstance(key, str) else key
 
 
 class DiffAttributes(Attributes):
-    """Ship the rows that changed, found by comparing the old and the new snapshot."""
+    """Send the rows that changed, found by comparing the old and the new snapshot."""
 
     key: Annotated[list[str], BeforeValidator(_one_or_more, json_schema_input_type=Any)] = Field(
-        min_length=1, description="Columns that identify a row, [a, b]; never NULL."
+        min_length=1, description="Columns that identify a row, [a, b]. They must not be NULL."
     )
     changes: ChangesAttributes | None = Field(
         default=None,
-        description="A change-data-capture feed that names the touched keys; absent: snapshots are "
-        "compared.",
+        description="A change-data-capture feed that names the affected keys. Default: none, the "
+        "snapshots are compared.",
     )
 
     def declared(self) -> Diff:
-        """The same, as a refresh wants it."""
+        """Convert these keys to the core's `Diff`."""
         return Diff(tuple(self.key), self.changes.declared(self.key) if self.changes else None)
 
 
 class AppendAttributes(Attributes):
-    """Ship the rows from the last published maximum on, inclusive."""
+    """Send the rows from the last published maximum of the cursor on, inclusive."""
 
-    cursor: str = Field(description="Column that is larger in later rows; never NULL.")
+    cursor: str = Field(
+        description="Column whose values grow with each new row. It must not be NULL."
+    )
     lookback: str | int | None = Field(
         default=None,
-        description="How far back rows are shipped again, for those that come late or are "
-        'corrected: 1000 for a number, "3 days" for a date or a timestamp.',
+        description="How far before the last maximum rows are sent again, for late or corrected "
+        'rows: 1000 for a number, "3 days" for a date or a timestamp.',
     )
 
     @field_validator("lookback")
     @classmethod
     def _span(cls, lookback: str | int | None) -> str | int | None:
         text = str(lookback)
-        # A template is filled in later, and looked at again.
+        # A template is validated again after Dagster has filled it in.
         if lookback is not None and "{{" not in text and not is_lookback(text):
             raise ValueError(
-                f'"{lookback}" is no lookback: write a whole number for a cursor that is a number, '
-                'or a span such as "3 days" or "12 hours", in seconds, minutes, hours, days, '
+                f'"{lookback}" is not a lookback: write a whole number for a numeric cursor, or a '
+                'span such as "3 days" or "12 hours", in seconds, minutes, hours, days, '
                 "weeks, months or years"
             )
         return lookback
 
     def declared(self) -> Append:
-        """The same, as a refresh wants it."""
+        """Convert these keys to the core's `Append`."""
         return Append(self.cursor, self.lookback)
 
 
 class PartitionsAttributes(Attributes):
-    """Ship the Dagster partitions that were materialized again."""
+    """Send the Dagster partitions that were materialized again."""
 
-    column: str = Field(description="Column that tells the partition of a row, never NULL.")
+    column: str = Field(
+        description="Column that holds the partition of a row. It must not be NULL."
+    )
 
     def declared(self) -> Partitions:
-        """The same, as a refresh wants it."""
+        """Convert these keys to the core's `Partitions`."""
         return Partitions(self.column)
 
 
 class DiffRefresh(Attributes):
     """refresh: {diff: {key: [...]}}"""  # noqa: D415
 
-    diff: DiffAttributes = Field(description="Ship the rows that differ.")
+    diff: DiffAttributes = Field(description="Send the rows that differ.")
 
 
 class AppendRefresh(Attributes):
     """refresh: {append: {cursor: ...}}"""  # noqa: D415
 
     append: AppendAttributes = Field(
-        description="Ship the rows from the last published maximum on."
+        description="Send the rows from the last published maximum on."
     )
 
 
 class PartitionsRefresh(Attributes):
     """refresh: {partitions: {column: ...}}"""  # noqa: D415
 
-    partitions: PartitionsAttributes = Field(description="Ship the partitions that changed.")
+    partitions: PartitionsAttributes = Field(description="Send the partitions that changed.")
 
 
 _POLICIES = ("diff", "append", "partitions")
 
 
 def known_policy(refresh: Any) -> Any:
-    """Refuse what is none of the policies.
+    """Return the value if it is one of the policies.
 
     Raises:
-        ValueError: names them.
+        ValueError: it is not. The message lists the policies.
     """
     if _policy(refresh) is None:
         raise ValueError(
@@ -137,7 +141,7 @@ def _not_these(refresh: Any) -> str:
 
 
 def _policy(value: Any) -> str | None:
-    """Which of the policies a `refresh` means; None if none, or several."""
+    """Return the name of the policy that a `refresh` selects; None if none or several."""
     if value == "replace":
         return "replace"
     names = keys(value)
@@ -154,7 +158,7 @@ Refresh = Annotated[
 
 
 def policy(refresh: Refresh) -> Policy:
-    """The same, as a refresh wants it."""
+    """Convert the key `refresh` to the core's policy."""
     match refresh:
         case DiffRefresh(diff=diff):
             return diff.declared()

@@ -9,12 +9,13 @@ from tableau_pipeline.core.policies import Retain
 class RetainAttributes(Attributes):
     """A rolling window: rows older than `days` are not published."""
 
-    column: str = Field(description="A date or a timestamp; rows without one are kept.")
-    days: int = Field(gt=0, description="Rows more than this many days back are not published.")
+    column: str = Field(description="A date or timestamp column. Rows where it is NULL are kept.")
+    days: int = Field(gt=0, description="Rows older than this many days are not published.")
     as_of: Literal["run", "max"] = Field(
-        default="run", description="Counted from today (UTC), or from the model's latest value."
+        default="run",
+        description="Count the days from today (UTC), or from the latest value in the model.",
     )
 
     def declared(self) -> Retain:
-        """The same, as a refresh wants it."""
+        """Convert these keys to the core's `Retain`."""
         return Retain(self.column, self.days, self.as_of)

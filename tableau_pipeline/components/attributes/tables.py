@@ -1,4 +1,4 @@
-"""The keys of a declared data source, as YAML writes them; every mistake names its key."""
+"""The YAML keys of a table and of a relationship. Every error names its key."""
 
 from typing import Any
 
@@ -17,14 +17,16 @@ from tableau_pipeline.hyper.tables import Column
 
 
 class GuardAttributes(Attributes):
-    """What must hold before a table is published."""
+    """The conditions that a table must meet before it is published."""
 
-    min_rows: int = Field(default=1, ge=0, description="Fewer rows to publish are refused.")
+    min_rows: int = Field(
+        default=1, ge=0, description="The refresh is refused if the table has fewer rows."
+    )
     max_shrink: float = Field(
         default=0.5,
         ge=0,
         le=1,
-        description="The largest share of the published rows that may vanish at once.",
+        description="The largest share of the published rows that one refresh may remove.",
     )
 
 
@@ -33,25 +35,26 @@ class TableAttributes(Attributes):
 
     model: str | None = Field(
         default=None,
-        description='Asset key of the model, "a/b" for two parts; default: the table\'s name.',
+        description='Asset key of the model, "a/b" for two parts. Default: the table\'s name.',
     )
     refresh: Refresh = Field(
         default="replace",
-        description="How changes are shipped: replace, the table whole; {diff: {key: [...]}}, the "
-        "rows that differ; {append: {cursor: ...}}, the rows from the last published one on; "
-        "{partitions: {column: ...}}, the partitions that changed.",
+        description="Which rows a refresh sends. replace: the whole table. {diff: {key: [...]}}: "
+        "the rows that differ. {append: {cursor: ...}}: the rows from the last published one on. "
+        "{partitions: {column: ...}}: the partitions that changed.",
     )
     retain: RetainAttributes | None = Field(
-        default=None, description="A rolling window: older rows are not published."
+        default=None, description="A rolling window. Older rows are not published."
     )
     guard: GuardAttributes = Field(
-        default_factory=GuardAttributes, description="What must hold before it is published."
+        default_factory=GuardAttributes,
+        description="The conditions that the table must meet before it is published.",
     )
 
     columns: dict[str, str] = Field(
         default_factory=dict,
         description="The contract: the model must have exactly these columns, by name and Spark "
-        "type; default: whatever it has.",
+        "type. Default: any columns.",
     )
 
     @field_validator("refresh", mode="before")
@@ -60,7 +63,7 @@ class TableAttributes(Attributes):
         return known_policy(refresh)
 
     def declared(self, name: str) -> Table:
-        """The same, as a refresh wants it."""
+        """Convert these keys to the core's `Table` with this name."""
         return Table(
             name=name,
             model=self.model or name,
@@ -72,20 +75,20 @@ class TableAttributes(Attributes):
 
 
 def _allow_bare_on(schema: dict[str, Any]) -> None:
-    """YAML 1.1 reads the bare word `on` as true, also where it is a key: leave it to pydantic."""
+    """Make the schema accept a bare `on`, which YAML 1.1 reads as true; pydantic checks it."""
     schema["additionalProperties"] = True
     schema["required"].remove("on")
 
 
 class RelationshipAttributes(Attributes):
-    """Many rows of `from` point at one row of `to`."""
+    """A many-to-one relationship: many rows of `from` refer to one row of `to`."""
 
     model_config = ConfigDict(json_schema_extra=_allow_bare_on)
 
     many: str = Field(alias="from", description="Table of the many side.")
     one: str = Field(alias="to", description="Table of the one side.")
     on: dict[str, str] = Field(
-        min_length=1, description="Column of `from`: column of `to`, for each column of the key."
+        min_length=1, description="For each column of the key, column of `from`: column of `to`."
     )
 
     @model_validator(mode="before")

@@ -1,4 +1,4 @@
-"""What becomes of instants, as YAML says it: `utc`, `with_time_zone` or `{zone: ...}`."""
+"""The key `timestamps`: `utc`, `with_time_zone` or `{zone: ...}`."""
 
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
@@ -12,9 +12,9 @@ _WORDS = ("utc", "with_time_zone")
 
 
 class ZoneAttributes(Attributes):
-    """Show instants by the wall clock of a zone."""
+    """Show instants as the wall clock time of a zone."""
 
-    zone: str = Field(description='Whose clock: "Europe/Paris".')
+    zone: str = Field(description='Name of the time zone: "Europe/Paris".')
 
     @field_validator("zone")
     @classmethod
@@ -23,10 +23,10 @@ class ZoneAttributes(Attributes):
 
 
 def known_timestamps(value: Any) -> Any:
-    """Refuse what is none of the ways to hold an instant.
+    """Return the value if it is one of the ways to publish an instant.
 
     Raises:
-        ValueError: names them.
+        ValueError: it is not. The message lists them.
     """
     if _timestamps(value) is None:
         raise ValueError(
@@ -49,5 +49,5 @@ Timestamps = Annotated[
 
 
 def clock(timestamps: Timestamps) -> Literal["utc", "with_time_zone"] | ZoneInfo:
-    """The same, as a refresh wants it."""
+    """Convert the key `timestamps` to the core's value, with a `ZoneInfo` for a zone."""
     return ZoneInfo(timestamps.zone) if isinstance(timestamps, ZoneAttributes) else timestamps

@@ -1,4 +1,4 @@
-"""When a data source is refreshed by itself, as YAML says it."""
+"""The triggers that refresh a data source automatically."""
 
 from typing import Annotated, Any, Literal
 
@@ -10,28 +10,32 @@ from tableau_pipeline.components.attributes.zones import known_zone
 
 
 class AfterTrigger(Attributes):
-    """Refresh when upstream models are new: when any of them is, or when all are."""
+    """Refresh when any upstream model is new, or when all are."""
 
     after: Literal["any", "all"] = Field(
-        description="any: as soon as one model is new; all: once every model is, feeds included."
+        description="any: as soon as one model is new. all: once every model is new, feeds "
+        "included."
     )
 
 
 class CronTrigger(Attributes):
     """Refresh at fixed times."""
 
-    cron: str = Field(description='When, as in "0 6 * * *".')
-    timezone: str = Field(default="UTC", description='Whose clock counts: "Europe/Paris".')
+    cron: str = Field(description='A cron expression, as in "0 6 * * *".')
+    timezone: str = Field(
+        default="UTC", description='Time zone of the cron expression: "Europe/Paris".'
+    )
 
     @field_validator("cron")
     @classmethod
     def _valid(cls, cron: str) -> str:
         try:
-            # Dagster's own check; its message names a schedule that nobody has declared.
+            # Dagster's own check. Its message names this throwaway schedule, so it is not passed
+            # on.
             dg.ScheduleDefinition(job_name="check", cron_schedule=cron)
         except dg.DagsterInvalidDefinitionError:
             raise ValueError(
-                f'"{cron}" is no cron schedule: write minute, hour, day of the month, month and '
+                f'"{cron}" is not a cron schedule: write minute, hour, day of the month, month and '
                 'day of the week, as in "0 6 * * *" or "*/30 8-18 * * MON-FRI", or @daily'
             ) from None
         return cron
@@ -43,7 +47,7 @@ class CronTrigger(Attributes):
 
 
 class DbtTrigger(Attributes):
-    """Refresh, Spark models included, when a dbt that runs outside Dagster has finished."""
+    """Refresh the data source and its Spark models after a dbt that runs outside Dagster."""
 
     dbt: str = Field(
         min_length=1,
@@ -53,9 +57,9 @@ class DbtTrigger(Attributes):
     models: tuple[str, ...] | None = Field(
         default=None,
         min_length=1,
-        description="Names or unique ids of the dbt models that feed it: it is refreshed if an "
-        "invocation built one of them, and neither one of them nor a test on them failed; absent: "
-        "all that dbt has.",
+        description="Names or unique ids of the dbt models that feed the data source. It is "
+        "refreshed if an invocation built one of them, and neither one of them nor a test on them "
+        "failed. Default: all models of the dbt project.",
     )
 
 
@@ -71,16 +75,16 @@ def _named(value: Any) -> list[str]:
 
 
 def _trigger(value: Any) -> str | None:
-    """Which of the triggers it is; None if none, or several."""
+    """Return the name of the trigger that a value selects; None if none or several."""
     names = _named(value)
     return names[0] if len(names) == 1 else None
 
 
 def known_trigger(value: Any) -> Any:
-    """Refuse what is none of the triggers, or several.
+    """Return the value if it is None or exactly one of the triggers.
 
     Raises:
-        ValueError: names them.
+        ValueError: it is none of them, or several. The message lists them.
     """
     if value is None or _trigger(value):
         return value

@@ -6,7 +6,7 @@ from tableau_pipeline.components.attributes.base import guess
 
 
 def known_zone(zone: str) -> str:
-    """The name itself.
+    """Return the name itself if such a time zone exists.
 
     Raises:
         ValueError: there is no such zone.
@@ -16,6 +16,6 @@ def known_zone(zone: str) -> str:
     except (ZoneInfoNotFoundError, ValueError, OSError):
         meant = guess(zone, available_timezones())
         raise ValueError(
-            f'"{zone}" is no time zone: {meant}Write one as "Europe/Paris", or UTC'
+            f'"{zone}" is not a time zone: {meant}Write it as "Europe/Paris", or UTC'
         ) from None
     return zone

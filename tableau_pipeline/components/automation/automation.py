@@ -1,4 +1,4 @@
-"""What happens by itself in a code location."""
+"""The sensors and schedules of a code location."""
 
 import dagster as dg
 
@@ -10,7 +10,7 @@ from tableau_pipeline.components.published_datasource.component import Published
 
 @dg.definitions
 def automation(context: dg.ComponentLoadContext) -> dg.Definitions:
-    """The triggers of the declared data sources; import it in a module below `defs/`.
+    """Return the triggers of the declared data sources. Import it in a module under `defs/`.
 
     One sensor for all `{after: ...}`, one schedule for each distinct `cron`, one sensor for each
     distinct file of `dbt`.
@@ -20,7 +20,8 @@ def automation(context: dg.ComponentLoadContext) -> dg.Definitions:
         "refresh_after_models",
         target=dg.AssetSelection.all(),
         default_status=sensor_status(),
-        description="Refreshes data sources when their models are new, and retries.",
+        description="Refreshes data sources when their models are new, and retries failed "
+        "refreshes.",
     )
     return dg.Definitions(
         sensors=[after_models, *dbt_sensors(datasources)], schedules=refresh_schedules(datasources)

@@ -1,4 +1,4 @@
-"""What dbt's last command came to: run_results.json, and the manifest beside it."""
+"""The result of dbt's last command, from run_results.json and the manifest beside it."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ _TABLES = ("model", "seed", "snapshot")
 
 
 class NotABuildError(Exception):
-    """There is nothing to follow, and why; the next look may find something."""
+    """There is no invocation to follow; the message states why. A later look may find one."""
 
 
 class _Metadata(BaseModel):
@@ -43,10 +43,11 @@ class Invocation:
     """One `dbt run`, `build` or `retry`.
 
     Attributes:
-        id: dbt's own.
-        statuses: of each node that it ran or skipped, by unique id. A retry has only what had
-            failed before, so what is absent is no obstacle.
-        parents: of each node; of which a test is, they are what it looks at.
+        id: dbt's invocation id.
+        statuses: the status of each node that it ran or skipped, by unique id. A retry lists
+            only what
+            had failed before, so a missing node is no obstacle.
+        parents: the parents of each node. The parents of a test are the models that it tests.
     """
 
     id: str
@@ -54,10 +55,10 @@ class Invocation:
     parents: Mapping[str, list[str]]
 
     def obstacle(self, models: Iterable[str] | None) -> str | None:
-        """Why what is made of these models shall not be refreshed; None if it shall.
+        """Return why assets made of these models must not be refreshed; None if they may be.
 
         Args:
-            models: names or unique ids; None: all that dbt has.
+            models: names or unique ids; None for all models of the dbt project.
         """
         mine = {
             node: status
@@ -65,12 +66,12 @@ class Invocation:
             if models is None or self._concerns(node, set(models))
         }
         if not mine:
-            return f"{', '.join(models)} had no part in it" if models else "it built nothing"
+            return f"{', '.join(models)}: not part of it" if models else "it built no models"
         bad = [f"{node}: {status}" for node, status in mine.items() if status not in _GOOD]
         return ", ".join(bad) or None
 
     def _concerns(self, node: str, models: set[str]) -> bool:
-        """A test that no manifest explains concerns everybody."""
+        """Whether a node affects these models. A test without known parents affects them all."""
         if node.split(".")[0] in _TABLES:
             return _is_one_of(node, models)
         tested = self.parents.get(node)
@@ -78,20 +79,20 @@ class Invocation:
 
 
 def _is_one_of(node: str, models: set[str]) -> bool:
-    """A unique id reads model.<project>.<name>, or model.<project>.<name>.v2."""
+    """Whether a unique id, model.<project>.<name> or model.<project>.<name>.v2, is in a set."""
     return node in models or bool(models.intersection(node.split(".")[2:3]))
 
 
 def read_invocation(run_results: str, *, seen: str | None) -> Invocation:
-    """Dbt's last invocation.
+    """Read dbt's last invocation.
 
     Args:
         run_results: path or URL of run_results.json.
-        seen: the id of an invocation that was followed already.
+        seen: the id of an invocation that was already followed.
 
     Raises:
-        NotABuildError: there is no such file, dbt still writes it, it is of another command, or of
-            the invocation that was seen.
+        NotABuildError: the file does not exist, dbt is still writing it, it is the result of
+            another command, or its invocation is the one already seen.
     """
     path = UPath(run_results)
     try:
@@ -105,7 +106,7 @@ def read_invocation(run_results: str, *, seen: str | None) -> Invocation:
         ) from error
     invocation = results.metadata.invocation_id
     if invocation == seen:
-        raise NotABuildError(f"dbt's last invocation, {invocation}, is dealt with")
+        raise NotABuildError(f"dbt's last invocation, {invocation}, was already followed")
     if results.args.which not in _BUILDS:
         raise NotABuildError(
             f"dbt's last command was `{results.args.which}`: only {', '.join(_BUILDS)} count"

@@ -1,4 +1,4 @@
-"""Sensors of the data sources that follow a dbt that runs outside Dagster."""
+"""Sensors of the data sources that follow a dbt outside Dagster."""
 
 import re
 from collections import defaultdict
@@ -21,7 +21,7 @@ _TAG = "dbt/invocation_id"
 
 
 def dbt_sensors(datasources: Iterable[PublishedDatasource]) -> list[dg.SensorDefinition]:
-    """One sensor and job for each distinct run_results.json, which is then read once."""
+    """Return one sensor, with its job, for each distinct run_results.json, read once per tick."""
     followers: dict[str, dict[str, DbtTrigger]] = defaultdict(dict)
     for datasource in datasources:
         if isinstance(trigger := datasource.trigger, DbtTrigger):
@@ -31,7 +31,7 @@ def dbt_sensors(datasources: Iterable[PublishedDatasource]) -> list[dg.SensorDef
 
 def _sensor(file: str, triggers: Mapping[str, DbtTrigger]) -> dg.SensorDefinition:
     words = re.sub(r"[^A-Za-z0-9]+", "_", file).strip("_")
-    # Two files may have the same words, and a sensor's state lives by its name.
+    # Two paths may yield the same words, and Dagster keeps a sensor's cursor under its name.
     name = f"refresh_after_dbt_{words[-60:]}_{crc32(file.encode()):08x}"
     job = dg.define_asset_job(f"{name}_job", selection=_with_models(triggers))
 
@@ -55,7 +55,7 @@ def _sensor(file: str, triggers: Mapping[str, DbtTrigger]) -> dg.SensorDefinitio
         due = [key for key, obstacle in obstacles.items() if not obstacle]
         if not due:
             return dg.SensorResult(skip_reason="\n".join(skipped), cursor=invocation.id)
-        # A tick with runs has no reason of its own: its log tells of those left out.
+        # A tick that requests runs shows no skip reason, so its log lists what was left out.
         for reason in skipped:
             context.log.warning(reason)
         return dg.SensorResult(
@@ -77,7 +77,10 @@ def _with_models(datasources: Iterable[str]) -> dg.AssetSelection:
 def _request(
     context: dg.SensorEvaluationContext, datasource: str, invocation: Invocation
 ) -> dg.RunRequest:
-    """A run of the data source and its models; of partitioned ones dbt does not say which part."""
+    """Request a run of the data source and its models.
+
+    Partitioned models are left out: dbt does not report which partition is new.
+    """
     if not (location := context.repository_def):
         raise ValueError("the sensor's context has no definitions to choose assets from")
     graph = location.asset_graph

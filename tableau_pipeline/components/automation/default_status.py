@@ -1,4 +1,4 @@
-"""Whether this deployment refreshes by itself."""
+"""Whether the triggers of this deployment start switched on."""
 
 import os
 
@@ -8,26 +8,26 @@ VARIABLE = "PIPELINE_TRIGGERS"
 
 
 def triggers_are_on() -> bool:
-    """What PIPELINE_TRIGGERS says: `on` or `off`, the default.
+    """Whether PIPELINE_TRIGGERS is `on`; the default is `off`.
 
-    A schedule or sensor starts out with it; a switch that was moved in the web UI overrules it.
+    A schedule or sensor starts with this status. A switch in the web UI overrides it.
 
     Raises:
-        ValueError: it says something else.
+        ValueError: the variable has another value.
     """
-    said = os.environ.get(VARIABLE) or "off"
-    if said not in ("on", "off"):
-        raise ValueError(f"{VARIABLE} is {said!r}: set it to on or off")
-    return said == "on"
+    value = os.environ.get(VARIABLE) or "off"
+    if value not in ("on", "off"):
+        raise ValueError(f"{VARIABLE} is {value!r}: set it to on or off")
+    return value == "on"
 
 
 def sensor_status() -> dg.DefaultSensorStatus:
-    """The same, for a sensor."""
+    """Return the default status of a sensor."""
     on = triggers_are_on()
     return dg.DefaultSensorStatus.RUNNING if on else dg.DefaultSensorStatus.STOPPED
 
 
 def schedule_status() -> dg.DefaultScheduleStatus:
-    """The same, for a schedule."""
+    """Return the default status of a schedule."""
     on = triggers_are_on()
     return dg.DefaultScheduleStatus.RUNNING if on else dg.DefaultScheduleStatus.STOPPED

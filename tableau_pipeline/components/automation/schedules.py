@@ -1,4 +1,4 @@
-"""Schedules of the data sources that are refreshed at fixed times."""
+"""Schedules of the data sources with a cron trigger."""
 
 import re
 from collections import Counter, defaultdict
@@ -14,9 +14,9 @@ from tableau_pipeline.components.published_datasource.component import Published
 
 
 def refresh_schedules(datasources: Iterable[PublishedDatasource]) -> list[dg.ScheduleDefinition]:
-    """One schedule and job for each distinct cron and time zone.
+    """Return one schedule and job for each distinct cron and time zone.
 
-    Not one for each data source: Dagster resolves every job against all assets.
+    Data sources share schedules because Dagster resolves every job against all assets.
     """
     due: dict[tuple[str, str], list[dg.AssetKey]] = defaultdict(list)
     for datasource in datasources:
@@ -43,7 +43,7 @@ def _name(cron: str, zone: str) -> str:
 
 
 def _mark(cron: str, zone: str) -> str:
-    """Tells apart what reads alike: "1-5" and "1,5", GMT+1 and GMT-1."""
+    """Return a suffix that separates names with equal words: "1-5" and "1,5", GMT+1 and GMT-1."""
     return f"_{crc32(f'{cron} {zone}'.encode()):08x}"
 
 

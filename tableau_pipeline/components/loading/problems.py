@@ -1,4 +1,4 @@
-"""What can be wrong with a location as a whole, though each file of it may be right."""
+"""Problems of a code location as a whole, which no single file of it shows."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,20 +24,20 @@ _LISTED = 10
 
 @dataclass(frozen=True, slots=True)
 class Datasource:
-    """A data source of the location; `file` and `line` say where its declaration begins."""
+    """A data source of the location; its declaration begins at `line` of `file`."""
 
     component: PublishedDatasource
     file: Path
     line: int
 
     def at(self, *keys: str) -> str:
-        """Where a key of it stands, and its name."""
+        """Return "file:line: key" for a key of the declaration."""
         line = line_of(self.file, self.line, ("attributes", *keys))
         return f"{self.file}:{line}: {'.'.join(('attributes', *keys))}"
 
 
 def datasources_of(definitions: dg.Definitions) -> list[Datasource]:
-    """Those that are declared in YAML."""
+    """Return the data sources that are declared in YAML."""
     found = {}
     for spec in _specs(definitions):
         if place := _declared(spec):
@@ -46,7 +46,7 @@ def datasources_of(definitions: dg.Definitions) -> list[Datasource]:
 
 
 def repeated_keys(definitions: dg.Definitions, datasources: Sequence[Datasource]) -> list[str]:
-    """Assets of data sources whose key another asset has."""
+    """Report data sources whose asset key another asset already has."""
     places: dict[dg.AssetKey, list[str]] = defaultdict(list)
     for asset in definitions.assets or ():
         for spec in _specs_of(asset):
@@ -59,15 +59,15 @@ def repeated_keys(definitions: dg.Definitions, datasources: Sequence[Datasource]
             if others := [place for place in places[key] if place != begins]:
                 found.append(
                     f'{each.at("name")}: "{each.component.name}" makes an asset with the key '
-                    f'"{key.to_user_string()}", which that of {others[0]} has too: give the data '
-                    "source a `key` of its own, or another name"
+                    f'"{key.to_user_string()}", which the asset of {others[0]} has too: give the '
+                    "data source a `key` of its own, or another name"
                 )
                 break
     return found
 
 
 def unknown_models(definitions: dg.Definitions, datasources: Sequence[Datasource]) -> list[str]:
-    """Models that no asset of this location makes, and that nothing was ever stored of."""
+    """Report models that no asset of this location makes and that have no stored snapshot."""
     ours = {key for each in datasources for key in _keys(each.component)}
     assets = {spec.key.to_user_string() for spec in _specs(definitions)}
     models = sorted(assets - {key.to_user_string() for key in ours})
@@ -81,13 +81,13 @@ def unknown_models(definitions: dg.Definitions, datasources: Sequence[Datasource
             found.append(
                 f'{each.at(*keys)}: there is no asset "{model}": {guess(model, models)}The assets '
                 f"of this location are {listed or 'none'}. For a model of another location that "
-                f'is yet to be materialized, say here dg.AssetSpec("{model}")'
+                f'is not materialized yet, declare dg.AssetSpec("{model}")'
             )
     return found
 
 
 def column_problems(definitions: dg.Definitions, datasources: Sequence[Datasource]) -> list[str]:
-    """Columns, keys and types that do not go with the newest snapshots of the models."""
+    """Report columns, keys and types that do not fit the newest snapshots of the models."""
     found: list[str] = []
     snapshots = _snapshots(definitions)
     if snapshots is None:
@@ -125,7 +125,7 @@ def _component(spec: dg.AssetSpec) -> Any:
 
 
 def _declared(spec: dg.AssetSpec) -> tuple[Path, int] | None:
-    """Where the declaration of a data source begins, as Dagster noted it."""
+    """Return where the declaration of a data source begins, from Dagster's code references."""
     if isinstance(_component(spec), PublishedDatasource):
         noted = CodeReferencesMetadataSet.extract(spec.metadata).code_references
         for each in noted.code_references if noted else ():
@@ -135,7 +135,7 @@ def _declared(spec: dg.AssetSpec) -> tuple[Path, int] | None:
 
 
 def _written(asset: Any) -> tuple[Path, int] | None:
-    """Where the function of an asset begins."""
+    """Return where the function of an asset begins."""
     step = getattr(asset, "node_def", None) if getattr(asset, "is_executable", False) else None
     function = getattr(getattr(step, "compute_fn", None), "decorated_fn", None)
     code = getattr(unwrap(function), "__code__", None) if function else None
@@ -148,7 +148,7 @@ def _keys(datasource: PublishedDatasource) -> tuple[dg.AssetKey, dg.AssetKey]:
 
 
 def _models(datasource: PublishedDatasource) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Each model, with the keys below which it is named."""
+    """Yield each model, with the YAML keys under which it is named."""
     for name, table in datasource.tables.items():
         yield ("tables", name, *(["model"] if table.model else [])), table.model or name
         if isinstance(table.refresh, DiffRefresh) and (changes := table.refresh.diff.changes):

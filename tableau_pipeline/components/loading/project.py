@@ -1,4 +1,4 @@
-"""How a code location is loaded, so that a mistake in it is told in one line."""
+"""Load a code location so that each mistake is reported in one line."""
 
 import os
 from collections.abc import Callable, Generator
@@ -20,46 +20,44 @@ from tableau_pipeline.components.loading.problems import (
     unknown_models,
 )
 
-# Dagster's own pydantic texts, where they do not say what to write.
+# Replacements for pydantic's messages that do not state what to write.
 _WORDS = MappingProxyType(
     {
         "missing": "this key is missing",
-        "model_type": "this key has keys of its own: write them below it, or {}",
-        "dict_type": "this key has keys of its own: write them below it",
+        "model_type": "this key takes nested keys: write them under it, or {}",
+        "dict_type": "this key takes nested keys: write them under it",
         "list_type": "this is a list: write [a, b]",
-        "string_type": 'this is a text: write "..."',
+        "string_type": 'this is a string: write "..."',
     }
 )
 _YAML = MappingProxyType(
     {
-        "cannot start any token": "YAML knows no tabs here, and no value that begins like this: "
-        "indent with spaces, and put the value into quotes",
-        "mapping values are not allowed here": "a second colon, or an indent that does not fit: "
-        "put a value that holds a colon into quotes, and indent keys like their neighbours",
-        "expected <block end>": "an indent that fits none of the keys above: indent keys like "
-        "their neighbours",
+        "cannot start any token": "YAML allows neither a tab nor a value that begins like this: "
+        "indent with spaces, and put the value in quotes",
+        "mapping values are not allowed here": "a second colon, or a wrong indent: put a value "
+        "that contains a colon in quotes, and indent keys like their neighbours",
+        "expected <block end>": "a wrong indent: indent keys like their neighbours",
     }
 )
 
 
 def load_definitions(folder: Path) -> dg.Definitions:
-    """What `dg.load_from_defs_folder` finds below `defs/`, and nothing that cannot work.
+    """Load what `dg.load_from_defs_folder` finds in `defs/`, and check it as a whole.
 
-    `dg check defs` also holds the columns that are declared against those of the models, as far as
-    these were ever materialized.
+    `dg check defs` also compares the declared columns with the newest snapshots of the models.
 
     Args:
-        folder: where `definitions.py` lies.
+        folder: the folder of `definitions.py`.
 
     Raises:
-        DeclarationError: a line for each mistake: file, line, key, and what is allowed there.
+        DeclarationError: one line for each mistake: file, line, key, and what is allowed there.
     """
     with _in_lines():
         definitions = dg.load_from_defs_folder(path_within_project=folder)
     datasources = datasources_of(definitions)
     looks: list[Callable[..., list[str]]] = [repeated_keys, unknown_models]
-    # Not whenever a run starts: each model's newest snapshot is looked up; and not in a server
-    # that would then not let anybody materialize a model whose columns have changed.
+    # Only in `dg check defs`: it reads each model's newest snapshot, too slow for every run. In a
+    # server it would also prevent materializing a model whose columns have changed.
     if os.environ.get("DAGSTER_IS_DEFS_VALIDATION_CLI"):
         looks.append(column_problems)
     for look in looks:
@@ -84,7 +82,7 @@ def _in_lines() -> Generator[None]:
 
 
 def _of_key(error: Any) -> str:
-    """Of pydantic's error, which Dagster has given the place in the file."""
+    """Format a pydantic error, in which Dagster has put the place in the file."""
     key, _, place = str(error["loc"][0]).rpartition(" at ")
     problem = _WORDS.get(error["type"]) or str(error["msg"]).removeprefix("Value error, ")
     return f"{place}: {key}: {problem}" if place else f"{key}: {problem}"
@@ -94,5 +92,5 @@ def _of_yaml(error: yaml.MarkedYAMLError) -> str:
     mark = error.problem_mark or error.context_mark
     place = f"{mark.name}:{mark.line + 1}: " if mark else ""
     problem = str(error.problem)
-    words = [words for told, words in _YAML.items() if told in problem]
+    words = [words for known, words in _YAML.items() if known in problem]
     return f"{place}this is not YAML: {words[0] if words else problem}"

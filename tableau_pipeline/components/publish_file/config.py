@@ -22,7 +22,7 @@ _CHOICES = {
 
 
 class PublishFileConfig(RefreshConfig):
-    """Which files, or which table of a database, become which data source."""
+    """Which files, or which database table, to publish as which data source."""
 
     path: str = Field(
         min_length=1,
@@ -33,53 +33,54 @@ class PublishFileConfig(RefreshConfig):
     project: str = Field(default="Default", description='Path of the project, "A/B".')
     mode: str = Field(
         default="replace",
-        description="replace: the files are all there is. append: their rows are kept beside those "
-        "of files that were added before; a file of the same name replaces its own. as_is: one "
-        "Parquet file, sent as it is, of which the server makes the extract.",
+        description="replace: the data source holds the rows of these files only. append: they are "
+        "added to the rows of earlier files; a file of the same name replaces its own rows. as_is: "
+        "one Parquet file, sent unread; the server makes the extract from it.",
     )
     format: str | None = Field(
-        default=None, description="csv, json or parquet; default: by the files' ending."
+        default=None, description="csv, json or parquet. Default: by file name suffix."
     )
     table: str | None = Field(
-        default=None, description='Of a database: its name, or a query, "(SELECT ...) rows".'
+        default=None, description='For a database: a table name or a query, "(SELECT ...) rows".'
     )
     credentials: str = Field(
         default="JDBC",
-        description="The user and password of a database are the environment variables "
+        description="For a database: its user and password come from the environment variables "
         "<credentials>_USER and <credentials>_PASSWORD.",
     )
     reader: dict[str, str] = Field(
         default_factory=dict,
-        description="How CSV and JSON are written: sep, decimal, thousands, encoding, dateFormat, "
-        "timestampFormat, nullValue, header, ...; of a database, options of Spark's JDBC reader.",
+        description="Options for reading CSV and JSON: sep, decimal, thousands, encoding, "
+        "dateFormat, timestampFormat, nullValue, header, ... For a database: options of Spark's "
+        "JDBC reader.",
     )
     columns: str | None = Field(
         default=None,
-        description='Columns as Spark writes them, "id bigint, day date"; default: found out.',
+        description='Columns as a Spark schema, "id bigint, day date". Default: inferred.',
     )
     bad_rows: str = Field(
         default="refuse",
-        description="Rows that do not fit the columns: refuse, or drop; they are always counted "
-        "and told by line, column and value.",
+        description="Rows that do not fit the columns: refuse or drop. They are always counted, "
+        "and reported by line, column and value.",
     )
     key: list[str] = Field(
         default_factory=list,
-        description="Columns that identify a row: then only the rows that changed are sent.",
+        description="Columns that identify a row. With them, only the rows that changed are sent.",
     )
     file_column: str | None = Field(
         default=None,
-        description="With mode append: a column to add, with the name of each row's file; then "
-        "only the files that are new or changed are sent.",
+        description="With mode append: name of a column to add, which holds the name of each row's "
+        "file. With it, only new and changed files are sent.",
     )
     nested: str = Field(
-        default="refuse", description="Arrays, maps and structs: refuse, or their text as json."
+        default="refuse", description="Arrays, maps and structs: refuse, or publish as json text."
     )
     create_project: bool = Field(default=False, description="Create the project if it is absent.")
     adopt: bool = Field(
         default=False, description="Take over a data source that this pipeline did not publish."
     )
 
-    # Dagster's configs know no Literal.
+    # Dagster's config classes do not support Literal.
     @field_validator(*_CHOICES)
     @classmethod
     def _one_of(cls, value: str | None, info: ValidationInfo) -> str | None:
@@ -91,19 +92,21 @@ class PublishFileConfig(RefreshConfig):
     @model_validator(mode="after")
     def _consistent(self) -> "PublishFileConfig":
         if self.is_database and not self.table:
-            raise ValueError('path is the URL of a database: say which table, "public.orders"')
+            raise ValueError('path is the URL of a database: set table, such as "public.orders"')
         if self.table and not self.is_database:
-            raise ValueError('table goes with a path such as "jdbc:postgresql://host/shop"')
+            raise ValueError('table needs a path such as "jdbc:postgresql://host/shop"')
         if self.is_database and self.mode != "replace":
-            raise ValueError(f"mode {self.mode} goes with files, not with a database")
+            raise ValueError(f"mode {self.mode} needs files, not a database")
         if self.mode == "as_is":
             self._nothing_but_the_file()
         elif not self.is_database:
             self._known_options()
         if self.is_database and self.columns:
-            raise ValueError("columns goes with files: a database tells the types of its columns")
+            raise ValueError(
+                "columns needs files: remove it, a database knows the types of its columns"
+            )
         if self.file_column and self.mode != "append":
-            raise ValueError("file_column goes with mode append")
+            raise ValueError("file_column needs mode append")
         return self
 
     def _known_options(self) -> None:
@@ -123,18 +126,16 @@ class PublishFileConfig(RefreshConfig):
             "nested: json": self.nested == "json",
         }
         if wrong := [name for name, value in settings.items() if value]:
-            raise ValueError(
-                f"mode as_is sends the file unread: it cannot go with {', '.join(wrong)}"
-            )
+            raise ValueError(f"mode as_is sends the file unread: remove {', '.join(wrong)}")
 
     @property
     def is_database(self) -> bool:
-        """Whether a table is read, and no files."""
+        """Whether the path is the URL of a database."""
         return self.path.startswith("jdbc:")
 
     def declaration(self) -> Declaration:
-        """The data source that the files become, by a tag that no declared one has."""
-        # Names that differ in other characters only, or in the project, are other data sources.
+        """Return the data source that the files become, with a key that no declared one has."""
+        # The hash separates names that differ only in special characters or in the project.
         place = hashlib.sha256(f"{self.project}/{self.name}".encode()).hexdigest()[:8]
         key = f"files/{asset_key_of(self.name)}_{place}"
         return Declaration(

@@ -1,4 +1,4 @@
-"""The component: a folder whose files are published as they are dropped into it."""
+"""The component FileDrop: publish each file that is dropped into a folder."""
 
 import json
 from collections.abc import Iterator
@@ -13,23 +13,28 @@ from tableau_pipeline.components.publish_file import publish_files
 from tableau_pipeline.components.publish_file.config import PublishFileConfig
 from tableau_pipeline.components.yaml_component.declared import Declared
 
-# A file that somebody still writes changes its size or time stamp between two ticks.
+# A file counts as complete after this many unchanged looks: while somebody writes it, its size or
+# time stamp changes from tick to tick.
 _STILL = 2
 
 
 class FileDrop(Declared):
-    """Publish each file that is dropped into a folder, and each that takes another's place."""
+    """Publish each file that is dropped into a folder, including one that replaces another."""
 
-    folder: str = Field(description="Where files are dropped; seen by daemon and runs.")
-    pattern: str = Field(default="*", description='Which of them count, such as "*.csv".')
+    folder: str = Field(
+        description="The folder to watch. The daemon and the runs must both see it."
+    )
+    pattern: str = Field(default="*", description='Which files to publish, such as "*.csv".')
     sensor: str = Field(default="file_drop", description="Name of the sensor.")
     seconds: int = Field(
-        default=30, ge=1, description="Between two looks; a file is taken at the third alike."
+        default=30,
+        ge=1,
+        description="Seconds between two looks. A file is published at the third unchanged look.",
     )
     publish: dict[str, Any] = Field(
         default_factory=dict,
-        description="Run config of the job publish_file, such as {project: Uploads}; the name of "
-        "the data source is the file's, unless it is given here.",
+        description="Run config of the job publish_file, such as {project: Uploads}. The data "
+        "source has the file's name unless a `name` is set here.",
     )
 
     @field_validator("publish")
@@ -45,7 +50,7 @@ class FileDrop(Declared):
         return publish
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """A sensor, and a job of its own: the location may have `publish_file` too, or not."""
+        """Return the sensor and a job of its own; the location need not have `publish_file`."""
 
         @dg.job(
             name=f"{self.sensor}_publish_file",
@@ -64,7 +69,7 @@ class FileDrop(Declared):
         def drop(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
             folder = Path(self.folder)
             if not folder.is_dir():
-                return dg.SkipReason(f"{folder} is no folder")
+                return dg.SkipReason(f"{folder} is not a folder")
             files = look(folder, self.pattern, json.loads(context.cursor or "{}"))
             requests = [self._request(folder / name, seen["stamp"]) for name, seen in _ripe(files)]
             cursor = json.dumps(files)
@@ -81,7 +86,7 @@ class FileDrop(Declared):
 
 
 def look(folder: Path, pattern: str, before: dict[str, dict]) -> dict[str, dict]:
-    """What is in the folder: each file's stamp, and for how many looks it has not changed."""
+    """Return each file's stamp and the number of looks for which it has not changed."""
     found = {}
     for file in sorted(folder.glob(pattern)):
         if file.is_file() and file.name[0] not in "._":

@@ -1,4 +1,4 @@
-"""A job that publishes files, and tables of databases, as they come, without code."""
+"""A job that publishes files and database tables without any code."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -56,7 +56,7 @@ def publish_files(
     hyper: HyperResource,
     tableau: TableauServerResource,
 ) -> None:
-    """Make a published data source equal to files."""
+    """Make a published data source equal to the given files or database table."""
     declaration = config.declaration()
     published = dg.AssetKey.from_user_string(declaration.key)
     (model,) = declaration.models
@@ -113,7 +113,7 @@ def _log_result(
 
 @dg.job(config={"ops": {"publish_files": {"config": {"name": "", "path": ""}}}})
 def publish_file() -> None:
-    """Publish CSV, JSON or Parquet files, or a table of a database; see the launchpad for how."""
+    """Publish CSV, JSON or Parquet files, or a database table. See the run config for options."""
     publish_files()
 
 
@@ -139,9 +139,9 @@ def _reading(
 
 
 def _published_version(journal: Journal, model: str) -> int | None:
-    """The version that the data source holds: not one that was stored and then refused.
+    """Return the version that the data source holds, not one that was stored but refused.
 
-    None where no record tells: then the newest version counts.
+    None if no record names a version; then the newest one counts.
     """
     history = read_history(journal.records())
     version = history.published_version(model)
@@ -171,7 +171,7 @@ def _files(config: PublishFileConfig) -> Files:
 
 @contextmanager
 def _store(config: PublishFileConfig, snapshots: SnapshotIOManager) -> Generator[SnapshotStore]:
-    """Where rows are kept: of what is not to be published, none stays."""
+    """Yield where rows are stored; rows that will not be published go to a temporary store."""
     if config.publish and not config.dry_run:
         yield snapshots.store
         return
@@ -184,7 +184,7 @@ def _store(config: PublishFileConfig, snapshots: SnapshotIOManager) -> Generator
 
 @contextmanager
 def _folder() -> Generator[Path]:
-    """Where the rows of files wait for Spark, whose executors see the folder of the data."""
+    """Yield a folder for the rows of files. The executors of Spark can read the data folder."""
     data_dir().mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix="files ", dir=data_dir()) as folder:
         yield Path(folder)
@@ -192,7 +192,7 @@ def _folder() -> Generator[Path]:
 
 @contextmanager
 def _about(config: PublishFileConfig) -> Generator[None]:
-    """Refusals say which files are meant."""
+    """Prefix a refusal with the path or table that it is for."""
     try:
         yield
     except RefusedError as error:

@@ -1,4 +1,4 @@
-"""The two assets of a declared data source, made by one step that is never split."""
+"""The two assets of a declared data source, made by one non-subsettable step."""
 
 from collections.abc import Iterator
 
@@ -39,20 +39,20 @@ from tableau_pipeline.resources import (
     TableauServerResource,
 )
 
-# Runs that sign in to Tableau; the instance limits how many do so at a time.
+# The pool of the runs that sign in to Tableau; the instance limits how many run at once.
 POOL = "tableau"
 
 
 class RefreshConfig(dg.Config):
-    """What a single run of a refresh may do differently."""
+    """Options of a single run."""
 
-    dry_run: bool = Field(default=False, description="Plan and report; change nothing.")
-    publish: bool = Field(default=True, description="false: build the whole .hyper, and stop.")
-    full: bool = Field(default=False, description="Ship everything, even if nothing changed.")
+    dry_run: bool = Field(default=False, description="Plan and report, but change nothing.")
+    publish: bool = Field(default=True, description="false: build the whole .hyper file, and stop.")
+    full: bool = Field(default=False, description="Send everything, even if nothing changed.")
     accept: list[str] = Field(
         default_factory=list,
-        description="What to let through once although it would be refused: shrink, schema, "
-        "overwrite, takeover.",
+        description="What to accept once instead of refusing it: shrink, schema, overwrite, "
+        "takeover.",
     )
 
     @field_validator("accept")
@@ -64,7 +64,7 @@ class RefreshConfig(dg.Config):
         return accept
 
     def options(self) -> Options:
-        """The same, as a refresh wants it."""
+        """Convert this config to the options of a refresh."""
         return Options(
             dry_run=self.dry_run,
             publish=self.publish,
@@ -78,7 +78,7 @@ def refresh_assets(
     trigger: Trigger | None,
     freshness: dg.FreshnessPolicy | None = None,
 ) -> dg.AssetsDefinition:
-    """`<key>_extract` and `<key>`; a trigger becomes the first one's automation condition."""
+    """Return `<key>_extract`, which gets the trigger as its automation condition, and `<key>`."""
     published = dg.AssetKey.from_user_string(declaration.key)
     step = declaration.key.replace("/", "__")
 
@@ -145,7 +145,7 @@ def _specs(
             deps=[extract],
             description=(
                 f'The data source "{declaration.name}" in the Tableau project '
-                f'"{declaration.project_path}", equal to its models after every refresh.'
+                f'"{declaration.project_path}", made equal to its models by every refresh.'
             ),
             kinds={"tableau"},
             skippable=True,

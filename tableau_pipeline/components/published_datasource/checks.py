@@ -1,7 +1,7 @@
-"""What a refresh looks at, as Dagster's asset checks of the published asset.
+"""The checks of a refresh, shown as Dagster's asset checks of the published asset.
 
-They are facets of the refresh itself, which stops at the same findings whether they are selected
-or not.
+They are part of the refresh itself: it stops at a failed check whether the check is selected or
+not.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,18 +22,18 @@ _BEFORE = {
     Check.GUARD: "No table is empty or suddenly small (`guard`); otherwise nothing is sent.",
     Check.KEYS: "Keys that a relationship or a policy needs are unique and not NULL; otherwise "
     "nothing is sent.",
-    Check.SCHEMA: "The columns can be published, and are as `columns` and `on_schema_change` "
-    "demand; otherwise nothing is sent.",
+    Check.SCHEMA: "The columns can be published, and fit `columns` and `on_schema_change`; "
+    "otherwise nothing is sent.",
 }
 
 
 def check_specs(declaration: Declaration, published: dg.AssetKey) -> list[dg.AssetCheckSpec]:
-    """The checks of a data source, whatever the refresh finds."""
+    """Return the checks that a data source always has."""
     described = {check.value: text for check, text in _BEFORE.items()}
     if declaration.relationships:
-        described[RELATIONSHIPS] = "Every row of a many side has its partner on the one side."
+        described[RELATIONSHIPS] = "Every row of the many side has a partner on the one side."
     if declaration.reconcile:
-        described[RECONCILIATION] = "What is published, read back, equals the models."
+        described[RECONCILIATION] = "The published data, read back, equals the models."
     stopping = {check.value for check in Check}
     return [
         dg.AssetCheckSpec(name, asset=published, description=text, blocking=name in stopping)
@@ -44,11 +44,11 @@ def check_specs(declaration: Declaration, published: dg.AssetKey) -> list[dg.Ass
 def check_results(
     declaration: Declaration, published: dg.AssetKey, report: Report
 ) -> Iterator[dg.AssetCheckResult]:
-    """What a refresh found that was not stopped, or would be: it was a dry run."""
+    """Yield the results of a refresh that was not stopped, and of a dry run."""
     refused = report.plan if isinstance(report.plan, Refuse) else None
     for check in Check:
         if refused and check in refused.failed:
-            # Of a dry run, which does not fail: it was asked what would.
+            # A dry run reports a refusal but does not fail.
             yield _failed(published, check.value, refused.failed[check], is_dry_run=True)
         elif refused and check is Check.KEYS:
             yield _not_looked_at(published, check.value, _REFUSED)
@@ -70,7 +70,7 @@ def check_results(
 
 
 def failed_checks(published: dg.AssetKey, error: RefreshError) -> Iterator[dg.AssetCheckResult]:
-    """What stopped a refresh; the other checks were not come to."""
+    """Yield the failed checks that stopped a refresh; later checks did not run."""
     if isinstance(error, RefusedError):
         for check, found in error.failed.items():
             yield _failed(published, check.value, found)
@@ -137,7 +137,7 @@ def _failed(
 
 
 def _numbers(check: Check, report: Report) -> dict[str, float]:
-    """What a check looked at, as numbers to plot."""
+    """Return the numbers behind a check, to be plotted."""
     tables = report.checkpoint.tables if report.checkpoint else {}
     rows = {name: table.content.rows for name, table in tables.items()}
     match check:
@@ -156,13 +156,13 @@ def _numbers(check: Check, report: Report) -> dict[str, float]:
 
 
 def _not_looked_at(published: dg.AssetKey, name: str, why: str) -> dg.AssetCheckResult:
-    """Not a pass, but no fault either."""
+    """Return a result that is not passed, with severity WARN, for a check that did not run."""
     return dg.AssetCheckResult(
         asset_key=published,
         check_name=name,
         passed=False,
         severity=dg.AssetCheckSeverity.WARN,
-        description=f"Not looked at: {why}",
+        description=f"Not checked: {why}",
     )
 
 

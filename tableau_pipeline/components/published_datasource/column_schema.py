@@ -1,4 +1,4 @@
-"""The columns of a published data source, as Dagster shows them: their types and origins."""
+"""The column schema and column lineage of a published data source."""
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
@@ -19,7 +19,7 @@ NO_DESCRIPTIONS: Descriptions = MappingProxyType({})
 def column_metadata(
     declaration: Declaration, checkpoint: Checkpoint, descriptions: Descriptions = NO_DESCRIPTIONS
 ) -> dict[str, Any]:
-    """Schema and lineage; with several tables, a column is called "table.column"."""
+    """Return schema and lineage; with several tables, columns are named "table.column"."""
     schema, lineage = [], {}
     for name, table, column in _columns(declaration, checkpoint):
         description = descriptions.get((table.model, column.name))
@@ -33,7 +33,7 @@ def column_metadata(
 
 
 def descriptions_of(context: dg.AssetExecutionContext, declaration: Declaration) -> Descriptions:
-    """What the models' own assets say of their columns, in `dagster/column_schema`."""
+    """Return the column descriptions in `dagster/column_schema` of the models' assets."""
     graph, found = context.job_def.asset_layer.asset_graph, {}
     for model in declaration.models:
         key = dg.AssetKey.from_user_string(model)
@@ -51,7 +51,7 @@ def _type(column: Column) -> str:
     try:
         return hyper_type(column, table="")
     except UnsupportedTypeError:
-        # Of a file that is published as it is: its own type, whatever the server makes of it.
+        # A Parquet file that is sent unread may have types that only the server converts.
         return column.type
 
 

@@ -1,4 +1,4 @@
-"""The component: a published Tableau data source, declared once."""
+"""The component PublishedDatasource."""
 
 from typing import Any, Literal, Self
 
@@ -26,98 +26,103 @@ from tableau_pipeline.hyper.types.type_policy import TypePolicy
 
 
 class ProjectAttributes(Attributes):
-    """A project by its LUID."""
+    """A project, identified by its LUID."""
 
-    luid: str = Field(min_length=1, description="As the server tells it.")
+    luid: str = Field(min_length=1, description="The LUID that the server reports.")
 
 
 @dg.scaffold_with(PublishedDatasourceScaffolder)
 class PublishedDatasource(Declared):
-    """A published Tableau data source, kept equal to the Spark models that feed it."""
+    """A published Tableau data source that is kept equal to the Spark models that feed it."""
 
     name: str = Field(min_length=1, max_length=255, description="Name on the Tableau site.")
     project: str | list[str] | ProjectAttributes = Field(
-        description='Path of the project, "Aviation/Curated"; as a list of names, which may hold a '
-        'stroke, [Aviation, "Arrivals/Departures"]; or {luid: ...}.'
+        description='Path of the project, "Aviation/Curated"; or a list of names, which may '
+        'contain slashes, [Aviation, "Arrivals/Departures"]; or {luid: ...}.'
     )
     tables: dict[str, TableAttributes] = Field(
         min_length=1, description="Tables of the data source, by name."
     )
     key: str | None = Field(
         default=None,
-        description="Asset key; default: the name as dagster-tableau writes it, so that its "
-        "dashboards hang below this asset.",
+        description="Asset key. Default: derived from the name as in dagster-tableau, so that the "
+        "dashboards of dagster-tableau are downstream of this asset.",
     )
-    create_project: bool = Field(default=False, description="Create the project if it is absent.")
+    create_project: bool = Field(
+        default=False, description="Create the project if it does not exist."
+    )
     adopt: bool = Field(
         default=False,
         description="Take over a data source of this name that this pipeline did not publish.",
     )
     relationships: list[RelationshipAttributes] = Field(
-        default_factory=list, description="How the tables hang together: one tree, one fact table."
+        default_factory=list,
+        description="How the tables relate to each other: one tree with one fact table.",
     )
     on_schema_change: Literal["additive", "refuse", "publish"] = Field(
         default="additive",
-        description="additive: new columns and tables are published, other changes refused; "
-        "refuse: all are; publish: none is.",
+        description="additive: publish new columns and tables, refuse other changes. refuse: "
+        "refuse all changes. publish: publish all changes.",
     )
     rebase: float = Field(
         default=1.0,
         gt=0,
-        description="The whole file is published again once the updates since add up to more than "
-        "this share of its size: deletes make it grow.",
+        description="The whole file is published again once the updates since then exceed this "
+        "share of its size. Updates make the file grow, even deletes.",
     )
     rebase_after: int | None = Field(
         default=None,
         ge=1,
-        description="Updates after which that happens however small they are; default: no limit.",
+        description="Number of updates after which the whole file is published again. Default: no "
+        "limit.",
     )
     oversize: Literal["publish", "split"] = Field(
         default="publish",
         description="An update above the limit: publish the whole file, or split the update into "
-        "several, so that for a while dashboards may see some rows new and some old.",
+        "several. With split, dashboards may show old and new rows together for a while.",
     )
     payload_limit_mb: float | None = Field(
         default=None,
         gt=0,
-        description="That limit, in megabytes of 10^6 bytes; default: the server's, 100 (10 before "
-        "2022.1), less 5 %.",
+        description="The limit of an update, in megabytes of 10^6 bytes. Default: the server's "
+        "limit, 100 (10 before 2022.1), less 5 %.",
     )
     timestamps: Timestamps = Field(
         default="utc",
-        description="Tableau's datetime has no zone. Of instants (Spark's timestamp) it shows the "
-        "wall clock of UTC; or that of a zone, {zone: Europe/Paris}; with_time_zone keeps Hyper's "
-        "TIMESTAMP WITH TIME ZONE. Spark's timestamp_ntz stays the wall clock that it is.",
+        description="How to publish Spark's timestamp, as Tableau's datetime has no zone. utc: the "
+        "wall clock time in UTC. {zone: Europe/Paris}: the wall clock time in that zone. "
+        "with_time_zone: Hyper's TIMESTAMP WITH TIME ZONE. timestamp_ntz is published unchanged.",
     )
     nested: Literal["refuse", "json"] = Field(
         default="refuse",
-        description="Arrays, maps, structs and variants: refuse them, or publish their JSON text.",
+        description="Arrays, maps, structs and variants: refuse them, or publish them as JSON "
+        "text.",
     )
     floats: Literal["double", "real"] = Field(
         default="double",
-        description="32-bit floats: widen them, which is exact; or keep them, which makes a file "
-        "that opens in Tableau 2024.3 and later.",
+        description="32-bit floats. double: widen them, which is exact. real: keep them; the file "
+        "then opens only in Tableau 2024.3 and later.",
     )
     max_database_version: int | None = Field(
         default=None,
         ge=2,
         le=4,
-        description="The newest version of the .hyper format that your readers open; columns that "
-        "need a newer one are refused. 2: Tableau 2022.1.2; 3: 2022.4.1 and Server 2023.1, for "
-        "decimals beyond 18 digits; 4: 2024.3, for 32-bit floats.",
+        description="The newest version of the .hyper format that your readers can open. Columns "
+        "that need a newer one are refused. 2: Tableau 2022.1.2; 3: 2022.4.1 and Server 2023.1, "
+        "for decimals beyond 18 digits; 4: 2024.3, for 32-bit floats.",
     )
     reconcile: ReconcileAttributes | Literal["never"] = Field(
         default_factory=ReconcileAttributes,
-        description="After a refresh, what is published is read back and compared with the models: "
+        description="Read the published data back after a refresh and compare it with the models: "
         "{max_mb: 100, checksums: false}; or never.",
     )
     freshness: FreshnessAttributes | None = Field(
         default=None,
-        description='When it has to be fresh: {by: "07:00", timezone: Europe/Paris} or '
+        description='The deadline for fresh data: {by: "07:00", timezone: Europe/Paris} or '
         "{within: 24h}.",
     )
     trigger: Trigger | None = Field(
-        default=None, description="When it is refreshed by itself; absent: by hand only."
+        default=None, description="What starts a refresh. Default: none, refresh by hand only."
     )
 
     @field_validator("trigger", mode="before")
@@ -155,11 +160,11 @@ class PublishedDatasource(Declared):
         asset_key = self.asset_key
         named = ("key",) if self.key else ("name",)
         if not asset_key.strip("_/"):
-            problem = f'this gives the asset key "{asset_key}": set `key` to a telling one'
+            problem = f'this gives the asset key "{asset_key}": set `key` to a meaningful one'
             raise mistake(named, self.name, problem)
         models = set(self.declaration.models)
         if clash := {asset_key, f"{asset_key}_extract"} & models:
-            problem = f'this gives the asset key "{clash.pop()}", which is that of a model: '
+            problem = f'this gives the asset key "{clash.pop()}", which a model already has: '
             raise mistake(named, self.name, problem + "set `key` to another one")
         for number, edge in enumerate(self.relationships):
             for side, table in (("from", edge.many), ("to", edge.one)):
@@ -178,7 +183,7 @@ class PublishedDatasource(Declared):
 
     @property
     def declaration(self) -> Declaration:
-        """The same, as a refresh wants it."""
+        """Convert this component to the core's `Declaration`."""
         return Declaration(
             key=self.asset_key,
             name=self.name,
@@ -201,7 +206,7 @@ class PublishedDatasource(Declared):
         )
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """The extract and the published data source, two assets of one step."""
+        """Return the extract and the published data source, two assets of one step."""
         freshness = self.freshness.policy() if self.freshness else None
         return dg.Definitions(
             assets=[refresh_assets(self.declaration, self.trigger, freshness)],

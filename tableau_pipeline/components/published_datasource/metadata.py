@@ -1,4 +1,4 @@
-"""What a refresh did, as metadata that the web UI shows, plots and links."""
+"""The metadata of a refresh, which the web UI shows, plots and links."""
 
 import hashlib
 from typing import Any
@@ -20,7 +20,7 @@ from tableau_pipeline.refresh.report import Report
 def extract_result(
     key: dg.AssetKey, declaration: Declaration, report: Report
 ) -> dg.MaterializeResult:
-    """The built file: the whole data source, or the payload of an update."""
+    """Return the result for the built file: the whole data source, or an update's payload."""
     extract = report.extract
     if extract is None:
         raise ValueError("no extract was built")
@@ -49,7 +49,7 @@ def published_result(
     report: Report,
     descriptions: Descriptions = NO_DESCRIPTIONS,
 ) -> dg.MaterializeResult:
-    """The refreshed data source; what it holds is recorded apart from this."""
+    """Return the result for the refreshed data source; the journal records its state."""
     checkpoint, remote = report.checkpoint, report.remote
     if checkpoint is None or remote is None:
         raise ValueError("no data source was refreshed")
@@ -82,7 +82,7 @@ def published_result(
 def dry_run_observation(
     key: dg.AssetKey, declaration: Declaration, report: Report
 ) -> dg.AssetObservation:
-    """What a refresh would have done."""
+    """Return the observation that reports what a refresh would do."""
     sizes = {"bytes to send": report.extract.size} if report.extract else {}
     metadata = {
         "summary": report.summary,
@@ -95,8 +95,8 @@ def dry_run_observation(
 
 
 def run_tags(declaration: Declaration, decision: str) -> dict[str, str]:
-    """By which runs can be found: the data source, and what became of it."""
-    # Dagster allows one stroke and 63 characters.
+    """Return run tags with the data source and the decision, to find its runs by."""
+    # Dagster allows one slash and 63 characters in a tag key.
     name = declaration.key.replace("/", ".")[:63]
     return {f"tableau/{name}": decision}
 
@@ -114,12 +114,12 @@ def _decision(report: Report) -> dict[str, str]:
 
 
 def _in_megabytes(size: int) -> float:
-    """In megabytes of 10^6 bytes, to be plotted."""
+    """Convert bytes to megabytes of 10^6 bytes, to be plotted."""
     return round(size / 1e6, 3)
 
 
 def _shipped(report: Report) -> dict[str, int]:
-    """Rows by table that an update deleted and inserted."""
+    """Return the numbers of deleted and inserted rows of an update, by table."""
     return {
         **{f"rows deleted/{name}": each.deleted for name, each in report.tables.items()},
         **{f"rows inserted/{name}": each.inserted for name, each in report.tables.items()},
@@ -127,7 +127,7 @@ def _shipped(report: Report) -> dict[str, int]:
 
 
 def _rows(declaration: Declaration, rows: dict[str, int]) -> dict[str, int]:
-    """Rows by table; those of the fact table, the grain of the data source, as its row count."""
+    """Return the rows by table; those of the fact table are the row count of the data source."""
     return {
         "dagster/row_count": rows[declaration.fact_table],
         **{f"rows/{table}": count for table, count in rows.items()},
@@ -135,7 +135,7 @@ def _rows(declaration: Declaration, rows: dict[str, int]) -> dict[str, int]:
 
 
 def _content_version(checkpoint: Checkpoint) -> str:
-    """Equal for equal published contents."""
+    """Return 16 hex digits that are equal for equal published contents."""
     content = [checkpoint.declaration] + [
         f"{name} {table.columns} {table.content} {table.cutoff}"
         for name, table in sorted(checkpoint.tables.items())

@@ -1,4 +1,4 @@
-"""What a refresh did, or would do, as a small table in Markdown."""
+"""What a refresh did, or would do, as a Markdown table."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from tableau_pipeline.refresh.report import Report
 
 
 def plan_table(declaration: Declaration, report: Report) -> str:
-    """The decision, its reason, and a line for each table; "" if nothing was decided."""
+    """Return the decision, its reason, and a row for each table; "" without a decision."""
     plan = report.plan
     if plan is None:
         return ""
@@ -49,7 +49,7 @@ def _sent(table: str, report: Report) -> str:
 
 
 def _escaped(text: str) -> str:
-    """In a cell of a table, and no markup."""
+    """Escape Markdown for a table cell."""
     for character in "\\|*_`<[":
         text = text.replace(character, f"\\{character}")
     return text.replace("\n", " ")

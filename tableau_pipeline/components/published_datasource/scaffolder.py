@@ -12,22 +12,22 @@ _TEMPLATE = Path(__file__).with_name("new_datasource.yaml")
 
 
 class PublishedDatasourceScaffolder(dg.Scaffolder):
-    """Writes a `defs.yaml` that is valid as it stands, with a word on each key."""
+    """Writes a `defs.yaml` that is valid as it stands, with a comment on each key."""
 
     def scaffold(self, request: dg.ScaffoldRequest) -> None:
-        """Write it; the folder's name becomes the name of the data source, its table and model.
+        """Write the file. The folder's name becomes the name of data source, table and model.
 
         Raises:
-            ValueError: another format than YAML is asked for, or there is a `defs.yaml` already.
+            ValueError: the format is not YAML, or a `defs.yaml` already exists.
         """
         if request.scaffold_format != "yaml":
             raise ValueError(
-                "This component is declared in YAML; in Python, use "
+                "This component is declared in YAML. In Python, use "
                 "PublishedDatasource.from_attributes_dict(attributes={...})"
             )
         file = request.target_path / "defs.yaml"
         if file.exists():
-            raise ValueError(f"{file} exists: choose another name, or remove it")
+            raise ValueError(f"{file} already exists: choose another name, or remove it")
         title = re.sub(r"[^A-Za-z0-9]+", " ", request.target_path.name).strip().title()
         name = asset_key_of(title)
         template = Template(_TEMPLATE.read_text("utf-8"))

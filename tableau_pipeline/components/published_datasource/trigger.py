@@ -1,4 +1,4 @@
-"""When a data source is refreshed by itself."""
+"""The automation conditions of a data source."""
 
 from collections.abc import Sequence
 from functools import reduce
@@ -14,9 +14,9 @@ RETRY_CRON = "*/30 * * * *"
 def automation_condition(
     trigger: Trigger | None, models: Sequence[dg.AssetKey]
 ) -> dg.AutomationCondition | None:
-    """The condition of a data source that follows its models; None for other triggers.
+    """Return the condition of a data source that follows its models; None for other triggers.
 
-    It also tries again, every half hour, what failed.
+    It also retries a failed refresh every half hour.
     """
     if not isinstance(trigger, AfterTrigger):
         return None
@@ -35,13 +35,13 @@ def automation_condition(
         (new | failed).with_label("refresh after models")
         & ~dg.AutomationCondition.in_progress()
         & ~dg.AutomationCondition.any_deps_in_progress()
-        # A check that failed, or has not looked yet: what is new stays remembered meanwhile.
+        # While a blocking check has failed or has not run, the new model stays remembered.
         & dg.AutomationCondition.all_deps_blocking_checks_passed()
     )
 
 
 def follows_extract(trigger: Trigger | None) -> dg.AutomationCondition | None:
-    """The condition of the published asset, which one step makes together with its extract."""
+    """Return the condition of the published asset, which shares a step with its extract."""
     if not isinstance(trigger, AfterTrigger):
         return None
     requested = dg.AutomationCondition.will_be_requested()
@@ -50,12 +50,14 @@ def follows_extract(trigger: Trigger | None) -> dg.AutomationCondition | None:
 
 
 def _since_request(updated: dg.AutomationCondition) -> dg.AutomationCondition:
-    """Remembered until the next request.
+    """Remember an update until the next request.
 
-    A request alone makes it forget, not a refresh, and with nothing or-ed to it: of a combination
-    Dagster does not know the time, and would forget a model that is new just after the request,
-    which that refresh may have missed. After a refresh by hand this costs one that finds no change.
+    Only a request resets it, not a refresh, and the condition is not or-ed with others. Dagster
+    does not know the time of a combined condition: it would forget a model that became new just
+    after the request, and the requested refresh may have missed that model. After a refresh by hand
+    this costs one extra refresh without changes.
 
-    Unlike eager(), nothing waits for missing partitions: a day that never came must not stop all.
+    Unlike eager(), nothing waits for missing partitions: one day that never arrives must not block
+    all.
     """
     return updated.since(dg.AutomationCondition.newly_requested())

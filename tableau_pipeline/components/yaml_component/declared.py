@@ -1,4 +1,4 @@
-"""How a component of ours is read from YAML."""
+"""How the components of this package are read from YAML."""
 
 from pathlib import Path
 from typing import Any, Self
@@ -15,7 +15,7 @@ from tableau_pipeline.components.yaml_component.repeated_keys import refuse_repe
 class Declared(dg.Component, dg.Resolvable, Attributes):
     """A component that is its own model of the YAML."""
 
-    # Dagster would derive a looser one, whose errors name the outermost key only.
+    # Dagster would derive a looser model, whose errors name only the outermost key.
     @classmethod
     def model(cls) -> type[Self]:
         """The class that reads the YAML: this one."""
@@ -23,22 +23,22 @@ class Declared(dg.Component, dg.Resolvable, Attributes):
 
     @classmethod
     def model_json_schema(cls, *arguments: Any, **options: Any) -> dict[str, Any]:
-        """For editors and `dg check yaml`."""
+        """Return the JSON schema for editors and `dg check yaml`."""
         return without_alternatives(super().model_json_schema(*arguments, **options))
 
     @classmethod
     def resolve_from_model(cls, context: dg.ResolutionContext, model: BaseModel) -> Self:
-        """Fill in `{{ env.X }}` and the like.
+        """Fill in templates such as `{{ env.X }}`.
 
         Raises:
-            DeclarationError: the file has a key twice, such as two triggers; or Dagster would pass
-                over models beside it.
+            DeclarationError: the file repeats a key, such as a second trigger, or Dagster would
+                skip models beside it.
         """
         if tree := context.source_position_tree:
             file = Path(tree.position.filename)
             refuse_repeated_keys(file)
             refuse_passed_over(file)
-        # Most have nothing to fill in, and Dagster walks through every key.
+        # Most files have no template, and Dagster's resolution visits every key.
         if isinstance(model, cls) and "{{" not in repr(model):
             return model
         attributes = model.model_dump(by_alias=True, exclude_unset=True)

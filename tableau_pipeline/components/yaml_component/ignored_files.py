@@ -6,12 +6,13 @@ from pathlib import Path
 from tableau_pipeline.components.attributes.base import DeclarationError
 
 _FOLDER = re.compile(r"^type: *[\"']?dagster\.(components\.)?DefsFolderComponent\b", re.MULTILINE)
-# Modules that the file itself names: `template_vars_module: .vars`, or `type: .local.Component`.
+# Modules that the file itself refers to: `template_vars_module: .vars`, or `type:
+# .local.Component`.
 _NAMED = re.compile(r"^(?:template_vars_module|type): *[\"']?\.(\w+)", re.MULTILINE)
 
 
 def refuse_passed_over(file: Path) -> None:
-    """Models in the folder of a `defs.yaml` that does not say that it is a folder of definitions.
+    """Refuse Python files beside a `defs.yaml` that does not load the files of its folder.
 
     Raises:
         DeclarationError: names the files and the remedy.
@@ -27,6 +28,6 @@ def refuse_passed_over(file: Path) -> None:
     ]
     if found:
         raise DeclarationError(
-            f"{file}:1: Dagster passes over {', '.join(found)} beside this file: put "
+            f"{file}:1: Dagster skips {', '.join(found)} beside this file: put "
             "`type: dagster.DefsFolderComponent` and a line `---` at its top"
         )

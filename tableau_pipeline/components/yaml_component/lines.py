@@ -1,4 +1,4 @@
-"""The line on which a key of a YAML file stands."""
+"""Find the line of a key in a YAML file."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,10 +7,10 @@ import yaml
 
 
 def line_of(file: Path, begin: int, keys: Sequence[str]) -> int:
-    """The line of the innermost of these keys that is there.
+    """Return the line of the innermost of these keys that exists.
 
     Args:
-        begin: the line on which their document begins.
+        begin: the first line of the document that holds the keys.
     """
     line = begin
     for document in yaml.compose_all(file.read_text("utf-8"), Loader=yaml.SafeLoader):

@@ -1,4 +1,4 @@
-"""Keys that YAML has twice in one mapping: its reader takes the last one without a word."""
+"""Refuse repeated keys in a YAML mapping: its reader silently takes the last one."""
 
 from collections.abc import Iterator
 from functools import lru_cache
@@ -8,12 +8,12 @@ import yaml
 
 from tableau_pipeline.components.attributes.base import DeclarationError
 
-# The one written in C, where PyYAML was built with it: ten times as fast, by the same rules.
+# The C loader, if PyYAML was built with it: ten times as fast, with the same rules.
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def refuse_repeated_keys(file: Path) -> None:
-    """Two triggers of one data source, for instance.
+    """Refuse a file that repeats a key, such as two triggers of one data source.
 
     Raises:
         DeclarationError: names file, lines and key.
@@ -21,12 +21,12 @@ def refuse_repeated_keys(file: Path) -> None:
     if found := _first_repeated(file.read_text("utf-8")):
         key, first, second = found
         raise DeclarationError(
-            f"{file}:{second}: `{key}` stands here and on line {first}, but only one of them "
-            "can hold: keep one"
+            f"{file}:{second}: `{key}` is set here and on line {first}, but only one of them "
+            "can take effect: keep one"
         )
 
 
-# A file is asked about once for each component in it, of which there may be hundreds.
+# Each component in a file checks it, and a file may declare hundreds.
 @lru_cache(maxsize=1)
 def _first_repeated(text: str) -> tuple[str, int, int] | None:
     for document in yaml.compose_all(text, Loader=_Loader):
@@ -36,7 +36,7 @@ def _first_repeated(text: str) -> tuple[str, int, int] | None:
 
 
 def _repeated(node: yaml.Node | None) -> Iterator[tuple[str, int, int]]:
-    """Each key that its mapping has already, with the lines of both."""
+    """Yield each key that its mapping already has, with the lines of both."""
     children: list[yaml.Node] = []
     if isinstance(node, yaml.MappingNode):
         lines: dict[str, int] = {}

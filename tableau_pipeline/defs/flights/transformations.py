@@ -1,4 +1,4 @@
-"""From the raw tables to the published ones. Spark only: try them in any notebook or test."""
+"""From the raw tables to the models. Only Spark is needed: try them in any notebook or test."""
 
 from datetime import date
 
@@ -30,9 +30,9 @@ def flights(raw: DataFrame) -> DataFrame:
     """One row per scheduled flight, cancelled ones included.
 
     Local times are those of the wall clock at the airport in question. Delays and the air time are
-    in minutes (a negative delay is early), the distance is in miles. NULL are the departure and
-    the arrival of a cancelled flight, and what the file leaves out of 1,175 flights that departed,
-    but seem to have been diverted: their arrival delay and air time, of some the arrival as well.
+    in minutes (a negative delay is early), the distance is in miles. Departure and arrival of a
+    cancelled flight are NULL. So are the arrival delay and the air time, and sometimes the arrival,
+    of 1,175 flights that departed but seem to have been diverted: the file omits them.
     """
     day = sf.make_date("year", "month", "day")
     scheduled_departure = _at(day, sf.col("sched_dep_time"))
@@ -68,8 +68,8 @@ def airlines(raw: DataFrame) -> DataFrame:
 def airports(raw: DataFrame) -> DataFrame:
     """One row per airport of the United States and some others, by its FAA code.
 
-    Coordinates are in degrees, the altitude is in feet, the standard time's offset from UTC in
-    hours. `dst` tells how daylight saving time is kept: A as in the US, N not at all, U unknown.
+    Coordinates are in degrees, the altitude in feet, and the offset of standard time from UTC in
+    hours. `dst` states the daylight saving time: A as in the US, N none, U unknown.
     """
     return raw.select(
         sf.col("faa").alias("airport"),
@@ -110,21 +110,22 @@ def daily_departures(flights: DataFrame) -> DataFrame:
         sf.count_if("cancelled").alias("cancelled_flights"),
         sf.count_if(delay >= _DELAYED_MINUTES).alias("delayed_flights"),
         sf.sum(delay).alias("departure_delay_minutes"),
-        # A decimal, unlike a double, reads the same everywhere: 17.48 here, in Hyper, in Tableau.
+        # A decimal, unlike a double, has the same text everywhere: 17.48 here, in Hyper, in
+        # Tableau.
         sf.avg(delay.cast("decimal(9,2)")).cast("decimal(9,2)").alias("average_departure_delay"),
     )
 
 
 def _at(day: Column, hhmm: Column) -> Column:
-    """The moment of `day` when the clock reads `hhmm`; 2400 is the midnight that ends it."""
+    """Return the time of `day` at which the clock shows `hhmm`; 2400 is the midnight at its end."""
     hours, minutes = (hhmm / 100).cast("int"), hhmm % 100
     return day.cast("timestamp_ntz") + sf.make_dt_interval(hours=hours, mins=minutes)
 
 
 def _next(hhmm: Column, *, after: Column) -> Column:
-    """The first moment after `after` when the clock reads `hhmm`.
+    """Return the first time after `after` at which the clock shows `hhmm`.
 
-    This dates arrivals, of which the data has no day: every flight takes less than a day, and none
+    It dates arrivals, for which the data has no day: every flight takes less than a day, and none
     flies west fast enough to land at an earlier hour than it took off.
     """
     same_day = _at(after.cast("date"), hhmm)

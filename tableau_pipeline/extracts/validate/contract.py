@@ -1,4 +1,4 @@
-"""A table's contract: the columns that its model promised to have."""
+"""The contract of a table: the columns that its model must have."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -7,7 +7,7 @@ from tableau_pipeline.core.declaration import Table
 from tableau_pipeline.hyper.tables import Column
 from tableau_pipeline.hyper.types.type_policy import TypePolicy
 
-# Spark knows some types by several names, and tells of them by one.
+# Spark accepts several names for some types, but reports only one.
 _ALIASES = {
     "byte": "tinyint",
     "short": "smallint",
@@ -19,10 +19,10 @@ _ALIASES = {
 
 
 def spark_name(type_: str) -> str:
-    """A type as Spark tells of it: "Decimal (10, 2)" is "decimal(10,2)"."""
+    """Return a type as Spark reports it: "Decimal (10, 2)" becomes "decimal(10,2)"."""
     plain = re.sub(r"\s*([(),<>:])\s*", r"\1", type_.strip())
     if re.search(r"[<:]|collate", plain, re.IGNORECASE):
-        # The names within, of fields and collations, have a case of their own.
+        # Names of fields and collations inside the type are case-sensitive.
         return plain
     plain = plain.lower()
     plain = re.sub(r"^(dec|numeric)\b", "decimal", plain)
@@ -30,10 +30,10 @@ def spark_name(type_: str) -> str:
 
 
 def contract_problems(table: Table, columns: Sequence[Column], types: TypePolicy) -> Iterator[str]:
-    """A sentence with all differences between a contract and the columns that there are.
+    """Yield a sentence with all differences between a contract and the actual columns.
 
     Args:
-        columns: as the data source declares to make of them.
+        columns: the actual columns, with the types that the data source declares.
     """
     if not table.columns:
         return
@@ -51,5 +51,5 @@ def contract_problems(table: Table, columns: Sequence[Column], types: TypePolicy
     if differences:
         yield (
             f'Table "{table.name}": model "{table.model}" breaks the contract of its columns: '
-            f"{'; '.join(differences)}. Mend the model, or change `columns`"
+            f"{'; '.join(differences)}. Fix the model, or change `columns`"
         )

@@ -1,4 +1,4 @@
-"""What the models offer, checked before any file is opened."""
+"""Check the models before any file is opened."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,29 +22,29 @@ from tableau_pipeline.hyper.types.versions import PRODUCTS
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """The versions of models, with what a data source makes of their columns."""
+    """The versions of models, with the column types that a data source declares."""
 
     snapshots: Snapshots
     types: TypePolicy
 
     def newest(self, asset_key: str) -> Snapshot | None:
-        """The newest version of a model; None if it has none."""
+        """Return the newest version of a model; None if it has none."""
         found = self.snapshots.newest(asset_key)
         return found and found.declared(self.types)
 
     def version(self, asset_key: str, number: int) -> Snapshot | None:
-        """A version of a model; None if it is gone."""
+        """Return a version of a model; None if it was removed."""
         found = self.snapshots.version(asset_key, number)
         return found and found.declared(self.types)
 
 
 def checked_models(declaration: Declaration, found: Mapping[str, Snapshot | None]) -> Models:
-    """The models of a declaration, unless they could not be published.
+    """Return the models of a declaration if they can be published.
 
-    Everything that is wrong is refused at once.
+    All problems are refused at once.
 
     Raises:
-        RefusedError: names the table, the model or column, and the remedy.
+        RefusedError: names each table, its model or column, and the remedy.
     """
     models = {model: each for model, each in found.items() if each and each.parts}
     problems = [
@@ -104,7 +104,7 @@ def _relationship_problems(
 
 
 def _pair_problems(edge: Relationship, known: Mapping[str, tuple[Column, ...]]) -> list[str]:
-    """Pairs of columns that have no value in common, which hyperd refuses."""
+    """Return the pairs of columns with types that hyperd cannot compare, as sentences."""
     many, one = (
         {column.name: column.type for column in known.get(table, ())}
         for table in (edge.many, edge.one)

@@ -1,4 +1,4 @@
-"""The columns that a table's policy names: do they exist, and can they do what they shall?"""
+"""Check the columns that a table's policy names: their existence and their types."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ _NUMBERS = re.compile(r"(tiny|small|big)?int|float( as real)?|double|decimal\(\d
 
 
 def policy_problems(table: Table, models: Models) -> list[str]:
-    """A sentence for each thing that the declaration of a table asks and its model cannot give."""
+    """Return a sentence for each part of a table's declaration that does not fit its model."""
     snapshot = models[table.model]
     types = _types(snapshot.columns)
     problems = [*_of_retain(table, types)]
@@ -57,7 +57,10 @@ def _of_retain(table: Table, types: dict[str, str]) -> Iterator[str]:
 def _of_lookback(cursor: str, lookback: int | str | None, types: dict[str, str]) -> Iterator[str]:
     type_ = types.get(cursor)
     if type_ == "binary":
-        yield f'refresh: append: the cursor "{cursor}" is binary, of which none comes after another'
+        yield (
+            f'refresh: append: the cursor "{cursor}" is binary, which has no order: '
+            "choose another cursor"
+        )
     if lookback is None or type_ is None:
         return
     text, moment = str(lookback), is_moment(Column(cursor, type_))
@@ -66,7 +69,7 @@ def _of_lookback(cursor: str, lookback: int | str | None, types: dict[str, str])
     elif not moment and not (_NUMBERS.fullmatch(type_) and text.isdigit()):
         yield (
             f'refresh: append: lookback "{text}" does not go with the cursor "{cursor}" of type '
-            f"{type_}: a number goes with a number, a span with a date or a timestamp"
+            f"{type_}: write a number for a numeric cursor, a span for a date or a timestamp"
         )
 
 

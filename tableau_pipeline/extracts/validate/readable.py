@@ -1,4 +1,4 @@
-"""Values that Hyper cannot hold are refused by table and column."""
+"""Refuse values that Hyper cannot hold, by table and column."""
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ from tableau_pipeline.hyper.types.unsupported_values import unreadable_columns
 def readable(
     hyper: Callable[[], HyperProcess], declaration: Declaration, models: Models
 ) -> Generator[None]:
-    """Where hyperd fails on the values of a model, say which.
+    """Report the columns with values on which hyperd fails.
 
     Raises:
         RefusedError: names the tables and columns.
@@ -31,5 +31,5 @@ def readable(
         if not problems:
             raise
         raise RefusedError(
-            f"Hyper cannot hold some values. In {'; in '.join(problems)}. Mend them in the model."
+            f"Hyper cannot hold some values. In {'; in '.join(problems)}. Fix them in the model."
         ) from error

@@ -1,4 +1,4 @@
-"""What the rows of the models must satisfy, asked of hyperd before anything is sent."""
+"""Check with hyperd the conditions on the rows of the models before anything is sent."""
 
 from collections.abc import Collection, Iterator, Mapping
 
@@ -22,16 +22,16 @@ def check_rows(
     tables: Collection[str],
     identified: Collection[str] = (),
 ) -> None:
-    """Refuse keys that are NULL or repeated, and cursors that are NULL, of these tables.
+    """Refuse NULL or repeated keys, and NULL cursors, in these tables.
 
-    A repeated key on the one side of a relationship makes sums wrong; one of a `diff`, or a NULL
-    in either, leaves open which published row is meant.
+    A repeated key on the one side of a relationship makes sums wrong. A repeated key of a `diff`,
+    or a NULL in a key or cursor, leaves open which published row is meant.
 
     Args:
-        identified: tables of which the key of a `diff` is known to identify every row.
+        identified: tables whose `diff` key is already known to identify every row.
 
     Raises:
-        RefusedError: names the tables, the columns and samples.
+        RefusedError: names the tables, the columns and sample values.
     """
     sources = {
         table.name: source(table.name, models[table.model], desired[table.name].cutoff)
@@ -59,12 +59,13 @@ def count_orphans(
     *,
     tables: Collection[str],
 ) -> dict[str, int]:
-    """Rows that point at no row of the other table, by relationship; only where there are any.
+    """Count the rows without a partner in the other table, by relationship; only if there are any.
 
-    Tableau shows them without the other table's fields: worth a warning, but no fault in itself.
+    Tableau shows them without the fields of the other table. That deserves a warning, but is no
+    error.
 
     Args:
-        tables: those that change.
+        tables: the tables that change.
     """
     sources = {
         table.name: source(table.name, models[table.model], desired[table.name].cutoff)

@@ -1,4 +1,4 @@
-"""Arrow's types in Hyper, exactly or not at all; and as hyperd reads them."""
+"""Map Arrow types to Hyper types, exactly or not at all."""
 
 import pyarrow as pa
 
@@ -23,13 +23,13 @@ _SQL = {
 
 
 class UnsupportedArrowTypeError(Exception):
-    """A column's type has no place in Hyper."""
+    """Hyper has no type for an Arrow type."""
 
 
 def plain(field: pa.Field) -> pa.Field:
-    """The same column in a type that hyperd reads and that holds every value of it.
+    """Return the column in a type that hyperd reads and that holds every value of it.
 
-    Nanoseconds become microseconds, which fails for values that have any.
+    Nanoseconds become microseconds, which fails for values that are not whole microseconds.
 
     Raises:
         UnsupportedArrowTypeError: names the column and its type.
@@ -44,7 +44,7 @@ def plain(field: pa.Field) -> pa.Field:
 
 
 def arrow_sql_type(type_: pa.DataType) -> str:
-    """The SQL type of a plain column."""
+    """Return the SQL type of a plain column."""
     if pa.types.is_decimal128(type_):
         return f"NUMERIC({type_.precision},{type_.scale})"
     return _SQL[type_]
@@ -57,7 +57,7 @@ def _plain(type_: pa.DataType) -> pa.DataType:
         return pa.string()
     if pa.types.is_large_binary(type_) or pa.types.is_fixed_size_binary(type_):
         return pa.binary()
-    # Hyper stores 32 bits in version 4 of its files only; 64 hold the same values.
+    # Hyper stores 32-bit floats only in version 4 of its format; 64 bits hold the same values.
     if pa.types.is_floating(type_):
         return pa.float64()
     if pa.types.is_date(type_):

@@ -1,4 +1,4 @@
-"""Spark's types in Hyper, exactly or not at all: the one table, which `docs/types.md` prints."""
+"""Map Spark types to Hyper types, exactly or not at all; `docs/types.md` prints this table."""
 
 import re
 from collections.abc import Iterable
@@ -12,13 +12,14 @@ from tableau_pipeline.hyper.types.versions import LOWEST, needed_version
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """How a type is held.
+    """How a Spark type is stored.
 
     Attributes:
-        spark: a pattern of the name that Spark, or a `TypePolicy`, gives the type.
-        hyper: the type in SQL; `{0}` stands for what the pattern's first group matched.
-        tableau: how Tableau Desktop calls it.
-        family: Hyper compares the members of a family; others with their own kind only.
+        spark: a pattern for the name that Spark, or a `TypePolicy`, gives the type.
+        hyper: the SQL type; `{0}` stands for the first group of the pattern.
+        tableau: the name of the type in Tableau Desktop.
+        family: Hyper compares types within a family; types without one only with their own
+            kind.
     """
 
     spark: str
@@ -32,14 +33,14 @@ _RULES = (
     _Rule("tinyint|smallint", "SMALLINT", "Number (whole)", "NUMBER"),
     _Rule("int", "INTEGER", "Number (whole)", "NUMBER"),
     _Rule("bigint", "BIGINT", "Number (whole)", "NUMBER"),
-    # Widening a 32-bit float is exact; storing one needs a file version that older products refuse.
+    # Widening a 32-bit float is exact; storing it needs a file version that older products refuse.
     _Rule("float|double", "DOUBLE PRECISION", "Number (decimal)", "NUMBER"),
     _Rule("float as real", "REAL", "Number (decimal)", "NUMBER"),
     _Rule(r"decimal\((\d+),(\d+)\)", "NUMERIC({0},{1})", "Number (decimal)", "NUMERIC"),
     _Rule(r"string( collate .+)?|(char|varchar)\(\d+\)|json of .+", "TEXT", "String", "TEXT"),
     _Rule("binary", "BYTES", "(unknown)", "BYTES"),
     _Rule("date", "DATE", "Date", "MOMENT"),
-    # Tableau's datetime has no zone: an instant becomes the wall clock of UTC, or of a zone.
+    # Tableau's datetime has no zone: an instant becomes the wall clock time in UTC, or in a zone.
     _Rule("timestamp|timestamp at .+|timestamp_ntz", "TIMESTAMP", "Date & Time", "MOMENT"),
     _Rule("timestamp with time zone", "TIMESTAMPTZ", "Date & Time", "INSTANT"),
 )
@@ -59,11 +60,11 @@ _AT_ZONE = re.compile(r"timestamp at (.+)")
 
 
 class UnsupportedTypeError(Exception):
-    """A column's type has no place in Tableau."""
+    """Tableau has no type for the type of a column."""
 
 
 def hyper_type(column: Column, *, table: str) -> str:
-    """The SQL type of a column in a `.hyper` file.
+    """Return the SQL type of a column in a `.hyper` file.
 
     Raises:
         UnsupportedTypeError: names the table, the column, its type and what to do.
@@ -81,23 +82,23 @@ def hyper_type(column: Column, *, table: str) -> str:
 
 
 def tableau_type(column: Column) -> str:
-    """What Tableau Desktop calls the type of a column that it can hold."""
+    """Return the name that Tableau Desktop gives the type of a column; "(none)" if unsupported."""
     found = _find(column.type)
     return found[0].tableau if found else "(none)"
 
 
 def stored_name(column: Column) -> str:
-    """The column of a model's Parquet files from which a column comes."""
+    """Return the name of the column in a model's Parquet files that holds this column."""
     return json_text(column.name) if column.type.startswith("json of ") else column.name
 
 
 def stored_type(column: Column, type_: str) -> str:
-    """How hyperd reads that column, where `type_` is its type in the `.hyper` file."""
+    """Return the type with which hyperd reads that column; `type_` is its type in the file."""
     return "TIMESTAMPTZ" if zone_of(column) else type_
 
 
 def value_of(column: Column) -> str:
-    """The value of a column as SQL over those, to be cast to its type."""
+    """Return the value of a column as SQL over the stored columns, to be cast to its type."""
     name = escape_name(stored_name(column))
     zone = zone_of(column)
     if zone is None or column.type == _WITH_ZONE:
@@ -106,7 +107,7 @@ def value_of(column: Column) -> str:
 
 
 def zone_of(column: Column) -> str | None:
-    """Whose wall clock tells an instant; None for what is no instant, or keeps its own zone."""
+    """Return the zone in which an instant is shown; None if the column holds no such instants."""
     if column.type in ("timestamp", _WITH_ZONE):
         return "UTC"
     declared = _AT_ZONE.fullmatch(column.type)
@@ -114,23 +115,23 @@ def zone_of(column: Column) -> str | None:
 
 
 def is_moment(column: Column) -> bool:
-    """Whether it holds dates or times of a day."""
+    """Whether a column holds dates or timestamps."""
     found = _find(column.type)
     return found is not None and found[0].family in ("MOMENT", "INSTANT")
 
 
 def rules() -> list[str]:
-    """The patterns of the names of all types that have a place."""
+    """Return the name patterns of all supported types."""
     return [rule.spark for rule in _RULES]
 
 
 def comparable(one: str, other: str) -> bool:
-    """Whether Hyper can relate columns of these two types of Spark's."""
+    """Whether Hyper can compare columns of these two Spark types."""
     return _family(one) == _family(other)
 
 
 def file_version(columns: Iterable[Column]) -> int:
-    """The lowest version of the `.hyper` format that holds them: more products open it."""
+    """Return the lowest format version that can hold the columns, which most products can open."""
     found = filter(None, (_find(column.type) for column in columns))
     types = (rule.hyper.format(*groups) for rule, groups in found)
     return max(map(needed_version, types), default=LOWEST)

@@ -1,4 +1,4 @@
-"""One spelling for each of Hyper's types: "BIGINT", "NUMERIC(10,2)", 'TEXT COLLATE "en_US_CI"'."""
+"""One spelling for each Hyper type: "BIGINT", "NUMERIC(10,2)", 'TEXT COLLATE "en_US_CI"'."""
 
 import re
 
@@ -29,21 +29,21 @@ _SPELLING = re.compile(
 
 
 def sql_type(type_: SqlType, collation: str | None = None) -> str:
-    """A type as SQL has it; one that the Hyper API does not know is "UNSUPPORTED(number)"."""
+    """Return a type as SQL; "UNSUPPORTED(number)" if the Hyper API does not know it."""
     collated = f' COLLATE "{collation}"' if collation else ""
     return f"{_named(type_)}{collated}"
 
 
 def type_family(sql: str) -> str:
-    """A type without precision, length and collation: "NUMERIC" of "NUMERIC(10,2)".
+    """Return a type without precision, length and collation: "NUMERIC" for "NUMERIC(10,2)".
 
     Raises:
-        ValueError: it is no type, or spelt otherwise.
+        ValueError: it is not a type, or is spelled differently.
     """
     if not _SPELLING.fullmatch(sql):
         known = ", ".join(_NAMES.values())
         raise ValueError(
-            f"{sql!r} is none of Hyper's types as they are spelt here: {known}, NUMERIC(10,2), "
+            f"{sql!r} is not a Hyper type as spelled here: {known}, NUMERIC(10,2), "
             'VARCHAR(9), CHAR(9), TEXT COLLATE "en_US_CI"'
         )
     return re.split(r"\(| COLLATE ", sql)[0]

@@ -1,4 +1,4 @@
-"""What a data source makes of the types for which Tableau has no single right place."""
+"""How a data source publishes types for which Tableau has no single equivalent."""
 
 import re
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ _NESTED = re.compile(r"(array|map|struct)<.*|variant", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class TypePolicy:
-    """What a data source makes of some of Spark's types.
+    """The choices of a data source for some of Spark's types.
 
     Attributes:
-        timestamps: of instants (Spark's `timestamp`), as Tableau's datetime has no zone: the wall
-            clock of UTC, that of a zone, or Hyper's own TIMESTAMP WITH TIME ZONE. Others,
-            Spark's `timestamp_ntz`, are wall clocks already.
-        nested: arrays, maps, structs and variants are refused, or held as their JSON text.
-        floats: 32-bit floats are widened, which is exact, or kept; that needs version 4 of the
+        timestamps: how to publish instants (Spark's `timestamp`), as Tableau's datetime has no
+            zone: the wall clock time in UTC or in a zone, or Hyper's TIMESTAMP WITH TIME ZONE.
+            Values of `timestamp_ntz` are already wall clock times.
+        nested: refuse arrays, maps, structs and variants, or publish them as JSON text.
+        floats: widen 32-bit floats, which is exact, or keep them, which needs version 4 of the
             file format.
     """
 
@@ -30,7 +30,7 @@ class TypePolicy:
     floats: Literal["double", "real"] = "double"
 
     def declared(self, column: Column) -> Column:
-        """The column, with what is made of it as its type."""
+        """Return the column with the type that the policy declares for it."""
         return Column(column.name, self._type(column.type))
 
     def _type(self, type_: str) -> str:

@@ -1,4 +1,4 @@
-"""Which values of Parquet files have no place in Hyper: hyperd's own words may name no column."""
+"""Find Parquet values that Hyper cannot hold: hyperd's own errors may not name the column."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ from tableau_pipeline.hyper.tables import TableSource
 
 
 def unreadable_columns(hyper: HyperProcess, table: TableSource) -> list[str]:
-    """A phrase for each column with values that hyperd cannot take; reads the whole table."""
+    """Return a phrase for each column with values that hyperd refuses; reads the whole table."""
     problems = []
     with connect(hyper) as connection:
         for column in table.columns:
@@ -22,7 +22,7 @@ def unreadable_columns(hyper: HyperProcess, table: TableSource) -> list[str]:
 
 def _reason(connection: Connection, table: TableSource) -> str | None:
     try:
-        # Counting alone would not look at the values.
+        # A plain count would not read the values.
         connection.execute_list_query(
             f"SELECT COUNT(*) FROM (SELECT DISTINCT * FROM {rows(table)} source) found"  # noqa: S608
         )

@@ -1,13 +1,13 @@
-"""Versions of the `.hyper` format: which one types need, and which products open it."""
+"""Versions of the `.hyper` format: which one a type needs, and which products open it."""
 
 import re
 from pathlib import Path
 
-# What hyperd writes by default: every supported product opens it.
+# hyperd's default version, which every supported product can open.
 LOWEST = 2
 NEWEST = 4
 
-# The first products that open files of a version.
+# The first products that can open files of a version.
 # https://tableau.github.io/hyper-db/docs/hyper-api/hyper_process#default_database_version
 PRODUCTS = {
     LOWEST: "Tableau 2020.4.15, 2021.1.12, 2021.2.9, 2021.3.8, 2021.4.4, 2022.1.2 and later",
@@ -17,12 +17,12 @@ PRODUCTS = {
 
 _NUMERIC = re.compile(r"NUMERIC\((\d+),\d+\)")
 _MAGIC = b"Hyper"
-# Found by writing files of each version: two bytes, after the version of something else.
+# Two bytes after another version number, found by comparing files of all versions.
 _VERSION = slice(10, 12)
 
 
 def needed_version(sql_type: str) -> int:
-    """The lowest version that holds columns of a type."""
+    """Return the lowest version that can hold columns of a type."""
     numeric = _NUMERIC.fullmatch(sql_type)
     if numeric and int(numeric[1]) > 18:
         return 3
@@ -30,13 +30,13 @@ def needed_version(sql_type: str) -> int:
 
 
 def version_of(path: Path) -> int:
-    """The version of a file.
+    """Return the format version of a file.
 
     Raises:
-        ValueError: it is no `.hyper` file.
+        ValueError: it is not a `.hyper` file.
     """
     with path.open("rb") as file:
         head = file.read(_VERSION.stop)
     if not head.startswith(_MAGIC) or len(head) < _VERSION.stop:
-        raise ValueError(f"{path} is no .hyper file")
+        raise ValueError(f"{path} is not a .hyper file")
     return int.from_bytes(head[_VERSION], "little")

@@ -1,4 +1,4 @@
-"""Parquet files as Spark reads them, or as pyarrow does where Spark cannot."""
+"""Load Parquet files with Spark, or with pyarrow where Spark cannot read them."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -25,14 +25,14 @@ from tableau_pipeline.snapshots.load import exact_path
 
 
 def load_parquet(spark: SparkSession, files: Files, folder: Path) -> Reading:
-    """The rows of files; what Spark cannot read is written anew by pyarrow, if no value changes.
+    """Load the rows of files. pyarrow rewrites a file that Spark cannot read, if no value changes.
 
     Args:
-        folder: where it is written, kept as long as the frame is used.
+        folder: for the rewritten files; it must exist as long as the frame is used.
 
     Raises:
-        RefusedError: files differ in their columns, or a column has a type or values that cannot
-            be kept; it names file and column.
+        RefusedError: the files differ in their columns, or a column has a type or values that
+            cannot be preserved. The message names file and column.
     """
     check_options(files.reader, "parquet")
     before = digests(files.paths)
@@ -51,7 +51,7 @@ def load_parquet(spark: SparkSession, files: Files, folder: Path) -> Reading:
         frame = _frame(spark, files.reader, paths.values())
 
     def otherwise() -> Reading:
-        """Spark may know the types of a file, and fail at its pages."""
+        """Rewrite files that Spark cannot read even though it accepts their schema."""
         readable = [
             _by_rows(spark, now, number, folder) if path == now else now
             for number, (path, now) in enumerate(paths.items())
@@ -68,7 +68,7 @@ def _frame(spark: SparkSession, reader: Mapping[str, str], paths: Iterable[Path]
 
 
 def _by_schema(spark: SparkSession, path: Path, number: int, folder: Path) -> Path:
-    """The file, or what pyarrow made of it where Spark does not take its schema."""
+    """Return the file, or pyarrow's copy if Spark does not accept its schema."""
     try:
         spark.read.parquet(exact_path(path))
     except READ_ERRORS as error:
@@ -77,7 +77,7 @@ def _by_schema(spark: SparkSession, path: Path, number: int, folder: Path) -> Pa
 
 
 def _by_rows(spark: SparkSession, path: Path, number: int, folder: Path) -> Path:
-    """The file, or what pyarrow made of it where Spark cannot read its rows."""
+    """Return the file, or pyarrow's copy if Spark cannot read its rows."""
     try:
         spark.read.parquet(exact_path(path)).write.format("noop").mode("overwrite").save()
     except READ_ERRORS as error:
@@ -88,7 +88,7 @@ def _by_rows(spark: SparkSession, path: Path, number: int, folder: Path) -> Path
 def _rewritten(
     path: Path, number: int, folder: Path, *, instead_of: Exception | None = None
 ) -> Path:
-    # By the name of its file each row is told where it comes from.
+    # The copy keeps the file name, which identifies the origin of each row.
     target = folder / str(number) / path.name
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -100,7 +100,7 @@ def _rewritten(
 
 
 def _checked(files: Files) -> set[Path]:
-    """Those that Spark cannot read; of files that differ, it would take the columns of one."""
+    """Return the files that Spark cannot read; refuse files with different columns."""
     known: tuple[Path, dict[str, pa.DataType]] | None = None
     beyond = set()
     for path in files.paths:
@@ -108,7 +108,9 @@ def _checked(files: Files) -> set[Path]:
             with opened(path) as file:
                 schema = file.schema_arrow
         except ARROW_ERRORS as error:
-            raise RefusedError(f"{path.name} is no Parquet file, or damaged: {error}") from error
+            raise RefusedError(
+                f"{path.name} is not a Parquet file, or is damaged: {error}"
+            ) from error
         check_int96(path)
         if is_beyond_spark(schema):
             beyond.add(path)
@@ -131,6 +133,6 @@ def _compare(
             ours, theirs = (str(each.get(name, "absent")) for each in (types, others))
             raise RefusedError(
                 f'column "{name}" is {ours} in {path.name} and {theirs} in {first.name}: publish '
-                "such files one by one, or, if columns are absent only, say reader: {mergeSchema: "
+                "such files one by one, or, if columns are only absent, set reader: {mergeSchema: "
                 '"true"}'
             )

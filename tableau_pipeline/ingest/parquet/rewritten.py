@@ -1,4 +1,4 @@
-"""Parquet that Spark cannot read, written anew by pyarrow so that it can; no value changes."""
+"""Rewrite Parquet files that Spark cannot read with pyarrow, without changing a value."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +11,7 @@ from tableau_pipeline.errors import RefusedError
 
 ARROW_ERRORS = (pa.ArrowException, OSError)
 _GEOSPATIAL = ("geometry", "geography")
-_NANOSECONDS = "moments finer than microseconds, which neither Spark nor Tableau has"
+_NANOSECONDS = "times finer than microseconds, which neither Spark nor Tableau supports"
 _OTHERS = (
     (pa.types.is_float16, pa.float32()),
     (pa.types.is_large_string, pa.string()),
@@ -26,7 +26,8 @@ def rewrite(source: Path, target: Path) -> None:
     """Write the rows of a Parquet file in types and codecs that Spark reads.
 
     Raises:
-        RefusedError: a column has a type, or values, that would not survive; it names the column.
+        RefusedError: the type or the values of a column would not be preserved; names the
+            column.
     """
     with opened(source) as file:
         _check_geospatial(source, file)
@@ -44,12 +45,12 @@ def rewrite(source: Path, target: Path) -> None:
 
 
 def opened(path: Path) -> pq.ParquetFile:
-    """A file whose moments of the type INT96 are read in microseconds, as Spark does."""
+    """Open a file so that INT96 timestamps are read in microseconds, as Spark does."""
     return pq.ParquetFile(path, coerce_int96_timestamp_unit="us")
 
 
 def is_beyond_spark(schema: pa.Schema) -> bool:
-    """Whether Spark is known to refuse one of the types."""
+    """Whether one of the types is known to be unsupported by Spark."""
     return any(
         pa.types.is_float16(each.type)
         or (pa.types.is_timestamp(each.type) and each.type.unit == "ns")
@@ -59,7 +60,7 @@ def is_beyond_spark(schema: pa.Schema) -> bool:
 
 
 def plain(type_: pa.DataType) -> pa.DataType | None:
-    """The type that Spark has for the values of another; None if it has none."""
+    """Return the Spark-compatible type for the values of a type; None if there is none."""
     match type_:
         case pa.DictionaryType():
             return plain(type_.value_type)
@@ -88,10 +89,10 @@ def _plain_scalar(type_: pa.DataType) -> pa.DataType | None:
 
 
 def check_int96(path: Path) -> None:
-    """See that the moments of an old type, INT96, have microseconds: Spark cuts the rest off.
+    """Check that INT96 timestamps have whole microseconds: Spark would truncate finer ones.
 
     Raises:
-        RefusedError: they are finer; it names the column.
+        RefusedError: they are finer; the message names the column.
     """
     try:
         with pq.ParquetFile(path) as file:
@@ -104,7 +105,7 @@ def check_int96(path: Path) -> None:
             if not _has_microseconds(path, name):
                 raise RefusedError(f'{path.name}: column "{name}" has {_NANOSECONDS}: round them')
     except ARROW_ERRORS:
-        # It is told when the rows are read.
+        # The error is reported when the rows are read.
         return
 
 
@@ -135,7 +136,7 @@ def _check_geospatial(path: Path, file: pq.ParquetFile) -> None:
         kind = str(column.logical_type).lower().split("(")[0]
         if kind in _GEOSPATIAL:
             raise RefusedError(
-                f'{path.name}: column "{column.path}" holds places of the type {kind}, '
+                f'{path.name}: column "{column.path}" holds geospatial values of the type {kind}, '
                 "which an extract made here cannot have: write them as text (WKT), or as columns "
                 "of longitude and latitude"
             )
@@ -145,7 +146,7 @@ def _plain(path: Path, field: pa.Field) -> pa.DataType:
     type_ = plain(field.type)
     if type_ is None:
         raise RefusedError(
-            f'{path.name}: column "{field.name}" is of the type {field.type}, which Spark does not '
+            f'{path.name}: column "{field.name}" is of the type {field.type}, which Spark cannot '
             "store: write it as text or as a number"
         )
     return type_
@@ -162,7 +163,7 @@ def _batches(path: Path, file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
 
 
 def _named(path: Path, names: list[str]) -> str:
-    """Which column it is that cannot be read, if it is not all of them."""
+    """Return the columns that cannot be read, unless that is all of them."""
     wrong = []
     for name in names:
         try:
@@ -176,7 +177,7 @@ def _cast(path: Path, name: str, column: pa.Array, type_: pa.DataType) -> pa.Arr
     try:
         return column.cast(type_)
     except pa.ArrowException as error:
-        why = _NANOSECONDS if "timestamp" in str(column.type) else f"values that no {type_} can be"
+        why = _NANOSECONDS if "timestamp" in str(column.type) else f"values that do not fit {type_}"
         raise RefusedError(f'{path.name}: column "{name}" has {why}: {_words(error)}') from error
 
 

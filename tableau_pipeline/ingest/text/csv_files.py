@@ -20,23 +20,24 @@ _OTHER_SEPARATORS = (";", "\t", "|", ",")
 def csv_schema(
     paths: Sequence[Path], options: Options, declared: StructType | None, *, separator_said: bool
 ) -> StructType:
-    """The columns of files that shall have the same ones.
+    """Return the columns of files that must all have the same ones.
 
     Args:
-        declared: their names and types, to be compared with the header; None to find out.
-        separator_said: the separator is not just the default.
+        declared: their names and types, to be compared with the header; None to infer them.
+        separator_said: whether the separator was set explicitly.
 
     Raises:
-        RefusedError: headers differ, from each other or from what is declared; or the separator
-            is another one.
+        RefusedError: headers differ from each other or from the declared columns, or the
+            separator is wrong.
     """
     names = _names(paths[0], options, separator_said=separator_said)
     for path in paths[1:]:
         others = _names(path, options, separator_said=separator_said)
         if others != names:
             raise RefusedError(
-                f"The header of {path.name} ({', '.join(others)}) is not that of {paths[0].name} "
-                f"({', '.join(names)}): publish such files one by one, or give them one header"
+                f"The header of {path.name} ({', '.join(others)}) differs from that of "
+                f"{paths[0].name} ({', '.join(names)}): publish such files one by one, or give "
+                "them one header"
             )
     if declared is not None:
         _compare(names, declared, paths[0], options)
@@ -51,10 +52,10 @@ def csv_schema(
 def csv_batches(
     path: Path, options: Options, schema: StructType, bad: BadRows
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a file; those that do not fit are counted in `bad`.
+    """Read the rows of a file; count those that do not fit in `bad`.
 
     Raises:
-        RefusedError: a column has a type that text does not hold, or as `csv_rows`.
+        RefusedError: a column has a type that text cannot hold; also as `csv_rows`.
     """
     readers = [
         Reader(field, _convert(field, options), '"{}"'.format, True) for field in schema.fields
@@ -73,13 +74,13 @@ def _names(path: Path, options: Options, *, separator_said: bool) -> list[str]:
         for separator in _OTHER_SEPARATORS:
             if separator != options.separator and separator in first[0]:
                 raise RefusedError(
-                    f'{path.name} has one column by the separator {options.separator!r}, "'
-                    f'{first[0][:80]}": say reader: {{sep: {separator!r}}}, or, if that is right, '
+                    f'{path.name} has only one column with the separator {options.separator!r}, "'
+                    f'{first[0][:80]}": set reader: {{sep: {separator!r}}}, or, if that is right, '
                     f"reader: {{sep: {options.separator!r}}}"
                 )
     if not options.header:
         return [f"_c{number}" for number in range(len(first))]
-    # As Spark names them; pandas, for one, leaves the column of its index without a name.
+    # Spark's names for unnamed columns; pandas, for example, writes its index without a name.
     return [name or f"_c{number}" for number, name in enumerate(first)]
 
 
@@ -89,15 +90,15 @@ def _compare(names: Sequence[str], declared: StructType, path: Path, options: Op
     if [name.casefold() for name in names] != [name.casefold() for name in declared.names]:
         what = "header" if options.header else "first line"
         raise RefusedError(
-            f"The {what} of {path.name} has {len(names)} columns ({', '.join(names)}), and not "
-            f"those that columns declares ({', '.join(declared.names)}): name all, in the order "
+            f"The {what} of {path.name} has {len(names)} columns ({', '.join(names)}), but "
+            f"columns declares {', '.join(declared.names)}: declare all, in the order "
             "of the file"
         )
 
 
 def _guessed(paths: Sequence[Path], options: Options, width: int) -> list[DataType]:
     guesses = [Guess(options) for _ in range(width)]
-    # What is wrong with rows is told when they are read.
+    # Bad rows are reported when the rows are read, not during inference.
     unheard = BadRows(options)
     for path in paths:
         chunk: list[Sequence[str | None]] = []
@@ -116,7 +117,7 @@ def _see(guesses: Sequence[Guess], rows: Sequence[Sequence[str | None]]) -> None
 
 
 def _full_rows(path: Path, options: Options, width: int, bad: BadRows) -> Iterator[Record]:
-    """The records that have a value for each column."""
+    """Yield the records that have a value for each column."""
     header = options.header
     for line, values in csv_rows(path, options):
         if header and values:
@@ -126,7 +127,7 @@ def _full_rows(path: Path, options: Options, width: int, bad: BadRows) -> Iterat
         elif not values and width == 1:
             bad.add(
                 f"{path.name}, line {line}",
-                'a blank line, which may be NULL or nothing: write "" for an empty text',
+                'a blank line, which may be NULL or no row: write "" for an empty text',
             )
         elif values:
             shown = printable(options.separator.join(value or "" for value in values)[:80])
@@ -142,14 +143,14 @@ def _convert(field: StructField, options: Options) -> Convert:
     read = parser(type_, options)
     if read is None:
         raise RefusedError(
-            f'column "{field.name}": text holds no {type_.simpleString()}: declare it as string'
+            f'column "{field.name}": text cannot hold {type_.simpleString()}: declare it as string'
         )
     if type(type_) is StringType and options.null is None:
         return lambda text: text
     null, is_text = options.null, isinstance(type_, StringType | CharType | VarcharType)
 
     def convert(text: str | None) -> object:
-        # Of all that is not text, an empty value in quotes is NULL too.
+        # An empty value in quotes is NULL too, except in a string column.
         if text is None or text == null or not (text or is_text):
             return None
         return read(text)

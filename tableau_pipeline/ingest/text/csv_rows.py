@@ -1,4 +1,4 @@
-"""The records of a CSV file, by RFC 4180, each with the line on which it begins."""
+"""The records of a CSV file, by RFC 4180, each with its first line."""
 
 import csv
 import re
@@ -15,15 +15,15 @@ Record = tuple[int, Sequence[str | None]]
 
 
 def csv_rows(path: Path, options: Options) -> Iterator[Record]:
-    """All records, the header among them; of a blank line, one without values.
+    """Yield all records including the header; a blank line is a record without values.
 
-    A value that is empty and stands in no quotes is None, one in quotes is the empty text.
+    An empty value without quotes is None; an empty value in quotes is "".
 
     Raises:
-        RefusedError: quotes are not closed or stray, so that nobody can tell where records end;
-            or the bytes are not text of the encoding.
+        RefusedError: quotes are not closed or stray, so that the end of a record is unknown; or
+            the bytes are not text in the encoding.
     """
-    # Python's limit of 128 KiB for one value is for the whole process.
+    # Python limits a value to 128 KiB, for the whole process.
     csv.field_size_limit(sys.maxsize)
     flags = _Quotes(options) if options.quote else None
     with open_text(path, options.encoding) as text:
@@ -40,8 +40,8 @@ def csv_rows(path: Path, options: Options) -> Iterator[Record]:
             if not lines.end_alike():
                 raise RefusedError(
                     f"{path.name}, line {lines.last}: some lines end in a carriage return alone, "
-                    "others in a line feed, and a value that holds one of them must be quoted: "
-                    "quote it, or write all line ends alike"
+                    "others in a line feed, and a value with one of them must be quoted: quote "
+                    "it, or use the same line end everywhere"
                 )
             if options.escape:
                 _check_escapes(path, lines, options)
@@ -76,7 +76,7 @@ def _reader(lines: Iterable[str], options: Options) -> Iterator[list[str]]:
 
 
 class _Lines:
-    """Feeds lines to the reader, and remembers those of the record that it reads."""
+    """Feeds lines to the reader, and keeps those of the current record."""
 
     def __init__(self, text: TextIO, options: Options) -> None:
         self._text = text
@@ -91,16 +91,16 @@ class _Lines:
 
     @property
     def text(self) -> str:
-        """What the record looks like in the file."""
+        """The text of the record in the file."""
         return "".join(self._record)
 
     @property
     def last(self) -> int:
-        """The line on which the record ends."""
+        """The last line of the record."""
         return self._number
 
     def end_alike(self) -> bool:
-        """Whether this record ends as those before it; what ends within quotes does not count."""
+        """Whether this record ends as earlier ones do; line ends in quotes are ignored."""
         end = self._record[-1][-1]
         if end not in "\r\n":
             return True
@@ -122,7 +122,7 @@ class _Lines:
 
 
 class _Quotes:
-    """Tells which values of a record, known to be well formed, stand in quotes."""
+    """Determines which values of a well-formed record are in quotes."""
 
     def __init__(self, options: Options) -> None:
         self._quote = options.quote
@@ -152,21 +152,21 @@ def _trimmed(value: str, options: Options) -> str:
 
 
 def _check_escapes(path: Path, lines: _Lines, options: Options) -> None:
-    """What a backslash before other characters means differs from program to program."""
+    """Refuse other escapes: programs differ in what a backslash before other characters means."""
     known = (options.quote, options.escape, options.separator)
     escaped = re.findall(rf"{re.escape(options.escape)}(.?)", lines.text, re.DOTALL)
     if any(character not in known for character in escaped):
         raise RefusedError(
-            f"{path.name}, line {lines.first}: a {options.escape} stands before a character that "
-            "needs none, and what that means is not told: leave out reader: escape, or write "
+            f"{path.name}, line {lines.first}: a {options.escape} precedes a character that "
+            "needs no escape, which has no defined meaning: remove reader: escape, or write "
             f"{options.escape * 2} in the file"
         )
 
 
 def _stray_quote(path: Path, lines: _Lines, error: csv.Error, options: Options) -> str:
     remedy = (
-        'A quote within quotes is doubled (""); if this file has \\" instead, say reader: '
-        '{escape: "\\\\"}, and if its quotes are characters like others, reader: {quote: ""}'
+        'A quote inside quotes is doubled (""); if this file has \\" instead, set reader: '
+        '{escape: "\\\\"}, and if its quotes have no meaning, reader: {quote: ""}'
     )
     if "unexpected end" in str(error):
         return (
@@ -174,6 +174,6 @@ def _stray_quote(path: Path, lines: _Lines, error: csv.Error, options: Options) 
             f"the end of the file. {remedy}"
         )
     return (
-        f"{path.name}, line {lines.last}: a quote ends a value, and neither {options.separator!r} "
+        f"{path.name}, line {lines.last}: a quote ends a value, but neither {options.separator!r} "
         f"nor the end of the line follows ({lines.text.strip()[-80:]!r}). {remedy}"
     )

@@ -1,4 +1,4 @@
-"""Files as text: UTF-8, UTF-16 with its mark, or what is said; never guessed."""
+"""Files as text: UTF-8, UTF-16 with a byte order mark, or a declared encoding; never guessed."""
 
 import bz2
 import codecs
@@ -19,18 +19,18 @@ _MARKS = {
     codecs.BOM_UTF16_BE: "utf-16",
 }
 _UNMARKED = {"utf-16": "UTF-16LE or UTF-16BE", "utf-32": "UTF-32LE or UTF-32BE"}
-_SAY_ENCODING = "Say which encoding it has, such as reader: {encoding: windows-1252}"
+_SAY_ENCODING = "Declare its encoding, such as reader: {encoding: windows-1252}"
 
 
 @contextmanager
 def open_text(path: Path, encoding: str | None) -> Generator[TextIO]:
-    """A file's text, without a mark and with its line ends as they are; gzip and bzip2 unpacked.
+    """Open a file as text, without byte order mark, line ends unchanged; unpack gzip and bzip2.
 
     Args:
-        encoding: as Python names it; None for UTF-8, or UTF-16 with a mark.
+        encoding: Python's name of it; None for UTF-8, or UTF-16 with a byte order mark.
 
     Raises:
-        RefusedError: the bytes are of another encoding, or damaged; it names file and remedy.
+        RefusedError: the bytes are in another encoding, or damaged; names file and remedy.
     """
     try:
         with _opened(path) as file:
@@ -42,7 +42,7 @@ def open_text(path: Path, encoding: str | None) -> Generator[TextIO]:
     except UnicodeDecodeError as error:
         raise RefusedError(_wrong_bytes(path, name)) from error
     except (EOFError, gzip.BadGzipFile) as error:
-        raise RefusedError(f"{path.name} is damaged, as its packed bytes end early") from error
+        raise RefusedError(f"{path.name} is damaged: its compressed data end early") from error
 
 
 def _opened(path: Path) -> BinaryIO:
@@ -59,25 +59,25 @@ def _encoding(path: Path, start: bytes, given: str | None) -> str:
     if given:
         if given in _UNMARKED and not mark:
             raise RefusedError(
-                f"{path.name} has no mark that tells the order of its bytes: say reader: "
-                f"{{encoding: {_UNMARKED[given]}}}"
+                f"{path.name} has no byte order mark: set reader: {{encoding: {_UNMARKED[given]}}}"
             )
         if mark == "utf-8-sig" and given not in ("utf-8", "utf-8-sig"):
             raise RefusedError(
-                f"{path.name} begins with the mark of UTF-8, and is not {given}: leave out encoding"
+                f"{path.name} begins with the byte order mark of UTF-8, so it is not {given}: "
+                "remove encoding"
             )
         return given
     if mark == "UTF-32" or (not mark and b"\0" in start):
         likely = mark or ("UTF-16BE" if start[:1] == b"\0" else "UTF-16LE")
         raise RefusedError(
-            f"{path.name} is not UTF-8: it seems to be {likely}. If so, say reader: "
+            f"{path.name} is not UTF-8: it seems to be {likely}. If so, set reader: "
             f"{{encoding: {likely}}}"
         )
     return mark or "utf-8"
 
 
 def _wrong_bytes(path: Path, encoding: str) -> str:
-    """Where the first wrong byte is; the reader, who decodes in blocks, cannot tell."""
+    """Locate the first wrong byte; the text reader decodes in blocks and cannot."""
     decoder = codecs.getincrementaldecoder(encoding)()
     line = 1
     with _opened(path) as file:

@@ -1,4 +1,4 @@
-"""The types of columns whose types nobody has declared: those that every value fits, unchanged."""
+"""Infer column types: the narrowest type that fits every value without changing it."""
 
 import re
 from collections.abc import Iterable
@@ -30,7 +30,7 @@ class Guess:
         self._options = options
         self._empty = True
         numbers = [IntegerType(), LongType(), DoubleType()]
-        # A format that somebody gave may be one of digits alone, as yyyyMMdd is.
+        # A date format that the user set may consist of digits only, as yyyyMMdd does.
         times = [
             *([DateType()] if options.date else []),
             *([TimestampType()] if options.timestamp else []),
@@ -41,7 +41,7 @@ class Guess:
         ]
 
     def see(self, texts: Iterable[str | None]) -> None:
-        """Take values into account; NULL and the empty text fit every type."""
+        """Narrow the type by some values; NULL and the empty text fit every type."""
         for text in set(texts):
             if text and text != self._options.null:
                 self._empty = False
@@ -49,7 +49,7 @@ class Guess:
 
     @property
     def type(self) -> DataType:
-        """The narrowest type that all values have; string for none, and for a column of NULLs."""
+        """The narrowest type that fits all values; string if none does, or if all are NULL."""
         return self._left[0][0] if self._left and not self._empty else StringType()
 
     def _fits(self, type_: DataType, read: Parser, text: str) -> bool:
@@ -64,6 +64,6 @@ class Guess:
         if not _NUMBER.fullmatch(plain):
             return False
         if isinstance(type_, DoubleType):
-            # Written out again it is the number that it was.
+            # The number is exact if its shortest representation equals the text.
             return Decimal(repr(value)) == Decimal(plain)
         return plain != "-0"

@@ -35,15 +35,15 @@ _STRINGS = (StringType, CharType, VarcharType)
 
 
 def json_schema(paths: Sequence[Path], options: Options, declared: StructType | None) -> StructType:
-    """The columns of files, in the order of their names unless they are declared.
+    """Return the columns of files, sorted by name unless they are declared.
 
     Raises:
-        RefusedError: two names differ by case at most; or as `json_rows`.
+        RefusedError: two names differ only in case; also as `json_rows`.
     """
     if declared is not None:
         return declared
     seen = _Seen()
-    # What is wrong with rows is told when they are read.
+    # Bad rows are reported when the rows are read, not during inference.
     unheard = BadRows(options)
     for path in paths:
         for _, row in json_rows(path, options, unheard):
@@ -58,13 +58,13 @@ def json_schema(paths: Sequence[Path], options: Options, declared: StructType | 
 def json_batches(
     path: Path, options: Options, schema: StructType, bad: BadRows, *, seen: set[str]
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a file; those that do not fit are counted in `bad`.
+    """Read the rows of a file; count those that do not fit in `bad`.
 
     Args:
-        seen: takes up the names that its objects have.
+        seen: collects the names that the objects have.
 
     Raises:
-        RefusedError: a column has a type that JSON does not hold, or as `json_rows`.
+        RefusedError: a column has a type that JSON cannot hold; also as `json_rows`.
     """
     readers = [
         Reader(each, _convert(each, options), json_text, isinstance(each.dataType, _TIMES))
@@ -81,7 +81,7 @@ def json_batches(
 
 
 class _Seen:
-    """What values of one place have been like."""
+    """The kinds of values seen in one place."""
 
     def __init__(self) -> None:
         self.kinds: set[str] = set()
@@ -112,7 +112,7 @@ class _Seen:
 
     @property
     def type(self) -> DataType:
-        """What holds all of them unchanged; where nothing else does, a string, their JSON."""
+        """The type that holds all of them unchanged; string, with their JSON, if no other does."""
         match sorted(self.kinds):
             case ["boolean"]:
                 return BooleanType()
@@ -133,7 +133,7 @@ class _Seen:
         whole = digits.isdigit() and text != "-0" and len(digits) < 20
         self._whole = self._whole and whole and -(1 << 63) <= int(text) < 1 << 63
         if self._fits_double:
-            # Written out again it is the number that it was.
+            # The number is exact if its shortest representation equals the text.
             exact = text in ("NaN", "Infinity", "-Infinity") or Decimal(text) == Decimal(
                 repr(float(text))
             )
@@ -145,7 +145,7 @@ def _convert(field: StructField, options: Options) -> Convert:
         return _converter(field.dataType, options)
     except TypeError as error:
         raise RefusedError(
-            f'column "{field.name}": JSON holds no {error}: declare it as string'
+            f'column "{field.name}": JSON cannot hold {error}: declare it as string'
         ) from error
 
 
@@ -179,7 +179,7 @@ def _string(read: Parser) -> Convert:
         if value is None:
             return None
         text = value if isinstance(value, str) else json_text(value)
-        # Half of a pair is no character: UnicodeEncodeError is a ValueError.
+        # A lone surrogate is not a character: encode() raises UnicodeEncodeError, a ValueError.
         text.isascii() or text.encode()
         return read(str(text))
 

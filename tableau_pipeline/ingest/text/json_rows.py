@@ -1,4 +1,4 @@
-"""The objects of a JSON file, each with its line; numbers as they are written."""
+"""The objects of a JSON file, each with its line; numbers keep their text."""
 
 import json
 import re
@@ -12,25 +12,25 @@ from tableau_pipeline.ingest.bad_rows import BadRows, printable
 from tableau_pipeline.ingest.options import Options
 from tableau_pipeline.ingest.text.encoding import open_text
 
-_MANY = 'if objects span lines, say reader: {multiLine: "true"}'
+_MANY = 'if objects span lines, set reader: {multiLine: "true"}'
 _BLANK = re.compile(r"[ \t\r\n]*")
 
 
 class Number(str):
-    """A number of a JSON text, digit for digit."""
+    """The text of a JSON number, digit by digit."""
 
     __slots__ = ()
 
 
 def json_rows(path: Path, options: Options, bad: BadRows) -> Iterator[tuple[int, dict[str, Any]]]:
-    """One object a line, or, in a file that begins with "[", those of an array.
+    """Yield one object per line or, if the file begins with "[", those of an array.
 
-    A line that is no object is counted in `bad`. With `multiLine`, objects may span lines, one
-    after the other.
+    A line that is not an object is counted in `bad`. With `multiLine`, objects may span lines and
+    follow each other.
 
     Raises:
-        RefusedError: a document that spans lines is broken, so that nobody can tell where its
-            next object begins; or the bytes are not text of the encoding.
+        RefusedError: a document that spans lines is broken, so that the start of the next
+            object is unknown; or the bytes are not text in the encoding.
     """
     with open_text(path, options.encoding) as text:
         start = text.read(1)
@@ -72,11 +72,11 @@ def _of_document(path: Path, text: str, bad: BadRows) -> Iterator[tuple[int, dic
         if row := _object(found, path, line, bad):
             yield line, row[0]
     if within:
-        raise RefusedError(f"{path.name}, line {line}: the array has no end; is the file whole?")
+        raise RefusedError(f"{path.name}, line {line}: the array has no end; is the file complete?")
 
 
 def _next(text: str, position: int, *, within: bool) -> tuple[bool, int]:
-    """Whether the next object is in the same array, and where it begins."""
+    """Return whether the next object is in the same array, and where it begins."""
     if not within:
         return False, position
     sign = text[position : position + 1]
@@ -85,7 +85,7 @@ def _next(text: str, position: int, *, within: bool) -> tuple[bool, int]:
     if sign == "]":
         return False, _after_blanks(text, position + 1)
     if not sign:
-        raise ValueError("the array has no end; is the file whole?")
+        raise ValueError("the array has no end; is the file complete?")
     raise JSONDecodeError("Expecting ',' or ']'", text, position)
 
 
@@ -97,12 +97,12 @@ def _after_blanks(text: str, position: int) -> int:
 def _object(found: Any, path: Path, line: int, bad: BadRows) -> tuple[dict[str, Any]] | None:
     if isinstance(found, dict):
         return (found,)
-    bad.add(f"{path.name}, line {line}", f"{printable(json_text(found)[:80])} is no object")
+    bad.add(f"{path.name}, line {line}", f"{printable(json_text(found)[:80])} is not an object")
     return None
 
 
 def json_text(value: Any) -> str:
-    """A value as JSON, its numbers as they were written."""
+    """Format a value as JSON, with numbers as they were written."""
     match value:
         case Number():
             return str(value)
@@ -118,7 +118,7 @@ def _broken(error: ValueError, text: str) -> str:
     if not isinstance(error, JSONDecodeError):
         return str(error)
     near = text[max(0, error.pos - 20) : error.pos + 20].strip()
-    return f'no JSON, near "{printable(near)}" ({error.msg})'
+    return f'invalid JSON near "{printable(near)}" ({error.msg})'
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -126,7 +126,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f'"{twice}" comes twice in one object')
+        raise ValueError(f'"{twice}" is repeated in one object')
     return found
 
 

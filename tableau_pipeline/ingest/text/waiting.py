@@ -1,4 +1,4 @@
-"""The rows of CSV and JSON files, as Parquet that waits for Spark."""
+"""Store the rows of CSV and JSON files as Parquet for Spark to read."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -19,10 +19,10 @@ from tableau_pipeline.ingest.text.json_files import json_batches, json_schema
 
 @dataclass(frozen=True, slots=True)
 class WaitingRows:
-    """The good rows of files, and what is known of the others.
+    """The good rows of files as Parquet, and the bad rows.
 
     Attributes:
-        paths: one Parquet file for each file, of the same name.
+        paths: one Parquet file for each input file, with the same name.
     """
 
     schema: StructType
@@ -31,10 +31,10 @@ class WaitingRows:
 
 
 def waiting_rows(files: Files, folder: Path) -> WaitingRows:
-    """Read files of text, and write their good rows as Parquet.
+    """Read text files, and write their good rows as Parquet.
 
     Raises:
-        RefusedError: a file cannot be read, or has not the columns that it should have.
+        RefusedError: a file cannot be read, or does not have the required columns.
     """
     tabs = all(ending(path) == ".tsv" for path in files.paths)
     options = text_options(files.reader, files.format, tabs=tabs)
@@ -42,7 +42,7 @@ def waiting_rows(files: Files, folder: Path) -> WaitingRows:
     schema, batches = _columns(files, options, bad)
     written = []
     for number, path in enumerate(files.paths):
-        # By the name of its file each row is told where it comes from.
+        # The Parquet file keeps the file name, which identifies the origin of each row.
         target = folder / str(number) / path.name
         _write(batches(path), schema, target)
         written.append(target)
@@ -52,11 +52,11 @@ def waiting_rows(files: Files, folder: Path) -> WaitingRows:
 def _columns(
     files: Files, options: Options, bad: BadRows
 ) -> tuple[StructType, Callable[[Path], Iterator[pa.RecordBatch]]]:
-    """The columns of files, and what reads one of them."""
+    """Return the columns of files, and a function that reads one file."""
     columns = declared(files.columns) if files.columns else None
     if files.format == "csv":
-        said = any(name.lower() in ("sep", "delimiter") for name in files.reader)
-        schema = csv_schema(files.paths, options, columns, separator_said=said)
+        is_set = any(name.lower() in ("sep", "delimiter") for name in files.reader)
+        schema = csv_schema(files.paths, options, columns, separator_said=is_set)
         return schema, lambda path: csv_batches(path, options, schema, bad)
     schema = json_schema(files.paths, options, columns)
     seen: set[str] = set()
@@ -66,7 +66,7 @@ def _columns(
         absent = [name for name in schema.names if name not in seen]
         if path == files.paths[-1] and seen and absent:
             raise RefusedError(
-                f'columns declares "{absent[0]}", which no object has; they have '
+                f'columns declares "{absent[0]}", which no object has; the objects have '
                 f"{', '.join(sorted(seen))}"
             )
 

@@ -1,4 +1,4 @@
-"""Which option would read values that do not fit their type."""
+"""Suggest options that would read values which do not fit their type."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -25,7 +25,7 @@ _DAYS = (
 )
 _TIMES = ("HH:mm", "HH:mm:ss", "HH:mm:ss.SSS", "hh:mm a", "hh:mm:ss a", "h:mm a", "h:mm:ss a")
 _NULLS = ("NA", "N/A", "NULL", "null", "None", "\\N", "-", "#N/A", "n/a", ".", "?")
-# Decimal and thousands.
+# Pairs of decimal and thousands separators.
 _SIGNS = (
     *((".", each) for each in ("", ",", "'", "\u2019", " ")),
     *((",", each) for each in ("", ".", " ", "\u00a0", "\u202f")),
@@ -33,19 +33,19 @@ _SIGNS = (
 
 
 def hint(type_: DataType, values: Sequence[str], options: Options) -> str | None:
-    """The options that would read all of some values of a column; None if there are none."""
+    """Return the options that would read all of these values of a column; None if none would."""
     null = values[0]
     if null in _NULLS and all(value == null for value in values):
-        return f"to read {null} as NULL, say {_shown({'nullValue': null})}"
+        return f"to read {null} as NULL, set {_shown({'nullValue': null})}"
     found = [
         _shown(reader)
         for reader, changed in _candidates(type_, options)
         if _all_fit(type_, values, changed)
     ]
     if found:
-        return f"to read such values, say {' or '.join(found[:3])}"
+        return f"to read such values, set {' or '.join(found[:3])}"
     if type(type_) in BITS and _all_fit(DoubleType(), values, options):
-        return "to read numbers with a fraction or more digits, say double or decimal(18,4)"
+        return "to read numbers with a fraction or more digits, declare double or decimal(18,4)"
     return None
 
 

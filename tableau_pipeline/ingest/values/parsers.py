@@ -1,4 +1,4 @@
-"""Text to values, exactly: what does not fit a type is an error, never another value."""
+"""Convert text to values exactly: a text that does not fit a type is an error."""
 
 import math
 import re
@@ -35,18 +35,18 @@ Parser = Callable[[str], Any]
 BITS = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
 _WORDS = {"nan": math.nan, "inf": math.inf, "infinity": math.inf}
 _BOOLEANS = {"true": True, "false": False}
-# Values repeat, and looking one up is faster than reading it again.
+# Values repeat, and a cache lookup is faster than parsing.
 _REMEMBERED = 1 << 15
 
 
 def parser(type_: DataType, options: Options) -> Parser | None:
-    """What reads a text, not empty, as a value of a type; None of a type that text does not hold.
+    """Return a parser of non-empty texts for a type; None if text cannot hold the type.
 
-    It raises ValueError where the text is not exactly a value of that type. Moments come without a
-    zone: of `timestamp`, in UTC.
+    The parser raises ValueError if the text is not exactly a value of the type. It returns
+    datetimes without a zone; those of `timestamp` are in UTC.
 
     Raises:
-        RefusedError: a format among the options is not known.
+        RefusedError: a format in the options is invalid.
     """
     made = _parser(type_, options)
     return made and lru_cache(_REMEMBERED)(made)
@@ -74,9 +74,9 @@ def _parser(type_: DataType, options: Options) -> Parser | None:
 
 
 def _number(options: Options, *, fraction: bool) -> Callable[[str], str]:
-    """What brings a number into the form that Python reads, or raises ValueError."""
+    """Return a function that normalizes a number for Python, or raises ValueError."""
     thousands, decimal = re.escape(options.thousands), re.escape(options.decimal)
-    # Groups are of three digits and begin with none of zero: 0.123 is no 123.
+    # Groups have three digits, and the first does not begin with zero: 0.123 is not 123.
     grouped = rf"[1-9]\d{{0,2}}(?:{thousands}\d{{3}})+|" if thousands else ""
     expression = rf"[+-]?(?:{grouped}\d+)"
     if fraction:
@@ -115,7 +115,7 @@ def _decimal(type_: DecimalType, options: Options) -> Parser:
     def read(text: str) -> Decimal:
         value = Decimal(normal(text))
         exponent = int(value.as_tuple().exponent)
-        # Of zero, the exponent tells its decimals only.
+        # The exponent of zero shows only its number of decimals.
         if -exponent > after or (value and value.adjusted() >= before):
             raise ValueError(text)
         return value
@@ -132,7 +132,7 @@ def _floating(options: Options, rounded: Callable[[float], float]) -> Parser:
             return -special if sign == "-" else special
         plain = normal(text)
         value = rounded(float(plain))
-        # Too large, or so small that nothing is left of it.
+        # Too large, or so small that it would become zero.
         if math.isinf(value) or (not value and Decimal(plain)):
             raise ValueError(text)
         return value
@@ -177,7 +177,7 @@ def _date(pattern: str | None) -> Parser:
 
 def _instant(pattern: str | None) -> Parser:
     moments = time_pattern(pattern) if pattern else ISO_TIMESTAMP
-    # A text without an offset is told in UTC.
+    # A text without an offset is in UTC.
     return lambda text: moments.read(text).replace(tzinfo=None)
 
 
@@ -187,7 +187,7 @@ def _wall_clock(pattern: str | None) -> Parser:
     def read(text: str) -> datetime:
         moment = moments.read(text)
         if moment.tzinfo is UTC:
-            # It is an instant, and not what a clock shows.
+            # A text with an offset is an instant, not a wall clock time.
             raise ValueError(text)
         return moment
 

@@ -1,4 +1,4 @@
-"""Dates and times in the patterns of Java's DateTimeFormatter, which Spark's options have."""
+"""Dates and times in the patterns of Java's DateTimeFormatter, as in Spark's options."""
 
 import re
 from datetime import UTC, datetime, timedelta, timezone
@@ -26,19 +26,19 @@ _ISO_TIME = (
 
 
 class TimePattern:
-    """Reads texts of one pattern, and no others.
+    """Reads texts of exactly one pattern.
 
-    Letters: y M d H h m s S a X, and text in single quotes; [ ] around what may be absent.
+    Letters: y M d H h m s S a X, and text in single quotes; [ ] around optional parts.
     """
 
     def __init__(self, expression: str) -> None:
         self._expression = re.compile(expression, re.ASCII | re.IGNORECASE)
 
     def read(self, text: str) -> datetime:
-        """The moment; in UTC if the text has an offset, without a zone if not.
+        """Return the moment; in UTC if the text has an offset, naive if not.
 
         Raises:
-            ValueError: the text has another form, or there is no such day or time.
+            ValueError: the text has another form, or the day or time does not exist.
         """
         found = self._expression.fullmatch(text)
         if not found:
@@ -68,10 +68,10 @@ ISO_TIMESTAMP = TimePattern(_ISO_DATE + _ISO_TIME)
 
 @cache
 def time_pattern(pattern: str) -> TimePattern:
-    """The pattern of an option, such as "dd.MM.yyyy HH:mm[:ss]".
+    """Parse the pattern of an option, such as "dd.MM.yyyy HH:mm[:ss]".
 
     Raises:
-        RefusedError: a letter of it is not known here, or comes twice; or the year is missing.
+        RefusedError: a letter is unknown or repeated, or the year is missing.
     """
     expression, seen = "", set()
     for quoted, letters, _, other in _TOKEN.findall(pattern):
@@ -92,8 +92,8 @@ def time_pattern(pattern: str) -> TimePattern:
             expression += re.escape(other or quoted.replace("''", "'") or "'")
     if "y" not in seen or ("h" in seen) != ("a" in seen) or {"h", "H"} <= seen:
         raise RefusedError(
-            f'The format "{pattern}" does not tell which moment is meant: it needs a year (yyyy), '
-            "and hours of the day (HH), or of its half (hh) with am or pm (a)"
+            f'The format "{pattern}" is incomplete: it needs a year (yyyy), '
+            "and hours of the day (HH), or hours (hh) with am or pm (a)"
         )
     try:
         return TimePattern(expression)

@@ -1,4 +1,4 @@
-"""The server's own clock, as its answers tell it."""
+"""The server's own clock, known from its answers."""
 
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -8,22 +8,22 @@ import requests
 
 
 class ServerClock:
-    """Goes by the `Date` of the newest answer; behind by the way of that answer and a second."""
+    """Follows the `Date` of the newest answer; late by its transfer time and up to a second."""
 
     def __init__(self) -> None:
         self._heard: tuple[datetime, float] | None = None
 
     def hear(self, response: requests.Response, **_: object) -> None:
-        """Take note of an answer; one without a time, or with one that is none, says nothing."""
+        """Use the `Date` of an answer; ignore an answer without a valid one."""
         try:
             date = parsedate_to_datetime(response.headers["Date"])
         except (KeyError, ValueError):
             return
-        # HTTP knows GMT only; a date that names no zone is read without one.
+        # HTTP dates are always in GMT; a date that names no zone is parsed as naive.
         self._heard = date if date.tzinfo else date.replace(tzinfo=UTC), monotonic()
 
     def now(self) -> datetime | None:
-        """The present in UTC; None as long as no answer has told a time."""
+        """Return the current time in UTC; None if no answer has had a date."""
         if self._heard is None:
             return None
         date, at = self._heard

@@ -1,4 +1,4 @@
-"""The three ways to sign in to Tableau. Secrets never show in a repr."""
+"""The three ways to sign in to Tableau. A repr never shows a secret."""
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -7,7 +7,7 @@ from uuid import uuid4
 import jwt
 import tableauserverclient as TSC
 
-# What the pipeline does, in the terms of Tableau's "Access Scopes for Connected Apps".
+# The pipeline's calls, in the terms of Tableau's "Access Scopes for Connected Apps".
 _SCOPES = [
     "tableau:content:read",
     "tableau:datasources:*",
@@ -23,57 +23,57 @@ _TOKEN_LIFETIME = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True)
 class PersonalAccessToken:
-    """One token has one session: a second sign-in ends the first."""
+    """A personal access token; it allows one session, and a second sign-in ends the first."""
 
     name: str
     value: str = field(repr=False)
 
     @property
     def described(self) -> str:
-        """As whom it signs in."""
+        """Who signs in, for messages."""
         return f'with the token "{self.name}"'
 
     @property
     def remedy(self) -> str:
-        """What to look at when the server does not let it in."""
+        """What to check if the server rejects the credentials."""
         return (
             "Check TABLEAU_TOKEN_NAME and TABLEAU_TOKEN_VALUE; a token ends after 15 days without "
             "use, and a year after it was made: make a new one under My Account Settings"
         )
 
     def for_site(self, site: str) -> TSC.PersonalAccessTokenAuth:
-        """What TSC signs in with."""
+        """Return TSC's credentials."""
         return TSC.PersonalAccessTokenAuth(self.name, self.value, site_id=site)
 
 
 @dataclass(frozen=True, slots=True)
 class Password:
-    """Of a user without multi-factor authentication."""
+    """The password of a user without multi-factor authentication."""
 
     username: str
     password: str = field(repr=False)
 
     @property
     def described(self) -> str:
-        """As whom it signs in."""
+        """Who signs in, for messages."""
         return f'as "{self.username}" with a password'
 
     @property
     def remedy(self) -> str:
-        """What to look at when the server does not let it in."""
+        """What to check if the server rejects the credentials."""
         return (
             "Check TABLEAU_USERNAME and TABLEAU_PASSWORD; a user with multi-factor authentication "
             "needs a token instead"
         )
 
     def for_site(self, site: str) -> TSC.TableauAuth:
-        """What TSC signs in with."""
+        """Return TSC's credentials."""
         return TSC.TableauAuth(self.username, self.password, site_id=site)
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectedApp:
-    """Direct trust: Tableau believes a token that we sign for `username`."""
+    """Direct trust: Tableau accepts a token that the connected app signs for `username`."""
 
     username: str
     client_id: str
@@ -82,19 +82,19 @@ class ConnectedApp:
 
     @property
     def described(self) -> str:
-        """As whom it signs in."""
+        """Who signs in, for messages."""
         return f'as "{self.username}" by the connected app {self.client_id}'
 
     @property
     def remedy(self) -> str:
-        """What to look at when the server does not let it in."""
+        """What to check if the server rejects the credentials."""
         return (
             "Check TABLEAU_USERNAME and the three TABLEAU_CONNECTED_APP_* variables, whether the "
             "connected app is enabled, and the clock of this host"
         )
 
     def for_site(self, site: str) -> TSC.JWTAuth:
-        """What TSC signs in with."""
+        """Return TSC's credentials."""
         return TSC.JWTAuth(self._token(), site_id=site)
 
     def _token(self) -> str:
@@ -114,10 +114,10 @@ Credentials = PersonalAccessToken | Password | ConnectedApp
 
 
 def no_entry(credentials: Credentials, site: str) -> str:
-    """What to do if the server lets nobody in: it does not say which of the two is wrong."""
+    """Return the remedies for a rejected sign-in: the server does not show what is wrong."""
     if not site:
-        return f"{credentials.remedy}. The default site was asked for: TABLEAU_SITE is not set"
+        return f"{credentials.remedy}. It used the default site, because TABLEAU_SITE is not set"
     return (
-        f'Is there a site "{site}", and this user on it? TABLEAU_SITE is its name in the URL, '
+        f'Does the site "{site}" exist, with this user on it? TABLEAU_SITE is its name in the URL, '
         f"after /site/, and empty for the default site of a Tableau Server. {credentials.remedy}"
     )

@@ -1,10 +1,10 @@
-"""Which requests are sent again, and when.
+"""Which requests are repeated, and when.
 
-* 429, or 503 with Retry-After, says that a request was not carried out: it is sent again, whatever
-  it is, and so is what never reached the server.
-* A connection that breaks, 502, 504 and a bare 503 leave it open. Only what may safely arrive twice
-  is sent again then: what reads, and updates, whose RequestID the server carries out once. Never a
-  publish.
+* 429, or 503 with Retry-After, means that a request was not carried out. Any such request is
+  repeated, as is one that never reached the server.
+* After a broken connection, 502, 504 and a bare 503, it is not known whether the request arrived.
+  Only requests that may safely arrive twice are repeated: reads, and updates, whose RequestID the
+  server carries out once. A publish is never repeated.
 """
 
 import logging
@@ -18,24 +18,24 @@ from urllib3.exceptions import MaxRetryError, ResponseError
 from urllib3.util import Retry
 
 _READS = frozenset({"GET"})
-# All that the pipeline sends by PATCH are updates of data, with a RequestID.
+# The pipeline uses PATCH only for data updates, which have a RequestID.
 _UPDATES = frozenset({"PATCH"})
 _SAFE_TWICE = _READS | _UPDATES
 _CONFLICT, _TOO_LARGE, _TOO_MANY, _UNAVAILABLE = 409, 413, 429, 503
 _GATEWAY_FAILED = frozenset({502, _UNAVAILABLE, 504})
 _LONGEST_WAIT = 300
 _CONNECT_SECONDS = 30
-# A server that puts many gigabytes of blocks together before it answers takes its time.
+# A server may need long to join many gigabytes of blocks before it answers.
 _WRITE_SECONDS = 3600
 
 
 @dataclass(frozen=True, slots=True)
 class RetryTimes:
-    """How long requests are waited for, in seconds.
+    """Pauses and time limits of requests, in seconds.
 
     Attributes:
-        backoff: before the second try; each later pause is twice as long.
-        read: for the answer to a request that only reads.
+        backoff: the pause before the first retry; each later pause is twice as long.
+        read: the time limit for the answer to a request that only reads.
     """
 
     backoff: float = 0.5
@@ -43,26 +43,26 @@ class RetryTimes:
 
 
 class TooLargeError(requests.RequestException):
-    """A request was refused for its size, and not carried out."""
+    """A request was refused because of its size, and not carried out."""
 
 
 class RefusedLaterError(requests.RequestException):
-    """An update was refused when it was sent again: the first one may have been received."""
+    """A repeated update was refused, but the server may have received the first one."""
 
 
 class SafeRetry(Retry):
-    """Applies the rule above."""
+    """Applies the rules of this module."""
 
     def __init__(self, *args: Any, log: logging.Logger, **settings: Any) -> None:
         super().__init__(*args, **settings)
         self._log = log
 
     def new(self, **settings: Any) -> "SafeRetry":
-        """The same with other counts."""
+        """Return a copy with other retry counts."""
         return super().new(log=self._log, **settings)
 
     def is_retry(self, method: str, status_code: int, has_retry_after: bool = False) -> bool:
-        """Whether a request that was answered so is sent again."""
+        """Whether a request is repeated after this answer."""
         if status_code == _TOO_MANY or (status_code == _UNAVAILABLE and has_retry_after):
             return True
         return method in _SAFE_TWICE and status_code in _GATEWAY_FAILED
@@ -70,13 +70,13 @@ class SafeRetry(Retry):
     def increment(
         self, method: Any = None, url: Any = None, response: Any = None, *args: Any, **more: Any
     ) -> "SafeRetry":
-        """Count one more try; what has to wait too long is not tried again."""
+        """Count one more retry; fail if the server asks for too long a wait."""
         if response is not None and self._asked_to_wait(response) > _LONGEST_WAIT:
             raise MaxRetryError(more["_pool"], url, ResponseError(f"{response.status}"))
         return super().increment(method, url, response, *args, **more)
 
     def sleep(self, response: Any = None) -> None:
-        """Wait as long as the server asks for, or somewhat longer each time."""
+        """Wait as long as the server asks, or a little longer with each retry."""
         last = self.history[-1]
         seconds = self._asked_to_wait(response) or self.get_backoff_time()
         self._log.warning(
@@ -93,7 +93,7 @@ class SafeRetry(Retry):
 
 
 class SafeAdapter(HTTPAdapter):
-    """Waits long, but not for ever, for a server that has gone without a word."""
+    """Waits long for a server that stopped answering, but not for ever."""
 
     def __init__(self, *, retry: SafeRetry, read_seconds: float) -> None:
         super().__init__(max_retries=retry)
@@ -106,12 +106,13 @@ class SafeAdapter(HTTPAdapter):
 
         Raises:
             TooLargeError: something on the way does not let a request of this size through.
-            RefusedLaterError: an update was refused, but an earlier sending of it perhaps not.
+            RefusedLaterError: a repeated update was refused, but the first one may have been
+                received.
         """
         seconds = self._read_seconds if request.method in _READS else _WRITE_SECONDS
         settings["timeout"] = (_CONNECT_SECONDS, seconds)
         response = super().send(request, *args, **settings)
-        # Proxies say this in words of their own, of which TSC keeps no status.
+        # Proxies answer this in formats of their own, whose status TSC does not keep.
         if response.status_code == _TOO_LARGE:
             response.close()
             raise TooLargeError(request=request, response=response)
@@ -124,11 +125,11 @@ class SafeAdapter(HTTPAdapter):
 def safe_sessions(
     log: logging.Logger, hook: Callable[..., None], *, times: RetryTimes
 ) -> Callable[[], requests.Session]:
-    """What makes the HTTP sessions for TSC.
+    """Return a factory of HTTP sessions for TSC.
 
     Args:
-        log: is told of every request that is sent again.
-        hook: is called with every answer.
+        log: receives a message for every repeated request.
+        hook: called with every answer.
     """
     retry = SafeRetry(
         total=None,
@@ -153,12 +154,12 @@ def safe_sessions(
 
 
 def _refused(response: requests.Response) -> bool:
-    # A conflict is how some servers say that they have received it before.
+    # Some servers answer a request that they have already received with a conflict.
     return 400 <= response.status_code < 500 and response.status_code != _CONFLICT
 
 
 def _may_have_arrived(response: requests.Response) -> bool:
-    """Whether an earlier sending of the same request was not answered, or not by the server."""
+    """Whether an earlier attempt was left unanswered, or answered only by a gateway."""
     return any(
         past.error is not None or past.status in _GATEWAY_FAILED
         for past in response.raw.retries.history

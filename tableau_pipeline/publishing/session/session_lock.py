@@ -1,4 +1,4 @@
-"""One personal access token carries one session: its users on a host take turns."""
+"""A personal access token allows one session, so its users on a host take turns."""
 
 import hashlib
 import logging
@@ -22,23 +22,23 @@ _holders: dict[Path, int] = {}
 
 @contextmanager
 def only_session(url: str, *, token: str, timeout: float, log: logging.Logger) -> Generator[None]:
-    """Keep the token to ourselves: no other process or thread of this user and host has it.
+    """Reserve the token for this thread: no other thread or process of this user and host has it.
 
-    The operating system frees the token when its holder dies. Other hosts and users know nothing of
-    it: each needs a token of its own.
+    The operating system releases the token when its holder dies. The lock does not reach other
+    hosts or users, so each needs a token of its own.
 
     Args:
-        token: its name. Tableau ends the session of a token wherever it signs in again, on another
-            site too.
+        token: the name of the token. A new sign-in ends its previous session, even on another
+            site.
         timeout: seconds to wait for our turn.
 
     Raises:
-        RefusedError: this thread has the token already, and would wait for itself.
-        RefreshError: others kept it for too long.
+        RefusedError: this thread already holds the token, and would wait for itself.
+        RefreshError: others held the token for too long.
     """
     path = _lock_file(url, token)
-    # A session inside a session cannot be had: the second sign-in would end the first, and whoever
-    # uses the outer one would then end the inner one.
+    # Sessions cannot be nested: the second sign-in would end the first, and signing in again for
+    # the outer session would then end the inner one.
     if _holders.get(path) == threading.get_ident():
         raise RefusedError(
             f'A session of token "{token}" on {url} is open in this thread already, and a token '
@@ -56,9 +56,9 @@ def only_session(url: str, *, token: str, timeout: float, log: logging.Logger) -
 def _acquired(
     path: Path, *, url: str, token: str, timeout: float, log: logging.Logger
 ) -> Generator[None]:
-    # On its own for each session: a lock that is shared lets all threads of the process in.
+    # A new lock object for each session: a shared FileLock lets all threads of the process in.
     lock = FileLock(path)
-    # Who has to wait no longer than this need not hear of it.
+    # A shorter wait is not logged.
     quiet = min(timeout, 1.0)
     try:
         lock.acquire(timeout=quiet, poll_interval=_POLL_SECONDS)
@@ -87,7 +87,7 @@ def _lock_file(url: str, token: str) -> Path:
     user = os.getuid()
     folder = Path(tempfile.gettempdir()) / f"tableau-pipeline-{user}"
     folder.mkdir(mode=_PRIVATE, exist_ok=True)
-    # Everybody may make a folder there; in somebody else's, they would rule over our sessions.
+    # Anybody may create a folder there, and its owner could replace the lock files.
     if folder.is_symlink() or folder.stat().st_uid != user:
         raise RefusedError(
             f"{folder} belongs to somebody else. Remove it, or set TMPDIR to a folder of your own."

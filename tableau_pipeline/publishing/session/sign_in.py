@@ -1,4 +1,4 @@
-"""Sessions on a site: signing in, by turns where a token allows but one, and out."""
+"""Sign in to a site, one at a time for each token, and sign out."""
 
 import logging
 from collections.abc import Generator
@@ -35,23 +35,23 @@ def signed_in(
     session_timeout: float = 7200,
     times: RetryTimes = _TIMES,
 ) -> Generator[TableauSite]:
-    """A session, which ends with the block.
+    """Open a session, which ends with the block.
 
-    A personal access token carries one session at a time. Whoever wants another with the same token
-    waits for its end, if it is the same user on the same host, whatever the site; across hosts and
-    users nobody can know of the other: give each a token of its own. Passwords and connected apps
-    have as many sessions as they like.
+    A personal access token allows one session at a time. Another session with the same token waits
+    for the end of this one, if it is of the same user on the same host, on any site. Across hosts
+    and users there is no such protection: give each a token of its own. Passwords and connected
+    apps allow any number of sessions.
 
     Args:
-        site: its content URL; "" is the default site.
+        site: the content URL of the site; "" is the default site.
         ca_bundle: certificates to trust instead of the system's.
-        log: is told of uploads, of waiting, and of calls that have to be made again.
+        log: receives messages about uploads, waiting and repeated calls.
         session_timeout: seconds to wait for the token.
         times: how long requests are waited for, and tried again.
 
     Raises:
-        RefusedError: the server does not accept the credentials, or this thread has a session with
-            this token already.
+        RefusedError: the server rejects the credentials, or this thread already has a session
+            with this token.
         RefreshError: no Tableau Server answers at `url`, or the token was in use for too long.
     """
     url = url.rstrip("/")
@@ -80,12 +80,12 @@ def _session(
 
     def sign_in() -> None:
         with translate_errors(doing, url=url, remedies={NO_ENTRY: remedy}):
-            # A signed token lets its user in once.
+            # A signed token is valid for one sign-in only, so a new one is made here.
             tsc.auth.sign_in(credentials.for_site(site))
 
     def sign_in_again() -> None:
         log.warning(
-            'The session on site "%s" has ended: signing in again. If this comes often, the same '
+            'The session on site "%s" has ended: signing in again. If this happens often, the same '
             "token may be in use elsewhere: give each deployment a token of its own",
             site,
         )
@@ -99,11 +99,11 @@ def _session(
             session_factory=safe_sessions(log, clock.hear, times=times),
         )
         try:
-            # TSC's own use_server_version() takes every failure for a server of ten years ago.
+            # TSC's own use_server_version() treats any failure as a server of ten years ago.
             tsc.version = _version(tsc)
             sign_in()
         except (AttributeError, SyntaxError, ValueError) as error:
-            # So TSC stumbles over answers that lack what Tableau's have.
+            # TSC fails like this on answers that lack what Tableau's answers have.
             raise NonXMLResponseError(f"no answer of a Tableau Server: {error}") from error
     try:
         yield TableauSite(tsc, url=url, site=site, sign_in=sign_in_again, clock=clock, log=log)
@@ -111,12 +111,12 @@ def _session(
         try:
             tsc.auth.sign_out()
         except (TableauError, requests.RequestException) as error:
-            # What was to be done is done, or has its own error: this one must not hide it.
+            # The work is done, or has raised its own error, which this one must not hide.
             log.debug("Signing out failed: %s", error)
 
 
 def _version(tsc: TSC.Server) -> str:
     info = tsc.server_info.get()
     if info is None:
-        raise NonXMLResponseError("an answer that tells no version")
+        raise NonXMLResponseError("an answer without a version")
     return info.rest_api_version

@@ -1,4 +1,4 @@
-"""Carrying out a decision: rename, build what is missing, send, and see what came of it."""
+"""Carry out a decision: rename, build what is missing, send, and check the result."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ from tableau_pipeline.refresh.report import Report, phase
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What it takes to carry out a decision on what is `published`."""
+    """Carries out decisions about the data source `published`."""
 
     declaration: Declaration
     server: Server
@@ -34,10 +34,10 @@ class Delivery:
     def carry_out(
         self, decision: NoChange | Update | Publish, deltas: Sequence[Delta], report: Report
     ) -> tuple[Report, Sent]:
-        """Make the data source hold what is desired.
+        """Make the data source hold the desired content.
 
         Raises:
-            RefusedError: the server said no; it holds what it held before.
+            RefusedError: the server refused; it holds what it held before.
             DriftError: somebody else changed the data source meanwhile.
             RefreshError: the server failed, or did not answer, or the job failed.
         """
@@ -59,7 +59,7 @@ class Delivery:
         return self._proved(report, sent)
 
     def _target(self, report: Report) -> Checkpoint:
-        """The checkpoint that is to be reached, as far as it is known before."""
+        """The checkpoint to reach, as far as it is known before the update or publish."""
         record, remote, metadata = (
             self.published.record,
             self.published.remote,
@@ -86,7 +86,7 @@ class Delivery:
         )
 
     def _in_place(self) -> RemoteDatasource | None:
-        """The data source, renamed or moved if it was declared elsewhere since the last refresh."""
+        """The data source, renamed or moved if its declaration changed since the last refresh."""
         remote, record, declared = self.published.remote, self.published.record, self.declaration
         if remote is None or record is None:
             return remote
@@ -145,7 +145,7 @@ class Delivery:
             return self.sender.publish(extract.path, target, mode, to=remote, project_id=project_id)
 
     def _proved(self, report: Report, sent: Sent) -> tuple[Report, Sent]:
-        """What is in doubt is settled by content: equal to what was sent, it was ours."""
+        """Resolve a doubt by content: if it equals what was sent, nobody else changed it."""
         if sent.doubt and sent.checkpoint:
             found = self.reconciler.judge(sent.checkpoint, sent.remote)
             if not found.problem and not found.skipped:
@@ -155,7 +155,7 @@ class Delivery:
 
 
 def counts(deltas: Sequence[Delta]) -> dict[str, RowCounts]:
-    """What several deltas do in all; each is told how many rows all of them delete."""
+    """The row counts of all parts; each part already reports the deletes of all of them."""
     found: dict[str, RowCounts] = {}
     for delta in deltas:
         for name, each in delta.counts.items():
@@ -166,7 +166,7 @@ def counts(deltas: Sequence[Delta]) -> dict[str, RowCounts]:
 
 
 def total(deltas: Sequence[Delta]) -> Extract:
-    """The last payload, with the rows and bytes of all."""
+    """The extract of the last payload, with the rows and bytes of all payloads."""
     rows = {name: each.inserted for name, each in counts(deltas).items()}
     size = sum(delta.extract.size for delta in deltas)
     return replace(deltas[-1].extract, rows=rows, size=size)

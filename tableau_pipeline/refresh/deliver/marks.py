@@ -1,4 +1,4 @@
-"""The tags and the place of a data source: what a refresh changes beside its data."""
+"""Change the tags, the name and the project of a data source."""
 
 from datetime import datetime, timedelta
 
@@ -10,16 +10,17 @@ from tableau_pipeline.refresh.recover.window import Change, Window
 
 
 class DriftError(RefreshError):
-    """Somebody else changed the data source while a refresh was at work."""
+    """Somebody else changed the data source during a refresh."""
 
 
 def mark(
     server: Server, remote: RemoteDatasource, tags: frozenset[str]
 ) -> tuple[RemoteDatasource, str | None]:
-    """Tag a data source as ours, and take it over from other deployments.
+    """Tag a data source as ours, and remove the tags of other deployments.
 
     Returns:
-        The data source, and why somebody else may have changed it meanwhile.
+        The data source, and why somebody else may have changed it meanwhile; None if nobody
+        has.
     """
     others = {tag for tag in remote.tags - tags if tag.startswith(INSTANCE_TAG_PREFIX)}
     if tags <= remote.tags and not others:
@@ -37,8 +38,8 @@ def move(
     """Rename a data source, or move it to another project.
 
     Raises:
-        RefusedError: the name is taken there, or this user may not.
-        DriftError: somebody changed it meanwhile.
+        RefusedError: the name is taken there, or the user lacks permission.
+        DriftError: somebody changed the data source meanwhile.
     """
     if place(found(server, remote.luid)) != place(remote):
         raise DriftError(f'"{remote.name}" was changed before it could be renamed or moved.')
@@ -53,26 +54,26 @@ def move(
 def _changed(
     server: Server, remote: RemoteDatasource, began: datetime
 ) -> tuple[RemoteDatasource, str | None]:
-    """The data source after a change of its tags or its place that began at that time."""
+    """The data source after a change that began at that time, and what may be others' work."""
     now = found(server, remote.luid)
-    # The server counts whole seconds, and may round.
+    # The server's time stamps have whole seconds, and may be rounded up.
     window = Window(began, server.now() + timedelta(seconds=1))
     change = Change(window, remote.stamp, now.stamp, revisions=(0,))
     return now, change.unexplained(Habits())
 
 
 def located(server: Server, intent: Intent) -> RemoteDatasource:
-    """The data source of a sending that has taken effect.
+    """The data source of a request that has taken effect.
 
     Raises:
-        RefreshError: it was removed since.
+        RefreshError: the data source was removed since.
     """
     if intent.luid:
         return found(server, intent.luid)
     remote = server.find_by_name(intent.name, project_id=intent.project_id)
     if remote is None:
         raise RefreshError(
-            f'"{intent.name}" was published, and is gone. The next run publishes it again.'
+            f'"{intent.name}" was published, but no longer exists. The next run publishes it again.'
         )
     return remote
 
@@ -81,7 +82,7 @@ def found(server: Server, luid: str) -> RemoteDatasource:
     """The data source with this LUID.
 
     Raises:
-        RefreshError: it was removed from the server meanwhile.
+        RefreshError: the data source was removed from the server meanwhile.
     """
     remote = server.find_by_luid(luid)
     if remote is None:
@@ -93,5 +94,5 @@ def found(server: Server, luid: str) -> RemoteDatasource:
 
 
 def place(remote: RemoteDatasource) -> tuple[object, ...]:
-    """What changes when somebody changes, renames or moves a data source."""
+    """The values that show whether somebody changed, renamed or moved a data source."""
     return remote.luid, remote.name, remote.project_id, remote.stamp

@@ -1,4 +1,4 @@
-"""Sending, so that the next refresh can tell what became of it, whatever happens."""
+"""Send, and record enough for the next refresh to find out what became of it."""
 
 import logging
 from collections.abc import Callable, Collection
@@ -30,8 +30,8 @@ class Sender:
     """Sends for one refresh, which has claimed the data source.
 
     Attributes:
-        tags: what marks the data source as ours.
-        sent: how many sendings there were.
+        tags: the tags that mark the data source as ours.
+        sent: the number of requests that were sent.
     """
 
     server: Server
@@ -56,10 +56,10 @@ class Sender:
         """Publish a whole file.
 
         Args:
-            to: what it replaces; None for a data source that is yet to be.
+            to: the data source to replace; None to create one.
 
         Raises:
-            RefusedError: the server said no; it holds what it held before.
+            RefusedError: the server refused; it holds what it held before.
             DriftError: somebody changed the data source meanwhile; nothing was sent.
             RefreshError: the server failed, or did not answer, or the job failed.
         """
@@ -95,10 +95,11 @@ class Sender:
 
         Args:
             batch: the actions as JSON; `payload` has the tables that they name.
-            target: None if nothing can build on what this leaves; `partial` says why.
+            target: the checkpoint to reach; None if no update can build on the result.
+                `partial` states why.
 
         Raises:
-            RefusedError: the server said no; it holds what it held before.
+            RefusedError: the server refused; it holds what it held before.
             DriftError: somebody changed the data source meanwhile; nothing was sent.
             RefreshError: the server failed, or did not answer, or the job failed.
         """
@@ -123,7 +124,8 @@ class Sender:
         try:
             return self.server.upload(file)
         except FileNotFoundError:
-            # Each refresh removes the files of earlier ones: another has come since.
+            # A refresh removes the files of earlier ones, so a missing file means that a later one
+            # runs.
             self.claim.check_fence()
             raise
 
@@ -163,7 +165,7 @@ class Sender:
         doing: str,
         actions: str = "",
     ) -> Sent:
-        """Record, look again, send, wait, and look at what came of it."""
+        """Record the intent, check that nothing changed, send, wait, and check the result."""
         self.journal.append(intent)
         self.claim.check_fence()
         self._check_unchanged(intent, before)
@@ -184,16 +186,17 @@ class Sender:
             self._record(intent, outcome=outcome, note=status.notes)
             raise RefreshError(
                 f"{doing}: job {intent.job_id} of the server {outcome}. "
-                f"{status.notes or 'It gave no reason; the logs of its backgrounder may.'} "
+                f"{status.notes or 'It gave no reason; look in the logs of its backgrounder.'} "
                 f"{actions}The data source holds what it held before. {_NEXT.get(outcome, '')}"
             )
         return self._done(intent, before, Window.of(status), seen)
 
     def _called(self, intent: Intent, call: Callable[[], str | None], doing: str) -> Intent:
-        """The intent with its job.
+        """Send the request; return the intent with its job.
 
         Raises:
-            RefreshError: nobody knows whether the server received it; the intent stays open.
+            RefreshError: the server may have received the request or not; the intent stays
+                open.
         """
         try:
             job_id = call()
@@ -206,7 +209,7 @@ class Sender:
         return self._record(intent, job_id=job_id)
 
     def _check_unchanged(self, intent: Intent, before: RemoteDatasource | None) -> None:
-        """Look whether what was planned for is still what is there.
+        """Check that the data source is still as it was when the refresh was planned.
 
         Raises:
             DriftError: somebody changed, removed or created the data source meanwhile.
@@ -230,11 +233,11 @@ class Sender:
         window: Window | None,
         seen: Collection[datetime],
     ) -> Sent:
-        """The checkpoint that was reached, with the stamp that the data source has now."""
+        """The checkpoint that was reached, with the current stamp of the data source."""
         remote, target = located(self.server, intent), intent.target
         metadata = None
         if target and intent.mode in (PublishMode.CREATE, PublishMode.OVERWRITE):
-            # Before the look that tells whether somebody else was there.
+            # Read the metadata before the stamp, which shows whether somebody else changed it.
             metadata = self.server.metadata(remote.luid).digest
             remote = found(self.server, remote.luid)
         is_update = intent.mode is None
@@ -252,9 +255,9 @@ class Sender:
         if target:
             target = target.model_copy(update={"luid": remote.luid})
         if target and metadata and (doubt is None or change.made == 1):
-            # What a time stamp leaves open, revisions may settle: ours is the only new one.
+            # Revisions may resolve what the time stamp leaves open: ours is the only new one.
             target = target.model_copy(update={"metadata": metadata})
-        # Later, the time stamps that were seen meanwhile are gone, and the last one may be ours.
+        # A later refresh cannot see these intermediate time stamps, and the last one may be ours.
         partial = intent.partial or doubt
         intent = self._record(intent, outcome=Outcome.DONE, target=target, partial=partial)
         remote, doubt_of_tags = mark(self.server, remote, self.tags)
@@ -269,7 +272,7 @@ class Sender:
     def _moved(
         self, remote: RemoteDatasource, before: RemoteDatasource, habits: Habits
     ) -> RemoteDatasource:
-        """The data source once its time stamp shows an update: late on some sites, or never."""
+        """Wait until the time stamp shows the update: some sites move it late, or never."""
         if habits.moves_timestamp is False:
             return remote
         until = self.server.now() + timedelta(seconds=self.jobs.timeouts.timestamp)

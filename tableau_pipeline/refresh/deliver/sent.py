@@ -6,13 +6,14 @@ from tableau_pipeline.core.server import RemoteDatasource
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What a sending left.
+    """The result of sending an update or a file.
 
     Attributes:
-        checkpoint: None if nothing can build on it.
-        intent: how it was sent; None if nothing had to be.
+        checkpoint: the checkpoint that was reached; None if no update can build on it.
+        intent: the recorded intent; None if nothing had to be sent.
         doubt: why somebody else may have changed the data source as well; None if nobody has.
-        learnt: what the site has shown, provided that nobody else was there.
+        learnt: what the site has shown about its behaviour, provided that nobody else changed
+            it.
     """
 
     checkpoint: Checkpoint | None
@@ -23,11 +24,11 @@ class Sent:
 
     @property
     def job_id(self) -> str | None:
-        """Of the server's job, if one did it."""
+        """The id of the server's job, if it made one."""
         return self.intent.job_id if self.intent else None
 
     def without_doubt(self) -> "Sent":
-        """The same, once the contents have proved that it was us alone."""
+        """Return this result without the doubt, once the contents have resolved it."""
         if self.checkpoint is None:
             return self
         checkpoint = self.checkpoint.model_copy(update={"habits": self.learnt})

@@ -1,4 +1,4 @@
-"""What a refresh will do: one decision, from facts. Nothing here has effects."""
+"""Decide from facts what a refresh will do, without any effects."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from tableau_pipeline.refresh.recover.observe import Published
 
 
 class Accept(StrEnum):
-    """What a run may let through once although it would be refused."""
+    """What a run may accept once instead of refusing it."""
 
     SHRINK = "shrink"
     SCHEMA = "schema"
@@ -41,16 +41,16 @@ class NoChange:
 
     @property
     def decision(self) -> str:
-        """In a few words."""
+        """The decision in a few words."""
         return "no change"
 
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """Send the tables that change; each with the reason to ship it whole, if there is one.
+    """Send the tables that changed; each with the reason to send it whole, if there is one.
 
     Attributes:
-        pieces: in how many consecutive updates.
+        pieces: the number of consecutive updates.
     """
 
     tables: Mapping[str, str | None]
@@ -59,7 +59,7 @@ class Update:
 
     @property
     def decision(self) -> str:
-        """In a few words."""
+        """The decision in a few words."""
         return "update"
 
 
@@ -72,16 +72,16 @@ class Publish:
 
     @property
     def decision(self) -> str:
-        """In a few words."""
+        """The decision in a few words."""
         return f"publish ({self.mode})"
 
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """Do nothing; `reason` names what is wrong and what to decide.
+    """Do nothing; `reason` states what is wrong and what to decide.
 
     Attributes:
-        failed: what each check that failed has found.
+        failed: what each failed check found.
     """
 
     reason: str
@@ -89,7 +89,7 @@ class Refuse:
 
     @property
     def decision(self) -> str:
-        """In a few words."""
+        """The decision in a few words."""
         return "refuse"
 
 
@@ -98,7 +98,7 @@ Plan = NoChange | Update | Publish | Refuse
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """The tables that changed since `base`: how they are sent depends on the size of the delta."""
+    """The tables that changed since `base`; the size of their delta decides how they are sent."""
 
     tables: tuple[str, ...]
     base: Checkpoint
@@ -106,11 +106,11 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """All that a decision rests on.
+    """All facts that a decision depends on.
 
     Attributes:
-        digest: of the declaration, as it would be recorded.
-        whole: why nothing less than the whole file may be sent, whatever changed.
+        digest: the digest of the declaration, as it would be recorded.
+        whole: why only the whole file may be sent, whatever changed; None if less may do.
     """
 
     declaration: Declaration
@@ -121,7 +121,7 @@ class Facts:
 
 
 def decide(facts: Facts, options: Options) -> Plan | Changed:
-    """Decide what makes the data source hold what is desired."""
+    """Decide how to make the data source hold the desired content."""
     published, record = facts.published, facts.published.record
     if refusal := _refusal(facts, options):
         return refusal
@@ -150,7 +150,7 @@ def decide(facts: Facts, options: Options) -> Plan | Changed:
 
 
 def _refusal(facts: Facts, options: Options) -> Refuse | None:
-    """Every reason to do nothing, in the order in which a person would want to know."""
+    """The reasons to do nothing, the most important ones first."""
     declaration, published = facts.declaration, facts.published
     if refused := _not_ours(declaration, published, options):
         return Refuse(refused)
@@ -178,7 +178,7 @@ def _not_ours(declaration: Declaration, published: Published, options: Options) 
     if not published.is_ours and not declaration.adopt:
         return (
             f'A data source "{remote.name}" exists in project "{declaration.project_path}" that '
-            "this pipeline did not publish. It is left alone: choose another name, or set "
+            "this pipeline did not publish. Nothing was changed: choose another name, or set "
             "adopt: true to take it over, which replaces its data and metadata."
         )
     if published.other_instance and Accept.TAKEOVER not in options.accept:
@@ -192,7 +192,7 @@ def _not_ours(declaration: Declaration, published: Published, options: Options) 
 
 
 def _dropped_work(facts: Facts) -> list[str]:
-    """What an overwrite would drop of somebody's work."""
+    """The refusal of an overwrite that would drop somebody's work."""
     published = facts.published
     if published.remote is None or not published.is_ours or not published.is_edited:
         return []
@@ -200,7 +200,7 @@ def _dropped_work(facts: Facts) -> list[str]:
         return []
     why = "its metadata is not as we left it"
     if not published.left:
-        why = "no record tells what its metadata was when we left it"
+        why = "no record shows what its metadata was when we left it"
     return [
         f'"{published.remote.name}" must be overwritten, because {", ".join(changes)}, but {why}: '
         "somebody may have edited calculated fields, captions or folders, which an overwrite "
@@ -209,7 +209,7 @@ def _dropped_work(facts: Facts) -> list[str]:
 
 
 def _new_metadata(facts: Facts) -> list[str]:
-    """Why the published metadata would not fit, in phrases; empty if it does."""
+    """Why the published metadata would not fit, as phrases; empty if it fits."""
     record, changes = facts.published.record, []
     if record:
         changes = schema_changes(facts.desired, record.tables)
@@ -219,9 +219,9 @@ def _new_metadata(facts: Facts) -> list[str]:
 
 
 def _unknown_columns(facts: Facts) -> list[str]:
-    """The columns that the published metadata lacks: somebody else overwrote it."""
+    """The desired columns that the published metadata lacks, because somebody overwrote it."""
     metadata = facts.published.metadata
-    # A file that the server converts by itself has names of its own.
+    # The server chooses its own column names when it converts a Parquet file.
     if metadata is None or metadata.columns is None or facts.whole:
         return []
     wanted = {
@@ -236,10 +236,10 @@ def _unknown_columns(facts: Facts) -> list[str]:
 
 
 def _in_full(facts: Facts, record: Checkpoint, options: Options) -> str | None:
-    """Why no update would do, or should."""
+    """Why the whole file must be sent instead of an update; None if an update may do."""
     if facts.published.untrusted:
         return facts.published.untrusted
-    # Updates go by the names of columns, and hashes of rows by their order.
+    # Updates refer to columns by name, but row hashes depend on their order.
     reordered = [
         name
         for name, table in facts.desired.items()
@@ -251,7 +251,7 @@ def _in_full(facts: Facts, record: Checkpoint, options: Options) -> str | None:
 
 
 def update_or_file(declaration: Declaration, changed: Changed, delta: Size) -> Update | Publish:
-    """The update, unless the whole file is smaller, or better."""
+    """The update, or the whole file if that is smaller or better."""
     record, reason, size = changed.base, _new_content(changed.tables), megabytes(delta.size)
 
     def in_full(why: str) -> Publish:

@@ -1,4 +1,4 @@
-"""Guards: an empty or suddenly small table is more often a fault upstream than the truth."""
+"""Guards: an empty or suddenly small table is more often an upstream fault than correct."""
 
 from collections.abc import Mapping
 from fractions import Fraction
@@ -14,10 +14,11 @@ def guard_problems(
     desired: Mapping[str, TableContent],
     published: Mapping[str, int] | None,
 ) -> list[str]:
-    """A sentence for each guard that the tables break.
+    """Return a sentence for each guard that the tables violate.
 
     Args:
-        published: rows by table; a table that is not named is new. None if nobody knows them.
+        published: rows by table; a table that is missing here is new. None if they are not
+            known.
     """
     return [
         f'Table "{table.name}": model "{table.model}" has {problem}'
@@ -44,7 +45,7 @@ def _problem(
             f"guard.max_shrink cannot be checked. {_REMEDY}"
         )
     before = published.get(table, 0)
-    # In floats, 1 - 0.41 is not 0.59.
+    # As floats, 1 - 0.41 is not 0.59.
     if before - rows > before * Fraction(str(guard.max_shrink)):
         return (
             f"{rows:,} rows where {before:,} are published: a loss of {1 - rows / before:.0%}, "

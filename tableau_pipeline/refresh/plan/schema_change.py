@@ -1,4 +1,4 @@
-"""Schema changes: what readers of a data source would notice, and what to do about it."""
+"""Schema changes: what readers of a data source would notice, and whether it is allowed."""
 
 from collections.abc import Mapping
 
@@ -9,12 +9,12 @@ Tables = Mapping[str, TableContent]
 
 
 def schema_changes(desired: Tables, base: Tables) -> list[str]:
-    """All differences between the published schema and the one to be, one phrase each."""
+    """All differences between the published and the desired schema, one phrase each."""
     return [phrase for phrase, _ in _changes(desired, base)]
 
 
 def schema_problems(desired: Tables, base: Tables, policy: SchemaPolicy) -> list[str]:
-    """A sentence that lists every difference the policy does not allow; empty when none."""
+    """Return a sentence with all differences that the policy does not allow; [] if none."""
     changes = _changes(desired, base)
     if policy == "publish":
         return []
@@ -23,12 +23,12 @@ def schema_problems(desired: Tables, base: Tables, policy: SchemaPolicy) -> list
         return []
     return [
         f"The schema changed: {'; '.join(refused)}. on_schema_change: {policy} does not let that "
-        "through: mend the model, or run once with accept: [schema]"
+        "through: fix the model, or run once with accept: [schema]"
     ]
 
 
 def _changes(desired: Tables, base: Tables) -> list[tuple[str, bool]]:
-    """Pairs (what changed, whether it only adds)."""
+    """Pairs of a change, as a phrase, and whether it only adds something."""
     changes = [(f'table "{name}" is new', True) for name in _missing(desired, base)]
     changes += [(f'table "{name}" is gone', False) for name in _missing(base, desired)]
     for name, table in desired.items():

@@ -1,4 +1,4 @@
-"""What the records of a data source add up to. Nothing here has effects."""
+"""Derive the state of a data source from its records, without any effects."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,11 +11,13 @@ class History:
     """The records of a data source, in order.
 
     Attributes:
-        number: the highest of any refresh.
-        claims: those that were not withdrawn, and `closed` the ids of those that have ended.
+        number: the highest number of any refresh.
+        claims: the claims that were not withdrawn; `closed` has the ids of those that have
+            ended.
         checkpoint: the one with the highest number, in whatever order they were stored.
-        intents: those of later refreshes, oldest first, each as the record that knows most of it.
-        former: what a record of an older format tells; None once there is a checkpoint.
+        intents: the intents of later refreshes, oldest first; of each, the record that knows
+            most.
+        former: the state in a record of an older format; None once there is a checkpoint.
     """
 
     number: int
@@ -31,7 +33,7 @@ class History:
         return [claim for claim in self.claims if claim.id not in self.closed]
 
     def published_version(self, model: str) -> int | None:
-        """The newest version of a model that may be published; None if no record tells."""
+        """The newest version of a model that may be published; None if no record names one."""
         targets = [intent.target for intent in self.intents if _may_have_landed(intent)]
         for checkpoint in (*reversed(targets), self.checkpoint):
             for known, version in checkpoint.versions if checkpoint else ():
@@ -47,7 +49,7 @@ class History:
 
 
 def read_history(records: Sequence[Record]) -> History:
-    """Put records in order, whatever the order in which they were stored."""
+    """Order records, independent of the order in which they were stored."""
     closings = [each for each in records if isinstance(each, Closing)]
     withdrawn = {each.claim for each in closings if each.withdrawn}
     checkpoint = max(

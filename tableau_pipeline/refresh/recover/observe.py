@@ -1,4 +1,4 @@
-"""The data source on the server: whether it is there, ours, and what our records say it is."""
+"""Observe the data source on the server: does it exist, is it ours, do our records fit?"""
 
 import logging
 from collections.abc import Mapping
@@ -13,23 +13,24 @@ from tableau_pipeline.refresh.reconcile import Reconciler
 from tableau_pipeline.refresh.recover.recovery import Recovered, Recovery
 from tableau_pipeline.refresh.recover.window import Change, revisions_of
 
-# Between the times that a server gives to a request and to what it makes of it.
+# The largest difference between the times that a server gives to a request and to its result.
 _SLACK = timedelta(seconds=2)
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What the server holds, as far as we can tell.
+    """What the server holds, as far as it can be known.
 
     Attributes:
-        remote: the data source, found by the LUID of our records or by name; None if absent.
-        is_ours: our records name it, or it carries our tag, or we were just creating it.
+        remote: the data source, found by the LUID in our records or by name; None if absent.
+        is_ours: our records name it, it carries our tag, or a request of ours has just created
+            it.
         other_instance: the tag of another deployment that publishes it; None if there is none.
-        record: what our records say of this very data source; None if they say nothing.
-        untrusted: why no update may build on `record`; None if it is what the server holds.
-        rows: by table; None if they are not known.
-        metadata: what its `.tds` tells; None if the data source is absent or not ours.
-        left: digests of the metadata that we left.
+        record: our checkpoint of this data source; None if there is none.
+        untrusted: why no update may build on `record`; None if the server holds what it states.
+        rows: rows by table; None if they are not known.
+        metadata: the content of its `.tds`; None if the data source is absent or not ours.
+        left: digests of the metadata that our refreshes left.
         warnings: what a person should know although nothing is wrong.
     """
 
@@ -45,13 +46,13 @@ class Published:
 
     @property
     def is_edited(self) -> bool:
-        """Whether the metadata may hold work of others: it is not what we left."""
+        """Whether others may have edited the metadata: it is not what our refreshes left."""
         return self.metadata is None or self.metadata.digest not in self.left
 
 
 @dataclass(frozen=True, slots=True)
 class Observer:
-    """Looks at the data source of a declaration; `instance` names our deployment."""
+    """Observes the data source of a declaration; `instance` is the id of our deployment."""
 
     declaration: Declaration
     server: Server
@@ -62,14 +63,14 @@ class Observer:
 
     @property
     def tags(self) -> frozenset[str]:
-        """Those that mark the data source as ours."""
+        """The tags that mark the data source as ours."""
         return frozenset({self.declaration.tag, f"{INSTANCE_TAG_PREFIX}{self.instance}"})
 
     def observe(self, recovered: Recovered, project_id: str | None) -> Published:
-        """Find the data source, and see whether it is what our records say.
+        """Find the data source, and check whether it is as our records state.
 
         Raises:
-            RefusedError: it is there, but this user may not read it.
+            RefusedError: the data source exists, but this user may not read it.
         """
         remote = self.server.find_by_luid(recovered.luid) if recovered.luid else None
         named = remote is not None
@@ -97,7 +98,7 @@ class Observer:
             return replace(published, untrusted=why, rows=self._counted(remote))
         published = replace(published, rows=recovered.rows, left=recovered.left)
         if recovered.record is None:
-            # An older version of the pipeline counted rows, but not what an update needs.
+            # An older version of the pipeline recorded rows, but not what an update needs.
             return replace(published, untrusted="its records are of an older version")
         record = recovered.record.model_copy(update={"luid": remote.luid})
         recovered = replace(recovered, record=record)
@@ -106,7 +107,7 @@ class Observer:
     def _trusted(
         self, published: Published, recovered: Recovered, remote: RemoteDatasource
     ) -> Published:
-        """Whether the server holds what the record says: by stamp, and else by content."""
+        """Check whether the server holds what the record states: by stamp, or else by content."""
         record = recovered.record
         if record is None or recovered.untrusted:
             return replace(published, untrusted=recovered.untrusted)
@@ -122,19 +123,19 @@ class Observer:
         if found.skipped and (doubt or record.suspect):
             return replace(published, untrusted=doubt or record.suspect)
         if recovered.sent and not doubt and record.metadata is None and published.metadata:
-            # Nobody was there since our own file brought its metadata along.
+            # Nobody has changed the metadata since our own file brought it along.
             record = record.model_copy(update={"metadata": published.metadata.digest})
             published = replace(published, left=published.left | {published.metadata.digest})
         update = {"updated_at": remote.updated_at, "revision": remote.revision, "suspect": None}
         published = replace(published, record=record.model_copy(update=update))
         if doubt is None:
             return published
-        warning = f"{doubt}. It holds what the last refresh left: nothing of it was changed"
+        warning = f"{doubt}. It still holds what the last refresh left"
         self.log.warning("%s: %s", remote.name, warning)
         return replace(published, warnings=(warning,))
 
     def _change(self, record: Checkpoint, recovered: Recovered, remote: RemoteDatasource) -> Change:
-        """What has happened since the record: nothing, or the sending that led to it."""
+        """The change since the record: none, or the request that led to it."""
         sent = recovered.sent
         if sent is None:
             before = (record.updated_at, record.revision) if record.updated_at else None
@@ -168,7 +169,7 @@ class Observer:
         return remote
 
     def _was_created(self, remote: RemoteDatasource, intent: Intent | None) -> bool:
-        """Whether a create of ours, whose answer was lost, has made it."""
+        """Whether the data source comes from a create of ours whose answer was lost."""
         return (
             intent is not None
             and intent.outcome in (None, Outcome.DONE, Outcome.LOST)

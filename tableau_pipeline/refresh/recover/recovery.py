@@ -1,4 +1,4 @@
-"""Recovery: what became of the sendings that earlier refreshes began."""
+"""Recovery: find out what became of the requests that earlier refreshes sent."""
 
 import logging
 from collections.abc import Mapping
@@ -19,16 +19,17 @@ _NEW_METADATA = (PublishMode.CREATE, PublishMode.OVERWRITE)
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What our records say of the data source, once every sending has its outcome.
+    """What our records state of the data source, once every request has its outcome.
 
     Attributes:
-        record: the newest checkpoint that may be what the server holds.
-        former: what a record of an older format tells, where there is no checkpoint.
+        record: the newest checkpoint that the server may hold.
+        former: the state in a record of an older format, if there is no checkpoint.
         untrusted: why no update may build on `record`; None if one may.
-        sent: what led to `record`, if no refresh has looked at it since.
-        creating: what may have created the data source, before its LUID was recorded.
-        rows: the most rows that each table may have, by all records.
-        left: digests of the metadata that we left, or found.
+        sent: the request that led to `record`, if no refresh has observed its result yet.
+        creating: the request that may have created the data source, before its LUID was
+            recorded.
+        rows: the largest number of rows that each table may have, by all records.
+        left: digests of the metadata that our refreshes left or found.
     """
 
     record: Checkpoint | None = None
@@ -41,17 +42,17 @@ class Recovered:
 
     @property
     def luid(self) -> str | None:
-        """Of the data source that is ours for certain."""
+        """The LUID of the data source that is certainly ours."""
         known = self.record or self.former
         return known.luid if known else None
 
     def after(self, intent: Intent) -> "Recovered":
-        """The same, with one more sending taken into account."""
+        """Return this state with one more request taken into account."""
         target, is_new = intent.target, intent.mode in _NEW_METADATA
         now = replace(self, creating=intent if intent.luid is None else self.creating)
         match intent.outcome:
             case Outcome.DONE if target:
-                # What was in doubt before is gone with what was there before.
+                # A publish replaces all content, and with it whatever was in doubt.
                 now = replace(now, rows={}).holding(target)
                 sent = None if intent.partial else intent
                 return replace(now, untrusted=intent.partial, sent=sent)
@@ -63,18 +64,18 @@ class Recovered:
                 return replace(self, untrusted=failed)
             case Outcome.LOST | None:
                 if intent.luid and intent.luid != self.luid:
-                    # What may never have happened makes nobody's data source ours.
+                    # A request that may never have happened does not make a data source ours.
                     return self
                 lost = "an earlier refresh was interrupted, and what it left is not known"
                 held = now.holding(target) if target else now
-                # What keeps the metadata leaves the schema that the record tells.
+                # Replace keeps the metadata, and so the schema in the record.
                 record = held.record if is_new or self.record is None else self.record
                 return replace(held, record=record, untrusted=lost, sent=None)
             case _:
                 return self
 
     def holding(self, target: Checkpoint) -> "Recovered":
-        """The same, where the server may hold what this checkpoint says."""
+        """Return this state, given that the server may hold the content of this checkpoint."""
         luid = target.luid or self.luid
         rows = {name: max(count, self.rows.get(name, 0)) for name, count in target.rows.items()}
         return replace(
@@ -88,12 +89,12 @@ class Recovered:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """Asks the server what became of each open sending, and records the answer.
+    """Asks the server what became of each open request, and records the answer.
 
-    Nothing is ever sent again: what is not known is published in full.
+    It never sends anything again: if the outcome is not known, the next publish is in full.
 
     Attributes:
-        acts: False for a dry run, which waits for nothing and records nothing.
+        acts: False for a dry run, which neither waits nor records anything.
     """
 
     journal: Journal
@@ -103,10 +104,10 @@ class Recovery:
     acts: bool = True
 
     def recover(self, history: History) -> Recovered:
-        """What is published, as far as our records and the server tell.
+        """Find out what is published, as far as our records and the server show it.
 
         Raises:
-            RefreshError: something may still take effect; nothing may be sent beside it.
+            RefreshError: a request may still take effect, so nothing else may be sent.
         """
         recovered = Recovered(former=history.former)
         if former := history.former:
@@ -120,7 +121,7 @@ class Recovery:
         return recovered
 
     def window(self, intent: Intent) -> Window | None:
-        """When a sending took effect; None if the server no longer tells."""
+        """When a request took effect; None if the server no longer shows it."""
         return Window.of(self.server.job(intent.job_id)) if intent.job_id else None
 
     def _resolved(self, intent: Intent) -> Intent:
@@ -128,11 +129,11 @@ class Recovery:
             status = self.jobs.wait(intent.job_id) if self.acts else self.server.job(intent.job_id)
             if status and status.outcome:
                 return self._closed(intent, status.outcome, status.notes)
-            self.log.warning("The server does not tell of job %s any more", intent.job_id)
+            self.log.warning("The server no longer knows job %s", intent.job_id)
         if not self.acts:
             return intent
         self._wait_for_unknown(intent)
-        return self._closed(intent, Outcome.LOST, "nobody can tell what became of it")
+        return self._closed(intent, Outcome.LOST, "its outcome cannot be determined")
 
     def _closed(self, intent: Intent, outcome: Outcome, note: str) -> Intent:
         self.log.info("An interrupted refresh had sent a %s: %s %s", intent.action, outcome, note)
@@ -142,7 +143,7 @@ class Recovery:
         return intent
 
     def _wait_for_unknown(self, intent: Intent) -> None:
-        """Wait until nothing of a sending can still run, as the server received it, or did not.
+        """Wait until the request can no longer run, whether the server received it or not.
 
         Raises:
             RefreshError: that is not certain yet.

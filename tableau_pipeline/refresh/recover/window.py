@@ -1,4 +1,4 @@
-"""Whether what a data source shows after a change of ours is our own doing."""
+"""Decide whether a change that a data source shows is our own."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -7,10 +7,10 @@ from datetime import datetime, timedelta
 from tableau_pipeline.core.checkpoint import Habits
 from tableau_pipeline.core.server import Job
 
-# Seconds: a site that moves its time stamps later than this after a job is not believed.
+# Seconds. A time stamp that moves later than this after a job is not taken for the job's own.
 _LONGEST_LAG = 30.0
 
-# The time stamp and the newest revision of a data source, as `RemoteDatasource.stamp`.
+# The time stamp and the newest revision of a data source, as in `RemoteDatasource.stamp`.
 Stamp = tuple[datetime, int | None]
 
 
@@ -23,13 +23,13 @@ class Window:
 
     @classmethod
     def of(cls, job: Job | None) -> "Window | None":
-        """From the start of a job to its end; None if the server does not tell."""
+        """The time from the start of a job to its end; None if the server does not show it."""
         if job and job.completed_at and (start := job.started_at or job.created_at):
             return cls(start, job.completed_at)
         return None
 
     def covers(self, stamp: datetime, *, lag: float) -> bool:
-        """Whether a time stamp, which counts whole seconds, falls into it."""
+        """Whether a time stamp, in whole seconds, falls into the window."""
         start = self.start.replace(microsecond=0)
         return start <= stamp <= self.end + timedelta(seconds=lag)
 
@@ -39,9 +39,10 @@ class Change:
     """A change of ours, and what the server showed of it.
 
     Attributes:
-        before: the stamp of the data source right before it; None if it was created.
-        after: the stamp that it has now.
-        revisions: how many it may make; several where that is not known yet.
+        before: the stamp of the data source right before the change; None if it was created.
+        after: its current stamp.
+        revisions: the possible numbers of revisions that the change made; several until the
+            site's behaviour is known.
         seen: time stamps that the data source had meanwhile.
     """
 
@@ -52,29 +53,31 @@ class Change:
     seen: Iterable[datetime] = ()
 
     def unexplained(self, habits: Habits) -> str | None:
-        """What of it was not us, as far as the server tells; None if all of it was."""
+        """The part of the change that was not ours, as far as the server shows; None if all was."""
         before = self.before[0] if self.before else None
         for stamp in dict.fromkeys([*self.seen, self.after[0]]):
             if stamp == before:
                 continue
-            says = f"the server says that it was updated at {stamp:%Y-%m-%d %H:%M:%S} UTC"
+            shown = f"the server says that it was updated at {stamp:%Y-%m-%d %H:%M:%S} UTC"
             if self.window is None:
-                return f"{says}, and that was not this pipeline, as far as its records tell"
+                return f"{shown}, and that was not this pipeline, as far as its records show"
             if not self.window.covers(stamp, lag=habits.lag):
                 start, end = self.window.start, self.window.end
-                return f"{says}, and our change took effect from {start:%H:%M:%S} to {end:%H:%M:%S}"
+                return (
+                    f"{shown}, and our change took effect from {start:%H:%M:%S} to {end:%H:%M:%S}"
+                )
         if (made := self.made) is not None and made not in self.revisions:
             return f"somebody else published: it has {made} new revisions"
         return None
 
     @property
     def made(self) -> int | None:
-        """The revisions that were made meanwhile; None where they cannot be counted."""
+        """The number of revisions that were made meanwhile; None if they cannot be counted."""
         before = self.before[1] if self.before else 0
         return None if before is None or self.after[1] is None else self.after[1] - before
 
     def learnt(self, habits: Habits, *, is_update: bool) -> Habits:
-        """What the site has shown by a change that is known to be ours alone."""
+        """What the change shows about the site's behaviour; the change must be ours alone."""
         moved = self.before is None or self.after[0] != self.before[0]
         lag = habits.lag
         if self.window and moved:
@@ -87,5 +90,5 @@ class Change:
 
 
 def revisions_of(habits: Habits, *, is_update: bool) -> Collection[int]:
-    """How many revisions a change of ours may make: a publish one, an update as is usual there."""
+    """The possible numbers of revisions of a change: 1 for a publish, the site's for an update."""
     return (1,) if not is_update else (habits.update_revisions or 0,)

@@ -1,4 +1,4 @@
-"""What each action does to its table."""
+"""The effect of each action on its table."""
 
 from collections.abc import Callable, Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""Which columns an action reads and writes: by exact name, and of the same type only."""
+"""The rules for columns that an action reads and writes: exact names, equal types."""
 
 from collections.abc import Iterable
 
@@ -10,17 +10,17 @@ from tableau_pipeline.sandbox.batch.tables import Table
 def inserted_columns(
     target: Table, source: Table, *, condition: Condition, lenient: bool, action: int
 ) -> list[str]:
-    """The columns whose values a new row gets from the source.
+    """Return the columns whose values a new row gets from the source.
 
     Args:
-        target: where the row goes.
-        source: where it comes from.
+        target: the table that gets the row.
+        source: the table that the row comes from.
         condition: source columns that occur only here are not inserted.
-        lenient: target columns that the source lacks become NULL.
+        lenient: whether target columns that the source lacks become NULL.
         action: the position of the action.
 
     Raises:
-        BatchError: the source has other columns, or columns of other types.
+        BatchError: the source has additional columns, or columns of other types.
     """
     missing = [name for name in target.types if name not in source.types]
     if lenient:
@@ -33,10 +33,10 @@ def inserted_columns(
 def updated_columns(
     target: Table, source: Table, *, condition: Condition, action: int
 ) -> list[str]:
-    """The columns whose values an existing row gets from the source; the others stay.
+    """Return the columns whose values an existing row gets from the source; others stay.
 
     Raises:
-        BatchError: the source has other columns, columns of other types, or none to set.
+        BatchError: the source has additional columns, columns of other types, or none to set.
     """
     common = _common(target, source, condition=condition, action=action)
     if not common:
@@ -47,10 +47,10 @@ def updated_columns(
 
 
 def check_deleting_columns(source: Table, *, condition: Condition, action: int) -> None:
-    """Refuse a source whose columns do not all take part in the choice of rows.
+    """Refuse a source with columns that the condition does not use.
 
     Raises:
-        BatchError: it has others.
+        BatchError: it has such columns.
     """
     used = columns_of(condition, Side.SOURCE)
     unused = [name for name in source.types if name not in used]

@@ -1,4 +1,4 @@
-"""What a condition says, as plain values."""
+"""Conditions as plain values."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ from tableau_pipeline.sandbox.batch.constants import Constant
 
 
 class Side(StrEnum):
-    """Where a column is: in the published table, or in the uploaded one."""
+    """The table of a column: the published one, or the uploaded one."""
 
     TARGET = "target"
     SOURCE = "source"
 
 
 class Comparison(StrEnum):
-    """How two values are compared."""
+    """A comparison operator."""
 
     EQ = "eq"
     NEQ = "neq"
@@ -35,7 +35,7 @@ class Always:
 
 @dataclass(frozen=True)
 class ColumnPair:
-    """A column of the target compared with one of the source."""
+    """A column of the target compared with a column of the source."""
 
     comparison: Comparison
     target: str
@@ -54,7 +54,7 @@ class ConstantTest:
 
 @dataclass(frozen=True)
 class Junction:
-    """Conditions of which all must hold, or any."""
+    """A combination of conditions of which all must hold, or any."""
 
     all_of: bool
     args: tuple["Condition", ...]
@@ -65,7 +65,7 @@ Condition: TypeAlias = Always | Predicate | Junction
 
 
 def predicates(condition: Condition) -> Iterator[Predicate]:
-    """The comparisons that a condition consists of, in the order in which they are written."""
+    """Yield the comparisons of a condition, in the order in which they are written."""
     if isinstance(condition, Junction):
         for arg in condition.args:
             yield from predicates(arg)
@@ -74,7 +74,7 @@ def predicates(condition: Condition) -> Iterator[Predicate]:
 
 
 def columns_of(condition: Condition, side: Side) -> set[str]:
-    """The columns of one side that a condition refers to."""
+    """Return the columns of one table that a condition uses."""
     found = set()
     for predicate in predicates(condition):
         if isinstance(predicate, ColumnPair):
@@ -85,5 +85,5 @@ def columns_of(condition: Condition, side: Side) -> set[str]:
 
 
 def column_pairs(condition: Condition) -> list[ColumnPair]:
-    """The comparisons of a target column with a source column."""
+    """Return the comparisons of a target column with a source column."""
     return [predicate for predicate in predicates(condition) if isinstance(predicate, ColumnPair)]

@@ -1,4 +1,4 @@
-"""Constants in conditions: read exactly, or not at all."""
+"""Constants in conditions: parsed exactly, or refused."""
 
 import math
 import re
@@ -11,7 +11,7 @@ from tableau_pipeline.sandbox.batch.errors import GrammarError
 
 
 class ConstantType(StrEnum):
-    """The type that a constant claims to have."""
+    """The declared type of a constant."""
 
     BOOLEAN = "boolean"
     INTEGER = "integer"
@@ -33,20 +33,20 @@ class Constant:
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 _DOUBLE = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
-# Real servers are known to understand milliseconds; what becomes of finer fractions is not known.
+# Real servers are known to support milliseconds; their treatment of finer fractions is not known.
 _DATETIME = re.compile(
     r"(\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2})(\.\d{1,3})?(Z|[+-]\d{2}:?\d{2})", re.ASCII
 )
 _BEYOND = 1 << 63
-# Beyond it, JSON numbers with a fraction no longer tell whole numbers apart.
+# Beyond this, JSON numbers with a fraction cannot represent every whole number.
 _EXACT = 1 << 53
 
 
 def constant_of(type_: ConstantType, written: object) -> Constant:
-    """The constant that `written`, a value in JSON, stands for.
+    """Return the constant for `written`, a value in JSON.
 
     Raises:
-        GrammarError: it is no value of that type, or not exactly one.
+        GrammarError: it is not a value of that type, or not exactly one.
     """
     value = written if written is None else _READERS[type_](written)
     if value is None and written is not None:
@@ -81,7 +81,7 @@ def _double(written: object) -> float | None:
 
 
 def _is_exact(written: object) -> TypeGuard[int | float]:
-    """Whether a JSON number means the same whole number with and without a fraction."""
+    """Whether a JSON number is the same whole number with and without a fraction."""
     if isinstance(written, bool) or not isinstance(written, int | float):
         return False
     return written == written // 1 and abs(written) <= _EXACT

@@ -1,4 +1,4 @@
-"""Applying a batch: a file and a batch in, a new file or an error out."""
+"""Apply a batch to a file: the result is a new file or an error."""
 
 import shutil
 from pathlib import Path
@@ -19,14 +19,14 @@ from tableau_pipeline.sandbox.hyperd import UnreadableFileError, with_hyperd
 def apply_batch(
     target: Path, payload: Path | None, batch: Batch, output: Path, *, lenient: bool = False
 ) -> None:
-    """Write what `target` becomes by a batch to `output`; nothing is written if it fails.
+    """Apply a batch to `target` and write the result to `output`; write nothing if it fails.
 
     Args:
-        target: a `.hyper` file, which stays as it is.
+        target: a `.hyper` file, which does not change.
         payload: a `.hyper` file with the source tables, if the batch needs any.
-        batch: the actions; later ones see what earlier ones did.
-        output: where the new file goes.
-        lenient: new rows have NULL in nullable columns that their source lacks.
+        batch: the actions; later ones see the effects of earlier ones.
+        output: the path of the new file.
+        lenient: whether new rows have NULL in nullable columns that their source lacks.
 
     Raises:
         BatchError: an action cannot be carried out, or a file cannot be opened.
@@ -55,7 +55,7 @@ def _apply_all(
             for position, action in enumerate(batch.actions):
                 _apply(connection, action, position=position, lenient=lenient)
             connection.execute_command("COMMIT")
-            # Written to the end before anyone moves the file.
+            # Closed so that the file is complete before anyone moves it.
             connection.catalog.detach_all_databases()
     except BaseException:
         output.unlink(missing_ok=True)
@@ -66,7 +66,7 @@ def _attach(connection: Connection, side: Side, path: Path) -> None:
     try:
         connection.catalog.attach_database(path, alias=side)
     except HyperException as error:
-        # The rest of the message tells where the sandbox keeps the file.
+        # The rest of the message contains the sandbox's own path of the file.
         reason = str(error.main_message).partition(": DatabaseId")[0]
         raise BatchError(
             Code.UNREADABLE_FILE, f"The {side} file cannot be opened: {reason}."

@@ -2,11 +2,11 @@ from enum import StrEnum
 
 
 class GrammarError(ValueError):
-    """A batch cannot be understood; the message says where and why."""
+    """A batch cannot be parsed; the message states where and why."""
 
 
 class Code(StrEnum):
-    """The ways in which a batch fails; those seen on real servers have the number seen there."""
+    """The kinds of batch errors; numbers are codes that were observed on real servers."""
 
     NO_SUCH_TABLE = "410012"
     UNREADABLE_FILE = "unreadable file"
@@ -21,11 +21,11 @@ _SERVER_CLASS = "com.tableausoftware.server.status.reporting.TableauRuntimeExcep
 
 
 class BatchError(RuntimeError):
-    """A batch cannot be applied; the data stay as they are.
+    """A batch cannot be applied; the data do not change.
 
     Attributes:
-        code: the way in which it failed.
-        message: what is wrong, in words.
+        code: the kind of error.
+        message: the error in words.
         action: the position of the action that failed, from 0; None if a file cannot be opened.
     """
 
@@ -37,7 +37,7 @@ class BatchError(RuntimeError):
 
     @property
     def note(self) -> str:
-        """The failure as the notes of a job tell it: as real servers do, where that is known."""
+        """Format the error for the notes of a job, as real servers do where that is known."""
         if self.code.isdigit():
             return f"{_SERVER_CLASS}: {self.message} (errorCode={self.code})"
         where = "" if self.action is None else f"Action {self.action + 1}: "

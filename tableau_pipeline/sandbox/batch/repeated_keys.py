@@ -1,4 +1,4 @@
-"""Rows that match more than once: Hyper would take one of them, and not say which."""
+"""Refuse rows that match more than once: Hyper would silently use any one of them."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ def check_one_match(step: Step) -> None:
     """
     key = sorted({pair.target for pair in column_pairs(step.condition)})
     columns = [column_sql(Side.TARGET, name) for name in key]
-    # Hyper's name for the place of a row: target rows may well be equal to each other.
+    # Hyper's name for the position of a row: target rows may be equal to each other.
     group = ", ".join(["t.ctid", *columns])
     repeated = step.first(
         f"SELECT {group} FROM {aliased(step.target)} JOIN {aliased(step.rows)} ON {step.match}"  # noqa: S608
@@ -29,7 +29,7 @@ def check_one_match(step: Step) -> None:
 def check_unique_source(step: Step) -> None:
     """Refuse an upsert that has several rows for one key.
 
-    NULL is no key to 'eq', by which no two rows are the same; to 'is', it is one.
+    To 'eq', NULL is not a key, as no two NULLs are equal; to 'is', it is one.
 
     Raises:
         BatchError: there are such rows; the message names one.

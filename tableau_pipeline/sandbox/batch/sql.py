@@ -1,4 +1,4 @@
-"""Conditions in SQL. The target is called "t" there, the source "s"."""
+"""Conditions as SQL. The target has the alias "t", the source "s"."""
 
 from datetime import datetime
 
@@ -27,17 +27,17 @@ _OPERATORS = {
 
 
 def aliased(table: Table) -> str:
-    """A table under the name that conditions and columns have for it."""
+    """Return a table with the alias that conditions and columns use."""
     return f"{table.name} AS {_ALIASES[table.side]}"
 
 
 def column_sql(side: Side, name: str) -> str:
-    """A column of one of the two tables."""
+    """Return a column of one of the two tables as SQL."""
     return f"{_ALIASES[side]}.{escape_name(name)}"
 
 
 def condition_sql(condition: Condition, *, target: Table, source: Table | None) -> str:
-    """A condition that `check_condition` has passed, for a WHERE or ON clause."""
+    """Return a condition for a WHERE or ON clause; `check_condition` must have accepted it."""
 
     def write(part: Condition) -> str:
         if isinstance(part, Always):
@@ -62,7 +62,7 @@ def _constant_test(test: ConstantTest, type_: ColumnType) -> str:
     if test.comparison is Comparison.HAS:
         return f"POSITION({literal} IN {column}) > 0"
     if type_.type.tag is TypeTag.DATE:
-        # A day is its midnight in UTC, whatever the time zone of the session.
+        # A day is its midnight in UTC, independent of the session's time zone.
         column = f"CAST({column} AS TIMESTAMP)"
     return f"{column} {_OPERATORS[test.comparison]} {literal}"
 

@@ -9,15 +9,15 @@ from tableau_pipeline.sandbox.batch.tables import Table
 
 @dataclass(frozen=True)
 class Step:
-    """An action whose tables were found.
+    """An action whose tables exist.
 
     Attributes:
-        connection: to both databases.
-        position: of the action in its batch, from 0.
+        connection: connected to both databases.
+        position: the position of the action in its batch, from 0.
         target: the table that it changes.
         source: the table that it reads; None for a delete without one.
-        condition: by which it chooses rows.
-        lenient: nullable target columns that the source lacks become NULL in new rows.
+        condition: selects the rows.
+        lenient: whether nullable target columns that the source lacks become NULL in new rows.
     """
 
     connection: Connection
@@ -29,7 +29,7 @@ class Step:
 
     @property
     def rows(self) -> Table:
-        """The source, of actions that cannot do without one.
+        """The source, for actions that require one.
 
         Raises:
             LookupError: there is none.
@@ -40,7 +40,7 @@ class Step:
 
     @property
     def match(self) -> str:
-        """The condition in SQL."""
+        """The condition as SQL."""
         return condition_sql(self.condition, target=self.target, source=self.source)
 
     def run(self, sql: str) -> None:
@@ -48,5 +48,5 @@ class Step:
         self.connection.execute_command(sql)
 
     def first(self, query: str) -> list | None:
-        """The first row of a query, or None."""
+        """Return the first row of a query, or None."""
         return next(iter(self.connection.execute_list_query(f"{query} LIMIT 1")), None)

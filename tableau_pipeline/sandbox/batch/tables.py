@@ -1,4 +1,4 @@
-"""The tables that an action names, as hyperd finds them."""
+"""Find the tables that an action names."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from tableau_pipeline.sandbox.batch.grammar.batches import TableReference
 
 @dataclass(frozen=True)
 class ColumnType:
-    """What two columns must have in common to take each other's values."""
+    """The type of a column; two columns need the same one to exchange values."""
 
     type: SqlType
     collation: str | None
@@ -28,8 +28,8 @@ class Table:
 
     Attributes:
         side: the database, attached under this name.
-        name: as SQL has it.
-        types: the types of its columns by name, in order.
+        name: the name in SQL.
+        types: the types of its columns, by name and in order.
         required: the columns that cannot be NULL.
     """
 
@@ -40,17 +40,17 @@ class Table:
 
     @property
     def title(self) -> str:
-        """What people call it: without the database, which is a matter of the sandbox."""
+        """The name for messages, without the database, which only the sandbox knows."""
         return f"{self.side} table {self.name.name}"
 
 
 def find_table(
     connection: Connection, side: Side, reference: TableReference, *, action: int
 ) -> Table:
-    """The table of a database that a reference stands for.
+    """Find the table of a database that a reference names.
 
     Raises:
-        BatchError: there is none, or a schema is needed to tell.
+        BatchError: there is none, or the schema is needed to identify it.
     """
     found = [name for name in _tables(connection, side) if name.name.unescaped == reference.name]
     schema = (
@@ -70,7 +70,7 @@ def find_table(
 
 
 def _only_schema(connection: Connection, side: Side, *, action: int) -> str | None:
-    """The schema that holds tables: every file also has a schema "public", mostly empty."""
+    """Return the schema that has tables: every file also has a schema "public", mostly empty."""
     schemas = {
         name.schema_name.name.unescaped
         for name in _tables(connection, side)

@@ -1,4 +1,4 @@
-"""What may be compared: Hyper itself would convert between almost any two types in silence."""
+"""The rules for comparisons: Hyper itself would silently convert between almost any types."""
 
 from tableauhyperapi import TypeTag
 
@@ -30,7 +30,7 @@ _OF_CONSTANTS = {
 def check_condition(
     condition: Condition, *, target: Table, source: Table | None, action: int
 ) -> None:
-    """Hold the comparisons of a condition against the columns of its tables.
+    """Check the comparisons of a condition against the columns of its tables.
 
     Raises:
         BatchError: a column does not exist, or cannot be compared in this way.

@@ -10,7 +10,7 @@ from tableau_pipeline.sandbox.options import (
 
 
 def banner(url: str, options: Options) -> str:
-    """What a sandbox says of itself when it is ready: in the first line, where it is."""
+    """Return what a sandbox prints when it is ready; the first line has its URL."""
     lines = [
         f"Tableau sandbox ready at {url} (REST API {options.rest_version}, data in"
         f" {options.data_dir})",

@@ -24,14 +24,14 @@ from tableau_pipeline.sandbox.options import CONNECTED_APP, ConnectedApp, Option
 from tableau_pipeline.sandbox.services import DataDirectoryInUseError
 
 _PARENT_POLL_SECONDS = 0.5
-# What the signature of a token takes.
+# The minimum length of a secret for the signature of a token.
 _SECRET_BYTES = 32
-# Ten years: far from the ends of all calendars.
+# Ten years: far from the limits of all calendars.
 _FARTHEST_OFFSET = 10 * 365 * 86400
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a sandbox until it is told to stop.
+    """Run a sandbox until it is stopped.
 
     Returns:
         The exit code: 0 after a stop, 1 if it could not start.
@@ -43,7 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         listener = bind(parsed.host, parsed.port)
     except OSError as error:
         return _fail(
-            f"cannot listen on {parsed.host}:{parsed.port}: {error.strerror}; --port takes another"
+            f"cannot listen on {parsed.host}:{parsed.port}: {error.strerror}; choose another port "
+            "with --port"
         )
     url = url_of(listener, tls=options.tls)
     try:
@@ -84,7 +85,12 @@ def _add_server(add: Callable[..., object]) -> None:
     add("--host", default="127.0.0.1")
     add("--port", type=int, default=8765, help="0 takes a free one (default: 8765)")
     add("--data-dir", type=Path, default=Path("data/sandbox"), help="(default: data/sandbox)")
-    add("--rest-version", type=_version, default=Options.rest_version, help="newest one served")
+    add(
+        "--rest-version",
+        type=_version,
+        default=Options.rest_version,
+        help="the newest version served",
+    )
     add("--product-version", default=Options.product_version)
     add("--session-minutes", type=float, default=Options.session_minutes)
     add(
@@ -96,7 +102,12 @@ def _add_server(add: Callable[..., object]) -> None:
 
 
 def _add_publishing(add: Callable[..., object]) -> None:
-    add("--job-delay", type=float, default=Options.job_delay, help="seconds in progress")
+    add(
+        "--job-delay",
+        type=float,
+        default=Options.job_delay,
+        help="seconds that a job stays in progress",
+    )
     add(
         "--hyper-profile",
         choices=PROFILES,
@@ -107,7 +118,7 @@ def _add_publishing(add: Callable[..., object]) -> None:
         "--kept-revisions",
         type=_count,
         default=Options.kept_revisions,
-        help="publishes of one data source that are kept (default: 25)",
+        help="number of revisions kept for each data source (default: 25)",
     )
     add(
         "--upload-blocks",
@@ -115,12 +126,16 @@ def _add_publishing(add: Callable[..., object]) -> None:
         default=Options.upload_blocks,
         help="blocks that an uploaded file may have (default: 1000)",
     )
-    add("--update-limit-mb", type=float, help="(default: what the product version allows)")
+    add(
+        "--update-limit-mb",
+        type=float,
+        help="the largest payload of an update (default: as in the product version)",
+    )
     add(
         "--lenient-missing-columns",
         action=argparse.BooleanOptionalAction,
         default=Options.lenient_missing_columns,
-        help="data updates put NULL into nullable columns that their source lacks",
+        help="data updates set nullable columns that their source lacks to NULL",
     )
 
 
@@ -133,21 +148,25 @@ def _add_users(add: Callable[..., object]) -> None:
         help="sign in with tokens of this connected app (default:"
         f" {CONNECTED_APP.client_id}:{CONNECTED_APP.secret_id}:{CONNECTED_APP.secret_value})",
     )
-    add("--tls", action="store_true", help="serve HTTPS, with a certificate that signs itself")
-    add("--site", action="append", default=[], metavar="CONTENT_URL", help="one more site")
+    add("--tls", action="store_true", help="serve HTTPS, with a self-signed certificate")
+    add("--site", action="append", default=[], metavar="CONTENT_URL", help="an additional site")
     add(
         "--user",
         action="append",
         default=[],
         type=_user,
         metavar="NAME:PASSWORD[:SITE_ROLE]",
-        help="one more user (default role: Creator)",
+        help="an additional user (default role: Creator)",
     )
 
 
 def _add_control(add: Callable[..., object]) -> None:
     add("--quiet", action="store_true", help="do not log requests")
-    add("--control", action="store_true", help="take orders at /control, see below")
+    add(
+        "--control",
+        action="store_true",
+        help="accept faults and clock changes at /control, see below",
+    )
     add(
         "--fault",
         action="append",
@@ -162,7 +181,7 @@ def _add_control(add: Callable[..., object]) -> None:
         type=_offset,
         default=0,
         metavar="SECONDS",
-        help="how far its clock is ahead of the machine's; below zero, behind",
+        help="seconds by which its clock is ahead of the machine's; negative if behind",
     )
 
 
@@ -234,7 +253,7 @@ def _options(parsed: argparse.Namespace) -> Options:
 
 def _announce(url: str, options: Options) -> None:
     sys.stdout.write(banner(url, options))
-    # Whoever started it reads the address from a pipe.
+    # The process that started the sandbox reads the address from a pipe.
     sys.stdout.flush()
 
 

@@ -1,4 +1,4 @@
-"""The switches of the command, one for each open question."""
+"""The options of the command for the open questions, one for each."""
 
 import argparse
 import math
@@ -10,7 +10,7 @@ from tableau_pipeline.sandbox.open_questions import OpenQuestions
 
 
 def add_switches(parser: argparse.ArgumentParser) -> None:
-    """Let the command take the answers to all open questions."""
+    """Add the options for all open questions to the parser."""
     group = parser.add_argument_group("what Tableau leaves open")
     add = group.add_argument
     for question in fields(OpenQuestions):
@@ -28,7 +28,7 @@ def add_switches(parser: argparse.ArgumentParser) -> None:
 
 
 def chosen_switches(parsed: argparse.Namespace) -> dict[str, Any]:
-    """The answers that were given, by the names that they have in `OpenQuestions`."""
+    """Return the chosen answers, by their names in `OpenQuestions`."""
     return {question.name: getattr(parsed, question.name) for question in fields(OpenQuestions)}
 
 

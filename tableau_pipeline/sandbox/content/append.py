@@ -9,20 +9,20 @@ from tableau_pipeline.sandbox.hyperd import UnreadableFileError, with_hyperd
 
 
 class NotAppendableError(ValueError):
-    """The rows cannot be added; the message says why."""
+    """The rows cannot be appended; the message states why."""
 
 
 def append_rows(stored: Path, uploaded: Path, *, result: Path) -> HyperContent:
-    """Put the rows of both files into a new one; columns are matched by name.
+    """Write the rows of both files to a new one; columns are matched by name.
 
     Args:
-        stored: what is published; it stays as it is.
-        uploaded: the rows to add.
-        result: the new file.
+        stored: the published file, which does not change.
+        uploaded: the file with the rows to add.
+        result: the path of the new file.
 
     Raises:
-        NotAppendableError: one file has several tables, or the tables differ in more than the
-            order of their columns, or hyperd cannot read them.
+        NotAppendableError: a file has several tables, the tables differ in more than the order of
+            their columns, or hyperd cannot read a file.
     """
     try:
         table = _only_table(read_hyper_file(stored), "The published data source")

@@ -3,7 +3,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class LocalType:
-    """How a `.tds` speaks of a type: its name, the code of the remote type, how it is summed up."""
+    """How a `.tds` describes a type: its name, the code of the remote type, its aggregation."""
 
     name: str
     remote_type: str
@@ -30,5 +30,5 @@ _BY_HYPER_TYPE = {
 
 
 def local_type(hyper_type: str) -> LocalType:
-    """The type of a column whose type Hyper calls so, for instance "NUMERIC(18, 2)"."""
+    """Return the type of a column with this Hyper type, such as "NUMERIC(18, 2)"."""
     return _BY_HYPER_TYPE.get(hyper_type.partition("(")[0], _STRING)

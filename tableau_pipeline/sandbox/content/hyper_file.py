@@ -1,4 +1,4 @@
-"""What is inside a `.hyper` file, as hyperd sees it."""
+"""Read the content of a `.hyper` file with hyperd."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +25,7 @@ _FOREIGN_KEYS = """
 
 @dataclass(frozen=True)
 class Column:
-    """A column; `type` is Hyper's name of its type, such as "NUMERIC(18, 2)"."""
+    """A column; `type` is the name of its Hyper type, such as "NUMERIC(18, 2)"."""
 
     name: str
     type: str
@@ -34,7 +34,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A table with its size and its first rows, these as text."""
+    """A table with its row count and its first rows as text."""
 
     schema: str
     name: str
@@ -57,17 +57,17 @@ class ForeignKey:
 
 @dataclass(frozen=True)
 class HyperContent:
-    """The tables of a file, and how they are related."""
+    """The tables of a file and their foreign keys."""
 
     tables: tuple[Table, ...]
     foreign_keys: tuple[ForeignKey, ...]
 
 
 def read_hyper_file(path: Path) -> HyperContent:
-    """What is inside a `.hyper` file.
+    """Read the content of a `.hyper` file.
 
     Raises:
-        UnreadableFileError: it is not one, or not one that hyperd can open.
+        UnreadableFileError: it is not a `.hyper` file, or hyperd cannot open it.
     """
     return with_hyperd(lambda hyper: _content(hyper, path))
 

@@ -1,4 +1,4 @@
-"""`.tdsx` packages: zip files of one `.tds` and one `.hyper`."""
+"""`.tdsx` packages: zip files with one `.tds` and one `.hyper` file."""
 
 import lzma
 import random
@@ -17,10 +17,10 @@ from zipfile import BadZipFile, ZipFile, ZipInfo
 _TDS_BYTES = 16 << 20
 _HYPER_BYTES = 16 << 30
 _BLOCK = 1 << 20
-# File systems take up to 255, the suffix included.
+# File systems allow up to 255 bytes, including the suffix.
 _FILE_NAME_BYTES = 200
 
-# What the standard library raises, depending on where a zip file is damaged.
+# The errors of the standard library for a damaged zip file, depending on the damage.
 _DAMAGE = (
     *(BadZipFile, zipfile.LargeZipFile, zlib.error, lzma.LZMAError, struct.error),
     *(EOFError, OSError, RuntimeError, ValueError),
@@ -28,29 +28,29 @@ _DAMAGE = (
 
 
 class UnreadablePackageError(ValueError):
-    """It is not a package that the sandbox can publish; the message says why."""
+    """The sandbox cannot publish this as a package; the message states why."""
 
 
 def packaged_path(name: str) -> str:
-    """Where the `.hyper` file of the data source `name` lies in its package."""
+    """Return the path in its package of the `.hyper` file of the data source `name`."""
     return f"Data/Extracts/{file_name(name)}.hyper"
 
 
 def file_name(name: str) -> str:
-    """The name of a data source as a file name that no system takes for a path."""
+    """Return the name of a data source as a file name that is valid on all systems."""
     plain = re.sub(r'[\x00-\x1f\x7f/\\:*?"<>|]', "_", name)
     short = plain.encode()[:_FILE_NAME_BYTES].decode(errors="ignore")
     return short.strip(". ") or "datasource"
 
 
 def unpack(package: Path, *, hyper_path: Path) -> tuple[bytes, str]:
-    """Take a package apart: its `.hyper` goes to `hyper_path`.
+    """Unpack a package; write its `.hyper` file to `hyper_path`.
 
     Returns:
-        The `.tds`, and the path of the `.hyper` in the package.
+        The `.tds`, and the path of the `.hyper` file in the package.
 
     Raises:
-        UnreadablePackageError: it lacks one of both, has several, or is no zip file.
+        UnreadablePackageError: one of them is missing or repeated, or it is not a zip file.
     """
     try:
         with ZipFile(package) as archive:
@@ -67,12 +67,12 @@ def unpack(package: Path, *, hyper_path: Path) -> tuple[bytes, str]:
 
 @dataclass(frozen=True)
 class Packing:
-    """How a package is put together; none of it changes what is in it.
+    """How a package is written; this does not change the content of its members.
 
     Attributes:
-        date_time: of its members.
-        compression: of its members.
-        backwards: its members come in the other order.
+        date_time: the time stamp of its members.
+        compression: the compression of its members.
+        backwards: whether its members come in the other order.
     """
 
     date_time: tuple[int, int, int, int, int, int]
@@ -80,14 +80,14 @@ class Packing:
     backwards: bool
 
     def member(self, name: str) -> ZipInfo:
-        """A member of this name."""
+        """Return the header of a member with this name."""
         info = ZipInfo(name, self.date_time)
         info.compress_type = self.compression
         return info
 
 
 def any_packing() -> Packing:
-    """Another one at every call."""
+    """Return a random packing, a different one at every call."""
     pick = random.randrange
     date_time = (pick(1981, 2100), pick(1, 13), pick(1, 29), pick(24), pick(60), pick(30) * 2)
     compression = random.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))  # noqa: S311
@@ -97,11 +97,11 @@ def any_packing() -> Packing:
 def pack(
     members: Sequence[tuple[str, BinaryIO]], packing: Packing | None = None
 ) -> Iterator[bytes]:
-    """The bytes of a package, made while they are read; closes the members at their end.
+    """Yield the bytes of a package; close the members at the end.
 
     Args:
-        members: their paths in the package, and what they hold.
-        packing: how they are put together; None makes the same bytes of them every time.
+        members: their paths in the package, and their content.
+        packing: how they are written; None for the same bytes every time.
     """
     sink = _Sink()
     with (
@@ -120,7 +120,7 @@ def pack(
 
 
 class _Sink:
-    """A file that can only be written; what was written is taken out piece by piece."""
+    """A write-only file whose content is taken out piece by piece."""
 
     def __init__(self) -> None:
         self._written = bytearray()
@@ -130,10 +130,10 @@ class _Sink:
         return len(data)
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Do nothing: nothing is buffered."""
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing: there is nothing to close."""
 
     def take(self) -> bytes:
         taken = bytes(self._written)

@@ -7,10 +7,10 @@ from tableau_pipeline.sandbox.hyperd import UnreadableFileError, with_hyperd
 
 
 def convert_parquet(parquet: Path, *, hyper_path: Path) -> None:
-    """Make a `.hyper` file with the table "Extract"."Extract" of a Parquet file.
+    """Convert a Parquet file to a `.hyper` file with the table "Extract"."Extract".
 
     Raises:
-        UnreadableFileError: it is not one, or has columns for which Hyper has no type.
+        UnreadableFileError: it is not a Parquet file, or has columns for which Hyper has no type.
     """
     try:
         with_hyperd(lambda hyper: _convert(hyper, parquet, hyper_path))

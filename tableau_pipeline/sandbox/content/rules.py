@@ -9,16 +9,16 @@ ONE_EXTRACT, ONE_TABLE, ONE_TREE = PROFILES = ("2019.4", "2020.1", "2021.4")
 
 
 def check_publishable(content: HyperContent, profile: str = ONE_TREE) -> None:
-    """Hold the tables of a file against what servers accept.
+    """Check the tables of a file against the rules of servers.
 
     Args:
-        content: what is in the file.
-        profile: one of `PROFILES`: the release of the servers to go by.
+        content: the content of the file.
+        profile: one of `PROFILES`: the release of the servers whose rules apply.
 
     Raises:
-        NotPublishableError: there are no tables, one has no columns, or there are several where
-            one is allowed, or they are not related by assumed foreign keys to one tree with one
-            fact table; or, by the oldest profile, the one table is not "Extract"."Extract".
+        NotPublishableError: there are no tables, a table has no columns, or there are several where
+            only one is allowed; or assumed foreign keys do not connect them into one tree with one
+            fact table; or, with the oldest profile, the one table is not "Extract"."Extract".
     """
     if not content.tables:
         raise NotPublishableError("The file contains no tables.")

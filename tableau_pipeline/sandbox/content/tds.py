@@ -1,4 +1,4 @@
-"""The `.tds` around published data: written for a `.hyper` file, inspected in a `.tdsx`."""
+"""The `.tds` of published data: write it for a `.hyper` file, inspect it in a `.tdsx`."""
 
 import hashlib
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from tableau_pipeline.sandbox.content.hyper_file import Column, HyperContent, Ta
 
 @dataclass(frozen=True)
 class TdsFacts:
-    """What a `.tds` says of its data: the class of its connection, and whether it is an extract."""
+    """Facts from a `.tds`: the class of its connection, and whether it is an extract."""
 
     connection_class: str
     has_extract: bool
 
 
 class UnreadableTdsError(ValueError):
-    """It does not describe a data source; the message says why."""
+    """It does not describe a data source; the message states why."""
 
 
 def inspect_tds(tds: bytes) -> TdsFacts:
@@ -47,12 +47,12 @@ def inspect_tds(tds: bytes) -> TdsFacts:
 
 
 def write_tds(content: HyperContent, *, name: str, packaged_path: str) -> bytes:
-    """The `.tds` that a server makes for a published `.hyper` file.
+    """Return the `.tds` that a server writes for a published `.hyper` file.
 
     Args:
-        content: what is in the file.
-        name: of the data source.
-        packaged_path: where the file lies in the package.
+        content: the content of the file.
+        name: the name of the data source.
+        packaged_path: the path of the file in the package.
     """
     root = Element(
         "datasource",
@@ -176,7 +176,7 @@ def _add_object_graph(
 
 
 def _local_names(content: HyperContent) -> dict[tuple[str, str, str], str]:
-    """The name of each (schema, table, column) in the data source, where it must be unique."""
+    """Return a unique name in the data source for each (schema, table, column)."""
     names: dict[tuple[str, str, str], str] = {}
     for table in content.tables:
         for column in table.columns:

@@ -1,4 +1,4 @@
-"""The marks that servers leave in a `.tds` without changing what it says."""
+"""Marks that servers leave in a `.tds` without changing its meaning."""
 
 import re
 
@@ -8,13 +8,13 @@ _LOCATION = re.compile(rb"""<repository-location\s(?:[^>'"]|'[^']*'|"[^"]*")*/>"
 
 
 def mark_tds(tds: bytes, *, content_url: str, revision: int, mark: int) -> bytes:
-    """A `.tds` with the build that has written it, and with its place on the server.
+    """Add to a `.tds` the build that wrote it, and its location on the server.
 
     Args:
-        tds: left as it is if it is in no encoding that looks like ASCII.
-        content_url: of the data source.
-        revision: of the data source.
-        mark: a number that differs from state to state of the data source.
+        tds: returned unchanged if its encoding is not compatible with ASCII.
+        content_url: the content URL of the data source.
+        revision: the revision of the data source.
+        mark: a number that differs for each state of the data source.
     """
     root = _ROOT.search(tds)
     if root is None:

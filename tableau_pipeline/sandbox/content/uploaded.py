@@ -1,4 +1,4 @@
-"""Uploaded files: opened, and held against the rules for published data sources."""
+"""Open uploaded files, and check them against the rules for published data sources."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,14 +23,14 @@ PARQUET = "parquet"
 
 @dataclass(frozen=True)
 class Content:
-    """What was found fit to be published.
+    """Content that may be published.
 
     Attributes:
-        hyper_path: where its data lies.
-        packaged_path: where they lie in the package that the server makes of them.
-        tds: its model, as the package has it.
-        facts: what the model says of the data.
-        hyper: what is in the data.
+        hyper_path: the path of its data.
+        packaged_path: the path of the data in the package that the server creates.
+        tds: its model, as in the package.
+        facts: facts from the model.
+        hyper: the content of the data file.
     """
 
     hyper_path: Path
@@ -41,18 +41,18 @@ class Content:
 
 
 def read_content(file: Path, *, name: str, file_type: str, hyper_profile: str) -> Content:
-    """Open an uploaded file and hold it against the rules.
+    """Open an uploaded file and check it against the rules.
 
-    What is taken out of it, or made of it, is put beside it; `discard` removes both.
+    Files that are extracted or converted from it are put beside it; `discard` removes them all.
 
     Args:
         file: the upload.
-        name: of the data source that it is for.
+        name: the name of the data source to publish.
         file_type: `HYPER`, `PACKAGE` or `PARQUET`.
-        hyper_profile: what its data are held against, see `check_publishable`.
+        hyper_profile: the rules for its data, see `check_publishable`.
 
     Raises:
-        RestError: 400011, the file is not fit to be published.
+        RestError: 400011, the file may not be published.
     """
     try:
         content = _opened(file, name=name, file_type=file_type)
@@ -78,7 +78,7 @@ def _opened(file: Path, *, name: str, file_type: str) -> Content:
 
 
 def discard(file: Path) -> None:
-    """Remove an uploaded file with all that was made of it, as far as it was not published."""
+    """Remove an uploaded file and everything made from it, unless it was published."""
     for leftover in (file, _unpacked(file)):
         leftover.unlink(missing_ok=True)
 

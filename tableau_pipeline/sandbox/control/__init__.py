@@ -1,28 +1,28 @@
-"""Faults on demand: a sandbox that misbehaves as servers and networks do.
+"""Faults on demand: make a sandbox misbehave as servers and networks do.
 
-Faults of calls; `method` and `path` say which ("*" and "**": any; a path is written below
-/api/VERSION/, "*" or a name in braces stands for one part of it), `nth` which of them is the first
-to be hit from now on, `times` how many are hit (null: all, until it is cleared):
-  {"kind": "refuse", "status": 429, "retry_after": 3}  or 401, 500, 503, 504; nothing is done
-  {"kind": "drop", "when": "before"}                   or "after" the work is done
-  {"kind": "delay", "seconds": 2}                      the work is done at once, the answer is late
-  {"kind": "throttle", "bytes_per_second": 100000}     how fast the body of the call is read
-  {"kind": "expire_sessions", "user": "alice"}         just before the call; null: everybody's
+Faults of calls. `method` and `path` select the calls ("*" and "**" match any; a path is relative to
+/api/VERSION/, and "*" or a name in braces matches one part of it). `nth` is the first call that is
+hit from now on, `times` the number of calls that are hit (null: all, until the fault is cleared):
+  {"kind": "refuse", "status": 429, "retry_after": 3}  or 401, 500, 503, 504; has no effect
+  {"kind": "drop", "when": "before"}                   or "after" the call has taken effect
+  {"kind": "delay", "seconds": 2}                      takes effect at once, answers late
+  {"kind": "throttle", "bytes_per_second": 100000}     limits how fast the body is read
+  {"kind": "expire_sessions", "user": "alice"}         just before the call; null: all users
 
-Faults of jobs; `nth` and `times` count jobs, and `job_kind` is as lists of jobs call it:
-  {"kind": "fail_job", "notes": "Out of memory."}      or null: it fails without a word
-  {"kind": "slow_job", "seconds": 60}                  that much longer in progress
-  {"kind": "hold_jobs"}                                they stay queued until it is cleared
+Faults of jobs. `nth` and `times` count jobs, and `job_kind` is the kind shown in lists of jobs:
+  {"kind": "fail_job", "notes": "Out of memory."}      or null: it fails without notes
+  {"kind": "slow_job", "seconds": 60}                  additional time in progress
+  {"kind": "hold_jobs"}                                jobs stay queued until it is cleared
   {"kind": "reorder_jobs", "order": "newest"}          or "random" instead of oldest first
 
 A fault that is used up stays listed, with the number of times that it has `fired`. The clock can be
-advanced: sessions, uploads and jobs follow it.
+advanced; sessions, uploads and jobs use it.
 
 In tests: sandbox.control.add(Refuse(status=429, retry_after=3, method="PUT", nth=2)).fired
 and sandbox.advance(60), held_jobs(), wait_until_idle(), wait_until_running(), switch(replace=...)
 With --control, over HTTP, from this machine only (404003 without it):
-  GET /control            what the clock says, and all faults
-  POST /control/faults    a fault as above (Content-Type: application/json)
-  DELETE /control/faults  clears all of them; /control/faults/NUMBER one
+  GET /control            the time of the clock, and all faults
+  POST /control/faults    adds a fault as above (Content-Type: application/json)
+  DELETE /control/faults  clears all faults; /control/faults/NUMBER clears one
   POST /control/clock     {"advance": 3600}
 """

@@ -1,4 +1,4 @@
-"""The faults of calls, each as a layer around the application that it troubles."""
+"""The faults of calls, each as a layer around the application."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -24,21 +24,21 @@ from tableau_pipeline.sandbox.store import accounts
 _REFUSALS = {
     401: refusal("401002", "Invalid authentication credentials were provided."),
     429: refusal("429000", "Too many requests. Please retry later."),
-    500: refusal("500000", "The sandbox was told to fail here."),
-    503: refusal("503000", "The sandbox was told to be unavailable."),
-    504: refusal("504000", "The sandbox was told to answer as a gateway that has lost patience."),
+    500: refusal("500000", "The sandbox was configured to fail here."),
+    503: refusal("503000", "The sandbox was configured to be unavailable."),
+    504: refusal("504000", "The sandbox was configured to answer like a gateway that timed out."),
 }
 
 
 class FaultyApi:
-    """The REST API, troubled by the faults that the control has armed."""
+    """The REST API with the faults that are armed."""
 
     def __init__(self, services: Services, api: ASGIApp):
         self._services = services
         self._api = api
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, or fail to."""
+        """Answer one request, unless a fault prevents it."""
         control = self._services.control
         app = self._api
         for fault in reversed(control.hits_on_call(scope["method"], scope["raw_path"])):
@@ -48,7 +48,7 @@ class FaultyApi:
 
 def _refusing(services: Services, fault: Refuse, _: ASGIApp) -> ASGIApp:
     async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
-        # A client that is still sending would take an early answer for a broken connection.
+        # A client that is still sending would see an early answer as a broken connection.
         if await _is_read(receive):
             answer = write_error(
                 Request(scope),
@@ -63,7 +63,7 @@ def _refusing(services: Services, fault: Refuse, _: ASGIApp) -> ASGIApp:
 
 
 async def _is_read(receive: Receive) -> bool:
-    """Read the body to its end; whether it has one."""
+    """Read the body to its end; return False if the client disconnects before."""
     while (message := await receive())["type"] == "http.request":
         if not message.get("more_body"):
             return True
@@ -78,7 +78,7 @@ def _dropping(services: Services, fault: Drop, app: ASGIApp) -> ASGIApp:
         if fault.when == "after":
             await app(scope, receive, swallow)
         services.control.hang_up(scope["client"])
-        # The server must have seen it too, or it would miss the answer.
+        # Wait until the server has seen it too, or the server would report a missing answer.
         while (await receive())["type"] != "http.disconnect":
             pass
 

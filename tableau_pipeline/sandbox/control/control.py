@@ -25,13 +25,13 @@ _F = TypeVar("_F")
 
 @dataclass
 class Armed:
-    """A fault that waits for what it is to hit.
+    """A fault that is armed.
 
     Attributes:
-        number: by which it can be cleared.
-        fault: what it does.
-        met: how many calls or jobs it has met that it could have hit.
-        fired: how many of them it has hit.
+        number: the number by which it can be cleared.
+        fault: the fault.
+        met: the number of calls or jobs that it could have hit.
+        fired: the number of calls or jobs that it has hit.
     """
 
     number: int
@@ -41,7 +41,7 @@ class Armed:
     _held: set[str] = field(default_factory=set)
 
     def meet(self, counted: Counted) -> bool:
-        """Count one more call or job; whether it is hit."""
+        """Count one more call or job; return whether it is hit."""
         self.met += 1
         last = None if counted.times is None else counted.nth + counted.times - 1
         hit = counted.nth <= self.met and (last is None or self.met <= last)
@@ -49,7 +49,7 @@ class Armed:
         return hit
 
     def hold(self, job: Job) -> None:
-        """Count a job that is held, once."""
+        """Count a job that is held, but only once."""
         if job.luid not in self._held:
             self._held.add(job.luid)
             self.met += 1
@@ -63,10 +63,10 @@ def _no_connections(peer: Peer) -> None:
 class Control:
     """The faults of one sandbox, and its clock; callable from any thread.
 
-    The clock is `offset` seconds ahead of the given one from the start; below zero, behind it.
+    The clock starts `offset` seconds ahead of the given one; behind it if `offset` is negative.
 
     Attributes:
-        hang_up: breaks the connection to a peer; set by the server that holds the connections.
+        hang_up: breaks the connection to a peer; set by the server that has the connections.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Control:
             self.add(fault)
 
     def now(self) -> datetime:
-        """What the sandbox takes for the present."""
+        """Return the current time of the sandbox."""
         with self._lock:
             return self._clock() + self._ahead
 
@@ -90,7 +90,7 @@ class Control:
         """Move the clock ahead.
 
         Raises:
-            ValueError: it would move back, or beyond all calendars.
+            ValueError: the clock would move back, or beyond the supported dates.
         """
         with self._lock:
             try:
@@ -111,12 +111,12 @@ class Control:
         return armed
 
     def faults(self) -> list[Armed]:
-        """All faults that were not cleared, oldest first; those that are used up too."""
+        """Return all faults that were not cleared, oldest first, including those used up."""
         with self._lock:
             return list(self._armed)
 
     def clear(self, number: int | None = None) -> bool:
-        """Disarm one fault, or all; False if there is none of this number."""
+        """Clear one fault, or all; return False if there is none with this number."""
         with self._lock:
             kept = [armed for armed in self._armed if number not in (None, armed.number)]
             found = number is None or len(kept) < len(self._armed)
@@ -124,7 +124,7 @@ class Control:
         return found
 
     def hits_on_call(self, method: str, raw_path: bytes) -> list[Fault]:
-        """The faults that hit this call; it is counted."""
+        """Count this call, and return the faults that hit it."""
         with self._lock:
             return [
                 armed.fault
@@ -135,7 +135,7 @@ class Control:
             ]
 
     def choose_job(self, queued: Sequence[Job]) -> Job | None:
-        """Which of the queued jobs, oldest first, is to be executed next; None while all wait."""
+        """Choose which of the queued jobs, oldest first, runs next; None if all are held."""
         with self._lock:
             ready = [job for job in queued if not self._is_held(job)]
             if not ready:
@@ -148,12 +148,12 @@ class Control:
             return chosen
 
     def holds(self, job: Job) -> bool:
-        """Whether a queued job stays where it is for now."""
+        """Whether a queued job is being held."""
         with self._lock:
             return any(fault.job_kind in (None, job.kind) for _, fault in self._of(HoldJobs))
 
     def hits_on_job(self, job: Job) -> tuple[float, FailJob | None]:
-        """How much longer a job is to take, and how it is to fail, if it is; it is counted."""
+        """Count this job; return its additional seconds, and its failure if there is one."""
         with self._lock:
             hits = [
                 armed.fault

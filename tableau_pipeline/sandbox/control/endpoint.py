@@ -1,4 +1,4 @@
-"""The control over HTTP: for whoever runs the sandbox, on the same machine."""
+"""The control over HTTP, for users of the same machine."""
 
 from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
@@ -30,7 +30,7 @@ _MOVE = TypeAdapter(_Move)
 
 @dataclass(frozen=True)
 class ControlEndpoint:
-    """Answers everything at and below `/control`, if the sandbox was started so."""
+    """Answers everything under `/control`, if the sandbox was started with --control."""
 
     services: Services
 
@@ -53,7 +53,8 @@ class ControlEndpoint:
             raise _unknown(request)
         if request.client is None or not _is_loopback(request.client.host):
             raise refusal("403004", "The sandbox is controlled from its own machine only.")
-        # Pages of other sites cannot send this type unasked, so no browser can be made to.
+        # Browsers do not send this type to another site without asking it, so no page can forge a
+        # call.
         is_json = request.headers.get("Content-Type", "") == "application/json"
         if request.method == "POST" and not is_json:
             raise malformed("Send the type 'application/json'.")

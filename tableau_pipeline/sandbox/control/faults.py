@@ -1,4 +1,4 @@
-"""The kinds of faults, each a plain record that can be written as JSON."""
+"""The kinds of faults, as plain records that can be written as JSON."""
 
 from typing import Annotated, Any, Literal, Protocol
 
@@ -11,28 +11,28 @@ _Seconds = Annotated[float, Field(ge=0)]
 
 
 class Counted(Protocol):
-    """Whatever hits some of the calls or jobs that it meets."""
+    """A fault that hits some of the calls or jobs that it matches."""
 
     @property
     def nth(self) -> int:
-        """The first one that is hit, counted from 1."""
+        """The first matching one that is hit, counted from 1."""
         ...
 
     @property
     def times(self) -> int | None:
-        """How many are hit from then on; None for all."""
+        """The number that are hit from then on; None for all."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class CallFault:
-    """Something that happens to calls of the REST API.
+    """A fault of calls of the REST API.
 
     Attributes:
         method: HTTP verb; "*" is any.
-        path: below `/api/{version}/`; "*" or `{name}` is any one part, "**" alone any path.
+        path: relative to `/api/{version}/`; "*" or `{name}` matches one part, "**" alone any path.
         nth: the first matching call that is hit, counted from 1.
-        times: how many matching calls are hit from then on; None for all.
+        times: the number of matching calls that are hit from then on; None for all.
     """
 
     method: str = "*"
@@ -43,11 +43,11 @@ class CallFault:
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class Refuse(CallFault):
-    """The call is refused, whatever it asks for.
+    """The call is refused without any effect.
 
     Attributes:
-        status: of the answer; 401 says that the session has ended.
-        retry_after: seconds after which the client is asked to try again.
+        status: the status of the answer; 401 means that the session has ended.
+        retry_after: seconds after which the client may try again.
     """
 
     kind: Literal["refuse"] = "refuse"
@@ -57,7 +57,7 @@ class Refuse(CallFault):
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class Drop(CallFault):
-    """The connection breaks, before or after the work of the call is done."""
+    """The connection breaks, before or after the call takes effect."""
 
     kind: Literal["drop"] = "drop"
     when: Literal["before", "after"]
@@ -65,7 +65,7 @@ class Drop(CallFault):
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class Delay(CallFault):
-    """The work is done at once, the answer comes late."""
+    """The call takes effect at once, but the answer is late."""
 
     kind: Literal["delay"] = "delay"
     seconds: _Seconds
@@ -73,7 +73,7 @@ class Delay(CallFault):
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class Throttle(CallFault):
-    """The body of the call is taken in no faster than this."""
+    """The body of the call is read no faster than this."""
 
     kind: Literal["throttle"] = "throttle"
     bytes_per_second: _Count
@@ -81,7 +81,7 @@ class Throttle(CallFault):
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class ExpireSessions(CallFault):
-    """All sessions end just before the call, or those of the user of this name."""
+    """All sessions end just before the call, or only those of one user."""
 
     kind: Literal["expire_sessions"] = "expire_sessions"
     user: str | None = None
@@ -89,12 +89,12 @@ class ExpireSessions(CallFault):
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class JobFault:
-    """Something that happens to jobs when they are executed.
+    """A fault of jobs that are executed.
 
     Attributes:
-        job_kind: as lists of jobs call it; None is any.
+        job_kind: the kind shown in lists of jobs; None for any.
         nth: the first matching job that is hit, counted from 1.
-        times: how many matching jobs are hit from then on; None for all.
+        times: the number of matching jobs that are hit from then on; None for all.
     """
 
     job_kind: str | None = None
@@ -104,7 +104,7 @@ class JobFault:
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class FailJob(JobFault):
-    """The job fails without effect, with these notes; None leaves none at all."""
+    """The job fails without effect, with these notes; None for no notes."""
 
     kind: Literal["fail_job"] = "fail_job"
     notes: str | None = None
@@ -112,7 +112,7 @@ class FailJob(JobFault):
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class SlowJob(JobFault):
-    """The job stays in progress that much longer before it takes effect."""
+    """The job stays in progress for additional seconds before it takes effect."""
 
     kind: Literal["slow_job"] = "slow_job"
     seconds: _Seconds
@@ -120,7 +120,7 @@ class SlowJob(JobFault):
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class HoldJobs:
-    """Jobs stay queued until the fault is cleared; None holds all kinds."""
+    """Jobs of a kind stay queued until the fault is cleared; None for all kinds."""
 
     kind: Literal["hold_jobs"] = "hold_jobs"
     job_kind: str | None = None
@@ -128,7 +128,7 @@ class HoldJobs:
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class ReorderJobs:
-    """Queued jobs are not taken oldest first, until the fault is cleared."""
+    """Queued jobs do not run oldest first until the fault is cleared."""
 
     kind: Literal["reorder_jobs"] = "reorder_jobs"
     order: Literal["newest", "random"]
@@ -141,14 +141,14 @@ _FAULT: TypeAdapter[Fault] = TypeAdapter(Annotated[Fault, Field(discriminator="k
 
 
 def read_fault(text: str | bytes) -> Fault:
-    """A fault written as JSON.
+    """Parse a fault from JSON.
 
     Raises:
-        ValueError: it is none; the message says what is wrong.
+        ValueError: it is not a fault; the message states what is wrong.
     """
     return _FAULT.validate_json(text)
 
 
 def write_fault(fault: Fault) -> dict[str, Any]:
-    """A fault as a JSON object."""
+    """Convert a fault to a JSON object."""
     return _FAULT.dump_python(fault)

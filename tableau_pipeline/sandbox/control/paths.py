@@ -2,7 +2,7 @@ from urllib.parse import unquote
 
 
 def path_matches(pattern: str, raw_path: bytes) -> bool:
-    """Whether a path below `/api/{version}/` is of this pattern, as faults give it."""
+    """Whether a path under `/api/{version}/` matches the pattern of a fault."""
     if pattern == "**":
         return True
     path = raw_path.decode("ascii", "replace").removeprefix("/api").strip("/")

@@ -44,7 +44,7 @@ _API_ROUTES = (
 
 
 def build_app(services: Services) -> Starlette:
-    """The sandbox as a web application: the REST API, and a few pages to look at."""
+    """Return the sandbox as a web application: the REST API and its status pages."""
     app = Starlette(
         routes=[
             Mount("/api", FaultyApi(services, RestApi(services, _API_ROUTES))),
@@ -55,7 +55,7 @@ def build_app(services: Services) -> Starlette:
         ],
         middleware=[Middleware(RequestLog)],
     )
-    # Clients of the API repeat a redirected request in ways of their own, or not at all.
+    # Clients of the API repeat a redirected request in different ways, or not at all.
     app.router.redirect_slashes = False
     app.state.services = services
     return app

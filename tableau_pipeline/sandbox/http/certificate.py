@@ -14,21 +14,21 @@ _RENEWED_BEFORE = timedelta(days=30)
 
 @dataclass(frozen=True)
 class Certificate:
-    """A certificate that signs itself, and its key, both in PEM files."""
+    """A self-signed certificate and its key, both in PEM files."""
 
     path: Path
     key_path: Path
 
 
 def certificate_path(data_dir: Path) -> Path:
-    """Where a sandbox keeps the certificate that its clients have to trust."""
+    """Return the path of the certificate that clients of a sandbox have to trust."""
     return data_dir / "tls" / "certificate.pem"
 
 
 def ensure_certificate(data_dir: Path) -> Certificate:
-    """The certificate of a sandbox, for 127.0.0.1 and localhost.
+    """Return the certificate of a sandbox for 127.0.0.1 and localhost; create it if needed.
 
-    It outlives restarts, so that whoever was told to trust it need not be told again.
+    It stays valid across restarts, so that clients need to trust it only once.
     """
     path = certificate_path(data_dir)
     certificate = Certificate(path, path.with_name("key.pem"))
@@ -55,7 +55,7 @@ def _make(certificate: Certificate) -> None:
     certificate.key_path.unlink(missing_ok=True)
     certificate.key_path.touch(mode=0o600)
     certificate.key_path.write_bytes(pem)
-    # The certificate comes last and at once: where it is, its key is too.
+    # The certificate is written last and at once, so that its key always exists.
     written = certificate.path.with_suffix(".new")
     written.write_bytes(_signed(key).public_bytes(serialization.Encoding.PEM))
     written.replace(certificate.path)
@@ -74,7 +74,7 @@ def _signed(key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
         .not_valid_before(now - timedelta(days=1))
         .not_valid_after(now + _LIFETIME)
     )
-    # Strict clients want all of these of a certificate that they are told to trust.
+    # Strict clients require all of these extensions.
     key_id = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
     for extension, critical in (
         (x509.SubjectAlternativeName([x509.DNSName("localhost"), *addresses]), False),

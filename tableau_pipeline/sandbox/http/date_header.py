@@ -7,14 +7,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
 class DateHeader:
-    """Dates every answer by the clock of the sandbox; the web server would take the machine's."""
+    """Sets the Date of every answer by the sandbox's clock; uvicorn would use the machine's."""
 
     def __init__(self, app: ASGIApp, clock: Callable[[], datetime]):
         self._app = app
         self._clock = clock
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, and date its answer."""
+        """Pass the request on, and set the Date of its answer."""
 
         async def send_dated(message: Message) -> None:
             if message["type"] == "http.response.start":

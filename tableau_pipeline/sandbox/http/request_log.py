@@ -10,16 +10,16 @@ _logger = logging.getLogger(__name__)
 
 
 class RequestLog:
-    """Logs each request: its method, path and status, and how long it took.
+    """Logs the method, path, status and duration of each request.
 
-    Neither bodies nor headers nor queries, which may hold secrets.
+    It does not log bodies, headers or queries, which may contain secrets.
     """
 
     def __init__(self, app: ASGIApp):
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, and log what became of it."""
+        """Pass the request on, and log its result."""
         if scope["type"] != "http" or not _logger.isEnabledFor(logging.INFO):
             await self._app(scope, receive, send)
             return
@@ -35,14 +35,14 @@ class RequestLog:
             await self._app(scope, receive, note_status)
         finally:
             took = (time.perf_counter() - started) * 1000
-            # As it came over the wire, a path has no line breaks.
+            # The raw path cannot contain line breaks.
             path = scope["raw_path"].decode("ascii", "replace")
             _logger.info("%s %s %s %.0f ms", scope["method"], path, status, took)
 
 
 @contextmanager
 def requests_logged_to(stream: TextIO) -> Generator[None]:
-    """Show the log of requests while the context lasts; otherwise it goes nowhere."""
+    """Write the log of requests to a stream within the block; otherwise it is discarded."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
     _logger.addHandler(handler)

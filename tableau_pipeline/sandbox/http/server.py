@@ -1,4 +1,4 @@
-"""The life of a running sandbox, in a process of its own or inside another one."""
+"""Start and stop a sandbox, in its own process or inside another one."""
 
 import socket
 from collections.abc import Callable, Generator
@@ -16,15 +16,15 @@ from tableau_pipeline.sandbox.options import Options
 from tableau_pipeline.sandbox.services import Services, open_services
 
 _SHUTDOWN_SECONDS = 5
-# Clients that wait for a job pause up to half a minute between two questions.
+# Seconds. Clients that wait for a job pause up to half a minute between two requests.
 _KEEP_ALIVE_SECONDS = 60
 
 
 class SandboxServer(uvicorn.Server):
-    """A web server that says when it is ready, and leaves signals to its owner.
+    """A web server that reports when it is ready, and leaves signals to its owner.
 
     Attributes:
-        services: what it serves from.
+        services: the services of the sandbox.
     """
 
     def __init__(self, config: uvicorn.Config, services: Services, on_ready: Callable[[], None]):
@@ -38,44 +38,44 @@ class SandboxServer(uvicorn.Server):
         self._on_ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End all connections: at once where nothing is going on, otherwise after the answer."""
+        """End all connections: idle ones at once, others after their answer."""
         for connection in list(self.server_state.connections):
             cycle = getattr(connection, "cycle", None)
             transport = getattr(connection, "transport", None)
             if transport is not None and (cycle is None or cycle.response_complete):
-                # A mere close would wait for clients over TLS that are idle to say goodbye too.
+                # A plain close would wait until idle TLS clients close too.
                 transport.abort()
         await super().shutdown(sockets)
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
-        """Leave the signals alone: its owner decides what they mean."""
+        """Install no signal handlers: the owner handles signals."""
         yield
 
     def hang_up(self, peer: Peer) -> None:
-        """Break the connections to a peer, without a word."""
+        """Break the connections to a peer without an answer."""
         for connection in list(self.server_state.connections):
-            # Only the kinds that speak HTTP know their peer; the sandbox serves no others.
+            # Only HTTP connections know their peer, and the sandbox serves no others.
             if getattr(connection, "client", None) == peer:
                 connection.transport.abort()
 
     def stop(self) -> None:
-        """Ask it to finish; callable from any thread."""
+        """Ask it to stop; callable from any thread."""
         self.should_exit = True
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A socket to serve on; port 0 takes a free one.
+    """Return a listening socket; port 0 chooses a free one.
 
     Raises:
-        OSError: the port is taken, or the host is not this one.
+        OSError: the port is in use, or the host is not this machine.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
-        # Clients that come early wait instead of being refused.
+        # Clients that connect early wait instead of being refused.
         listener.listen(128)
     except OSError:
         listener.close()
@@ -84,7 +84,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def url_of(listener: socket.socket, *, tls: bool) -> str:
-    """The address of a sandbox that serves on this socket."""
+    """Return the URL of a sandbox that serves on this socket."""
     host, port = listener.getsockname()[:2]
     scheme = "https" if tls else "http"
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
@@ -97,10 +97,10 @@ def sandbox_server(
     control: Control | None = None,
     on_ready: Callable[[], None] = lambda: None,
 ) -> Generator[SandboxServer]:
-    """A sandbox with its worker running, ready to be `run` on a socket.
+    """Open a sandbox with its worker running, ready to be `run` on a socket.
 
     Raises:
-        DataDirectoryInUseError: another sandbox works in the data directory.
+        DataDirectoryInUseError: another sandbox uses the data directory.
     """
     control = control or Control()
     with open_services(options, control) as services:
@@ -109,15 +109,15 @@ def sandbox_server(
         try:
             certificate = ensure_certificate(options.data_dir) if options.tls else None
             config = uvicorn.Config(
-                # It knows the machine's clock only.
+                # uvicorn would date answers by the machine's clock.
                 DateHeader(build_app(services), services.clock),
                 date_header=False,
                 log_level="warning",
                 access_log=False,
                 lifespan="off",
-                # A request to become a WebSocket is answered as if it had not asked.
+                # A request to upgrade to a WebSocket is answered as a normal request.
                 ws="none",
-                # Peers are known by the connections that they have, whatever they say.
+                # Peers are identified by their connections, not by headers.
                 proxy_headers=False,
                 timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
                 timeout_keep_alive=_KEEP_ALIVE_SECONDS,

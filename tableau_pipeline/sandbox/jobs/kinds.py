@@ -1,4 +1,4 @@
-"""What a kind of job has to offer; the worker runs all kinds alike."""
+"""The interface of a kind of job; the worker runs all kinds alike."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ Commit = Callable[[], str | None]
 
 
 class JobFailedError(RuntimeError):
-    """A job cannot do what it was asked for; the message becomes its note."""
+    """A job fails; the message becomes its note."""
 
 
 @dataclass(frozen=True)
@@ -18,14 +18,14 @@ class JobKind:
     """One kind of job.
 
     Attributes:
-        job_type: what the answer to a query of one job calls it.
-        prepare: does the work without effect; returns what gives it effect. The latter runs in the
-            transaction in which the job succeeds, so that both happen or none of them, and returns
-            the stamp of that moment, before which the job is not completed; None if it is all one.
-        clean_up: removes what the job worked on; called once, whatever its end.
-        detail: the element that tells on which data source the job works, as soon as the
-            parameters of the job contain `datasource`, its id and name; they may contain the id of
-            a `connection` too.
+        job_type: the name of the kind in the answer to a query of one job.
+        prepare: does the work without effect, and returns a function that gives it effect. The
+            function runs in the transaction in which the job succeeds, so that both happen or
+            neither. It returns the stamp of its effect, before which the job is not completed, or
+            None.
+        clean_up: removes the files of the job; called once, whatever its end.
+        detail: the element that names the data source of the job, once the parameters of the job
+            contain `datasource`, its id and name. They may also contain the id of a `connection`.
     """
 
     job_type: str

@@ -1,4 +1,4 @@
-"""Publishing in the background."""
+"""Publish in the background."""
 
 from dataclasses import asdict
 

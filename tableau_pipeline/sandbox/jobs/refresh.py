@@ -1,4 +1,4 @@
-"""Refreshing an extract: a job that leaves the data alone, as its database is out of reach."""
+"""Refresh an extract: the job changes nothing, as the sandbox cannot reach the database."""
 
 from tableau_pipeline.sandbox.jobs.kinds import Commit, JobFailedError, JobKind
 from tableau_pipeline.sandbox.services import Services
@@ -10,7 +10,7 @@ _NOTES = "The sandbox cannot reach the database behind the extract; the data sta
 
 
 def queue_refresh(services: Services, datasource: Datasource, *, user: str) -> Job | None:
-    """Queue a refresh; None if one is queued or in progress already."""
+    """Queue a refresh; return None if one is already queued or in progress."""
     with services.database.transaction():
         for job in jobs.jobs(services.database, datasource.site):
             same = job.kind == KIND and job.parameters["datasource"]["id"] == datasource.luid
@@ -38,7 +38,7 @@ def _prepare(services: Services, job: Job) -> Commit:
 
 
 def _clean_up(services: Services, job: Job) -> None:
-    """It works on nothing of its own."""
+    """Do nothing: this job has no files."""
 
 
 REFRESH = JobKind(

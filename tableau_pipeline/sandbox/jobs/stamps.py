@@ -1,4 +1,4 @@
-"""Where the `updatedAt` that a job gives to a data source lies relative to the time of the job."""
+"""Whether the `updatedAt` that a job sets lies within the time of the job or after it."""
 
 from datetime import timedelta
 
@@ -10,10 +10,10 @@ from tableau_pipeline.sandbox.store.records import Datasource
 
 
 def stamp_job(services: Services, changed: Datasource) -> str:
-    """Move the `updatedAt` of what a job has changed out of its time, if it is to lie after it.
+    """Move the `updatedAt` of a changed data source behind the job, if the options require it.
 
     Returns:
-        When the change took effect; the job is not completed before.
+        The stamp of the change; the job is not completed before it.
     """
     if services.options.job_stamps is JobStamps.AFTER:
         late = timedelta(seconds=services.options.late_seconds)

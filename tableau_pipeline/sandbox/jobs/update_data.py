@@ -1,4 +1,4 @@
-"""Updating the data of a data source in the background."""
+"""Update the data of a data source in the background."""
 
 import json
 import logging
@@ -24,7 +24,7 @@ _logger = logging.getLogger(__name__)
 def queue_update(
     services: Services, datasource: Datasource, *, user: str, batch: bytes, payload: Path | None
 ) -> Job:
-    """Queue an update by a batch that was parsed before, and a file in `incoming/`."""
+    """Queue an update by a batch that has been parsed, and a file in `incoming/`."""
     return jobs.add_job(
         services.database,
         site=datasource.site,
@@ -46,7 +46,7 @@ def _prepare(services: Services, job: Job) -> Commit:
     current = _datasource(services, job)
     if current.connection_class != "hyper" or current.has_extracts:
         _logger.warning("job %s: '%s' is no live-to-Hyper data source", job.luid, current.name)
-        # Real servers fail such a job, and say nothing.
+        # Real servers fail such a job without a note.
         raise JobFailedError
     try:
         apply_batch(
@@ -93,7 +93,7 @@ def _commit(services: Services, job: Job, *, file: Path, tables: str) -> str:
             keep=options.kept_revisions,
         )
     if options.updated_at is UpdatedAt.MOVES_LATE:
-        # As the clock counts, so that an advance by just this reaches it.
+        # Rounded like the clock, so that an advance by exactly this time reaches it.
         due = round(services.now_seconds() + options.late_seconds, 6)
         late_stamps.add_late_stamp(services.database, current.luid, due=due)
     return stamp_job(services, changed) if moves else effective_at

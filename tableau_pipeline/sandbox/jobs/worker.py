@@ -22,18 +22,18 @@ class Worker:
         self._thread = threading.Thread(target=self._run, name="sandbox-worker", daemon=True)
 
     def start(self) -> None:
-        """Begin to execute jobs."""
+        """Start to execute jobs."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Let the present job take effect, or drop it where it waits; then stop."""
+        """Let the current job take effect, or drop it if it is waiting; then stop."""
         self._stopping.set()
         self._thread.join()
 
     def _run(self) -> None:
         while not self._stopping.is_set():
             self._services.apply_late_stamps()
-            # Whoever sees the job in progress may move the clock, and counts from then.
+            # Read before the job shows as in progress: an observer may then advance the clock.
             began = self._services.now_seconds()
             job = jobs.start_next_job(
                 self._services.database,
@@ -49,8 +49,8 @@ class Worker:
                 self.execute(job, failure)
 
     def _wait_until(self, end: float) -> bool:
-        """Let time pass by the sandbox's own clock; False if the worker is to stop meanwhile."""
-        # As the clock counts; otherwise an advance by just the rest might fall short of it.
+        """Wait by the sandbox's own clock; return False if the worker stops meanwhile."""
+        # Rounded like the clock, so that an advance by exactly the remaining time reaches it.
         end = round(end, 6)
         while self._services.now_seconds() < end:
             if self._stopping.wait(_PAUSE_SECONDS):
@@ -58,12 +58,12 @@ class Worker:
         return not self._stopping.is_set()
 
     def execute(self, job: Job, failure: FailJob | None = None) -> None:
-        """Let a job that has started take effect, or fail; others wait meanwhile."""
+        """Let a started job take effect, or fail; other changes of content wait meanwhile."""
         try:
             if failure is not None:
                 self._fail(job, failure.notes)
                 return
-            # A publish that came between the two halves of an update would be undone by it.
+            # An update would undo a publish that happens between its preparation and its commit.
             with self._services.publishing:
                 self._take_effect(job)
         except (JobFailedError, RestError) as error:
@@ -81,7 +81,7 @@ class Worker:
             succeeded = jobs.finish_job(
                 database, job.luid, status=jobs.SUCCESS, completed_at=self._services.now()
             )
-            # Otherwise it was cancelled meanwhile.
+            # If it did not succeed here, it was cancelled meanwhile.
             effective_at = commit() if succeeded else None
             if effective_at is not None:
                 jobs.complete_at(database, job.luid, effective_at)

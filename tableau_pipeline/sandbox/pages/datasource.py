@@ -17,7 +17,7 @@ _NULL = element("span", "NULL", kind="null")
 
 
 def datasource(request: Request) -> HTMLResponse:
-    """One data source: its tables with their columns and first rows, and its revisions."""
+    """Show one data source: its tables with their columns and first rows, and its revisions."""
     services: Services = request.app.state.services
     luid = request.path_params["luid"]
     for site in accounts.sites(services.database):

@@ -1,4 +1,4 @@
-"""The status page: what each site holds, and what happened there last."""
+"""The status page: the content of each site, and its latest jobs."""
 
 import json
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ _JOB_HEADINGS = ("Job", "Kind", "Status", "Created", "Waited", "Took", "Notes")
 
 
 def overview(request: Request) -> HTMLResponse:
-    """All sites with their projects, data sources and latest jobs."""
+    """Show all sites with their projects, data sources and latest jobs."""
     services: Services = request.app.state.services
     options = services.options
     about = (
@@ -47,7 +47,7 @@ def _site(services: Services, site: Site) -> Iterator[Html]:
 def _tree(
     found: list[Project], sources: list[Datasource], *, parent: str | None = None, depth: int = 0
 ) -> Iterator[Html]:
-    """The projects below `parent`, each followed by what is in it."""
+    """Yield the projects in `parent`, each followed by its content."""
     for project in sorted(found, key=lambda project: project.name.casefold()):
         if project.parent != parent:
             continue

@@ -1,4 +1,4 @@
-"""How pages speak of times and sizes."""
+"""Times and sizes as pages show them."""
 
 from datetime import datetime
 
@@ -6,7 +6,7 @@ _UNITS = ("bytes", "KB", "MB", "GB")
 
 
 def size(count: int) -> str:
-    """A number of bytes, for people; 1 MB is 10^6 bytes."""
+    """Format a number of bytes; 1 MB is 10^6 bytes."""
     amount, unit = float(count), 0
     while amount >= 1000 and unit < len(_UNITS) - 1:
         amount, unit = amount / 1000, unit + 1
@@ -14,17 +14,17 @@ def size(count: int) -> str:
 
 
 def moment(stamp: str | None) -> str:
-    """A time as the API writes it, easier to read; all are in UTC."""
+    """Format a time of the API for reading; all are in UTC."""
     return (stamp or "").replace("T", " ").replace("Z", "")
 
 
 def seconds_between(start: str | None, end: str | None) -> str:
-    """How long something took, in whole seconds as the API counts them."""
+    """Return a duration in whole seconds, as the API has them."""
     if start is None or end is None:
         return ""
     return f"{(datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds():,.0f} s"
 
 
 def rows(count: int) -> str:
-    """A number of rows."""
+    """Format a number of rows."""
     return f"{count:,} row" if count == 1 else f"{count:,} rows"

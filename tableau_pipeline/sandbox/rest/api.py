@@ -22,7 +22,7 @@ _BODY_BYTES = 1 << 20
 
 
 class RestApi:
-    """Answers everything below `/api`."""
+    """Answers everything under `/api`."""
 
     def __init__(self, services: Services, routes: tuple[Route, ...]):
         self._services = services
@@ -34,7 +34,7 @@ class RestApi:
         stream = request.stream()
         try:
             answer = await self._answer(request, stream)
-            # A client that is still sending would take an early answer for a broken connection.
+            # A client that is still sending would see an early answer as a broken connection.
             async for _ in stream:
                 pass
         except ClientDisconnect:
@@ -51,7 +51,7 @@ class RestApi:
             raise
         except Exception:
             _logger.exception("%s failed", request.method)
-            error = refusal("500000", "The sandbox itself failed; its log says why.")
+            error = refusal("500000", "The sandbox itself failed; its log shows why.")
             return write_error(request, error, rest_version=version)
         if isinstance(reply, Response):
             return reply
@@ -84,7 +84,7 @@ class RestApi:
                 attachment.path.unlink(missing_ok=True)
 
     def _call(self, route: Route, call: Call) -> Reply | Response:
-        # What is due is seen at once, whatever the worker is at.
+        # Late stamps that are due must be visible at once, even if the worker is busy.
         self._services.apply_late_stamps()
         return route.handler(self._services, call)
 

@@ -6,29 +6,29 @@ from tableau_pipeline.sandbox.store.records import Session, Site, User
 
 
 def sites(database: Database) -> list[Site]:
-    """All sites, the default one first."""
+    """Return all sites, the default one first."""
     return [Site.of(row) for row in database.rows("SELECT * FROM site ORDER BY rowid")]
 
 
 def site_by_content_url(database: Database, content_url: str) -> Site | None:
-    """The site whose URL has this part; "" is the default site."""
+    """Return the site with this content URL; "" is the default site."""
     row = database.row("SELECT * FROM site WHERE content_url = ?", content_url)
     return Site.of(row) if row else None
 
 
 def users(database: Database) -> list[User]:
-    """All users; they belong to every site."""
+    """Return all users; they belong to every site."""
     return [User.of(row) for row in database.rows("SELECT * FROM user ORDER BY rowid")]
 
 
 def user(database: Database, luid: str) -> User | None:
-    """The user of a LUID."""
+    """Return the user with this LUID."""
     row = database.row("SELECT * FROM user WHERE luid = ?", luid)
     return User.of(row) if row else None
 
 
 def user_of_password(database: Database, name: str, password: str) -> User | None:
-    """The user that may sign in with these credentials."""
+    """Return the user with this name and password."""
     row = database.row("SELECT * FROM user WHERE name = ?", name)
     if row is None or not identity.secret_matches(password, row["password_hash"]):
         return None
@@ -36,7 +36,7 @@ def user_of_password(database: Database, name: str, password: str) -> User | Non
 
 
 def user_of_access_token(database: Database, name: str, secret: str) -> User | None:
-    """The user that may sign in with this personal access token."""
+    """Return the user with this personal access token."""
     row = database.row(
         "SELECT user.*, secret_hash FROM access_token JOIN user ON user.luid = access_token.user"
         " WHERE access_token.name = ?",
@@ -48,13 +48,13 @@ def user_of_access_token(database: Database, name: str, secret: str) -> User | N
 
 
 def user_of_name(database: Database, name: str) -> User | None:
-    """The user of this name."""
+    """Return the user with this name."""
     row = database.row("SELECT * FROM user WHERE name = ?", name)
     return User.of(row) if row else None
 
 
 def use_token_once(database: Database, identifier: str, *, expires_at: float) -> bool:
-    """Note that a signed token was used; returns whether this was the first time."""
+    """Record the use of a signed token; return whether it is the first use."""
     sql = "INSERT OR IGNORE INTO used_token (identifier, expires_at) VALUES (?, ?)"
     return database.change(sql, identifier, expires_at) > 0
 
@@ -62,7 +62,7 @@ def use_token_once(database: Database, identifier: str, *, expires_at: float) ->
 def open_session(
     database: Database, *, user: User, site: Site, access_token: str | None, expires_at: float
 ) -> str:
-    """Begin a session; returns its token, which is not stored as such."""
+    """Open a session; return its token, of which only a digest is stored."""
     token = identity.new_token(site.luid)
     database.change(
         "INSERT INTO session (token_digest, user, site, access_token, expires_at)"
@@ -77,7 +77,7 @@ def open_session(
 
 
 def session(database: Database, token: str, *, now: float) -> Session | None:
-    """The session of a token, if it still lasts at `now` (seconds of the epoch)."""
+    """Return the session of a token, if it is valid at `now` (seconds of the epoch)."""
     row = database.row(
         "SELECT * FROM session WHERE token_digest = ? AND expires_at > ?",
         identity.digest(token),
@@ -104,12 +104,12 @@ def end_session(database: Database, ended: Session) -> None:
 
 
 def end_sessions_of_access_token(database: Database, name: str) -> None:
-    """End every session that this personal access token has begun."""
+    """End every session of this personal access token."""
     database.change("DELETE FROM session WHERE access_token = ?", name)
 
 
 def end_sessions_of_user(database: Database, name: str | None) -> None:
-    """End every session of the user of this name; None ends everybody's."""
+    """End every session of the user with this name; None for all users."""
     if name is None:
         database.change("DELETE FROM session")
     else:
@@ -118,6 +118,6 @@ def end_sessions_of_user(database: Database, name: str | None) -> None:
 
 
 def forget_expired_sessions(database: Database, *, now: float) -> None:
-    """Remove what no token can reach any more."""
+    """Remove expired sessions and signed tokens."""
     database.change("DELETE FROM session WHERE expires_at <= ?", now)
     database.change("DELETE FROM used_token WHERE expires_at <= ?", now)

@@ -4,7 +4,7 @@ REMEMBERED_SECONDS = 24 * 3600
 
 
 def first_job(database: Database, *, site: str, request_id: str, now: float) -> str | None:
-    """The LUID of the job that a request of this identifier began within the last 24 hours."""
+    """Return the LUID of the job of the request with this id, if it is less than 24 hours old."""
     row = database.row(
         "SELECT job FROM data_request WHERE site = ? AND request_id = ? AND received_at > ?",
         site,
@@ -17,7 +17,7 @@ def first_job(database: Database, *, site: str, request_id: str, now: float) -> 
 def remember_request(
     database: Database, *, site: str, request_id: str, job: str, now: float
 ) -> None:
-    """Note that a request has begun a job; what is too old to count is forgotten."""
+    """Record that a request has queued a job, and remove expired records."""
     forgotten = now - REMEMBERED_SECONDS
     database.change("DELETE FROM data_request WHERE received_at <= ?", forgotten)
     database.change(

@@ -10,10 +10,10 @@ Value = str | int | float | bytes | None
 
 
 class Database:
-    """The sandbox's memory: one SQLite file, one connection, one thread at a time.
+    """The state of the sandbox: one SQLite file, one connection, one thread at a time.
 
-    A sandbox serves one developer or one test: a single lock around everything is simple, sound
-    and fast enough. It is also what orders changes of files with the rows that name them.
+    A sandbox serves one developer or one test, so a single lock is simple, safe and fast enough.
+    The lock also keeps files consistent with the rows that name them.
     """
 
     def __init__(self, path: Path):
@@ -29,7 +29,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Generator[None]:
-        """All changes made inside take effect together, or none of them; may be nested."""
+        """Make all changes inside the block together, or none of them; may be nested."""
         with self.lock:
             if self._connection.in_transaction:
                 yield
@@ -43,20 +43,20 @@ class Database:
             self._connection.execute("COMMIT")
 
     def rows(self, sql: str, *values: Value) -> list[dict[str, Any]]:
-        """The rows that a query yields, as columns by name."""
+        """Return the rows of a query, as columns by name."""
         with self.lock:
             return [dict(row) for row in self._connection.execute(sql, values)]
 
     def row(self, sql: str, *values: Value) -> dict[str, Any] | None:
-        """The first row that a query yields."""
+        """Return the first row of a query."""
         return next(iter(self.rows(sql, *values)), None)
 
     def change(self, sql: str, *values: Value) -> int:
-        """Run a statement; returns how many rows it changed."""
+        """Execute a statement; return the number of rows that it changed."""
         with self.lock:
             return self._connection.execute(sql, values).rowcount
 
     def close(self) -> None:
-        """Close the file; what was committed stays."""
+        """Close the file; committed changes stay."""
         with self.lock:
             self._connection.close()

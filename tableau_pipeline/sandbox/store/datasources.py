@@ -22,14 +22,14 @@ _SAVE = (
 
 
 def datasources(database: Database, site: str) -> list[Datasource]:
-    """All data sources of a site, oldest first."""
+    """Return all data sources of a site, oldest first."""
     with database.lock:
         rows = database.rows(f"{_SELECT} WHERE datasource.site = ? ORDER BY datasource.rowid", site)
         return [_record(database, row) for row in rows]
 
 
 def datasource(database: Database, site: str, luid: str) -> Datasource | None:
-    """The data source of a LUID."""
+    """Return the data source with this LUID."""
     with database.lock:
         row = database.row(
             f"{_SELECT} WHERE datasource.site = ? AND datasource.luid = ?", site, luid
@@ -38,7 +38,7 @@ def datasource(database: Database, site: str, luid: str) -> Datasource | None:
 
 
 def namesake(database: Database, site: str, *, project: str, name: str) -> Datasource | None:
-    """The data source of this name, in any case of letters, in a project."""
+    """Return the data source with this name, in any case of letters, in a project."""
     sql = "SELECT luid, name FROM datasource WHERE site = ? AND project = ?"
     with database.lock:
         for row in database.rows(sql, site, project):
@@ -56,12 +56,12 @@ def content_url_taken(database: Database, site: str, content_url: str) -> bool:
 
 
 def save_datasource(database: Database, datasource: Datasource) -> None:
-    """Add a data source, or put it in the place of its earlier state; tags are kept apart."""
+    """Insert a data source, or replace its earlier state; tags are stored separately."""
     database.change(_SAVE, *(getattr(datasource, column) for column in _COLUMNS))
 
 
 def set_updated_at(database: Database, luid: str, updated_at: str) -> None:
-    """Say when a data source was changed last."""
+    """Set the time of the last change of a data source."""
     database.change("UPDATE datasource SET updated_at = ? WHERE luid = ?", updated_at, luid)
 
 
@@ -71,18 +71,18 @@ def delete_datasource(database: Database, luid: str) -> None:
 
 
 def add_tag(database: Database, luid: str, label: str) -> None:
-    """Tag a data source; a tag that it has already stays."""
+    """Add a tag to a data source, unless it already has it."""
     database.change("INSERT OR IGNORE INTO tag (datasource, label) VALUES (?, ?)", luid, label)
 
 
 def remove_tag(database: Database, luid: str, label: str) -> bool:
-    """Take a tag away; False if it was not there."""
+    """Remove a tag; return False if the data source does not have it."""
     sql = "DELETE FROM tag WHERE datasource = ? AND label = ?"
     return database.change(sql, luid, label) > 0
 
 
 def content_files(database: Database) -> list[str]:
-    """The names of all files that data sources, and what is kept of earlier ones, consist of."""
+    """Return the names of all files of data sources and their revisions."""
     sql = "SELECT hyper_file FROM datasource UNION SELECT hyper_file FROM revision"
     return [row["hyper_file"] for row in database.rows(sql)]
 
@@ -93,7 +93,7 @@ def _record(database: Database, row: dict[str, Any]) -> Datasource:
 
 
 def connection_settings(database: Database, datasource: str) -> ConnectionSettings:
-    """What was set for the connection of a data source since it was last published."""
+    """Return the settings of a connection that were made since the last publish."""
     row = database.row("SELECT * FROM connection_settings WHERE datasource = ?", datasource)
     return ConnectionSettings.of(row) if row else ConnectionSettings()
 
@@ -101,7 +101,7 @@ def connection_settings(database: Database, datasource: str) -> ConnectionSettin
 def save_connection_settings(
     database: Database, datasource: str, changed: ConnectionSettings
 ) -> None:
-    """Put settings in the place of the earlier ones."""
+    """Replace the settings of a connection."""
     database.change(
         "INSERT OR REPLACE INTO connection_settings"
         " (datasource, server_address, server_port, user_name, embed_password)"
@@ -115,5 +115,5 @@ def save_connection_settings(
 
 
 def forget_connection_settings(database: Database, datasource: str) -> None:
-    """Go back to what the published file says."""
+    """Return to the settings of the published file."""
     database.change("DELETE FROM connection_settings WHERE datasource = ?", datasource)

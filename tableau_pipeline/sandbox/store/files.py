@@ -6,10 +6,10 @@ from tableau_pipeline.sandbox.identity import new_luid
 
 
 class Files:
-    """The files of a sandbox. Their names are made here, never taken from a request.
+    """The files of a sandbox. Their names are generated, never taken from a request.
 
-    `incoming/` holds what requests and jobs work on and is emptied at every start, `uploads/` the
-    blocks of upload sessions, `content/` what is published.
+    `incoming/` has the files of current requests and jobs and is emptied at every start, `uploads/`
+    the blocks of upload sessions, and `content/` the published files.
     """
 
     def __init__(self, data_dir: Path):
@@ -21,18 +21,18 @@ class Files:
             folder.mkdir(parents=True, exist_ok=True)
 
     def new_incoming(self) -> Path:
-        """A path for a new file to work on."""
+        """Return the path of a new file to work on."""
         return self.incoming / f"{new_luid()}.upload"
 
     def keep(self, file: Path, folder: Path, *, suffix: str) -> str:
-        """Move a finished file into a lasting folder; returns its name there.
+        """Move a complete file into a permanent folder; return its name there.
 
-        It is complete before it gets its name, so a name never leads to half a file.
+        The file is complete before it gets its name, so no name ever refers to a partial file.
         """
         return file.replace(folder / f"{file.stem}{suffix}").name
 
     def sweep(self, folder: Path, keep: Iterable[str]) -> None:
-        """Remove all files of a folder but those to keep."""
+        """Remove all files of a folder except those to keep."""
         kept = set(keep)
         for file in folder.iterdir():
             if file.name not in kept:
@@ -40,7 +40,7 @@ class Files:
 
 
 def join(blocks: list[Path]) -> Path:
-    """Append all blocks to the first one, which is returned; the others are removed."""
+    """Append all blocks to the first one, and return it; the others are removed."""
     first, *others = blocks
     with first.open("ab") as whole:
         for block in others:

@@ -45,19 +45,19 @@ def add_job(
 
 
 def jobs(database: Database, site: str) -> list[Job]:
-    """All jobs of a site, newest first."""
+    """Return all jobs of a site, newest first."""
     rows = database.rows("SELECT * FROM job WHERE site = ? ORDER BY number DESC", site)
     return [Job.of(row) for row in rows]
 
 
 def job(database: Database, site: str, luid: str) -> Job | None:
-    """The job of a LUID."""
+    """Return the job with this LUID."""
     row = database.row("SELECT * FROM job WHERE site = ? AND luid = ?", site, luid)
     return Job.of(row) if row else None
 
 
 def unfinished_jobs(database: Database) -> list[Job]:
-    """The jobs of all sites that are queued or in progress, oldest first."""
+    """Return the jobs of all sites that are queued or in progress, oldest first."""
     sql = "SELECT * FROM job WHERE status IN (?, ?) ORDER BY number"
     return [Job.of(row) for row in database.rows(sql, PENDING, IN_PROGRESS)]
 
@@ -69,14 +69,14 @@ def start_next_job(
     order: JobOrder = JobOrder.FIFO,
     choose: Callable[[Sequence[Job]], Job | None],
 ) -> Job | None:
-    """Take the job that `choose` picks from the queue: oldest first, or in any order."""
+    """Start the queued job that `choose` picks; it gets them oldest first, or in any order."""
     by = "number" if order is JobOrder.FIFO else "random()"
     with database.transaction():
         rows = database.rows(f"SELECT * FROM job WHERE status = ? ORDER BY {by}", PENDING)  # noqa: S608
         job = choose([Job.of(row) for row in rows]) if rows else None
         if job is None:
             return None
-        # It may have come after its caller has looked at the clock.
+        # The job may be newer than the time that the caller has read.
         started_at = max(started_at, job.created_at)
         database.change(
             "UPDATE job SET status = ?, started_at = ? WHERE luid = ?",
@@ -90,7 +90,7 @@ def start_next_job(
 def finish_job(
     database: Database, luid: str, *, status: str, completed_at: str, notes: str | None = None
 ) -> bool:
-    """End a job, unless it has ended already: returns whether this call ended it."""
+    """End a job, unless it has already ended; return whether this call ended it."""
     changed = database.change(
         "UPDATE job SET status = ?, completed_at = ?, notes = ?"
         " WHERE luid = ? AND status IN (?, ?)",
@@ -105,13 +105,13 @@ def finish_job(
 
 
 def complete_at(database: Database, luid: str, moment: str) -> None:
-    """Let a job that has ended have ended at this moment, or when it had, whichever is later."""
+    """Move the completion of a finished job to this time, if that is later."""
     sql = "UPDATE job SET completed_at = max(completed_at, ?) WHERE luid = ?"
     database.change(sql, moment, luid)
 
 
 def name_datasource(database: Database, luid: str, *, datasource: str, name: str) -> None:
-    """Note which data source has come of a job."""
+    """Record the data source that a job has published."""
     with database.transaction():
         for row in database.rows("SELECT payload FROM job WHERE luid = ?", luid):
             about = {"datasource": {"id": datasource, "name": name}}
@@ -120,12 +120,12 @@ def name_datasource(database: Database, luid: str, *, datasource: str, name: str
 
 
 def add_notes(database: Database, luid: str, notes: str) -> None:
-    """Say something of a job that has ended well."""
+    """Add notes to a job that has succeeded."""
     database.change("UPDATE job SET notes = ? WHERE luid = ?", notes, luid)
 
 
 def fail_unfinished_jobs(database: Database, *, completed_at: str, notes: str) -> None:
-    """End the jobs that an earlier process has left behind."""
+    """Fail the jobs that an earlier process has left unfinished."""
     database.change(
         "UPDATE job SET status = ?, completed_at = ?, notes = ? WHERE status IN (?, ?)",
         FAILED,

@@ -6,14 +6,15 @@ from tableau_pipeline.sandbox.store.database import Database
 
 
 def add_late_stamp(database: Database, datasource: str, *, due: float) -> None:
-    """Let the `updated_at` of a data source move at a later time, in seconds of the epoch."""
+    """Schedule a later `updated_at` of a data source, in seconds of the epoch."""
     database.change("INSERT INTO late_stamp (datasource, due) VALUES (?, ?)", datasource, due)
 
 
 def apply_due_stamps(database: Database, *, now: datetime, distinct: bool) -> None:
-    """Move the `updated_at` of the data sources for which the time has come, to when it came.
+    """Set the `updated_at` of the data sources with due stamps to the due times.
 
-    Those that have moved on since are moved once more if each change is to have a stamp of its own.
+    If each change must have its own stamp, a data source that has changed since gets a still later
+    one.
     """
     with database.transaction():
         for row in database.rows(
@@ -21,7 +22,7 @@ def apply_due_stamps(database: Database, *, now: datetime, distinct: bool) -> No
             now.timestamp(),
         ):
             due = datetime.fromtimestamp(row["due"], UTC)
-            # Several may be due for one data source.
+            # Several stamps may be due for one data source.
             sql = "SELECT updated_at FROM datasource WHERE luid = ?"
             for source in database.rows(sql, row["datasource"]):
                 previous = source["updated_at"]

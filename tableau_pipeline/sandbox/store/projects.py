@@ -3,19 +3,19 @@ from tableau_pipeline.sandbox.store.records import Project
 
 
 def projects(database: Database, site: str) -> list[Project]:
-    """All projects of a site, oldest first."""
+    """Return all projects of a site, oldest first."""
     rows = database.rows("SELECT * FROM project WHERE site = ? ORDER BY rowid", site)
     return [Project.of(row) for row in rows]
 
 
 def project(database: Database, site: str, luid: str) -> Project | None:
-    """The project of a LUID."""
+    """Return the project with this LUID."""
     row = database.row("SELECT * FROM project WHERE site = ? AND luid = ?", site, luid)
     return Project.of(row) if row else None
 
 
 def namesake(database: Database, site: str, *, parent: str | None, name: str) -> Project | None:
-    """The project of this name, in any case of letters, under the same parent."""
+    """Return the project with this name, in any case of letters, under the same parent."""
     for candidate in projects(database, site):
         if candidate.parent == parent and candidate.name.casefold() == name.casefold():
             return candidate
@@ -23,7 +23,7 @@ def namesake(database: Database, site: str, *, parent: str | None, name: str) ->
 
 
 def save_project(database: Database, project: Project) -> None:
-    """Add a project, or put it in the place of its earlier state."""
+    """Insert a project, or replace its earlier state."""
     database.change(
         "INSERT INTO project (luid, site, parent, owner, name, description, content_permissions,"
         " created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -43,5 +43,5 @@ def save_project(database: Database, project: Project) -> None:
 
 
 def delete_project(database: Database, luid: str) -> None:
-    """Remove a project with all that is in it."""
+    """Delete a project with its content."""
     database.change("DELETE FROM project WHERE luid = ?", luid)

@@ -1,4 +1,4 @@
-"""What the store hands out: one frozen record for each thing it knows."""
+"""The records of the store: one frozen class for each kind."""
 
 import json
 from dataclasses import dataclass, fields
@@ -8,7 +8,7 @@ from typing import Any, Self
 class _Record:
     @classmethod
     def of(cls, row: dict[str, Any]) -> Self:
-        """The record of a row; columns that it does not have are left out."""
+        """Return the record of a row; other columns are ignored."""
         names = [field.name for field in fields(cls)]  # ty: ignore[invalid-argument-type]
         return cls(**{name: row[name] for name in names})
 
@@ -32,12 +32,12 @@ class User(_Record):
 
     @property
     def is_admin(self) -> bool:
-        """Whether they may do everything."""
+        """Whether the user may do everything."""
         return "Administrator" in self.site_role
 
     @property
     def may_publish(self) -> bool:
-        """Whether their site role lets them publish."""
+        """Whether the site role allows publishing."""
         return self.is_admin or self.site_role in ("Creator", "ExplorerCanPublish")
 
 
@@ -54,7 +54,7 @@ class Session(_Record):
 
 @dataclass(frozen=True)
 class Project(_Record):
-    """A project; without a parent it is on top."""
+    """A project; at the top level it has no parent."""
 
     luid: str
     site: str
@@ -69,7 +69,7 @@ class Project(_Record):
 
 @dataclass(frozen=True)
 class Datasource(_Record):
-    """A published data source: how it is listed, and the content that it has now.
+    """A published data source: its properties, and its current content.
 
     Flags are 0 or 1, as SQLite stores them.
     """
@@ -103,7 +103,7 @@ class Datasource(_Record):
 
 @dataclass(frozen=True)
 class Revision(_Record):
-    """What was published as a data source at some time."""
+    """An earlier or the current publish of a data source."""
 
     datasource: str
     number: int
@@ -118,7 +118,7 @@ class Revision(_Record):
 
 @dataclass(frozen=True)
 class ConnectionSettings(_Record):
-    """What was set for a connection after its data source was published."""
+    """Settings of a connection that were made after its data source was published."""
 
     server_address: str = ""
     server_port: str = ""
@@ -128,7 +128,7 @@ class ConnectionSettings(_Record):
 
 @dataclass(frozen=True)
 class Job(_Record):
-    """A job, queued, in progress or done."""
+    """A job: queued, in progress or finished."""
 
     number: int
     luid: str
@@ -145,5 +145,5 @@ class Job(_Record):
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """What the job is to do, as its kind wrote it."""
+        """The parameters of the job, in the form of its kind."""
         return json.loads(self.payload)

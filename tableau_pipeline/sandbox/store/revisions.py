@@ -13,7 +13,7 @@ _SELECT = (
 def add_revision(
     database: Database, datasource: Datasource, *, publisher: str, published_at: str, keep: int
 ) -> None:
-    """Note what was published as the latest revision, and forget the oldest beyond `keep`."""
+    """Add the latest revision, and remove the oldest ones beyond `keep`."""
     values = {
         "datasource": datasource.luid,
         "number": datasource.revision,
@@ -37,12 +37,12 @@ def add_revision(
 
 
 def revisions(database: Database, datasource: str) -> list[Revision]:
-    """The revisions of a data source that are still kept, oldest first."""
+    """Return the kept revisions of a data source, oldest first."""
     rows = database.rows(f"{_SELECT} ORDER BY number", datasource)
     return [Revision.of(row) for row in rows]
 
 
 def revision(database: Database, datasource: str, number: int) -> Revision | None:
-    """One revision of a data source."""
+    """Return one revision of a data source."""
     row = database.row(f"{_SELECT} AND number = ?", datasource, number)
     return Revision.of(row) if row else None

@@ -52,7 +52,7 @@ CREATE TABLE IF NOT EXISTS datasource (
     created_at TEXT NOT NULL,
     updated_at TEXT NOT NULL,
     revision INTEGER NOT NULL,
-    -- The published content: a file below content/, its place in the package, its model.
+    -- The published content: a file in content/, its path in the package, its model.
     hyper_file TEXT NOT NULL,
     hyper_bytes INTEGER NOT NULL,
     packaged_path TEXT NOT NULL,
@@ -112,7 +112,7 @@ CREATE TABLE IF NOT EXISTS job (
     completed_at TEXT,
     notes TEXT
 );
--- The identifiers that clients gave to data updates, so that none is carried out twice.
+-- The request ids of data updates, so that no request is carried out twice.
 CREATE TABLE IF NOT EXISTS data_request (
     site TEXT NOT NULL REFERENCES site,
     request_id TEXT NOT NULL,
@@ -120,7 +120,7 @@ CREATE TABLE IF NOT EXISTS data_request (
     received_at REAL NOT NULL,
     PRIMARY KEY (site, request_id)
 );
--- When the updated_at of a data source is to move, if not at once.
+-- Times at which the updated_at of a data source moves, if not at once.
 CREATE TABLE IF NOT EXISTS late_stamp (
     datasource TEXT NOT NULL REFERENCES datasource ON DELETE CASCADE,
     due REAL NOT NULL

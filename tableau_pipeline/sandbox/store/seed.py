@@ -6,7 +6,7 @@ DEFAULT_PROJECT = "Default"
 
 
 def seed(database: Database, options: Options, *, created_at: str) -> None:
-    """Put in place what a sandbox has from the start; what is there already stays as it is."""
+    """Insert the initial content of a sandbox; existing content does not change."""
     with database.transaction():
         for user in (ADMIN, *options.users):
             _add_user(database, user)
@@ -15,7 +15,7 @@ def seed(database: Database, options: Options, *, created_at: str) -> None:
 
 
 def default_project_luid(site: str) -> str:
-    """The project that each site has from the start, and keeps."""
+    """Return the LUID of the default project of a site, which cannot be deleted."""
     return seeded_luid("project", site, DEFAULT_PROJECT)
 
 

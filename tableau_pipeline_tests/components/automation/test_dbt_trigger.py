@@ -122,7 +122,7 @@ def test_models_and_datasource_in_one_run_once(written: dict[str, Path]):
     }  # fmt: skip
     invocation = json.loads(written["customers retried"].read_text())["metadata"]["invocation_id"]
     assert requests["shop"].run_key == f"{invocation} shop"
-    assert location.tick() == ({}, f"dbt's last invocation, {invocation}, is dealt with")
+    assert location.tick() == ({}, f"dbt's last invocation, {invocation}, was already followed")
 
 
 def test_checks_of_the_models_are_part_of_the_run(written: dict[str, Path]):
@@ -153,7 +153,7 @@ def test_dependants_of_a_failed_model_are_left_out(
     assert requests == {}
     assert reason.startswith("customers is not refreshed after dbt's invocation ")
     assert reason.endswith(": model.shop.customers: error")
-    assert "is dealt with" in failed.tick()[1]
+    assert "was already followed" in failed.tick()[1]
 
 
 def test_retry_counts_what_was_built_before_as_done(written: dict[str, Path]):
@@ -164,7 +164,7 @@ def test_retry_counts_what_was_built_before_as_done(written: dict[str, Path]):
     requests, _ = location.tick()
     assert requests.keys() == {"both"}
     _, reason = Location(written["customers retried"], orders=["orders"]).tick()
-    assert reason.endswith(": orders had no part in it")
+    assert reason.endswith(": orders: not part of it")
 
 
 def test_other_commands_do_not_count(written: dict[str, Path]):

@@ -104,8 +104,8 @@ def test_bad_rows(publish: Publish, shipped: Shipped, name: str, tmp_path: Path)
     message = failure(publish(**config))
     for part in (
         "2 rows do not fit the columns id bigint, day date",
-        'x.csv, line 3: column "id": "zwei" is no bigint',
-        'x.csv, line 4: column "day": "gestern" is no date',
+        'x.csv, line 3: column "id": "zwei" is not a valid bigint',
+        'x.csv, line 4: column "day": "gestern" is not a valid date',
         "bad_rows: drop",
     ):
         assert part in message
@@ -197,9 +197,13 @@ def test_parquet_in_awkward_places(publish: Publish, shipped: Shipped, name: str
 @pytest.mark.parametrize(
     ("files", "path", "parts"),
     [
-        ({}, "*.csv", ('*.csv" names no file', "relative to")),
-        ({"a.csv": "a\n1\n", "b.parquet": ""}, "", ("do not tell one format", ".csv, .parquet")),
-        ({"a.xlsx": "x"}, "", (".xlsx do not tell one format",)),
+        ({}, "*.csv", ('*.csv" matches no file', "relative to")),
+        (
+            {"a.csv": "a\n1\n", "b.parquet": ""},
+            "",
+            ("do not determine one format", ".csv, .parquet"),
+        ),
+        ({"a.xlsx": "x"}, "", (".xlsx do not determine one format",)),
         ({"a.csv": "a,A\n1,2\n"}, "", ("a", "A")),
     ],
 )

@@ -64,7 +64,7 @@ def test_a_refused_file_leaves_nothing(
     told(publish(path=str(write(tmp_path / "a.csv", "id,v", "1,a")), **config))
     other = publish(path=str(write(tmp_path / "b.csv", "id,v", "x,2.5")), **config)
     for part in (
-        "columns of b.csv are not those of a.csv",
+        "columns of b.csv differ from those of a.csv",
         "id (string)",
         "id (int)",
         "mode: repl",
@@ -112,13 +112,13 @@ def test_a_parquet_file_as_it_is(publish: Publish, shipped: Shipped, name: str, 
     ("config", "message"),
     [
         ({"mode": "merge"}, "'merge' is not one of replace, append, as_is"),
-        ({"file_column": "f"}, "file_column goes with mode append"),
-        ({"mode": "as_is", "publish": False}, "cannot go with publish: false"),
-        ({"mode": "as_is", "key": ["a"], "columns": "a int"}, "cannot go with key, columns"),
-        ({"path": "jdbc:x", "table": "t", "columns": "a int"}, "columns goes with files"),
-        ({"path": "jdbc:postgresql://h/d"}, "say which table"),
-        ({"table": "t"}, "table goes with a path such as"),
-        ({"path": "jdbc:x", "table": "t", "mode": "append"}, "mode append goes with files"),
+        ({"file_column": "f"}, "file_column needs mode append"),
+        ({"mode": "as_is", "publish": False}, "remove publish: false"),
+        ({"mode": "as_is", "key": ["a"], "columns": "a int"}, "remove key, columns"),
+        ({"path": "jdbc:x", "table": "t", "columns": "a int"}, "columns needs files"),
+        ({"path": "jdbc:postgresql://h/d"}, "set table"),
+        ({"table": "t"}, "table needs a path such as"),
+        ({"path": "jdbc:x", "table": "t", "mode": "append"}, "mode append needs files"),
     ],
 )
 def test_settings_that_do_not_fit(config: dict[str, str], message: str):
@@ -166,7 +166,7 @@ def test_a_file_column_that_the_files_have(publish: Publish, name: str, tmp_path
     """Prevents: a column of the files that the names of the files replace."""
     path = write(tmp_path / "a.csv", "id,Source", "1,web")
     message = failure(publish(path=str(path), name=name, mode="append", file_column="source"))
-    assert 'the files have a column "Source"' in message
+    assert 'the files already have a column "Source"' in message
 
 
 def test_names_that_differ_a_little_are_different():

@@ -87,7 +87,7 @@ def test_a_dry_run_tells_what_would_fail(star: Location):
     guarded = {"tables": (replace(FLIGHTS, guard=Guard(min_rows=9)),)}
     found = checks(star.refresh("rehearsed", declared=guarded, dry_run=True))
     assert found["guard"][0] is False
-    assert found["keys"] == (False, "WARN", "Not looked at: the refresh would be refused anyway")
+    assert found["keys"] == (False, "WARN", "Not checked: the refresh would be refused anyway")
     assert found["schema"][0] is True
     refused = {**STAR, "tables": (*guarded["tables"], STAR["tables"][1])}
     found = checks(star.refresh("rehearsed", declared=refused, dry_run=True))
@@ -105,7 +105,7 @@ def test_what_is_only_built_is_looked_at_too(star: Location):
     assert result.success
     found = checks(result)
     assert found["relationships"][:2] == (False, "WARN")
-    assert found["reconciliation"][2] == "Not looked at: nothing was published"
+    assert found["reconciliation"][2] == "Not checked: nothing was published"
     assert [found[name][:2] for name in ("guard", "schema")] == [(False, "WARN")] * 2
     guarded = {"tables": (replace(FLIGHTS, guard=Guard(min_rows=9)),)}
     refused = star.refresh("built", declared=guarded, publish=False)
@@ -176,10 +176,10 @@ def test_freshness(freshness: dict[str, Any], policy: dg.FreshnessPolicy):
 @pytest.mark.parametrize(
     ("freshness", "words"),
     [
-        ({}, "freshness is either"),
-        ({"by": "07:00", "within": "24h"}, "freshness is either"),
-        ({"by": "7 am"}, "no time of day"),
-        ({"within": "soon"}, "no span of time"),
+        ({}, "freshness needs either"),
+        ({"by": "07:00", "within": "24h"}, "freshness needs either"),
+        ({"by": "7 am"}, "not a time of day"),
+        ({"within": "soon"}, "not a time span"),
         ({"by": "07:00", "timezone": "Paris"}, "Paris"),
         ({"within": "9999999999d"}, "freshness"),
     ],

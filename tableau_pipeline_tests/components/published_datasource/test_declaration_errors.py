@@ -8,10 +8,10 @@ from tableau_pipeline.components import PublishedDatasource
 from tableau_pipeline_tests.components.support.declarations import STAR
 
 CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
-    "unknown key": ({"projekt": "X"}, ["attributes.projekt", "no such key"]),
+    "unknown key": ({"projekt": "X"}, ["attributes.projekt", "unknown key"]),
     "unknown nested key": (
         {"tables": {"orders": {"gard": {}}, "customers": {}}},
-        ["attributes.tables.orders.gard", "no such key"],
+        ["attributes.tables.orders.gard", "unknown key"],
     ),
     "value out of range": (
         {"tables": {"orders": {"guard": {"max_shrink": 50}}, "customers": {}}},
@@ -66,7 +66,7 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "unknown zone": (
         {"timestamps": {"zone": "Europe/Pariss"}},
-        ["attributes.timestamps.zone", '"Europe/Pariss" is no time zone'],
+        ["attributes.timestamps.zone", '"Europe/Pariss" is not a time zone'],
     ),
     "a file version that never was": (
         {"max_database_version": 1},
@@ -127,8 +127,8 @@ attributes:
 @pytest.mark.parametrize(
     ("declared", "expected"),
     [
-        (TWO_TRIGGERS, "defs.yaml:8: `trigger` stands here and on line 7"),
-        (TWO_FOLDERS, "defs.yaml:4: `folder` stands here and on line 3"),
+        (TWO_TRIGGERS, "defs.yaml:8: `trigger` is set here and on line 7"),
+        (TWO_FOLDERS, "defs.yaml:4: `folder` is set here and on line 3"),
     ],
 )
 def test_a_key_that_stands_twice(declared: str, expected: str):
@@ -162,7 +162,7 @@ def test_several_data_sources_in_one_file():
             sandbox.load_component_and_build_defs(defs_path=folder),
         ):
             pass
-    assert "defs.yaml:17: `trigger` stands here and on line 16" in str(raised.value.__cause__)
+    assert "defs.yaml:17: `trigger` is set here and on line 16" in str(raised.value.__cause__)
 
 
 @pytest.mark.parametrize(("changes", "expected"), CASES.values(), ids=CASES)

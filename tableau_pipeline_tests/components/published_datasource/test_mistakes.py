@@ -33,27 +33,27 @@ CASES = {
     "two policies": ("      refresh: {diff: {key: id}, append: {cursor: id}}", 7,
         "{partitions: {column: ...}}; not several of them"),
     "key of a policy": ("      refresh: {diff: {key: [id], chnges: x}}", 7,
-        'refresh.diff.chnges: no such key: did you mean "changes"? The keys here are key, changes'),
+        'refresh.diff.chnges: unknown key: did you mean "changes"? The known keys are key'),
     "unit": ("      refresh: {append: {cursor: id, lookback: 2 fortnights}}", 7,
-        '"2 fortnights" is no lookback: write a whole number'),
+        '"2 fortnights" is not a lookback: write a whole number'),
     "two triggers": ('      {}\n  trigger: {after: any, cron: "0 6 * * *"}', 8,
         "attributes.trigger: `after` and `cron` are 2 triggers"),
     "trigger": ("      {}\n  trigger: daily", 8,
         'trigger: trigger is one of: {after: any}; {after: all}; {cron: "0 6 * * *", timezone:'),
     "cron": ("      {}\n  trigger: {cron: every day}", 8,
-        '"every day" is no cron schedule: write minute, hour, day of the month'),
+        '"every day" is not a cron schedule: write minute, hour, day of the month'),
     "zone": ('      {}\n  trigger:\n    cron: "0 6 * * *"\n    timezone: Europe/Pariss', 10,
-        '"Europe/Pariss" is no time zone: did you mean "Europe/Paris"?'),
+        '"Europe/Pariss" is not a time zone: did you mean "Europe/Paris"?'),
     "relationship": ("      {}\n  relationships:\n    - from: orders\n      to: ordres\n"
         "      on: {a: b}", 10,
         '"ordres" is not a table of this data source: did you mean "orders"? Its tables are'),
     "relationship without a side": ("      {}\n  relationships:\n    - {from: orders, on: {a: b}}",
         9, "to: this key is missing"),
-    "key": ("      {}\n  projct: A", 8, 'no such key: did you mean "project"? The keys here'),
-    "no table": ("", 6, "attributes.tables.orders: this key has keys of its own"),
+    "key": ("      {}\n  projct: A", 8, 'unknown key: did you mean "project"? The known keys'),
+    "no table": ("", 6, "attributes.tables.orders: this key takes nested keys"),
     "project": ("      {}\n  create_project: 7", 8, "valid boolean"),
-    "indent": ("      {}\n    - x", 8, "this is not YAML: an indent that fits none of the keys"),
-    "tab": ("\t{}", 7, "this is not YAML: YAML knows no tabs here"),
+    "indent": ("      {}\n    - x", 8, "this is not YAML: a wrong indent"),
+    "tab": ("\t{}", 7, "this is not YAML: YAML allows neither a tab"),
     "colon": ("      {}\n  key: a: b", 8, "this is not YAML: a second colon"),
 }  # fmt: skip
 
@@ -135,7 +135,7 @@ def test_files_that_are_passed_over(project: Project, beside: str):
     file = project.write("shop/defs.yaml", PLAIN)
     with pytest.raises(DeclarationError) as raised:
         load_definitions(project.package)
-    assert str(raised.value).startswith(f"{file}:1: Dagster passes over {beside} beside this file")
+    assert str(raised.value).startswith(f"{file}:1: Dagster skips {beside} beside this file")
     project.write("shop/defs.yaml", f"type: dagster.DefsFolderComponent\n---\n{PLAIN}")
     load_definitions(project.package)
 

@@ -89,7 +89,9 @@ def test_unknown_site(sandbox: Sandbox, sign_in: SignIn):
     """Prevents: a misspelt site looks like wrong credentials only."""
     with pytest.raises(RefusedError) as caught, sign_in(site="sekond"):
         pass
-    asked = 'Is there a site "sekond", and this user on it? TABLEAU_SITE is its name in the URL'
+    asked = (
+        'Does the site "sekond" exist, with this user on it? TABLEAU_SITE is its name in the URL'
+    )
     assert asked in str(caught.value)
     assert f'site "sekond" of {sandbox.url} as "{sandbox.user}"' in str(caught.value)
 

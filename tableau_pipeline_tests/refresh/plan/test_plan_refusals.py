@@ -83,7 +83,7 @@ def test_overwrite_spares_edited_metadata():
 def test_metadata_that_no_record_describes_is_spared():
     """Prevents: lost records make an analyst's work ours to drop, or ours pass for an analyst's."""
     unknown = published(checkpoint(metadata=None))
-    assert "no record tells what its metadata was" in refused(unknown, wanted=WIDER)
+    assert "no record shows what its metadata was" in refused(unknown, wanted=WIDER)
 
 
 def test_metadata_that_cannot_be_read_is_spared():

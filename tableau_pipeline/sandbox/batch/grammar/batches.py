@@ -1,4 +1,4 @@
-"""Action batches: from JSON to values."""
+"""Parse action batches from JSON."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -23,7 +23,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class TableReference:
-    """A table by name; without a schema, it is in the only one that holds tables."""
+    """A table by name; the schema may be omitted if only one schema has tables."""
 
     schema: str | None
     name: str
@@ -31,7 +31,7 @@ class TableReference:
 
 @dataclass(frozen=True)
 class Action:
-    """One step of a batch; `condition` is `Always` where an action takes none."""
+    """One action of a batch; `condition` is `Always` for actions that take none."""
 
     kind: Kind
     target: TableReference
@@ -41,7 +41,7 @@ class Action:
 
 @dataclass(frozen=True)
 class Batch:
-    """Actions in the order in which they take effect, all or none."""
+    """Actions in the order in which they are applied, all or none."""
 
     actions: tuple[Action, ...]
 
@@ -57,7 +57,7 @@ _KEYS = (
     "target-table",
     "source-schema",
     "source-table",
-    # Tableau's schema of answers knows it, its guide does not: it changes nothing.
+    # Tableau's schema of answers has this key, but its guide does not; it has no effect.
     "source-file",
     "condition",
 )
@@ -65,10 +65,10 @@ _CONDITIONAL = (Kind.UPDATE, Kind.UPSERT, Kind.DELETE)
 
 
 def parse_batch(body: bytes) -> Batch:
-    """The batch that the body of a request stands for.
+    """Parse the body of a request as a batch.
 
     Raises:
-        GrammarError: it stands for none; the message names the action.
+        GrammarError: it is not a batch; the message names the action.
     """
     actions = fields_of(parse_json(body), known=("actions",), what="the body").get("actions")
     if not isinstance(actions, list) or not actions:

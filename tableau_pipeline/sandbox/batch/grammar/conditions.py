@@ -1,4 +1,4 @@
-"""Conditions: from JSON to values."""
+"""Parse conditions from JSON."""
 
 from typing import Any
 
@@ -15,17 +15,17 @@ from tableau_pipeline.sandbox.batch.constants import Constant, ConstantType, con
 from tableau_pipeline.sandbox.batch.errors import GrammarError
 from tableau_pipeline.sandbox.batch.grammar.json_values import fields_of, name_of
 
-# Longer ones bring the engine of real servers down.
+# Longer conditions crash the engine of real servers.
 MOST_TERMS = 5_000
 _DEEPEST = 100
 _COLUMNS = {Side.TARGET: "target-col", Side.SOURCE: "source-col"}
 
 
 def parse_condition(value: object) -> Condition:
-    """The condition that a JSON value stands for.
+    """Parse a JSON value as a condition.
 
     Raises:
-        GrammarError: it stands for none, or for one that is too long.
+        GrammarError: it is not a condition, or is too long.
     """
     if value is True:
         return Always()

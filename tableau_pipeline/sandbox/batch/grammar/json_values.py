@@ -1,4 +1,4 @@
-"""JSON read strictly: what is said twice, or said in an unknown way, is not understood at all."""
+"""Parse JSON strictly: repeated and unknown keys are errors."""
 
 import json
 from collections.abc import Collection
@@ -10,10 +10,10 @@ _LONGEST_NAME = 255
 
 
 def parse_json(body: bytes) -> object:
-    """The value that a JSON text stands for.
+    """Parse a JSON text.
 
     Raises:
-        GrammarError: it is not JSON, names a key twice, or is nested beyond reason.
+        GrammarError: it is not JSON, repeats a key, or is nested too deeply.
     """
     try:
         return json.loads(
@@ -23,16 +23,16 @@ def parse_json(body: bytes) -> object:
         raise GrammarError("the JSON is nested too deeply") from error
     except GrammarError:
         raise
-    # Texts that are not UTF-8, and numbers of thousands of digits, are among the ValueErrors.
+    # These include texts that are not UTF-8, and numbers with thousands of digits.
     except ValueError as error:
         raise GrammarError(f"the body is not JSON: {error}") from error
 
 
 def fields_of(value: object, *, known: Collection[str], what: str) -> dict[str, Any]:
-    """The fields of a JSON object.
+    """Return the fields of a JSON object.
 
     Raises:
-        GrammarError: it is not an object, or has a key that is not known.
+        GrammarError: it is not an object, or has an unknown key.
     """
     if not isinstance(value, dict):
         raise GrammarError(f"{what} must be a JSON object")
@@ -43,10 +43,10 @@ def fields_of(value: object, *, known: Collection[str], what: str) -> dict[str, 
 
 
 def name_of(value: object, *, what: str) -> str:
-    """The name of a table, schema or column.
+    """Return the name of a table, schema or column.
 
     Raises:
-        GrammarError: it is not a name that such a thing can have.
+        GrammarError: it is not a valid name.
     """
     if not isinstance(value, str):
         raise GrammarError(f"{what} must be a string")
@@ -70,7 +70,7 @@ def _check_text(text: str) -> None:
         text.encode()
     except UnicodeEncodeError as error:
         raise GrammarError(f"{text!a} is not Unicode text") from error
-    # hyperd takes it for the end of a statement.
+    # hyperd treats it as the end of a statement.
     if "\0" in text:
         raise GrammarError(f"{text!r} contains U+0000")
 

@@ -13,13 +13,13 @@ from tableau_pipeline.sandbox.batch.errors import GrammarError
 
 
 def check_upsert(condition: Condition) -> None:
-    """Refuse conditions that leave in doubt which rows an upsert updates, and what it inserts.
+    """Refuse conditions that do not determine which rows an upsert updates and inserts.
 
-    Of what is left, no upsert changes a column by which it finds its rows: to insert the rows
-    that match none is the same before and after the update of the others.
+    With the remaining conditions, no upsert changes a column by which it finds its rows. So it can
+    insert the rows without a match before or after it updates the others.
 
     Raises:
-        GrammarError: the condition is such a one.
+        GrammarError: the condition does not determine them.
     """
     if not _is_conjunction(condition):
         raise GrammarError("the condition of an 'upsert' may combine comparisons by 'and' only")

@@ -12,13 +12,13 @@ from tableau_pipeline.sandbox.store.records import Datasource
 
 
 def query_connections(services: Services, call: Call) -> Reply:
-    """The connections of a data source: always one."""
+    """List the connections of a data source, which always has one."""
     datasource = find_datasource(services, call, code="404011")
     return Reply(200, (listing("connections", [_written(services, datasource)]),))
 
 
 def update_connection(services: Services, call: Call) -> Reply:
-    """Set what the request names; a password is taken in and forgotten."""
+    """Set the values that the request names; a password is accepted but not stored."""
     request = parse_request(call.body, "connection")
     with services.database.transaction():
         datasource = find_datasource(services, call, code="404011")

@@ -32,7 +32,7 @@ _FIELDS: dict[str, Field[Datasource]] = {
 
 
 def query_datasources(services: Services, call: Call) -> Reply:
-    """The data sources of a site."""
+    """List the data sources of a site."""
     return Reply(
         200,
         list_page(
@@ -46,13 +46,13 @@ def query_datasources(services: Services, call: Call) -> Reply:
 
 
 def get_datasource(services: Services, call: Call) -> Reply:
-    """One data source."""
+    """Return one data source."""
     found = find_datasource(services, call)
     return Reply(200, (datasource_element(found, base_url=call.base_url),))
 
 
 def update_datasource(services: Services, call: Call) -> Reply:
-    """Rename, move, describe, certify or hand over a data source."""
+    """Rename, move, describe or certify a data source, or change its owner."""
     request = parse_request(call.body, "datasource")
     with services.database.transaction():
         old = find_datasource(services, call)
@@ -74,7 +74,7 @@ def update_datasource(services: Services, call: Call) -> Reply:
 
 
 def delete_datasource(services: Services, call: Call) -> Response:
-    """Remove a data source."""
+    """Delete a data source."""
     datasource = find_datasource(services, call)
     check_may_change(call, datasource, code="403004")
     datasources.delete_datasource(services.database, datasource.luid)
@@ -83,10 +83,10 @@ def delete_datasource(services: Services, call: Call) -> Response:
 
 
 def find_datasource(services: Services, call: Call, *, code: str = "404004") -> Datasource:
-    """The data source that the path names.
+    """Return the data source that the path names.
 
     Raises:
-        RestError: with `code`, there is none.
+        RestError: there is none; the error has this `code`.
     """
     luid = call.path["datasource"]
     found = datasources.datasource(services.database, call.site.luid, luid)
@@ -96,7 +96,7 @@ def find_datasource(services: Services, call: Call, *, code: str = "404004") -> 
 
 
 def check_may_change(call: Call, datasource: Datasource, *, code: str) -> None:
-    """Refuse with `code` unless the data source is the user's own, or all are."""
+    """Refuse with `code` unless the user owns the data source or is an administrator."""
     if datasource.owner != call.user.luid and not call.user.is_admin:
         raise refusal(code, f"The datasource '{datasource.name}' belongs to another user.")
 

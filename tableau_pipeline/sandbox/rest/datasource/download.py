@@ -1,4 +1,4 @@
-"""The content of a data source, as a package or without its data."""
+"""Download the content of a data source, with or without its data."""
 
 import io
 from pathlib import Path
@@ -19,9 +19,9 @@ _BINARY = "application/octet-stream"
 
 
 def download_datasource(services: Services, call: Call) -> Response:
-    """A `.tdsx`, or usually a `.tds` if `includeExtract` is false."""
+    """Return a `.tdsx`, or usually a `.tds` if `includeExtract` is false."""
     include_extract = call.flag("includeExtract", default=True)
-    # Under the lock, the file that the row names is still there to be opened.
+    # The lock keeps the file of the row from being removed before it is opened.
     with services.database.lock:
         datasource = find_datasource(services, call)
         return content_response(services, datasource, include_extract=include_extract)
@@ -34,9 +34,9 @@ def content_response(
     *,
     include_extract: bool,
 ) -> Response:
-    """The content of a data source, or an earlier one, as a package, or only its model.
+    """Return the current or an earlier content of a data source, or only its model.
 
-    The caller holds the lock of the database.
+    The caller must hold the lock of the database.
     """
     options, content = services.options, earlier or datasource
     name, tds = file_name(datasource.name), content.tds
@@ -59,12 +59,12 @@ def content_response(
 
 
 def _mark(content: Datasource | Revision) -> int:
-    # Each publish and each data update makes a file of its own, with a name out of random digits.
+    # Each publish and each data update creates a file whose name consists of random digits.
     return int(Path(content.hyper_file).stem[:8], 16)
 
 
 def _headers(filename: str) -> dict[str, str]:
-    # Header values are written as Latin-1; this puts UTF-8 on the wire.
+    # Headers are encoded as Latin-1; this sends the bytes of UTF-8.
     on_the_wire = filename.encode().decode("latin-1")
     return {"Content-Disposition": f'name="tableau_datasource"; filename="{on_the_wire}"'}
 

@@ -1,4 +1,4 @@
-"""The metadata API, as far as it can be told that there are no workbooks."""
+"""The metadata API, limited to the answer that there are no workbooks."""
 
 import json
 import re
@@ -14,7 +14,7 @@ _FIRST_FIELD = re.compile(r"[^{]*\{\s*(\w+)")
 
 
 def query_metadata(services: Services, call: Call) -> Response:
-    """An empty answer to a query of workbooks; a refusal, as GraphQL words it, of any other."""
+    """Return an empty answer to a query of workbooks; refuse others in the form of GraphQL."""
     try:
         request = json.loads(call.body)
     except ValueError as error:

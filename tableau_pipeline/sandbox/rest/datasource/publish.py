@@ -28,7 +28,7 @@ _MODES = (publishing.CREATE_NEW, publishing.OVERWRITE, publishing.REPLACE, publi
 
 
 def publish_datasource(services: Services, call: Call) -> Reply:
-    """Publish a file, now or as a job."""
+    """Publish a file, at once or as a job."""
     publication = _publication(call)
     if publication.mode == publishing.REPLACE and services.options.replace is Replace.REFUSED:
         raise malformed("The query parameter 'replace' is not supported for data sources.")
@@ -92,7 +92,7 @@ def _file_type(call: Call) -> str:
 def _take_file(services: Services, call: Call) -> Path:
     if call.attachment is None:
         return consume_upload(services, call, call.query["uploadSessionId"])
-    # From under the eyes of whoever removes what requests leave behind.
+    # Moved out of the folder whose files are removed at the end of a request.
     return call.attachment.path.replace(services.files.new_incoming())
 
 

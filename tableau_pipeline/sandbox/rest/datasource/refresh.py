@@ -9,7 +9,7 @@ from tableau_pipeline.sandbox.services import Services
 
 def refresh_datasource(services: Services, call: Call) -> Reply:
     """Queue the refresh of an extract."""
-    # Older clients send no body at all.
+    # Older clients send no body.
     if call.body.strip():
         parse_request(call.body, "extractRefresh")
     datasource = find_datasource(services, call)

@@ -15,7 +15,7 @@ from tableau_pipeline.sandbox.store.records import Datasource, Revision
 
 
 def query_revisions(services: Services, call: Call) -> Reply:
-    """What was published as a data source, oldest first."""
+    """List the revisions of a data source, oldest first."""
     datasource = _own_datasource(services, call)
     found: list[Revision] = revisions.revisions(services.database, datasource.luid)
     return Reply(
@@ -31,7 +31,7 @@ def query_revisions(services: Services, call: Call) -> Reply:
 
 
 def download_revision(services: Services, call: Call) -> Response:
-    """What was published earlier; the current content is to be downloaded as such."""
+    """Download an earlier revision; the current one is downloaded as the data source."""
     include_extract = call.flag("includeExtract", default=True)
     with services.database.lock:
         datasource = _own_datasource(services, call)

@@ -15,7 +15,7 @@ _LONGEST = 200
 
 
 def add_tags(services: Services, call: Call) -> Reply:
-    """Tag a data source; its other tags stay."""
+    """Add tags to a data source; its other tags stay."""
     request = parse_request(call.body, "tags")
     labels = [label for tag in request.findall("tag") for label in _labels(tag.get("label", ""))]
     if not labels or any(len(label) > _LONGEST for label in labels):
@@ -32,7 +32,7 @@ def add_tags(services: Services, call: Call) -> Reply:
 
 
 def delete_tag(services: Services, call: Call) -> Response:
-    """Take one tag away."""
+    """Remove one tag."""
     with services.database.transaction():
         datasource = find_datasource(services, call)
         check_may_change(call, datasource, code="403004")
@@ -50,7 +50,7 @@ def _move_stamp(services: Services, datasource: Datasource) -> None:
 
 
 def _labels(text: str) -> list[str]:
-    """The labels in one attribute: in double quotes one, otherwise split at spaces and commas."""
+    """Split an attribute into labels: one in double quotes, others at spaces and commas."""
     if len(text) > 1 and text.startswith('"') and text.endswith('"'):
         return [text[1:-1]] if text[1:-1].strip() else []
     return [label for label in re.split(r"[\s,]+", text) if label]

@@ -22,7 +22,7 @@ _LONGEST_DETAIL = 500
 
 
 def update_data(services: Services, call: Call) -> Reply:
-    """Queue an action batch; the same RequestID within 24 hours changes nothing."""
+    """Queue an action batch; a RequestID that was used within 24 hours changes nothing."""
     datasource = find_datasource(services, call)
     connection = call.path.get("connection", datasource.connection)
     if connection != datasource.connection:
@@ -33,7 +33,7 @@ def update_data(services: Services, call: Call) -> Reply:
     request_id = call.headers.get("RequestID", "").strip()
     if not request_id:
         raise malformed("The request lacks the header 'RequestID'.")
-    # Of two equal requests at once, the second has to find the job of the first.
+    # With two equal requests at once, the second one must find the job of the first.
     with services.database.lock:
         first = _first_job(services, call, request_id)
         if first is not None:

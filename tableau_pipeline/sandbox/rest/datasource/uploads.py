@@ -1,4 +1,4 @@
-"""Upload sessions: a file in blocks, for one later request."""
+"""Upload sessions: a file in blocks, to be used by one later request."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ from tableau_pipeline.sandbox.store.files import join
 
 
 def initiate_upload(services: Services, call: Call) -> Reply:
-    """A new upload session."""
+    """Open an upload session."""
     services.sweep_uploads()
     luid = uploads.open_upload(
         services.database,
@@ -26,7 +26,7 @@ def initiate_upload(services: Services, call: Call) -> Reply:
 
 
 def append_to_upload(services: Services, call: Call) -> Reply:
-    """One more block; without a sequence number, the next one."""
+    """Append one block; without a sequence number, it is the next one."""
     luid = call.path["upload"]
     _check_is_open(services, call, luid)
     if call.body.strip():
@@ -46,13 +46,13 @@ def append_to_upload(services: Services, call: Call) -> Reply:
 
 
 def consume_upload(services: Services, call: Call, luid: str) -> Path:
-    """End an upload session; returns its whole file, in `incoming/`.
+    """End an upload session; return its complete file, in `incoming/`.
 
     Raises:
-        RestError: 404015, there is no such session for this user; 400000, it is empty.
+        RestError: 404015, this user has no such session; 400000, it is empty.
     """
-    # Under the lock, nobody sweeps away the blocks between the end of their session and their move;
-    # moved only after it, a crash leaves no session without its blocks.
+    # The lock keeps the blocks from being swept between the end of their session and their move.
+    # They are moved after it, so that a crash never leaves a session without its blocks.
     with services.database.lock:
         _check_is_open(services, call, luid)
         names = uploads.blocks(services.database, luid).values()

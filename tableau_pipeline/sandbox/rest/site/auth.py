@@ -1,4 +1,4 @@
-"""Signing in and out."""
+"""Sign in and out."""
 
 from xml.etree.ElementTree import Element as XmlElement
 
@@ -15,7 +15,7 @@ from tableau_pipeline.sandbox.store.records import Site, User
 
 
 def sign_in(services: Services, call: Call) -> Reply:
-    """Begin a session, by password, personal access token or JSON web token."""
+    """Open a session, by password, personal access token or JSON web token."""
     credentials = parse_request(call.body, "credentials")
     user, access_token = _identify(services, credentials)
     site_element = credentials.find("site")
@@ -32,7 +32,7 @@ def sign_in(services: Services, call: Call) -> Reply:
 
 
 def switch_site(services: Services, call: Call) -> Reply:
-    """End the session and begin one on another site."""
+    """End the session and open one on another site."""
     content_url = parse_request(call.body, "site").get("contentUrl", "")
     site = accounts.site_by_content_url(services.database, content_url)
     if site is None:
@@ -53,7 +53,7 @@ def sign_out(services: Services, call: Call) -> Response:
 
 
 def _identify(services: Services, credentials: XmlElement) -> tuple[User | None, str | None]:
-    """Who presents these credentials, and the name of their personal access token if it is one."""
+    """Return the user with these credentials, and the name of the personal access token if any."""
     password = credentials.get("name"), credentials.get("password")
     token = (
         credentials.get("personalAccessTokenName"),

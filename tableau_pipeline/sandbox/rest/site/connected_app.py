@@ -1,4 +1,4 @@
-"""Signing in with a JSON web token that a connected app has signed (direct trust)."""
+"""Sign in with a JSON web token that a connected app has signed (direct trust)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,14 +15,14 @@ _CLAIMS = ("iss", "exp", "jti", "aud", "sub", "scp")
 
 
 class UntrustedTokenError(ValueError):
-    """The token does not let anyone in; the message says why, without repeating it."""
+    """The token is not accepted; the message states why, without repeating the token."""
 
 
 def user_of_token(services: Services, token: str) -> User:
-    """The user for whom a connected app has signed this token; it is good for one sign-in.
+    """Return the user for whom a connected app has signed this token, valid for one sign-in.
 
     Raises:
-        UntrustedTokenError: nobody may sign in with it.
+        UntrustedTokenError: the token is not accepted.
     """
     claims = _verified_claims(services, token)
     user = accounts.user_of_name(services.database, _text(claims, "sub"))
@@ -45,7 +45,7 @@ def _verified_claims(services: Services, token: str) -> Mapping[str, Any]:
             algorithms=["HS256"],
             audience="tableau",
             issuer=app.client_id,
-            # Times are held against the sandbox's own clock.
+            # Times are compared with the sandbox's own clock.
             options={
                 "require": list(_CLAIMS),
                 "verify_exp": False,

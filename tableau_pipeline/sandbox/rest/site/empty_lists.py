@@ -1,4 +1,4 @@
-"""Lists of things that clients ask for and a sandbox has none of."""
+"""Lists that clients request and that are always empty in a sandbox."""
 
 from tableau_pipeline.sandbox.rest.wire.elements import Element
 from tableau_pipeline.sandbox.rest.wire.lists import Field, field, list_page
@@ -14,7 +14,7 @@ _FIELDS: dict[str, Field[None]] = dict.fromkeys(
 
 def _empty_list(pattern: str, name: str) -> Route:
     def query(services: Services, call: Call) -> Reply:
-        """Nothing, page by page."""
+        """Return an empty page."""
         return Reply(
             200,
             list_page([], call.query, fields=_FIELDS, name=name, write=lambda _: Element(name)),

@@ -31,7 +31,7 @@ _FIELDS: dict[str, Field[Job]] = {
 
 
 def query_jobs(services: Services, call: Call) -> Reply:
-    """The jobs of a site, newest first, for its administrators."""
+    """List the jobs of a site, newest first; for administrators only."""
     if not call.user.is_admin:
         raise refusal("403004", "Only administrators may list the jobs of a site.")
     found: list[Job] = jobs.jobs(services.database, call.site.luid)
@@ -48,12 +48,12 @@ def query_jobs(services: Services, call: Call) -> Reply:
 
 
 def get_job(services: Services, call: Call) -> Reply:
-    """One job."""
+    """Return one job."""
     return _reply(services, _job(services, call), status=200)
 
 
 def accepted(services: Services, job: Job) -> Reply:
-    """The answer to a request that has queued a job."""
+    """Return the answer to a request that has queued a job."""
     return _reply(services, job, status=202)
 
 
@@ -63,8 +63,8 @@ def _reply(services: Services, job: Job, *, status: int) -> Reply:
 
 
 def cancel_job(services: Services, call: Call) -> Response:
-    """End a job that has not taken effect yet."""
-    # Whether it was still waiting must not change between the look and the end.
+    """Cancel a job that has not taken effect yet."""
+    # The status must not change between the check and the cancellation.
     with services.database.transaction():
         job = _job(services, call)
         if job.user != call.user.luid and not call.user.is_admin:

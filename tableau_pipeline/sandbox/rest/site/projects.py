@@ -22,7 +22,7 @@ _PERMISSIONS = (
 
 
 def query_projects(services: Services, call: Call) -> Reply:
-    """The projects of a site."""
+    """List the projects of a site."""
     names = {user.luid: user.name for user in accounts.users(services.database)}
     fields = {
         "name": field(lambda project: project.name, any_case=True),
@@ -40,7 +40,7 @@ def query_projects(services: Services, call: Call) -> Reply:
 
 
 def create_project(services: Services, call: Call) -> Reply:
-    """A new project, on top or inside another one."""
+    """Create a project, at the top level or inside another one."""
     request = parse_request(call.body, "project")
     _check_may_manage(call)
     with services.database.transaction():
@@ -62,7 +62,7 @@ def create_project(services: Services, call: Call) -> Reply:
 
 
 def update_project(services: Services, call: Call) -> Reply:
-    """Change what the request names; a request that names nothing only asks for the project."""
+    """Change what the request names; an empty request only returns the project."""
     request = parse_request(call.body, "project")
     with services.database.transaction():
         project = _project(services, call)
@@ -76,7 +76,7 @@ def update_project(services: Services, call: Call) -> Reply:
 
 
 def delete_project(services: Services, call: Call) -> Response:
-    """Remove a project with all that is in it."""
+    """Delete a project with its content."""
     project = _project(services, call)
     if project.luid == default_project_luid(call.site.luid):
         raise refusal("403003", "The default project cannot be deleted.")

@@ -5,7 +5,7 @@ from tableau_pipeline.sandbox.services import Services
 
 
 def get_server_info(services: Services, call: Call) -> Reply:
-    """Which server this is, and which versions it speaks."""
+    """Return the version of the server and of its REST API."""
     options = services.options
     product = Element("productVersion", {"build": options.build}, text=options.product_version)
     version = Element("restApiVersion", text=options.rest_version)

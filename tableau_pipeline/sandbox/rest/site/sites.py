@@ -25,7 +25,7 @@ _KEYS = {
 
 
 def query_sites(services: Services, call: Call) -> Reply:
-    """All sites."""
+    """List all sites."""
     sites: list[Site] = accounts.sites(services.database)
     return Reply(
         200,
@@ -34,7 +34,7 @@ def query_sites(services: Services, call: Call) -> Reply:
 
 
 def get_site(services: Services, call: Call) -> Reply:
-    """One site, by its LUID, or by what the parameter `key` says."""
+    """Return one site, by its LUID or by the property that the parameter `key` names."""
     read = _KEYS.get(call.query.get("key", "id"), _KEYS["id"])
     wanted = call.path["any_site"]
     for site in accounts.sites(services.database):
@@ -44,7 +44,7 @@ def get_site(services: Services, call: Call) -> Reply:
 
 
 def query_users(services: Services, call: Call) -> Reply:
-    """All users of a site."""
+    """List all users of a site."""
     users: list[User] = accounts.users(services.database)
     return Reply(
         200,
@@ -53,7 +53,7 @@ def query_users(services: Services, call: Call) -> Reply:
 
 
 def get_user(services: Services, call: Call) -> Reply:
-    """One user."""
+    """Return one user."""
     user = accounts.user(services.database, call.path["user"])
     if user is None:
         raise not_found("User", call.path["user"], code="404002")

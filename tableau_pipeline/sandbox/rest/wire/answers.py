@@ -1,4 +1,4 @@
-"""Answers in the form in which the client wants them."""
+"""Write answers in the format that the client requests."""
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -9,7 +9,7 @@ from tableau_pipeline.sandbox.rest.wire.router import Reply
 
 
 def write_reply(request: Request, reply: Reply, *, rest_version: str) -> Response:
-    """A reply as XML, or as JSON if the client asks for it."""
+    """Write a reply as XML, or as JSON if the client requests it."""
     if "application/json" in request.headers.get("Accept", ""):
         return Response(as_json(reply.elements), reply.status, media_type="application/json")
     body = as_xml(reply.elements, rest_version=rest_version)
@@ -17,7 +17,7 @@ def write_reply(request: Request, reply: Reply, *, rest_version: str) -> Respons
 
 
 def write_error(request: Request, error: RestError, *, rest_version: str) -> Response:
-    """A refusal, likewise."""
+    """Write a refusal in the same way."""
     children = (Element("summary", text=error.summary), Element("detail", text=error.detail))
     element = Element("error", {"code": error.code}, children)
     return write_reply(request, Reply(error.status, (element,)), rest_version=rest_version)

@@ -15,11 +15,11 @@ class Element:
     """A piece of an answer, before it becomes XML or JSON.
 
     Attributes:
-        name: of the XML element, or of the JSON key.
-        attributes: those without a value are left out.
+        name: the name of the XML element, or of the JSON key.
+        attributes: attributes without a value are left out.
         children: in the order in which they are written.
-        text: what it says in words, if it has no attributes or children.
-        is_list: the children are items of one list.
+        text: the text, for an element without attributes and children.
+        is_list: whether the children are items of one list.
     """
 
     name: str
@@ -29,7 +29,7 @@ class Element:
     is_list: bool = False
 
     def written_attributes(self) -> dict[str, str]:
-        """The attributes in the words of the API."""
+        """Return the attributes as the API writes them."""
         return {
             name: str(value).lower() if isinstance(value, bool) else str(value)
             for name, value in self.attributes.items()
@@ -38,12 +38,12 @@ class Element:
 
 
 def listing(name: str, items: Iterable[Element]) -> Element:
-    """An element that holds a list."""
+    """Return an element with a list."""
     return Element(name, children=tuple(items), is_list=True)
 
 
 def as_xml(elements: Iterable[Element], *, rest_version: str) -> bytes:
-    """The elements as an XML document of the API."""
+    """Write the elements as an XML document of the API."""
     schema_file = f"ts-api_{rest_version.replace('.', '_')}.xsd"
     root = ElementTree.Element(
         "tsResponse",
@@ -55,12 +55,12 @@ def as_xml(elements: Iterable[Element], *, rest_version: str) -> bytes:
     )
     for element in elements:
         _append(root, element)
-    # Clients look for the declaration at the very start, and in double quotes.
+    # Clients expect the declaration at the very start, with double quotes.
     return b'<?xml version="1.0" encoding="UTF-8"?>' + ElementTree.tostring(root, encoding="utf-8")
 
 
 def as_json(elements: Iterable[Element]) -> bytes:
-    """The elements as a JSON document of the API."""
+    """Write the elements as a JSON document of the API."""
     return json.dumps({element.name: _json(element) for element in elements}).encode()
 
 

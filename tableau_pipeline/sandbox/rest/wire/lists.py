@@ -1,4 +1,4 @@
-"""Lists as the API gives them out: filtered, sorted, page by page."""
+"""Lists in the form of the API: filtered, sorted, and page by page."""
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -17,13 +17,13 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Field(Generic[_T]):
-    """Something by which a list can be filtered and sorted.
+    """A field by which a list can be filtered and sorted.
 
     Attributes:
-        read: its values for one item: several for tags, none where an item lacks it.
-        any_case: equality overlooks the case of letters.
-        parse: what values are compared as; a ValueError refuses a filter.
-        operators: those that make sense for it.
+        read: returns its values for one item: several for tags, none if the item lacks it.
+        any_case: whether equality ignores case.
+        parse: converts values for comparison; a ValueError refuses a filter.
+        operators: the operators that it supports.
     """
 
     read: Callable[[_T], Sequence[str]]
@@ -32,7 +32,7 @@ class Field(Generic[_T]):
     operators: Collection[str] = _ALL_OPERATORS
 
     def values(self, item: _T) -> list[Any]:
-        """Its values for one item, as they compare."""
+        """Return its values for one item, converted for comparison."""
         return [self.parse(value) for value in self.read(item)]
 
 
@@ -43,7 +43,7 @@ def field(
     parse: Callable[[str], Any] = str,
     operators: Collection[str] = _ALL_OPERATORS,
 ) -> Field[_T]:
-    """A field with one value for each item, or None."""
+    """Return a field with one value for each item, or None."""
 
     def values(item: _T) -> Sequence[str]:
         value = read(item)
@@ -55,12 +55,12 @@ def field(
 
 
 def time_field(read: Callable[[_T], str | None]) -> Field[_T]:
-    """A field with a moment for each item, or None."""
+    """Return a field with a time for each item, or None."""
     return field(read, parse=_moment, operators=_COMPARISONS)
 
 
 def number_field(read: Callable[[_T], int]) -> Field[_T]:
-    """A field with a whole number for each item."""
+    """Return a field with a whole number for each item."""
     return field(read, parse=int, operators=_COMPARISONS)
 
 
@@ -79,10 +79,10 @@ def list_page(
     name: str,
     write: Callable[[_T], Element],
 ) -> tuple[Element, Element]:
-    """The elements that answer a query of a list: `pagination`, and the list called `name`.
+    """Return the elements that answer a list query: `pagination`, and the list called `name`.
 
     Raises:
-        RestError: 400006, 400007, 403014, 400065: the page, its size or the filter make no sense.
+        RestError: 400006, 400007, 403014, 400065: the page, its size or the filter is invalid.
     """
     clauses = _clauses(query, fields=fields)
     chosen = [item for item in items if all(clause(item) for clause in clauses)]
@@ -118,9 +118,10 @@ def _clauses(
 
 
 def _split(text: str) -> list[str]:
-    """The clauses of a filter: a comma ends one, but not inside the brackets of a list.
+    """Split a filter into its clauses, at commas outside the brackets of a list.
 
-    It looks at each character once: a lookahead takes seconds for a long line of commas.
+    This reads each character once; a regular expression with a lookahead would take seconds for
+    many commas.
     """
     clauses, begin, inside = [], 0, False
     for mark in re.finditer(r"[\[\],]", text):
@@ -158,7 +159,7 @@ def _clause(text: str, *, fields: Mapping[str, Field[_T]]) -> Callable[[_T], boo
 def _order(
     query: Mapping[str, str], *, fields: Mapping[str, Field[_T]]
 ) -> list[tuple[Field[_T], bool]]:
-    """What to sort by, last to first: sorting keeps the order of equals."""
+    """Return what to sort by, last key first, because sorting is stable."""
     order = []
     for part in filter(None, query.get("sort", "").split(",")):
         name, _, direction = part.partition(":")

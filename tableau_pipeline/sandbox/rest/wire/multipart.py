@@ -1,4 +1,4 @@
-"""Multipart bodies, streamed: the payload into memory, the file to disk."""
+"""Read multipart bodies as streams: the payload to memory, the file to disk."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -21,16 +21,16 @@ FILE_BYTES = 64 << 20
 async def read_multipart(
     stream: AsyncIterator[bytes], content_type: str, *, file_part: str, path: Path
 ) -> tuple[bytes, Attachment | None]:
-    """The payload and the file of a multipart body.
+    """Read the payload and the file of a multipart body.
 
     Args:
         stream: the body.
-        content_type: of the body; it names the boundary.
-        file_part: the name of the part that is a file.
-        path: where to put that file; nothing stays there on a refusal.
+        content_type: the content type of the body; it contains the boundary.
+        file_part: the name of the part with the file.
+        path: where to write that file; it is removed if the request is refused.
 
     Raises:
-        RestError: 400000 for a body that is not multipart or breaks off, 400010 for two files,
+        RestError: 400000 for a body that is incomplete or not multipart, 400010 for two files,
             400016 for a file above 64 MB.
     """
     kind, parameters = parse_options_header(content_type)
@@ -56,7 +56,7 @@ async def read_multipart(
 
 
 class _Reader:
-    """Takes in the parts as the parser finds them."""
+    """Collects the parts that the parser finds."""
 
     def __init__(self, file: BinaryIO, *, file_part: str):
         self.payload = bytearray()
@@ -93,7 +93,7 @@ class _Reader:
             self._disposition = value.decode("latin-1")
 
     def _end_headers(self) -> None:
-        # Some clients leave out the type, so that the header begins with its first parameter.
+        # Some clients omit the type, so that the header begins with its first parameter.
         _, parameters = parse_options_header(f"part; {self._disposition}")
         self._name = parameters.get(b"name", b"").decode("latin-1").strip()
         if self._name not in (PAYLOAD, self._file_part):

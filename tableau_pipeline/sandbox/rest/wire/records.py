@@ -1,4 +1,4 @@
-"""The elements by which answers speak of the things in the store."""
+"""The elements of the API for the records of the store."""
 
 from tableau_pipeline.sandbox.jobs.kinds import JobKind
 from tableau_pipeline.sandbox.rest.wire.elements import Element, listing
@@ -18,12 +18,12 @@ _FINISH_CODES = {jobs.SUCCESS: 0, jobs.FAILED: 1, jobs.CANCELLED: 2}
 
 
 def megabytes(size: int) -> int:
-    """A size in bytes as the API tells it: whole megabytes, any beginning one counted."""
+    """Convert bytes to whole megabytes, rounded up, as the API shows them."""
     return -(-size // _MEGABYTE)
 
 
 def site_element(site: Site) -> Element:
-    """A site."""
+    """Return the element of a site."""
     return Element(
         "site",
         {
@@ -37,7 +37,7 @@ def site_element(site: Site) -> Element:
 
 
 def user_element(user: User) -> Element:
-    """A user."""
+    """Return the element of a user."""
     return Element(
         "user",
         {"id": user.luid, "name": user.name, "siteRole": user.site_role, "fullName": user.name},
@@ -45,7 +45,7 @@ def user_element(user: User) -> Element:
 
 
 def project_element(project: Project) -> Element:
-    """A project."""
+    """Return the element of a project."""
     return Element(
         "project",
         {
@@ -64,7 +64,7 @@ def project_element(project: Project) -> Element:
 
 
 def datasource_element(datasource: Datasource, *, base_url: str) -> Element:
-    """A data source."""
+    """Return the element of a data source."""
     return Element(
         "datasource",
         {
@@ -92,12 +92,12 @@ def datasource_element(datasource: Datasource, *, base_url: str) -> Element:
 
 
 def tags_element(labels: tuple[str, ...]) -> Element:
-    """A list of tags."""
+    """Return the element of a list of tags."""
     return listing("tags", (Element("tag", {"label": label}) for label in labels))
 
 
 def revision_element(revision: Revision, *, current: int) -> Element:
-    """Something that was published, earlier or last."""
+    """Return the element of a revision, current or earlier."""
     return Element(
         "revision",
         {
@@ -112,7 +112,7 @@ def revision_element(revision: Revision, *, current: int) -> Element:
 
 
 def connection_element(datasource: Datasource, settings: ConnectionSettings) -> Element:
-    """The one connection of a data source."""
+    """Return the element of the one connection of a data source."""
     return Element(
         "connection",
         {
@@ -130,7 +130,7 @@ def connection_element(datasource: Datasource, settings: ConnectionSettings) -> 
 
 
 def job_element(job: Job, *, kind: JobKind, early_finish_code: bool = False) -> Element:
-    """A job; while it is unfinished, clients rely on the absence of an end.
+    """Return the element of a job. Clients recognize an unfinished job by its lack of an end.
 
     With `early_finish_code`, it has the finish code of success from the start.
     """
@@ -157,7 +157,7 @@ def job_element(job: Job, *, kind: JobKind, early_finish_code: bool = False) -> 
 
 
 def background_job_element(job: Job) -> Element:
-    """A job as lists show it."""
+    """Return the element of a job in a list."""
     return Element(
         "backgroundJob",
         {

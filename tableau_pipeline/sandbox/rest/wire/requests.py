@@ -1,4 +1,4 @@
-"""Request bodies: XML read safely, and what a handler learns about its request."""
+"""Parse request bodies: XML read safely, and the values that handlers need."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,11 +15,11 @@ from tableau_pipeline.sandbox.store.records import Session, Site, User
 
 @dataclass(frozen=True)
 class Attachment:
-    """A file that came with a request, stored where its handler can take it.
+    """A file that came with a request, stored where its handler can use it.
 
     Attributes:
-        filename: as the client calls it; good for its suffix only.
-        path: where it is.
+        filename: the client's file name, of which only the suffix is used.
+        path: the path of the stored file.
         size: in bytes.
     """
 
@@ -30,7 +30,7 @@ class Attachment:
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """One request, read.
+    """A parsed request.
 
     Attributes:
         path: the variable parts of the path, by name, decoded.
@@ -38,8 +38,8 @@ class Call:
         body: the body, or the `request_payload` part of a multipart body.
         attachment: the file part of a multipart body.
         headers: the headers, their names in any case of letters.
-        base_url: the address by which the client knows the sandbox.
-        session: who asks; None only where no sign-in is needed.
+        base_url: the URL by which the client reaches the sandbox.
+        session: the session of the request; None only where no sign-in is required.
     """
 
     path: Mapping[str, str]
@@ -52,10 +52,10 @@ class Call:
 
     @property
     def session(self) -> Session:
-        """The session in which the request was made.
+        """The session of the request.
 
         Raises:
-            RestError: 401000, it was made without one.
+            RestError: 401000, it has no session.
         """
         if self.opened is None:
             raise refusal("401000", "No authentication credentials were provided.")
@@ -63,16 +63,16 @@ class Call:
 
     @property
     def user(self) -> User:
-        """Who makes the request."""
+        """The user who makes the request."""
         return self.session.user
 
     @property
     def site(self) -> Site:
-        """The site that the request is about."""
+        """The site of the request."""
         return self.session.site
 
     def flag(self, name: str, *, default: bool = False) -> bool:
-        """A query parameter that is true or false.
+        """Return a query parameter that is true or false.
 
         Raises:
             RestError: 400008, it is neither.
@@ -84,7 +84,7 @@ class Call:
 
 
 def parse_request(body: bytes, child: str) -> Element:
-    """The element `child` of an XML request, names without namespaces.
+    """Return the element `child` of an XML request, with names without namespaces.
 
     Raises:
         RestError: 400000, the body is not such a request.
@@ -105,7 +105,7 @@ def parse_request(body: bytes, child: str) -> Element:
 
 
 def flag_attribute(element: Element, name: str, *, default: bool) -> bool:
-    """An attribute that is true or false.
+    """Return an attribute that is true or false.
 
     Raises:
         RestError: 400000, it is neither.
@@ -117,7 +117,7 @@ def flag_attribute(element: Element, name: str, *, default: bool) -> bool:
 
 
 def name_attribute(element: Element, *, longest: int = 255) -> str:
-    """The attribute `name` of something that people name.
+    """Return the attribute `name` of an object.
 
     Raises:
         RestError: 400000, it is missing, blank or longer than `longest` characters.

@@ -15,7 +15,7 @@ OLDEST_VERSION = (2, 0)
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer in the words of the API, not yet written as XML or JSON."""
+    """An answer of the API before it is written as XML or JSON."""
 
     status: int
     elements: tuple[Element, ...]
@@ -30,11 +30,11 @@ class Route:
 
     Attributes:
         method: HTTP verb.
-        pattern: path below `/api/{version}/`, with `{names}` for its variable parts.
-        handler: what answers.
+        pattern: the path under `/api/{version}/`, with `{names}` for its variable parts.
+        handler: the function that answers.
         attachment: the name of the file part, if the body is multipart.
-        signed_in: whether a session is needed.
-        versioned: whether the path below `/api/` begins with a version.
+        signed_in: whether a session is required.
+        versioned: whether the path under `/api/` begins with a version.
     """
 
     method: str
@@ -48,12 +48,12 @@ class Route:
 def find_route(
     routes: tuple[Route, ...], *, method: str, raw_path: bytes, newest: str
 ) -> tuple[Route, dict[str, str]]:
-    """The route of a request, and the variable parts of its path.
+    """Find the route of a request, and the variable parts of its path.
 
-    The path is split before it is decoded: an encoded slash belongs to a name.
+    The path is split before it is decoded, because an encoded slash belongs to a name.
 
     Raises:
-        RestError: 404003 for a path that leads nowhere, 405000 for a verb that it does not know.
+        RestError: 404003 for an unknown path, 405000 for a method that the path does not support.
     """
     path = raw_path.decode("ascii", "replace").removeprefix("/api")
     segments = [unquote(segment) for segment in path.strip("/").split("/")]
