@@ -2,6 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 IN_PARALLEL := --numprocesses auto --dist loadgroup
+# Slow tests wait for daemons half of the time: one more process than there are cores.
+SLOW_IN_PARALLEL := --numprocesses 3 --dist loadgroup
 
 export DAGSTER_HOME := $(CURDIR)/dagster_home
 # A dependency's preview feature, which we do not use, warns at every start of `dg`.
@@ -24,7 +26,7 @@ test: java .venv/installed # The tests that take minutes
 	@$(BIN)/pytest $(IN_PARALLEL) -m "not slow and not long"
 
 test-all: test postgresql # These, and the slow ones
-	@$(BIN)/pytest $(IN_PARALLEL) -m slow
+	@$(BIN)/pytest $(SLOW_IN_PARALLEL) -m slow
 
 # What CI has no time for: to be run before a change of what a refresh promises is called done.
 test-long: java .venv/installed # What CI has no time for
