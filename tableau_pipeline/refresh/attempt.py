@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tableau_pipeline.core.checkpoint import NOT_RECONCILED, TableContent
+from tableau_pipeline.core.checkpoint import NOT_RECONCILED, Checkpoint, TableContent
 from tableau_pipeline.core.server import Server
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.extracts.builder import Builder
@@ -17,7 +17,6 @@ from tableau_pipeline.refresh.deliver.sent import Sent
 from tableau_pipeline.refresh.job_waiting import Jobs
 from tableau_pipeline.refresh.plan.decide import (
     Accept,
-    Changed,
     Facts,
     NoChange,
     Options,
@@ -26,7 +25,6 @@ from tableau_pipeline.refresh.plan.decide import (
     Refuse,
     Update,
     decide,
-    update_or_file,
 )
 from tableau_pipeline.refresh.reconcile import Reconciler, ReconciliationError
 from tableau_pipeline.refresh.recover.history import History
@@ -143,11 +141,14 @@ class Attempt:
         with phase(self._seconds, "plan"):
             desired = content.desired(published.record)
             facts = Facts(self._declaration, content.digest, desired, published, content.whole)
-            decision = decide(facts, self._options)
         deltas: list[Delta] = []
-        if isinstance(decision, Changed):
-            deltas, size = self._measured(decision, desired)
-            decision = update_or_file(self._declaration, decision, size)
+
+        def measure(changed: Sequence[str], base: Checkpoint) -> Size:
+            built, size = self._measured(changed, desired, base)
+            deltas.extend(built)
+            return size
+
+        decision = decide(facts, self._options, measure)
         if not isinstance(decision, Update):
             for delta in deltas:
                 delta.extract.path.unlink()
@@ -158,11 +159,13 @@ class Attempt:
         self._refresh.log.info("Decision: %s. Reason: %s", decision.decision, decision.reason)
         return desired, decision, deltas
 
-    def _measured(self, changed: Changed, desired: _Desired) -> tuple[list[Delta], Size]:
+    def _measured(
+        self, changed: Sequence[str], desired: _Desired, base: Checkpoint
+    ) -> tuple[list[Delta], Size]:
         possible = self._server.payload_limit
         limit = possible and (self._declaration.payload_limit or possible)
         with phase(self._seconds, "build"):
-            delta = self._content.delta(changed.tables, desired, changed.base)
+            delta = self._content.delta(changed, desired, base)
             pieces: list[Delta] = []
             if self._declaration.oversize == "split" and delta.extract.size > limit:
                 pieces = self._content.split(delta, limit)

@@ -1,6 +1,6 @@
 """Decide from facts what a refresh will do, without any effects."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -97,14 +97,6 @@ Plan = NoChange | Update | Publish | Refuse
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
-    """The tables that changed since `base`; the size of their delta decides how they are sent."""
-
-    tables: tuple[str, ...]
-    base: Checkpoint
-
-
-@dataclass(frozen=True, slots=True)
 class Facts:
     """All facts that a decision depends on.
 
@@ -120,8 +112,15 @@ class Facts:
     whole: str | None = None
 
 
-def decide(facts: Facts, options: Options) -> Plan | Changed:
-    """Decide how to make the data source hold the desired content."""
+def decide(
+    facts: Facts, options: Options, measure: Callable[[Sequence[str], Checkpoint], Size]
+) -> Plan:
+    """Decide how to make the data source hold the desired content.
+
+    Args:
+        measure: the size of the delta of these tables against a base. It is expensive, and is
+            called only if everything else allows an update.
+    """
     published, record = facts.published, facts.published.record
     if refusal := _refusal(facts, options):
         return refusal
@@ -146,7 +145,7 @@ def decide(facts: Facts, options: Options) -> Plan | Changed:
         return NoChange("every table's fingerprint equals that of the last refresh")
     if facts.whole:
         return Publish(PublishMode.REPLACE, f"in full: {_new_content(changed)}; {facts.whole}")
-    return Changed(changed, record)
+    return _update_or_file(facts.declaration, changed, record, measure(changed, record))
 
 
 def _refusal(facts: Facts, options: Options) -> Refuse | None:
@@ -250,9 +249,11 @@ def _in_full(facts: Facts, record: Checkpoint, options: Options) -> str | None:
     return "asked for (full: true)" if options.full else None
 
 
-def update_or_file(declaration: Declaration, changed: Changed, delta: Size) -> Update | Publish:
+def _update_or_file(
+    declaration: Declaration, changed: Sequence[str], record: Checkpoint, delta: Size
+) -> Update | Publish:
     """The update, or the whole file if that is smaller or better."""
-    record, reason, size = changed.base, _new_content(changed.tables), megabytes(delta.size)
+    reason, size = _new_content(changed), megabytes(delta.size)
 
     def in_full(why: str) -> Publish:
         return Publish(PublishMode.REPLACE, f"in full: {reason}; {why}")

@@ -1,15 +1,14 @@
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
 
-from tableau_pipeline.core.checkpoint import Cutoff, PublishMode, TableContent
+from tableau_pipeline.core.checkpoint import Checkpoint, Cutoff, PublishMode, TableContent
 from tableau_pipeline.core.snapshot import Fingerprint
-from tableau_pipeline.extracts.delta import RowCounts
+from tableau_pipeline.extracts.delta import RowCounts, Size
 from tableau_pipeline.hyper.tables import Column, Relationship
 from tableau_pipeline.refresh.plan.decide import (
     Accept,
-    Changed,
     Facts,
     NoChange,
     Options,
@@ -190,21 +189,27 @@ def test_interrupted_schema_change_is_overwritten_again():
 def test_nothing_but_content_is_measured():
     """Prevents: a payload that is built for a decision which does not need it, or the reverse."""
 
-    def asked(wanted: dict[str, TableContent], **options: bool) -> object:
-        facts = Facts(declaration(), declaration().digest(), wanted, published())
-        return decide(facts, Options(**options))
+    def measured(wanted: dict[str, TableContent], **options: bool) -> list[str]:
+        tables: list[str] = []
 
-    changed = asked(CHANGED)
-    assert isinstance(changed, Changed)
-    assert changed.tables == ("orders",)
-    for found in (asked(desired()), asked(CHANGED, full=True), asked(WIDER)):
-        assert not isinstance(found, Changed)
+        def measure(changed: Sequence[str], _: Checkpoint) -> Size:
+            tables.extend(changed)
+            return SMALL
+
+        facts = Facts(declaration(), declaration().digest(), wanted, published())
+        decide(facts, Options(**options), measure)
+        return tables
+
+    assert measured(CHANGED) == ["orders"]
+    for found in (measured(desired()), measured(CHANGED, full=True), measured(WIDER)):
+        assert found == []
 
 
 def test_what_the_server_converts_is_never_updated():
     """Prevents: an update of a file of which nobody here knows the tables."""
     facts = Facts(declaration(), declaration().digest(), CHANGED, published(), whole="as it is")
-    assert decide(facts, Options()) == Publish(REPLACE, "in full: new content in orders; as it is")
+    found = decide(facts, Options(), lambda *_: SMALL)
+    assert found == Publish(REPLACE, "in full: new content in orders; as it is")
 
 
 @pytest.mark.parametrize(

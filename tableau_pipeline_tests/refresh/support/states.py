@@ -1,6 +1,6 @@
 """Plain values to decide with: no server, no files."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -13,12 +13,10 @@ from tableau_pipeline.extracts.delta import RowCounts, Size
 from tableau_pipeline.hyper.tables import Column
 from tableau_pipeline.refresh.plan.decide import (
     Accept,
-    Changed,
     Facts,
     Options,
     Plan,
     decide,
-    update_or_file,
 )
 from tableau_pipeline.refresh.recover.observe import Published
 
@@ -127,8 +125,9 @@ def decided(
     wanted = desired(declared) if wanted is None else wanted
     facts = Facts(declared, declared.digest(), wanted, known)
     options = Options(full=full, accept=frozenset(accept))
-    found = decide(facts, options)
-    if isinstance(found, Changed):
-        counts = {name: size.counts.get(name, RowCounts(1, 1)) for name in found.tables}
-        return update_or_file(declared, found, replace(size, counts=counts))
-    return found
+
+    def measure(changed: Sequence[str], _: Checkpoint) -> Size:
+        counts = {name: size.counts.get(name, RowCounts(1, 1)) for name in changed}
+        return replace(size, counts=counts)
+
+    return decide(facts, options, measure)
