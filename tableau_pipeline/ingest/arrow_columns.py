@@ -7,27 +7,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql.types import (
-    ArrayType,
-    BooleanType,
-    ByteType,
-    CharType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    MapType,
-    ShortType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-    VarcharType,
-)
+from pyspark.sql import types as T
 
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.ingest.bad_rows import BadRows
@@ -35,20 +15,20 @@ from tableau_pipeline.ingest.bad_rows import BadRows
 # Rows that are converted at once: enough for Arrow to be fast, few enough to fit in memory.
 _AT_ONCE = 20_000
 
-_ARROW: dict[type[DataType], pa.DataType] = {
-    BooleanType: pa.bool_(),
-    ByteType: pa.int8(),
-    ShortType: pa.int16(),
-    IntegerType: pa.int32(),
-    LongType: pa.int64(),
-    FloatType: pa.float32(),
-    DoubleType: pa.float64(),
-    StringType: pa.string(),
-    CharType: pa.string(),
-    VarcharType: pa.string(),
-    DateType: pa.date32(),
-    TimestampType: pa.timestamp("us", "UTC"),
-    TimestampNTZType: pa.timestamp("us"),
+_ARROW: dict[type[T.DataType], pa.DataType] = {
+    T.BooleanType: pa.bool_(),
+    T.ByteType: pa.int8(),
+    T.ShortType: pa.int16(),
+    T.IntegerType: pa.int32(),
+    T.LongType: pa.int64(),
+    T.FloatType: pa.float32(),
+    T.DoubleType: pa.float64(),
+    T.StringType: pa.string(),
+    T.CharType: pa.string(),
+    T.VarcharType: pa.string(),
+    T.DateType: pa.date32(),
+    T.TimestampType: pa.timestamp("us", "UTC"),
+    T.TimestampNTZType: pa.timestamp("us"),
 }
 
 # Converts a value from a file; raises ValueError if the value does not fit.
@@ -64,7 +44,7 @@ class Reader:
         has_options: whether options determine how its values are written.
     """
 
-    field: StructField
+    field: T.StructField
     convert: Convert
     shown: Callable[[Any], str]
     has_options: bool
@@ -75,14 +55,14 @@ class Reader:
         return pa.field(self.field.name, arrow_type(self.field.dataType))
 
 
-def declared(columns: str) -> StructType:
+def declared(columns: str) -> T.StructType:
     """Parse columns such as "id bigint, day date".
 
     Raises:
         RefusedError: the text is not Spark's DDL, or a name is repeated.
     """
     try:
-        schema = cast("StructType", StructType.fromDDL(columns))
+        schema = cast("T.StructType", T.StructType.fromDDL(columns))
     except PySparkException as error:
         raise RefusedError(
             f'columns: "{columns}" cannot be parsed ({_first_line(error)}): write names and types '
@@ -107,26 +87,26 @@ def check_names(names: Sequence[str], where: str) -> None:
         )
 
 
-def stored_schema(schema: StructType) -> StructType:
+def stored_schema(schema: T.StructType) -> T.StructType:
     """Return the schema with the types that Spark stores: char and varchar become string."""
-    return StructType(
+    return T.StructType(
         [
-            StructField(each.name, _stored(each.dataType), metadata=each.metadata)
+            T.StructField(each.name, _stored(each.dataType), metadata=each.metadata)
             for each in schema.fields
         ]
     )
 
 
-def arrow_type(type_: DataType) -> pa.DataType:
+def arrow_type(type_: T.DataType) -> pa.DataType:
     """Return the Arrow type that holds exactly the values of a supported Spark type."""
     match type_:
-        case DecimalType():
+        case T.DecimalType():
             return pa.decimal128(type_.precision, type_.scale)
-        case ArrayType():
+        case T.ArrayType():
             return pa.list_(arrow_type(type_.elementType))
-        case MapType():
+        case T.MapType():
             return pa.map_(arrow_type(type_.keyType), arrow_type(type_.valueType))
-        case StructType():
+        case T.StructType():
             return pa.struct([(each.name, arrow_type(each.dataType)) for each in type_.fields])
     return _ARROW[type(type_)]
 
@@ -183,8 +163,8 @@ def _converted(
     return converted
 
 
-def _stored(type_: DataType) -> DataType:
-    return StringType() if isinstance(type_, CharType | VarcharType) else type_
+def _stored(type_: T.DataType) -> T.DataType:
+    return T.StringType() if isinstance(type_, T.CharType | T.VarcharType) else type_
 
 
 def _first_line(error: Exception) -> str:

@@ -19,19 +19,19 @@ class BadRows:
 
     Attributes:
         total: the number of bad rows.
-        told: messages about the first ones.
+        examples: messages about the first ones.
     """
 
     options: Options
     total: int = 0
-    told: list[str] = field(default_factory=list)
+    examples: list[str] = field(default_factory=list)
     _texts: dict[str, tuple[DataType, list[str]]] = field(default_factory=dict)
 
     def add(self, place: str, problem: str) -> None:
         """Count a row that is wrong as a whole; `place` is its file and line."""
         self.total += 1
-        if len(self.told) < _QUOTED:
-            self.told.append(f"{place}: {problem}")
+        if len(self.examples) < _QUOTED:
+            self.examples.append(f"{place}: {problem}")
 
     def add_value(self, place: str, column: StructField, shown: str, *, text: str | None) -> None:
         """Count a row because one of its values does not fit its column.
@@ -57,10 +57,14 @@ class BadRows:
         """Return the message for all bad rows, with the remedies."""
         described = ", ".join(f"{each.name} {each.dataType.simpleString()}" for each in columns)
         rows = "1 row does" if self.total == 1 else f"{self.total:,} rows do"
-        more = f"; and {self.total - len(self.told):,} more" if self.total > len(self.told) else ""
+        more = (
+            f"; and {self.total - len(self.examples):,} more"
+            if self.total > len(self.examples)
+            else ""
+        )
         remedies = [*self.hints, "fix the file", "declare other columns"]
         return (
-            f"{rows} not fit the columns {described}: {'; '.join(self.told)}{more}. "
+            f"{rows} not fit the columns {described}: {'; '.join(self.examples)}{more}. "
             f"{_capital('; '.join(remedies))}, or leave such rows out with bad_rows: drop"
         )
 

@@ -35,7 +35,7 @@ class Reading:
     @property
     def sample(self) -> str:
         """Some of the bad rows, by file, line, column and value."""
-        return "; ".join(self.bad.told) if self.bad else ""
+        return "; ".join(self.bad.examples) if self.bad else ""
 
     def check_rows(self) -> None:
         """Check that all rows could be read.

@@ -4,20 +4,12 @@ from collections.abc import Mapping
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    ArrayType,
-    DataType,
-    MapType,
-    StringType,
-    StructField,
-    StructType,
-    VariantType,
-)
+from pyspark.sql import types as T
 
 # Sums of numbers with this many bits stay within 63 bits for up to 2^41 rows.
 _BITS = 22
 _MASK = (1 << _BITS) - 1
-_NESTED = (ArrayType, MapType, StructType, VariantType)
+_NESTED = (T.ArrayType, T.MapType, T.StructType, T.VariantType)
 # By default, JSON would omit nulls and everything below milliseconds.
 _JSON = {
     "ignoreNullFields": "false",
@@ -26,7 +18,7 @@ _JSON = {
 }
 
 
-def row_hash(schema: StructType) -> Column:
+def row_hash(schema: T.StructType) -> Column:
     """Return the hash of a row with this schema.
 
     Spark's hash functions skip NULLs, so (1, NULL) and (NULL, 1) would be equal. Therefore the hash
@@ -55,7 +47,7 @@ def sum_of_hashes(sums: Mapping[str, int | None]) -> int:
     return (high << 2 * _BITS) + (middle << _BITS) + low
 
 
-def json_values(schema: StructType) -> dict[str, Column]:
+def json_values(schema: T.StructType) -> dict[str, Column]:
     """Return the nested columns by name, as JSON text that differs for different values."""
     nested = (field.name for field in schema.fields if isinstance(field.dataType, _NESTED))
     return {name: _json(name) for name in nested}
@@ -66,13 +58,13 @@ def column(name: str) -> Column:
     return F.col(f"`{name.replace('`', '``')}`")
 
 
-def _hashable(field: StructField) -> Column:
+def _hashable(field: T.StructField) -> Column:
     value = column(field.name)
     if isinstance(field.dataType, _NESTED):
         return _json(field.name)
     if _is_collated(field.dataType):
         # Texts that a collation considers equal are still different rows.
-        return value.cast(StringType())
+        return value.cast(T.StringType())
     return value
 
 
@@ -80,5 +72,5 @@ def _json(name: str) -> Column:
     return F.to_json(column(name), _JSON)
 
 
-def _is_collated(type_: DataType) -> bool:
-    return isinstance(type_, StringType) and type_ != StringType()
+def _is_collated(type_: T.DataType) -> bool:
+    return isinstance(type_, T.StringType) and type_ != T.StringType()

@@ -3,22 +3,13 @@
 from collections import Counter
 from collections.abc import Iterator, Set
 
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    CalendarIntervalType,
-    DataType,
-    MapType,
-    NullType,
-    StructField,
-    StructType,
-)
+from pyspark.sql import types as T
 
 from tableau_pipeline.core.snapshot import ROW_HASH
 from tableau_pipeline.hyper.tables import json_text
 from tableau_pipeline.snapshots.partitions import PARTITION
 
-_UNHASHABLE = (ArrayType, BinaryType, StructType)
+_UNHASHABLE = (T.ArrayType, T.BinaryType, T.StructType)
 _RESERVED = {ROW_HASH, PARTITION}
 
 
@@ -26,7 +17,7 @@ class UnstorableError(Exception):
     """A model has a column that a snapshot cannot hold."""
 
 
-def check_storable(schema: StructType, asset_key: str) -> None:
+def check_storable(schema: T.StructType, asset_key: str) -> None:
     """Refuse types that Parquet cannot hold, indistinguishable names and reserved names.
 
     Raises:
@@ -47,18 +38,18 @@ def check_storable(schema: StructType, asset_key: str) -> None:
         raise UnstorableError(f'Model "{asset_key}" cannot be stored: {"; ".join(problems)}.')
 
 
-def _column_problem(field: StructField, reserved: Set[str]) -> str | None:
+def _column_problem(field: T.StructField, reserved: Set[str]) -> str | None:
     if field.name.casefold() in reserved:
         return f"the column name {field.name!r} is reserved: rename it"
     parts = list(_parts(field.dataType))
-    if any(isinstance(part, NullType) for part in parts):
+    if any(isinstance(part, T.NullType) for part in parts):
         return f"column {field.name!r} has no type (void): cast it to the intended type"
-    if any(isinstance(part, CalendarIntervalType) for part in parts):
+    if any(isinstance(part, T.CalendarIntervalType) for part in parts):
         return f"column {field.name!r} holds a calendar interval: cast it to a number"
     if any(part.simpleString().startswith("time(") for part in parts):
         return f"column {field.name!r} holds a time, which Spark does not store: cast it to text"
     # Spark writes such keys as JSON by their memory addresses, so no two hashes would be equal.
-    if any(isinstance(part, MapType) and isinstance(part.keyType, _UNHASHABLE) for part in parts):
+    if any(isinstance(part, T.MapType) and isinstance(part.keyType, _UNHASHABLE) for part in parts):
         return (
             f"column {field.name!r} holds a map with keys of a nested or binary type: "
             "use map_entries(column)"
@@ -66,15 +57,15 @@ def _column_problem(field: StructField, reserved: Set[str]) -> str | None:
     return None
 
 
-def _parts(type_: DataType) -> Iterator[DataType]:
+def _parts(type_: T.DataType) -> Iterator[T.DataType]:
     """Yield a type and all types nested in it."""
     yield type_
     match type_:
-        case StructType():
+        case T.StructType():
             inner = [field.dataType for field in type_.fields]
-        case ArrayType():
+        case T.ArrayType():
             inner = [type_.elementType]
-        case MapType():
+        case T.MapType():
             inner = [type_.keyType, type_.valueType]
         case _:
             inner = []

@@ -40,5 +40,5 @@ def read(path: Path, **settings: Any) -> list[tuple]:
     """
     table, bad = read_all(path, **settings)
     if bad.total:
-        raise RefusedError("; ".join([*bad.told, *bad.hints]))
+        raise RefusedError("; ".join([*bad.examples, *bad.hints]))
     return list(zip(*(column.to_pylist() for column in table.columns), strict=True))

@@ -273,7 +273,7 @@ def test_rows_are_told_in_part_and_counted_in_full(file: Path):
     """Prevents: a message of a million lines, or one that tells of five rows only."""
     written(file, "v\n" + "x\n" * 30_000 + "1\n")
     table, bad = read_all(file, columns="v int")
-    assert (len(table), bad.total, len(bad.told)) == (1, 30_000, 5)
+    assert (len(table), bad.total, len(bad.examples)) == (1, 30_000, 5)
 
 
 def test_as_a_model_reads_it(spark: SparkSession, file: Path):

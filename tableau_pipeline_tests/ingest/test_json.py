@@ -77,7 +77,7 @@ def test_what_does_not_fit(file: Path, type_: str, value: str):
     file.write_text(f'{{"v": null}}\n{{"v": {value}}}\n', "utf-8")
     table, bad = read_all(file, columns=f"v {type_}")
     assert (len(table), bad.total) == (1, 1)
-    assert 'x.json, line 2: column "v": ' in bad.told[0]
+    assert 'x.json, line 2: column "v": ' in bad.examples[0]
 
 
 @pytest.mark.parametrize(

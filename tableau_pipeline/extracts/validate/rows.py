@@ -88,7 +88,7 @@ def _relationship_problems(
         if problem := key_problem(hyper, sources[edge.one], edge.key):
             yield (
                 f"Relationship {edge}: {problem}. The one side of a relationship must be unique: "
-                "mend the model, or turn the relationship round"
+                "fix the model, or turn the relationship round"
             )
 
 
@@ -102,13 +102,13 @@ def _policy_problems(
             case Diff(key):
                 if problem := key_problem(hyper, sources[table.name], key):
                     yield (
-                        f"refresh: diff: {problem}. The key must identify every row: mend the "
+                        f"refresh: diff: {problem}. The key must identify every row: fix the "
                         "model, or name more columns in the key"
                     )
             case Append(cursor):
                 if problem := null_problem(hyper, sources[table.name], [cursor]):
                     yield (
-                        f"refresh: append: {problem}. Every row needs a cursor: mend the model, or "
+                        f"refresh: append: {problem}. Every row needs a cursor: fix the model, or "
                         "choose another refresh policy"
                     )
             case _:

@@ -4,16 +4,7 @@ import re
 from collections.abc import Iterable
 from decimal import Decimal
 
-from pyspark.sql.types import (
-    BooleanType,
-    DataType,
-    DateType,
-    DoubleType,
-    IntegerType,
-    LongType,
-    StringType,
-    TimestampType,
-)
+from pyspark.sql import types as T
 
 from tableau_pipeline.ingest.options import Options
 from tableau_pipeline.ingest.values.parsers import Parser, parser
@@ -29,14 +20,20 @@ class Guess:
     def __init__(self, options: Options) -> None:
         self._options = options
         self._empty = True
-        numbers = [IntegerType(), LongType(), DoubleType()]
+        numbers = [T.IntegerType(), T.LongType(), T.DoubleType()]
         # A date format that the user set may consist of digits only, as yyyyMMdd does.
         times = [
-            *([DateType()] if options.date else []),
-            *([TimestampType()] if options.timestamp else []),
+            *([T.DateType()] if options.date else []),
+            *([T.TimestampType()] if options.timestamp else []),
         ]
-        types: list[DataType] = [*times, *numbers, DateType(), TimestampType(), BooleanType()]
-        self._left: list[tuple[DataType, Parser]] = [
+        types: list[T.DataType] = [
+            *times,
+            *numbers,
+            T.DateType(),
+            T.TimestampType(),
+            T.BooleanType(),
+        ]
+        self._left: list[tuple[T.DataType, Parser]] = [
             (type_, read) for type_ in types if (read := parser(type_, options))
         ]
 
@@ -48,22 +45,22 @@ class Guess:
                 self._left = [each for each in self._left if self._fits(*each, text)]
 
     @property
-    def type(self) -> DataType:
+    def type(self) -> T.DataType:
         """The narrowest type that fits all values; string if none does, or if all are NULL."""
-        return self._left[0][0] if self._left and not self._empty else StringType()
+        return self._left[0][0] if self._left and not self._empty else T.StringType()
 
-    def _fits(self, type_: DataType, read: Parser, text: str) -> bool:
+    def _fits(self, type_: T.DataType, read: Parser, text: str) -> bool:
         try:
             value = read(text)
         except ValueError:
             return False
-        if isinstance(type_, DateType | TimestampType | BooleanType):
+        if isinstance(type_, T.DateType | T.TimestampType | T.BooleanType):
             return True
         plain = text.replace(self._options.thousands, "") if self._options.thousands else text
         plain = plain.replace(self._options.decimal, ".")
         if not _NUMBER.fullmatch(plain):
             return False
-        if isinstance(type_, DoubleType):
+        if isinstance(type_, T.DoubleType):
             # The number is exact if its shortest representation equals the text.
             return Decimal(repr(value)) == Decimal(plain)
         return plain != "-0"

@@ -6,22 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.types import (
-    ArrayType,
-    BooleanType,
-    CharType,
-    DataType,
-    DateType,
-    DoubleType,
-    LongType,
-    MapType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-    VarcharType,
-)
+from pyspark.sql import types as T
 
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.ingest.arrow_columns import Convert, Reader, batches, check_names
@@ -30,11 +15,13 @@ from tableau_pipeline.ingest.options import Options
 from tableau_pipeline.ingest.text.json_rows import Number, json_rows, json_text
 from tableau_pipeline.ingest.values.parsers import Parser, parser
 
-_TIMES = (DateType, TimestampType, TimestampNTZType)
-_STRINGS = (StringType, CharType, VarcharType)
+_TIMES = (T.DateType, T.TimestampType, T.TimestampNTZType)
+_STRINGS = (T.StringType, T.CharType, T.VarcharType)
 
 
-def json_schema(paths: Sequence[Path], options: Options, declared: StructType | None) -> StructType:
+def json_schema(
+    paths: Sequence[Path], options: Options, declared: T.StructType | None
+) -> T.StructType:
     """Return the columns of files, sorted by name unless they are declared.
 
     Raises:
@@ -52,11 +39,11 @@ def json_schema(paths: Sequence[Path], options: Options, declared: StructType | 
     if not names:
         raise RefusedError(f"{paths[0].name} has no objects with values: there are no columns")
     check_names(names, paths[0].name)
-    return StructType([StructField(name, seen.fields[name].type) for name in names])
+    return T.StructType([T.StructField(name, seen.fields[name].type) for name in names])
 
 
 def json_batches(
-    path: Path, options: Options, schema: StructType, bad: BadRows, *, seen: set[str]
+    path: Path, options: Options, schema: T.StructType, bad: BadRows, *, seen: set[str]
 ) -> Iterator[pa.RecordBatch]:
     """Read the rows of a file; count those that do not fit in `bad`.
 
@@ -111,22 +98,22 @@ class _Seen:
                     self.fields.setdefault(name, _Seen()).see(each)
 
     @property
-    def type(self) -> DataType:
+    def type(self) -> T.DataType:
         """The type that holds all of them unchanged; string, with their JSON, if no other does."""
         match sorted(self.kinds):
             case ["boolean"]:
-                return BooleanType()
+                return T.BooleanType()
             case ["number"] if self._whole:
-                return LongType()
+                return T.LongType()
             case ["number"] if self._fits_double:
-                return DoubleType()
+                return T.DoubleType()
             case ["array"] if self._element:
-                return ArrayType(self._element.type)
+                return T.ArrayType(self._element.type)
             case ["object"] if self.fields:
-                return StructType(
-                    [StructField(name, each.type) for name, each in sorted(self.fields.items())]
+                return T.StructType(
+                    [T.StructField(name, each.type) for name, each in sorted(self.fields.items())]
                 )
-        return StringType()
+        return T.StringType()
 
     def _see_number(self, text: str) -> None:
         digits = text.removeprefix("-")
@@ -140,7 +127,7 @@ class _Seen:
             self._fits_double = exact
 
 
-def _convert(field: StructField, options: Options) -> Convert:
+def _convert(field: T.StructField, options: Options) -> Convert:
     try:
         return _converter(field.dataType, options)
     except TypeError as error:
@@ -149,19 +136,19 @@ def _convert(field: StructField, options: Options) -> Convert:
         ) from error
 
 
-def _converter(type_: DataType, options: Options) -> Convert:
+def _converter(type_: T.DataType, options: Options) -> Convert:
     match type_:
-        case ArrayType():
+        case T.ArrayType():
             return _array(_converter(type_.elementType, options))
-        case MapType() if isinstance(type_.keyType, StringType):
+        case T.MapType() if isinstance(type_.keyType, T.StringType):
             return _map(_converter(type_.valueType, options))
-        case StructType():
+        case T.StructType():
             inner = {each.name: _converter(each.dataType, options) for each in type_.fields}
             return _struct(inner)
     read = parser(type_, options)
     if read is None:
         raise TypeError(type_.simpleString())
-    if isinstance(type_, BooleanType):
+    if isinstance(type_, T.BooleanType):
         return _boolean
     if isinstance(type_, _STRINGS):
         return _string(read)

@@ -4,16 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 
-from pyspark.sql.types import (
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    StringType,
-    TimestampNTZType,
-    TimestampType,
-)
+from pyspark.sql import types as T
 
 from tableau_pipeline.ingest.options import Options
 from tableau_pipeline.ingest.values.parsers import BITS, parser
@@ -32,7 +23,7 @@ _SIGNS = (
 )
 
 
-def hint(type_: DataType, values: Sequence[str], options: Options) -> str | None:
+def hint(type_: T.DataType, values: Sequence[str], options: Options) -> str | None:
     """Return the options that would read all of these values of a column; None if none would."""
     null = values[0]
     if null in _NULLS and all(value == null for value in values):
@@ -44,32 +35,32 @@ def hint(type_: DataType, values: Sequence[str], options: Options) -> str | None
     ]
     if found:
         return f"to read such values, set {' or '.join(found[:3])}"
-    if type(type_) in BITS and _all_fit(DoubleType(), values, options):
+    if type(type_) in BITS and _all_fit(T.DoubleType(), values, options):
         return "to read numbers with a fraction or more digits, declare double or decimal(18,4)"
     return None
 
 
-def _candidates(type_: DataType, options: Options) -> Iterable[tuple[Mapping[str, str], Options]]:
-    if type(type_) in BITS or isinstance(type_, DecimalType | DoubleType | FloatType):
+def _candidates(type_: T.DataType, options: Options) -> Iterable[tuple[Mapping[str, str], Options]]:
+    if type(type_) in BITS or isinstance(type_, T.DecimalType | T.DoubleType | T.FloatType):
         for decimal, thousands in _SIGNS:
             signs = {"decimal": decimal, "thousands": thousands}
             now = {"decimal": options.decimal, "thousands": options.thousands}
             reader = {name: sign for name, sign in signs.items() if sign != now[name]}
             yield reader, replace(options, **signs)
-    elif isinstance(type_, DateType):
+    elif isinstance(type_, T.DateType):
         for pattern in _DAYS:
             yield {"dateFormat": pattern}, replace(options, date=pattern)
-    elif isinstance(type_, TimestampType | TimestampNTZType):
-        name = "timestampFormat" if isinstance(type_, TimestampType) else "timestampNTZFormat"
+    elif isinstance(type_, T.TimestampType | T.TimestampNTZType):
+        name = "timestampFormat" if isinstance(type_, T.TimestampType) else "timestampNTZFormat"
         for day, time in product((*_DAYS, "yyyy-MM-dd"), (*_TIMES, "")):
             pattern = f"{day} {time}".strip()
             yield {name: pattern}, replace(options, timestamp=pattern, timestamp_ntz=pattern)
-    if not isinstance(type_, StringType):
+    if not isinstance(type_, T.StringType):
         trimming = dict.fromkeys(("ignoreLeadingWhiteSpace", "ignoreTrailingWhiteSpace"), "true")
         yield trimming, replace(options, trim_left=True, trim_right=True)
 
 
-def _all_fit(type_: DataType, values: Sequence[str], options: Options) -> bool:
+def _all_fit(type_: T.DataType, values: Sequence[str], options: Options) -> bool:
     read = parser(type_, options)
     if read is None:
         return False

@@ -9,37 +9,21 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
-from pyspark.sql.types import (
-    BooleanType,
-    ByteType,
-    CharType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    ShortType,
-    StringType,
-    TimestampNTZType,
-    TimestampType,
-    VarcharType,
-)
+from pyspark.sql import types as T
 
 from tableau_pipeline.ingest.options import Options
 from tableau_pipeline.ingest.values.times import ISO_DATE, ISO_TIMESTAMP, time_pattern
 
 Parser = Callable[[str], Any]
 
-BITS = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
+BITS = {T.ByteType: 8, T.ShortType: 16, T.IntegerType: 32, T.LongType: 64}
 _WORDS = {"nan": math.nan, "inf": math.inf, "infinity": math.inf}
 _BOOLEANS = {"true": True, "false": False}
 # Values repeat, and a cache lookup is faster than parsing.
 _REMEMBERED = 1 << 15
 
 
-def parser(type_: DataType, options: Options) -> Parser | None:
+def parser(type_: T.DataType, options: Options) -> Parser | None:
     """Return a parser of non-empty texts for a type; None if text cannot hold the type.
 
     The parser raises ValueError if the text is not exactly a value of the type. It returns
@@ -52,22 +36,22 @@ def parser(type_: DataType, options: Options) -> Parser | None:
     return made and lru_cache(_REMEMBERED)(made)
 
 
-def _parser(type_: DataType, options: Options) -> Parser | None:
+def _parser(type_: T.DataType, options: Options) -> Parser | None:
     if bits := BITS.get(type(type_)):
         return _whole(bits, options)
     match type_:
-        case DecimalType():
+        case T.DecimalType():
             return _decimal(type_, options)
-        case CharType() | VarcharType():
+        case T.CharType() | T.VarcharType():
             return _text(type_.length)
-    makers: dict[type[DataType], Callable[[], Parser]] = {
-        DoubleType: lambda: _floating(options, lambda value: value),
-        FloatType: lambda: _floating(options, _as_float),
-        StringType: lambda: str,
-        BooleanType: lambda: _boolean,
-        DateType: lambda: _date(options.date),
-        TimestampType: lambda: _instant(options.timestamp),
-        TimestampNTZType: lambda: _wall_clock(options.timestamp_ntz),
+    makers: dict[type[T.DataType], Callable[[], Parser]] = {
+        T.DoubleType: lambda: _floating(options, lambda value: value),
+        T.FloatType: lambda: _floating(options, _as_float),
+        T.StringType: lambda: str,
+        T.BooleanType: lambda: _boolean,
+        T.DateType: lambda: _date(options.date),
+        T.TimestampType: lambda: _instant(options.timestamp),
+        T.TimestampNTZType: lambda: _wall_clock(options.timestamp_ntz),
     }
     make = makers.get(type(type_))
     return make() if make else None
@@ -108,7 +92,7 @@ def _whole(bits: int, options: Options) -> Parser:
     return read
 
 
-def _decimal(type_: DecimalType, options: Options) -> Parser:
+def _decimal(type_: T.DecimalType, options: Options) -> Parser:
     normal = _number(options, fraction=True)
     before, after = type_.precision - type_.scale, type_.scale
 

@@ -134,7 +134,7 @@ def decide(
     if Accept.OVERWRITE in options.accept and (options.full or record is None):
         return Publish(PublishMode.OVERWRITE, "in full, as asked (accept: overwrite)")
     if record is None:
-        reason = published.untrusted or "no record tells what it holds"
+        reason = published.untrusted or "no record shows what it holds"
         return Publish(PublishMode.REPLACE, f"in full: {reason}")
     if reason := _in_full(facts, record, options):
         return Publish(PublishMode.REPLACE, f"in full: {reason}")

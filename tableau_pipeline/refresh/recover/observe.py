@@ -89,7 +89,7 @@ class Observer:
             metadata=self.server.metadata(remote.luid),
         )
         if not named:
-            why = "no record tells what it holds"
+            why = "no record shows what it holds"
             if recovered.luid:
                 why = (
                     f"the data source of the last refresh ({recovered.luid}) is gone, and another "

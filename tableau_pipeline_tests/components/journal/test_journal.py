@@ -77,7 +77,7 @@ def test_a_lost_checkpoint_leaves_the_guards_on(location: Location, lost: str):
     location.model(flights(7))
     found = decision(location.refresh("busy"))
     why = {
-        "wiped": "no record tells what it holds",
+        "wiped": "no record shows what it holds",
         "reported": "new content in flights",
         "older format": "its records are of an older version",
     }

@@ -74,7 +74,7 @@ def test_one_side_without_a_key(
     """Prevents: every flight of a repeated carrier counts twice in all dashboards."""
     star.model("airlines", airlines(*codes))
     message = refusal(star, publish=publish, signs_in=publish)
-    for part in ("flights -> airlines", 'table "airlines"', phrase, "mend the model"):
+    for part in ("flights -> airlines", 'table "airlines"', phrase, "fix the model"):
         assert part in message
 
 

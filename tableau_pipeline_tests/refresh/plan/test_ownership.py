@@ -193,7 +193,7 @@ def test_lost_records_find_the_data_source_by_the_tag(pipeline: Pipeline):
     (before,) = pipeline.found()
     forget(pipeline)
     report = pipeline.run()
-    assert report.plan == Publish(PublishMode.REPLACE, "in full: no record tells what it holds")
+    assert report.plan == Publish(PublishMode.REPLACE, "in full: no record shows what it holds")
     assert [item.id for item in pipeline.found()] == [before.id]
     assert pipeline.wrong() == []
     assert analyst.CALCULATION[:24] in pipeline.tds()

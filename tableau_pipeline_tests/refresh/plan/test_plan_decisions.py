@@ -52,7 +52,7 @@ def test_deleted_on_the_server_is_published_anew():
 
 def test_our_tag_without_a_record_replaces_the_data_only():
     """Prevents: a lost event log drops the calculated fields of analysts, or blocks for ever."""
-    why = "no record tells what it holds"
+    why = "no record shows what it holds"
     known = published(record=None, left=frozenset(), untrusted=why)
     known = replace(known, record=None)
     assert decided(known) == Publish(REPLACE, f"in full: {why}")
