@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.resources import data_dir
 from tableau_pipeline_tests.conftest import ROOT
 
@@ -27,6 +28,13 @@ def test_what_is_said_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setenv("PIPELINE_DATA_DIR", "lake")
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "home"))
     assert data_dir() == tmp_path / "lake"
+
+
+def test_object_stores_are_refused(monkeypatch: pytest.MonkeyPatch):
+    """Prevents: a folder named "s3:" that looks like the bucket, and that nobody else sees."""
+    monkeypatch.setenv("PIPELINE_DATA_DIR", "s3://lake/data")
+    with pytest.raises(RefusedError, match=r"PIPELINE_DATA_DIR is 's3://lake/data': set it to"):
+        data_dir()
 
 
 @pytest.mark.parametrize(("folder", "home"), [("", None), ("docs", None), ("/", "dagster_home")])
