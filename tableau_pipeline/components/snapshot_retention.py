@@ -32,12 +32,14 @@ def referenced_snapshots(instance: dg.DagsterInstance) -> set[tuple[str, int]]:
     """
     keys = set(instance.get_asset_keys())
     published = [
+        # What publish_file publishes has no extract asset; all of it lies under "files".
         key for key in keys if extract_key(key.to_user_string()) in keys or key.path[0] == "files"
     ]
     found: set[tuple[str, int]] = set()
     for record in instance.get_asset_records(published):
         newest = record.asset_entry.last_observation_record
         closing = record_in(newest) if newest else None
+        # The newest record usually is the last checkpoint, which saves reading the whole history.
         if isinstance(closing, Closing) and closing.checkpoint:
             found.update(closing.checkpoint.versions)
         else:

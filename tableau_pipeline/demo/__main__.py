@@ -51,6 +51,7 @@ def _run_all() -> list[Line]:
 
 
 def _instance() -> dg.DagsterInstance:
+    # Runs in this home are the ones that the web UI of `make dev` shows.
     if os.environ.get("DAGSTER_HOME"):
         return dg.DagsterInstance.get()
     return dg.DagsterInstance.ephemeral()

@@ -15,6 +15,7 @@ class _ProgressHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         event: dg.DagsterEvent | None = getattr(record, "dagster_event", None)
         if event is None and record.levelno >= logging.INFO:
+            # Dagster puts the run and the step before each message, too much for a terminal.
             self._write(str(getattr(record, "dagster_meta", {}).get("orig_message") or record.msg))
         elif event and event.event_type_value == "ASSET_MATERIALIZATION":
             materialization = event.step_materialization_data.materialization
@@ -30,6 +31,7 @@ class _ProgressHandler(logging.Handler):
 @dg.logger
 def progress_logger(_context: dg.InitLoggerContext) -> logging.Logger:
     """Log materialized assets and the messages of refreshes, for a person at a terminal."""
+    # getLogger would return the same logger for each run, and each would add another handler.
     logger = logging.Logger("progress")
     logger.addHandler(_ProgressHandler())
     return logger

@@ -66,6 +66,7 @@ class Line:
 
 def from_the_start() -> None:
     """Remove what an earlier run of the demo published."""
+    # What an earlier run left on the server would turn the first publish into an update.
     with dg.build_resources(resources_from_env()) as resources:
         tableau: TableauServerResource = resources.tableau
         with tableau.session() as site:

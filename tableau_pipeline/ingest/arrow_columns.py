@@ -149,6 +149,7 @@ def _converted(
     reader: Reader, values: Sequence[Any], wrong: dict[int, tuple[Reader, Any]]
 ) -> list[Any]:
     convert = reader.convert
+    # Hardly any chunk has a bad value, and a try around each value would slow down all of them.
     try:
         return [convert(value) for value in values]
     except ValueError:

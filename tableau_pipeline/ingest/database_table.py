@@ -67,6 +67,7 @@ class DatabaseTable:
         login = self._login()
         reader = spark.read.format("jdbc").options(url=self.url, dbtable=self.table)
         try:
+            # Some drivers fetch ten rows at a time, others the whole table, unless a number is set.
             return reader.options(**{"fetchsize": "10000", **options, **login}).load()
         except Py4JJavaError as error:
             if "No suitable driver" not in str(error.java_exception):

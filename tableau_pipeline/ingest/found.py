@@ -42,7 +42,9 @@ def found_files(pattern: str) -> tuple[Path, ...]:
     """
     path = Path(pattern)
     found = sorted(path.iterdir()) if path.is_dir() else map(Path, sorted(glob.glob(pattern)))  # noqa: PTH207
+    # Like Spark, this passes over hidden files and markers such as _SUCCESS.
     files = tuple(each.absolute() for each in found if each.is_file() and each.name[0] not in "._")
+    # A file's own name may contain brackets or stars, which the pattern would interpret.
     if path.is_file():
         files = (path.absolute(),)
     if not files:

@@ -150,6 +150,7 @@ class _Given:
         text = self.text(*names)
         if text is None:
             return default
+        # As in Spark, the two characters \t stand for a tab, which is hard to type in a config.
         text = text.replace("\\t", "\t").replace("\\\\", "\\")
         is_one = len(text) == 1 and text not in "\r\n"
         if not is_one and not (empty and not text):
@@ -169,6 +170,7 @@ def _encoding(name: str | None) -> str | None:
         return None
     try:
         found = codecs.lookup(name)
+        # The look-up also finds codecs such as base64, which do not decode to text.
         b"".decode(name)
     except LookupError as error:
         raise RefusedError(

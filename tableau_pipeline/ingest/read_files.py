@@ -89,5 +89,6 @@ def load(spark: SparkSession, files: Files, folder: Path) -> Reading:
     paths = map(exact_path, waiting.paths)
     frame = spark.read.schema(stored_schema(waiting.schema)).parquet(*paths)
     reading = Reading(frame, before, waiting.bad)
+    # From here on the rows come from the copy, so a later change of the files does no harm.
     reading.check_unchanged()
     return reading

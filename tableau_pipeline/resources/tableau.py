@@ -107,6 +107,7 @@ class TableauServerResource(dg.ConfigurableResource):
                 self._needed("token_name", "TABLEAU_TOKEN_NAME"),
                 self._needed("token_value", "TABLEAU_TOKEN_VALUE"),
             )
+        # Before the password, because a connected app has a user name as well.
         if self.connected_app_client_id:
             prefix = "TABLEAU_CONNECTED_APP"
             return ConnectedApp(

@@ -39,6 +39,7 @@ def _at_most_twice(work: Callable[[HyperProcess], Result]) -> Result:
     try:
         return work(hyper)
     except Exception:
+        # A new process shows that the old one crashed. Any other error would only occur again.
         if hyper_process() is hyper:
             raise
     with _second_attempt:

@@ -80,6 +80,7 @@ def read(folder: Path, asset_key: str) -> Snapshot | None:
 def _newest(folder: Path) -> Sequence[tuple[Path, _Manifest]]:
     """Return the newest manifests; the newest write determines whether the model is partitioned."""
     partitions: dict[str, tuple[Path, _Manifest]] = {}
+    # The names begin with the time of the write, so they sort by age.
     for write in sorted(filter(lambda path: is_write(path.name), folder.glob("v-*")), reverse=True):
         if whole := _manifest(write):
             return [*partitions.values()] or [(write, whole)]

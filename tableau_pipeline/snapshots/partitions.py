@@ -56,6 +56,7 @@ def with_partition(
         text = value.cast("string")
         return frame.withColumn(PARTITION, F.when(text.isin(list(partitions)), text))
     type_ = frame.select(value).schema.fields[0].dataType
+    # A lookup by day has a row for each day; one by minute has 1,440 times as many.
     whole_days = all(_is_midnight(edge) for w in partitions.values() for edge in (w.start, w.end))
     zone = next(iter(partitions.values())).zone
     moment = _day(value, type_, zone) if whole_days else _minute(value, type_, zone)
@@ -100,6 +101,7 @@ def _days(windows: Mapping[str, Window]) -> Iterator[tuple[date, str]]:
 
 def _minutes(windows: Mapping[str, Window]) -> Iterator[tuple[datetime, str]]:
     for key, window in windows.items():
+        # Steps in local time would repeat or skip an hour when the clocks change.
         moment, end = window.start.astimezone(UTC), window.end.astimezone(UTC)
         while moment < end:
             yield moment, key

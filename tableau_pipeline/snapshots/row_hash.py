@@ -35,6 +35,7 @@ def hash_parts(hashes: Column) -> dict[str, Column]:
     A sum of bigints would overflow, and a sum of decimals makes the write about 10 % slower.
     """
     return {
+        # This shift keeps the sign, so that the three sums add up to that of the signed hashes.
         "high_bits": F.shiftright(hashes, 2 * _BITS),
         "middle_bits": F.shiftright(hashes, _BITS).bitwiseAND(F.lit(_MASK)),
         "low_bits": hashes.bitwiseAND(F.lit(_MASK)),

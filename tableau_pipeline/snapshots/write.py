@@ -54,6 +54,7 @@ def write_snapshot(
         files = _files(folder, store.folder(asset_key))
         _check_rows(fingerprint, [*files], folder=folder, asset_key=asset_key)
         before_commit()
+        # The number is given at the commit, when it is known which ones other writers have taken.
         whole = Part(version=0, fingerprint=fingerprint, files=files)
         return store.commit(
             asset_key,
@@ -241,7 +242,9 @@ def _fingerprint(model: Path, files: Sequence[DataFile]) -> Fingerprint:
     """Compute the fingerprint of one partition; Spark's own sum covers all partitions."""
     total = 0
     for file in files:
+        # Without `partitioning` pyarrow would take the name of the folder for another column.
         hashes = pq.read_table(model / file.name, columns=[ROW_HASH], partitioning=None)[ROW_HASH]
+        # A sum of 64-bit hashes does not fit into 64 bits.
         total += int(pc.call_function("sum", [hashes.cast(pa.decimal128(38, 0))]).as_py() or 0)
     return Fingerprint(rows=sum(file.rows for file in files), hash_sum=total)
 

@@ -57,6 +57,7 @@ def _in_words(error: Any, known: list[str]) -> Any:
         # pydantic puts the name of the chosen union member between a key and its nested keys.
         field, _, *rest = error["loc"]
         error = {**error, "loc": (field, *rest)}
+    # A longer place belongs to a nested model, whose own validator has already put it into words.
     if error["type"] != "extra_forbidden" or len(error["loc"]) > 1:
         return error
     name = str(error["loc"][-1])

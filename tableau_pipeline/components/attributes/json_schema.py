@@ -25,6 +25,7 @@ def _plain(schema: Any, definitions: dict[str, Any]) -> Any:
     }
     forms = _forms(schema, definitions)
     types = [form.get("type") for form in forms if form.keys() <= {"type"}]
+    # A union of plain types alone, such as text or a number, gives short errors and is kept.
     if forms and len(types) == len(forms):
         plain["type"] = types
     elif properties := _properties(forms, definitions):

@@ -153,6 +153,7 @@ Refresh = Annotated[
     | Annotated[DiffRefresh, Tag("diff")]
     | Annotated[AppendRefresh, Tag("append")]
     | Annotated[PartitionsRefresh, Tag("partitions")],
+    # A plain union would report the errors of every member, and not only of the one that is meant.
     Discriminator(_policy),
 ]
 

@@ -121,5 +121,6 @@ def read_invocation(run_results: str, *, seen: str | None) -> Invocation:
 def _parents(manifest: UPath) -> Mapping[str, list[str]]:
     try:
         return _Manifest.model_validate_json(manifest.read_bytes()).parent_map
+    # Without the parents every test counts for all models: a refresh too few, but none on bad data.
     except (FileNotFoundError, ValidationError):
         return {}

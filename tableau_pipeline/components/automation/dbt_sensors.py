@@ -54,6 +54,7 @@ def _sensor(file: str, triggers: Mapping[str, DbtTrigger]) -> dg.SensorDefinitio
         ]
         due = [key for key, obstacle in obstacles.items() if not obstacle]
         if not due:
+            # The cursor moves on all the same, or every tick would judge this invocation again.
             return dg.SensorResult(skip_reason="\n".join(skipped), cursor=invocation.id)
         # A tick that requests runs shows no skip reason, so its log lists what was left out.
         for reason in skipped:
@@ -71,6 +72,7 @@ def _with_models(datasources: Iterable[str]) -> dg.AssetSelection:
         for datasource in datasources
         for key in (extract_key(datasource), dg.AssetKey.from_user_string(datasource))
     )
+    # The models' own sources are often tables of dbt, which no run of this location can make.
     return dg.AssetSelection.assets(*keys).upstream().materializable()
 
 
@@ -85,6 +87,7 @@ def _request(
         raise ValueError("the sensor's context has no definitions to choose assets from")
     graph = location.asset_graph
     return dg.RunRequest(
+        # Dagster runs each key once, so a sensor whose cursor was reset does not repeat a refresh.
         run_key=f"{invocation.id} {datasource}",
         asset_selection=[
             key

@@ -22,6 +22,7 @@ def refresh_schedules(datasources: Iterable[PublishedDatasource]) -> list[dg.Sch
     for datasource in datasources:
         if isinstance(trigger := datasource.trigger, CronTrigger):
             due[trigger.cron, trigger.timezone] += [
+                # One step makes both assets, and Dagster refuses to run half of it.
                 extract_key(datasource.declaration.key),
                 dg.AssetKey.from_user_string(datasource.asset_key),
             ]

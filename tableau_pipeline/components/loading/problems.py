@@ -41,6 +41,7 @@ def datasources_of(definitions: dg.Definitions) -> list[Datasource]:
     found = {}
     for spec in _specs(definitions):
         if place := _declared(spec):
+            # The two assets of a data source share one place, and are one data source here.
             found[place] = Datasource(_component(spec), *place)
     return list(found.values())
 
@@ -62,6 +63,7 @@ def repeated_keys(definitions: dg.Definitions, datasources: Sequence[Datasource]
                     f'"{key.to_user_string()}", which the asset of {others[0]} has too: give the '
                     "data source a `key` of its own, or another name"
                 )
+                # Both of its keys come from one name, so a second report would say the same.
                 break
     return found
 
@@ -75,6 +77,7 @@ def unknown_models(definitions: dg.Definitions, datasources: Sequence[Datasource
     found = []
     for each in datasources:
         for keys, model in _models(each.component):
+            # A stored snapshot shows that another code location makes the model.
             if model in assets or (snapshots and snapshots.store.newest(model)):
                 continue
             listed = ", ".join(models[:_LISTED]) + (", ..." if len(models) > _LISTED else "")
@@ -96,6 +99,7 @@ def column_problems(definitions: dg.Definitions, datasources: Sequence[Datasourc
         declaration = each.component.declaration
         stored = Declared(snapshots.store, declaration.types)
         newest = {model: stored.newest(model) for model in declaration.models}
+        # A model that was never materialized has no columns to compare yet.
         if not all(newest.values()):
             continue
         try:

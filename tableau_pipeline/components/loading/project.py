@@ -78,6 +78,7 @@ def _in_lines() -> Generator[None]:
                 raise cause from None
             case ValidationError() as cause:
                 raise DeclarationError("\n".join(map(_of_key, cause.errors()))) from None
+        # Whatever is not a mistake in the YAML keeps its traceback, which its author needs.
         raise
 
 

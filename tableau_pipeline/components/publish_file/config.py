@@ -110,6 +110,8 @@ class PublishFileConfig(RefreshConfig):
         return self
 
     def _known_options(self) -> None:
+        # The format may be known only once the files are found; until then an option of any will
+        # do.
         formats = (cast("Format", self.format),) if self.format else get_args(Format)
         try:
             check_options(self.reader, *formats)

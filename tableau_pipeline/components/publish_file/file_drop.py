@@ -41,6 +41,7 @@ class FileDrop(Declared):
     @classmethod
     def _known(cls, publish: dict[str, Any]) -> dict[str, Any]:
         try:
+            # The sensor sets these two for each file; any text does to check the rest.
             PublishFileConfig(**{"path": "x", "name": "x", **publish})
         except ValidationError as error:
             wrong = "; ".join(
@@ -89,11 +90,14 @@ def look(folder: Path, pattern: str, before: dict[str, dict]) -> dict[str, dict]
     """Return each file's stamp and the number of looks for which it has not changed."""
     found = {}
     for file in sorted(folder.glob(pattern)):
+        # Programs that copy files give such names to what is not complete yet.
         if file.is_file() and file.name[0] not in "._":
             stat = file.stat()
             stamp = f"{stat.st_size} {stat.st_mtime_ns}"
             last = before.get(file.name, {})
             still = last["still"] + 1 if last.get("stamp") == stamp else 0
+            # It counts one beyond ripe, so that a file is requested at one look and not at each
+            # later one.
             found[file.name] = {"stamp": stamp, "still": min(still, _STILL + 1)}
     return found
 

@@ -71,6 +71,7 @@ def publish_files(
             read=lambda: _reading(context, config, spark, folder=folder),
             run_id=context.run.run_id,
             mode="append" if config.mode == "append" else "replace",
+            # Asked when it is this run's turn: a run before it may have published another version.
             built_on=lambda: _published_version(DagsterJournal(context, published), model),
             file_column=config.file_column,
             drop_bad_rows=config.bad_rows == "drop",
@@ -111,6 +112,7 @@ def _log_result(
         context.log_event(dg.AssetMaterialization(published, metadata=metadata))
 
 
+# The launchpad opens with these two keys in place, as nobody could know them by heart.
 @dg.job(config={"ops": {"publish_files": {"config": {"name": "", "path": ""}}}})
 def publish_file() -> None:
     """Publish CSV, JSON or Parquet files, or a database table. See the run config for options."""

@@ -106,6 +106,7 @@ def refresh_assets(
             except RefreshError as error:
                 decided = "refuse" if isinstance(error, RefusedError) else "failed"
                 context.instance.add_run_tags(context.run.run_id, run_tags(declaration, decided))
+                # Dagster takes no check result once the step has failed.
                 yield from failed_checks(published, error)
                 raise
         decided = report.plan.decision if report.plan else "build"

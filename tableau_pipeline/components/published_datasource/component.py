@@ -159,6 +159,7 @@ class PublishedDatasource(Declared):
     def _consistent(self) -> Self:
         asset_key = self.asset_key
         named = ("key",) if self.key else ("name",)
+        # The rule replaces all but ASCII letters and digits, so a Japanese name leaves nothing.
         if not asset_key.strip("_/"):
             problem = f'this gives the asset key "{asset_key}": set `key` to a meaningful one'
             raise mistake(named, self.name, problem)

@@ -25,6 +25,7 @@ def extract_result(
     if extract is None:
         raise ValueError("no extract was built")
     names = {declaration.published_name(table.name): table.name for table in declaration.tables}
+    # A payload has only the tables that changed; the others count as no rows, not as unknown.
     rows = dict.fromkeys(names.values(), 0)
     for name, count in extract.rows.items():
         rows[names.get(name, name)] = count
@@ -54,6 +55,7 @@ def published_result(
     if checkpoint is None or remote is None:
         raise ValueError("no data source was refreshed")
     rows = {name: table.content.rows for name, table in checkpoint.tables.items()}
+    # The UI keeps this order: what most readers look for comes first, what explains it last.
     metadata: dict[str, Any] = {
         "summary": report.summary,
         **_plan(declaration, report),

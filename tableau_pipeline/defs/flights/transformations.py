@@ -36,6 +36,7 @@ def flights(raw: DataFrame) -> DataFrame:
     """
     day = sf.make_date("year", "month", "day")
     scheduled_departure = _at(day, sf.col("sched_dep_time"))
+    # The file has no day for the actual departure, and a late one may fall on the next day.
     departure = scheduled_departure + sf.make_dt_interval(mins=sf.col("dep_delay"))
     return raw.select(
         sf.concat_ws("-", day, "carrier", "flight", "origin").alias("flight_id"),
@@ -53,6 +54,7 @@ def flights(raw: DataFrame) -> DataFrame:
         sf.col("arr_delay").alias("arrival_delay"),
         "air_time",
         "distance",
+        # `time_hour` is cut to the full hour.
         (sf.col("time_hour") + sf.make_dt_interval(mins=sf.col("minute"))).alias(
             "scheduled_departure_utc"
         ),

@@ -44,6 +44,7 @@ def load_parquet(spark: SparkSession, files: Files, folder: Path) -> Reading:
     try:
         frame = _frame(spark, files.reader, paths.values())
     except READ_ERRORS:
+        # Spark does not say which of the files it refuses, so each one is tried by itself.
         paths = {
             path: _by_schema(spark, path, number, folder) if path == now else now
             for number, (path, now) in enumerate(paths.items())
@@ -79,6 +80,7 @@ def _by_schema(spark: SparkSession, path: Path, number: int, folder: Path) -> Pa
 def _by_rows(spark: SparkSession, path: Path, number: int, folder: Path) -> Path:
     """Return the file, or pyarrow's copy if Spark cannot read its rows."""
     try:
+        # Some files fail only when their values are decoded, so all are read, and none is kept.
         spark.read.parquet(exact_path(path)).write.format("noop").mode("overwrite").save()
     except READ_ERRORS as error:
         return _rewritten(path, number, folder, instead_of=error)

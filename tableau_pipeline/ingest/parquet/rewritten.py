@@ -77,6 +77,7 @@ def plain(type_: pa.DataType) -> pa.DataType | None:
             return pa.map_(key, item) if key and item else None
         case pa.TimestampType():
             return pa.timestamp("us", type_.tz)
+    # The cast to it refuses a value with nanoseconds, and does not cut them off.
     return _plain_scalar(type_)
 
 
@@ -133,6 +134,7 @@ def _leaf(array: pa.Array) -> pa.Array:
 def _check_geospatial(path: Path, file: pq.ParquetFile) -> None:
     for number in range(len(file.schema)):
         column = file.schema.column(number)
+        # Arrow shows such a column as plain bytes; only Parquet's own schema tells.
         kind = str(column.logical_type).lower().split("(")[0]
         if kind in _GEOSPATIAL:
             raise RefusedError(
@@ -167,6 +169,7 @@ def _named(path: Path, names: list[str]) -> str:
     wrong = []
     for name in names:
         try:
+            # Without this pyarrow would add a column for each folder of the path that is named a=b.
             pq.read_table(path, columns=[name], partitioning=None)
         except ARROW_ERRORS:
             wrong.append(f'"{name}"')

@@ -70,6 +70,7 @@ def _names(path: Path, options: Options, *, separator_said: bool) -> list[str]:
         raise RefusedError(
             f"{path.name} is empty: it has no {'header' if options.header else 'rows'}"
         )
+    # With the wrong separator a whole file would be published as one column of text.
     if len(first) == 1 and first[0] and not separator_said:
         for separator in _OTHER_SEPARATORS:
             if separator != options.separator and separator in first[0]:
@@ -112,6 +113,7 @@ def _guessed(paths: Sequence[Path], options: Options, width: int) -> list[DataTy
 
 
 def _see(guesses: Sequence[Guess], rows: Sequence[Sequence[str | None]]) -> None:
+    # Without rows there are no columns to pair with.
     for guess, values in zip(guesses, zip(*rows, strict=True), strict=False):
         guess.see(values)
 

@@ -47,6 +47,7 @@ def csv_rows(path: Path, options: Options) -> Iterator[Record]:
                 _check_escapes(path, lines, options)
             if options.trim_left or options.trim_right:
                 values = [_trimmed(value, options) for value in values]
+            # Most records have no empty value, and so need no second look at the text.
             if "" not in values:
                 yield lines.first, values
             elif flags and options.quote * 2 in lines.text:
@@ -71,6 +72,8 @@ def _reader(lines: Iterable[str], options: Options) -> Iterator[list[str]]:
         doublequote=not options.escape,
         escapechar=options.escape or None,
         skipinitialspace=options.trim_left,
+        # By default Python accepts a stray quote, and silently moves text from one value to the
+        # next.
         strict=True,
     )
 
@@ -101,6 +104,7 @@ class _Lines:
 
     def end_alike(self) -> bool:
         """Whether this record ends as earlier ones do; line ends in quotes are ignored."""
+        # CR LF counts as LF. A lone CR among them is more likely part of a value than an end.
         end = self._record[-1][-1]
         if end not in "\r\n":
             return True
@@ -113,6 +117,7 @@ class _Lines:
     def __next__(self) -> str:
         for line in self._text:
             self._number += 1
+            # Inside quotes a line belongs to the value, even if it begins like a comment.
             if self._record or not self._comment or not line.startswith(self._comment):
                 if not self._record:
                     self.first = self._number

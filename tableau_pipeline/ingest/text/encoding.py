@@ -12,6 +12,7 @@ from typing import BinaryIO, TextIO, cast
 from tableau_pipeline.errors import RefusedError
 
 _MARKS = {
+    # These come first: the little-endian mark of UTF-32 begins with that of UTF-16.
     codecs.BOM_UTF32_LE: "UTF-32",
     codecs.BOM_UTF32_BE: "UTF-32",
     codecs.BOM_UTF8: "utf-8-sig",
@@ -36,6 +37,8 @@ def open_text(path: Path, encoding: str | None) -> Generator[TextIO]:
         with _opened(path) as file:
             name = _encoding(path, file.read(4), encoding)
         with _opened(path) as file, TextIOWrapper(file, encoding=name, newline="") as text:
+            # An encoding that was declared keeps its mark, which would become part of the first
+            # name.
             if text.read(1) != "\ufeff":
                 text.seek(0)
             yield text
@@ -57,6 +60,7 @@ def _opened(path: Path) -> BinaryIO:
 def _encoding(path: Path, start: bytes, given: str | None) -> str:
     mark = next((name for bytes_, name in _MARKS.items() if start.startswith(bytes_)), None)
     if given:
+        # Without a mark Python would assume the byte order of the machine that runs it.
         if given in _UNMARKED and not mark:
             raise RefusedError(
                 f"{path.name} has no byte order mark: set reader: {{encoding: {_UNMARKED[given]}}}"
@@ -67,6 +71,7 @@ def _encoding(path: Path, start: bytes, given: str | None) -> str:
                 "remove encoding"
             )
         return given
+    # UTF-8 text has no zero bytes in practice; the others have them in every Latin letter.
     if mark == "UTF-32" or (not mark and b"\0" in start):
         likely = mark or ("UTF-16BE" if start[:1] == b"\0" else "UTF-16LE")
         raise RefusedError(

@@ -63,4 +63,5 @@ class Guess:
         if isinstance(type_, T.DoubleType):
             # The number is exact if its shortest representation equals the text.
             return Decimal(repr(value)) == Decimal(plain)
+        # As an integer, -0 would lose its sign.
         return plain != "-0"

@@ -82,6 +82,7 @@ class _Seen:
                 return
             case bool():
                 self.kinds.add("boolean")
+            # A number is kept as text, so it has to be told apart before the texts.
             case Number():
                 self.kinds.add("number")
                 self._see_number(value)
@@ -117,6 +118,7 @@ class _Seen:
 
     def _see_number(self, text: str) -> None:
         digits = text.removeprefix("-")
+        # Python refuses to convert thousands of digits, and no bigint has twenty.
         whole = digits.isdigit() and text != "-0" and len(digits) < 20
         self._whole = self._whole and whole and -(1 << 63) <= int(text) < 1 << 63
         if self._fits_double:
@@ -177,6 +179,8 @@ def _scalar(read: Parser, *, as_text: bool) -> Convert:
     def convert(value: Any) -> object:
         if value is None:
             return None
+        # Times are written as JSON strings and other values as numbers; neither passes for the
+        # other.
         if not isinstance(value, str) or isinstance(value, Number) == as_text:
             raise ValueError(value)
         return read(str(value))

@@ -62,6 +62,7 @@ def _of_document(path: Path, text: str, bad: BadRows) -> Iterator[tuple[int, dic
             if text[position : position + 1] == "]":
                 within, position = False, _after_blanks(text, position + 1)
             continue
+        # The line is carried on from object to object: counting from the start would be quadratic.
         line, counted = line + text.count("\n", counted, position), position
         try:
             found, position = _DECODER.raw_decode(text, position)
@@ -96,6 +97,7 @@ def _after_blanks(text: str, position: int) -> int:
 
 def _object(found: Any, path: Path, line: int, bad: BadRows) -> tuple[dict[str, Any]] | None:
     if isinstance(found, dict):
+        # The tuple is true even for an object without keys, which is a row of NULLs.
         return (found,)
     bad.add(f"{path.name}, line {line}", f"{printable(json_text(found)[:80])} is not an object")
     return None

@@ -64,6 +64,7 @@ def _columns(
     def read(path: Path) -> Iterator[pa.RecordBatch]:
         yield from json_batches(path, options, schema, bad, seen=seen)
         absent = [name for name in schema.names if name not in seen]
+        # Any object may omit a name, so only the end of the last file shows that none has it.
         if path == files.paths[-1] and seen and absent:
             raise RefusedError(
                 f'columns declares "{absent[0]}", which no object has; the objects have '

@@ -44,6 +44,7 @@ class TimePattern:
         if not found:
             raise ValueError(text)
         parts = {name: value for name, value in found.groupdict().items() if value is not None}
+        # Java, too, takes two digits as a year of this century.
         year = int(parts["y"]) + (2000 if len(parts["y"]) == 2 else 0)
         moment = datetime(
             year,
@@ -76,6 +77,7 @@ def time_pattern(pattern: str) -> TimePattern:
     expression, seen = "", set()
     for quoted, letters, _, other in _TOKEN.findall(pattern):
         if letters:
+            # Letters with one meaning share a name, so that a format which repeats it is noticed.
             group = letters[0].translate(str.maketrans("uxZ", "yXX"))
             if letters not in _PARTS or group in seen:
                 raise RefusedError(

@@ -84,6 +84,7 @@ def _is_exact(written: object) -> TypeGuard[int | float]:
     """Whether a JSON number is the same whole number with and without a fraction."""
     if isinstance(written, bool) or not isinstance(written, int | float):
         return False
+    # This also excludes 1e999, which JSON reads as infinity: its quotient is not a number.
     return written == written // 1 and abs(written) <= _EXACT
 
 

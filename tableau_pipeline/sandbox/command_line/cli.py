@@ -199,6 +199,7 @@ def _count(text: str) -> int:
 
 def _offset(text: str) -> float:
     seconds = float(text)
+    # The comparison is negated so that it refuses nan as well.
     if not abs(seconds) <= _FARTHEST_OFFSET:
         raise argparse.ArgumentTypeError("expected seconds, no more than ten years of them")
     return seconds
@@ -271,6 +272,7 @@ def _stop_without_parent(server: SandboxServer) -> None:
     parent = os.getppid()
 
     def watch() -> None:
+        # A process whose parent has ended is adopted by another one.
         while os.getppid() == parent:
             time.sleep(_PARENT_POLL_SECONDS)
         server.stop()

@@ -8,6 +8,7 @@ def main() -> int:
     try:
         from tableau_pipeline.sandbox.command_line.cli import main as run
     except ModuleNotFoundError as error:
+        # If a module of our own is missing, the installation is broken, and no extra repairs it.
         if (error.name or "").startswith("tableau_pipeline"):
             raise
         sys.stderr.write(

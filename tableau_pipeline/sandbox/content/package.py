@@ -39,6 +39,7 @@ def packaged_path(name: str) -> str:
 def file_name(name: str) -> str:
     """Return the name of a data source as a file name that is valid on all systems."""
     plain = re.sub(r'[\x00-\x1f\x7f/\\:*?"<>|]', "_", name)
+    # The cut may fall inside a character, and Windows drops dots and blanks at the end of a name.
     short = plain.encode()[:_FILE_NAME_BYTES].decode(errors="ignore")
     return short.strip(". ") or "datasource"
 
@@ -59,6 +60,7 @@ def unpack(package: Path, *, hyper_path: Path) -> tuple[bytes, str]:
             with archive.open(hyper) as source, hyper_path.open("wb") as target:
                 shutil.copyfileobj(source, target, _BLOCK)
             return archive.read(tds), hyper.filename
+    # It is a ValueError too, and states already what is wrong.
     except UnreadablePackageError:
         raise
     except _DAMAGE as error:
@@ -89,6 +91,7 @@ class Packing:
 def any_packing() -> Packing:
     """Return a random packing, a different one at every call."""
     pick = random.randrange
+    # The format stores even seconds only.
     date_time = (pick(1981, 2100), pick(1, 13), pick(1, 29), pick(24), pick(60), pick(30) * 2)
     compression = random.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))  # noqa: S311
     return Packing(date_time, compression=compression, backwards=bool(pick(2)))
@@ -112,6 +115,7 @@ def pack(
             stack.enter_context(content)
         for name, content in members[:: -1 if packing and packing.backwards else 1]:
             info = packing.member(name) if packing else name
+            # A stream has no size yet, and zipfile would fail once it exceeds 2 GiB.
             with archive.open(info, "w", force_zip64=True) as member:
                 while block := content.read(_BLOCK):
                     member.write(block)
@@ -125,6 +129,7 @@ class _Sink:
     def __init__(self) -> None:
         self._written = bytearray()
 
+    # There is no tell(), so zipfile never goes back to fill in a size.
     def write(self, data: bytes) -> int:
         self._written += data
         return len(data)

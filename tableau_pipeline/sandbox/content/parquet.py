@@ -15,6 +15,7 @@ def convert_parquet(parquet: Path, *, hyper_path: Path) -> None:
     try:
         with_hyperd(lambda hyper: _convert(hyper, parquet, hyper_path))
     except UnreadableFileError as error:
+        # The message of hyperd names a path of the sandbox, which says nothing to the client.
         reason = str(error).replace(str(parquet), "that was uploaded")
         raise UnreadableFileError(reason) from error
 

@@ -37,6 +37,7 @@ def inspect_tds(tds: bytes) -> TdsFacts:
     if root.tag != "datasource":
         raise UnreadableTdsError(f"the .tds begins with '{root.tag}' instead of 'datasource'")
     connection = root.find("./connection/named-connections/named-connection/connection")
+    # A connection that is not federated has no named ones inside.
     if connection is None:
         connection = root.find("./connection")
     if connection is None or not connection.get("class"):

@@ -41,6 +41,7 @@ class FaultyApi:
         """Answer one request, unless a fault prevents it."""
         control = self._services.control
         app = self._api
+        # Each layer wraps the ones before it, and the fault that was armed first has to act first.
         for fault in reversed(control.hits_on_call(scope["method"], scope["raw_path"])):
             app = _LAYERS[type(fault)](self._services, fault, app)
         await app(scope, receive, send)

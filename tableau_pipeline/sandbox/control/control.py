@@ -95,6 +95,7 @@ class Control:
         with self._lock:
             try:
                 ahead = self._ahead + timedelta(seconds=seconds)
+                # This raises OverflowError if the new time is no date.
                 self._clock() + ahead
             except OverflowError as error:
                 raise ValueError(f"the clock cannot move by {seconds} seconds") from error

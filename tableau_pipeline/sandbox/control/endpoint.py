@@ -38,6 +38,7 @@ class ControlEndpoint:
         """Answer one request."""
         request = Request(scope, receive)
         try:
+            # A client that is still sending would see an early answer as a broken connection.
             body = await _body(request)
             self._check_may_control(request)
             answer = self._answer(request, body)
@@ -86,6 +87,7 @@ def _unknown(request: Request) -> RestError:
 async def _body(request: Request) -> bytes:
     body = bytearray()
     async for chunk in request.stream():
+        # The rest is still read, so that the client sees the refusal, but it takes no memory.
         body += chunk[: _BODY_BYTES + 1 - len(body)]
     if len(body) > _BODY_BYTES:
         raise malformed(f"The body of the request is larger than {_BODY_BYTES} bytes.")
@@ -94,6 +96,7 @@ async def _body(request: Request) -> bytes:
 
 def _is_loopback(host: str) -> bool:
     address = ip_address(host)
+    # A socket for both versions of IP shows 127.0.0.1 as ::ffff:127.0.0.1.
     if isinstance(address, IPv6Address) and address.ipv4_mapped:
         return address.ipv4_mapped.is_loopback
     return address.is_loopback
@@ -107,6 +110,7 @@ def _read_fault(body: bytes) -> Any:
 
 
 def _clear(control: Control, number: str) -> None:
+    # Python refuses to convert thousands of digits.
     if not (number.isdecimal() and len(number) < 10 and control.clear(int(number))):
         raise not_found("Fault", number, code="404003")
 

@@ -48,6 +48,7 @@ def build_app(services: Services) -> Starlette:
     app = Starlette(
         routes=[
             Mount("/api", FaultyApi(services, RestApi(services, _API_ROUTES))),
+            # A mount does not match its own path without a slash at the end.
             Route("/control", ControlEndpoint(services)),
             Mount("/control", ControlEndpoint(services)),
             Route("/", overview),

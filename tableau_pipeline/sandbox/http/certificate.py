@@ -52,6 +52,7 @@ def _make(certificate: Certificate) -> None:
         serialization.NoEncryption(),
     )
     certificate.path.parent.mkdir(parents=True, exist_ok=True)
+    # A file that exists would keep its mode, which others might be allowed to read.
     certificate.key_path.unlink(missing_ok=True)
     certificate.key_path.touch(mode=0o600)
     certificate.key_path.write_bytes(pem)
@@ -71,6 +72,7 @@ def _signed(key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
         .issuer_name(name)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
+        # The clock of a client may be behind.
         .not_valid_before(now - timedelta(days=1))
         .not_valid_after(now + _LIFETIME)
     )
