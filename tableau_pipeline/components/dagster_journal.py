@@ -208,6 +208,7 @@ def _described(record: Record) -> str:
 def _kept_name(path: Path) -> str:
     """Return the name stored in a file; create a new one if the file is absent."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    # Two first runs at once have to agree on one name.
     with FileLock(f"{path}.lock"):
         name = path.read_text(encoding="ascii") if path.exists() else ""
         if not name:
@@ -234,6 +235,7 @@ def _namespace() -> str:
     try:
         return str(Path("/proc/self/ns/pid").readlink())
     except OSError:
+        # Without namespaces, all processes of the host have comparable ids.
         return ""
 
 

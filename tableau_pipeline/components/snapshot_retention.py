@@ -31,8 +31,8 @@ def referenced_snapshots(instance: dg.DagsterInstance) -> set[tuple[str, int]]:
     One query covers all code locations, except data sources that are being refreshed.
     """
     keys = set(instance.get_asset_keys())
+    # What publish_file publishes has no extract asset; all of it lies under "files".
     published = [
-        # What publish_file publishes has no extract asset; all of it lies under "files".
         key for key in keys if extract_key(key.to_user_string()) in keys or key.path[0] == "files"
     ]
     found: set[tuple[str, int]] = set()

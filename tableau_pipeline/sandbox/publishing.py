@@ -93,6 +93,7 @@ def commit(services: Services, publication: Publication, content: Content) -> Da
         _republished(services, target, publication)
         if target
         else _new(services, publication, luid),
+        # If the transaction fails, no row names the file, and the next sweep removes it.
         hyper_file=services.files.keep(content.hyper_path, services.files.content, suffix=".hyper"),
         hyper_bytes=size,
         tables=json.dumps(asdict(content.hyper)["tables"]),
@@ -114,6 +115,7 @@ def commit(services: Services, publication: Publication, content: Content) -> Da
         published_at=saved.updated_at,
         keep=services.options.kept_revisions,
     )
+    # It is read again for the names of its project and owner, which come from other tables.
     stored = datasources.datasource(database, publication.site, luid)
     if stored is None:
         raise RuntimeError(f"the data source {luid} was not stored")

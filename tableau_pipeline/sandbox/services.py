@@ -89,6 +89,7 @@ def open_services(options: Options, control: Control) -> Generator[Services]:
         try:
             services = Services(options, control, database, Files(options.data_dir))
             seed(database, options, created_at=services.now())
+            # Their files were in `incoming/`, which is empty again.
             jobs.fail_unfinished_jobs(
                 database,
                 completed_at=services.now(),

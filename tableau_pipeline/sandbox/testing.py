@@ -113,6 +113,7 @@ class Sandbox:
         Raises:
             LookupError: there is no such data source.
         """
+        # It has its own connection, so that a test can look while the sandbox is stopped.
         with closing(sqlite3.connect(self.data_dir / DATABASE_FILE)) as database:
             sql = "SELECT hyper_file FROM datasource WHERE luid = ?"
             row = database.execute(sql, (luid,)).fetchone()

@@ -54,6 +54,7 @@ def with_partition(
     value = F.expr(expression)
     if not isinstance(partitions, Mapping):
         text = value.cast("string")
+        # Any other key becomes NULL, by which the write recognizes a stray row.
         return frame.withColumn(PARTITION, F.when(text.isin(list(partitions)), text))
     type_ = frame.select(value).schema.fields[0].dataType
     # A lookup by day has a row for each day; one by minute has 1,440 times as many.

@@ -79,6 +79,7 @@ def _remove_files(store: SnapshotStore, model: str, before: float) -> None:
     # files.
     named = {folder / Path(name).parent for name in store.files(model)}
     for write in old:
+        # The inner folders come first, so that the outer ones are empty at their turn.
         for place, _, files in os.walk(write, topdown=False):
             if Path(place) not in named:
                 for file in files:

@@ -81,6 +81,8 @@ class FileDrop(Declared):
     def _request(self, file: Path, stamp: str) -> dg.RunRequest:
         config = {"name": file.stem, **self.publish, "path": str(file.absolute())}
         return dg.RunRequest(
+            # Dagster runs a key once; the stamp lets a file be published again after it was
+            # replaced.
             run_key=f"{file.absolute()} {stamp}",
             run_config={"ops": {"publish_files": {"config": config}}},
         )

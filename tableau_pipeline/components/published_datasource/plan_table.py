@@ -50,6 +50,7 @@ def _sent(table: str, report: Report) -> str:
 
 def _escaped(text: str) -> str:
     """Escape Markdown for a table cell."""
+    # The backslash comes first, or it would escape the escapes of the others.
     for character in "\\|*_`<[":
         text = text.replace(character, f"\\{character}")
     return text.replace("\n", " ")

@@ -142,6 +142,7 @@ class _Quotes:
 
     def of(self, record: str) -> Iterator[bool]:
         record, position = record.rstrip("\r\n"), 0
+        # An empty last value begins where the record ends.
         while position <= len(record):
             value = self._value.match(record, position)
             if not value:

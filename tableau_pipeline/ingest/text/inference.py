@@ -39,6 +39,7 @@ class Guess:
 
     def see(self, texts: Iterable[str | None]) -> None:
         """Narrow the type by some values; NULL and the empty text fit every type."""
+        # Columns repeat their values, and each one needs only one look.
         for text in set(texts):
             if text and text != self._options.null:
                 self._empty = False

@@ -47,6 +47,7 @@ class RestApi:
             reply = await self._handle(request, stream)
         except RestError as error:
             return write_error(request, error, rest_version=version)
+        # Nobody is left to answer.
         except ClientDisconnect:
             raise
         except Exception:
@@ -66,6 +67,7 @@ class RestApi:
         )
         session = None
         if route.signed_in:
+            # This comes before the body: without a session, nobody may write to the disk.
             session = await run_in_threadpool(self._authenticate, request, path.get("site"))
         body, attachment = await self._read_body(request, stream, route)
         call = Call(
@@ -81,6 +83,7 @@ class RestApi:
             return await run_in_threadpool(self._call, route, call)
         finally:
             if attachment:
+                # A handler that keeps the file has moved it.
                 attachment.path.unlink(missing_ok=True)
 
     def _call(self, route: Route, call: Call) -> Reply | Response:

@@ -18,9 +18,12 @@ class Database:
 
     def __init__(self, path: Path):
         self.lock = threading.RLock()
+        # By itself, Python would open transactions, and refuse other threads; `lock` sees to both.
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self._connection.row_factory = sqlite3.Row
         self._connection.execute("PRAGMA journal_mode = WAL")
+        # A power failure may cost the latest changes; a sandbox need not pay a sync for each of
+        # them.
         self._connection.execute("PRAGMA synchronous = NORMAL")
         self._connection.execute("PRAGMA foreign_keys = ON")
         self._connection.executescript(

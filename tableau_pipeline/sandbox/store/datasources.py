@@ -42,6 +42,7 @@ def namesake(database: Database, site: str, *, project: str, name: str) -> Datas
     sql = "SELECT luid, name FROM datasource WHERE site = ? AND project = ?"
     with database.lock:
         for row in database.rows(sql, site, project):
+            # SQLite ignores the case of ASCII letters only.
             if row["name"].casefold() == name.casefold():
                 return datasource(database, site, row["luid"])
     return None

@@ -34,6 +34,7 @@ def append_to_upload(services: Services, call: Call) -> Reply:
     if call.attachment is None:
         raise refusal("400020", "The request contains no file.")
     with services.database.transaction():
+        # Another request may have ended the session since.
         _check_is_open(services, call, luid)
         known = uploads.blocks(services.database, luid)
         most = services.options.upload_blocks

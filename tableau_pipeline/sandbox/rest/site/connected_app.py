@@ -28,6 +28,7 @@ def user_of_token(services: Services, token: str) -> User:
     user = accounts.user_of_name(services.database, _text(claims, "sub"))
     if user is None:
         raise UntrustedTokenError("the claim 'sub' names no user")
+    # This comes last, so that a token which is refused for another reason is not used up.
     first_use = accounts.use_token_once(
         services.database, _text(claims, "jti"), expires_at=claims["exp"]
     )
@@ -74,6 +75,7 @@ def _check_lifetime(expires_at: object, *, now: float) -> None:
         raise UntrustedTokenError("the claim 'exp' is no time")
     if expires_at <= now:
         raise UntrustedTokenError("the token has expired")
+    # The comparison is negated so that it refuses NaN as well.
     if not expires_at <= now + _LONGEST_SECONDS:
         raise UntrustedTokenError("the token is valid for more than 10 minutes")
 

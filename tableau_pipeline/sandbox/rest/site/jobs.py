@@ -78,6 +78,7 @@ def cancel_job(services: Services, call: Call) -> Response:
         )
     if not cancelled:
         raise refusal("403091", f"The job '{job.luid}' is already complete.")
+    # Once a job has started, the worker cleans up, because it may still read the files.
     if job.status == jobs.PENDING:
         KINDS[job.kind].clean_up(services, job)
     return Response(status_code=200)

@@ -89,6 +89,7 @@ def list_page(
     for reading, descending in _order(query, fields=fields):
         chosen.sort(key=reading.values, reverse=descending)
     number, size = _page(query)
+    # The first page exists even if it is empty.
     if number > 1 and (number - 1) * size >= len(chosen):
         raise refusal("400006", f"Page number {number} is beyond the last page.")
     pagination = {"pageNumber": number, "pageSize": size, "totalAvailable": len(chosen)}
@@ -131,6 +132,7 @@ def _split(text: str) -> list[str]:
             clauses.append(text[begin : mark.start()])
             begin = mark.end()
     rest = text[begin:]
+    # A bracket that is never closed begins no list.
     return [*clauses, *(rest.split(",") if inside else [rest])]
 
 
