@@ -88,8 +88,7 @@ class DagsterJournal:
         if (owner.boot, owner.namespace) == (_boot(), _namespace()) and not _is_alive(owner.pid):
             return True
         run = self._dagster.get_run_by_id(owner.run_id)
-        # A deleted run can no longer be asked, and a claim that nobody can end would block for
-        # ever.
+        # A deleted run cannot be asked, and its claim would block all others for ever.
         if run is None or run.is_finished:
             return True
         ends = {
@@ -140,8 +139,7 @@ def records_of(instance: dg.DagsterInstance, asset_key: dg.AssetKey) -> list[Rec
     """Return the newest records of a published asset, back to the start of its last checkpoint."""
     found: list[Record] = []
     cursor = None
-    # A data source that never reaches a checkpoint must not make each refresh read its whole
-    # history.
+    # Without a checkpoint, a data source must not make each refresh read its whole history.
     for _ in range(0, _LONGEST, _PAGE):
         page = instance.fetch_observations(
             dg.AssetRecordsFilter(asset_key=asset_key), limit=_PAGE, cursor=cursor

@@ -22,8 +22,7 @@ def refresh_in_run(
         declaration=declaration,
         snapshots=snapshots,
         journal=DagsterJournal(context, dg.AssetKey.from_user_string(declaration.key)),
-        # Neither is opened before it is needed: a refresh that ends early costs no sign-in, no
-        # process.
+        # Opened only when needed: a refresh that ends early costs no sign-in and no process.
         server=lambda: tableau.session(context.log),
         hyper=lambda: hyper.process,
         folder=data_dir(),

@@ -49,7 +49,7 @@ def _model(snapshot: Snapshot) -> pa.Table:
     snapshot.check_columns()
     columns = [column.name for column in snapshot.columns]
     files = [snapshot.folder / file.name for part in snapshot.parts for file in part.files]
-    # Without `partitioning` pyarrow would take the name of a folder for another column.
+    # By default pyarrow takes the name of a folder for another column.
     tables = [pq.read_table(file, columns=columns, partitioning=None) for file in files]
     return _comparable(pa.concat_tables(tables))
 

@@ -69,6 +69,7 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
     def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
         """Store what a model returned; its fingerprint becomes the asset's data version."""
         if obj is None:
+            # The asset stores its result elsewhere, and has this IO manager only by default.
             return
         asset_key = context.asset_key.to_user_string()
         if not isinstance(obj, DataFrame):

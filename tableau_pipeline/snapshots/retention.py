@@ -38,8 +38,7 @@ def collect(
     before = _now(store.root) - keep_days * _DAY
     models = [*store.models()]
     for model in models:
-        # A file counts as needed only if a manifest of the store names it, which no older release
-        # wrote.
+        # Only manifests of the store keep files from being removed; older releases wrote none.
         store.adopt(model)
     old = [(model, number) for model in models for number in _replaced(store, model, before)]
     needed = set(referenced()) if old else set()

@@ -110,8 +110,7 @@ class SnapshotStore:
         for folder, names, _ in os.walk(root):
             if {VERSIONS, DATA}.intersection(names) or any(map(former.is_write, names)):
                 yield "/".join(map(unquote, Path(folder).relative_to(root).parts))
-            # A model may lie inside the folder of another one, but never among its versions or
-            # files.
+            # A model may lie inside another one's folder, but never among its versions or files.
             names[:] = [
                 name for name in names if name not in (VERSIONS, DATA) and not former.is_write(name)
             ]
@@ -128,8 +127,7 @@ class SnapshotStore:
                 file.flush()
                 os.fsync(file.fileno())
             try:
-                # Unlike a rename, a link fails if the name exists, so two writers cannot both win a
-                # number.
+                # Unlike a rename, a link fails if the name exists: only one writer wins a number.
                 os.link(unfinished, manifest)
             except FileExistsError:
                 # A network file system may repeat a call whose answer was lost; then the number is

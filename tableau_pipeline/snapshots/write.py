@@ -242,7 +242,7 @@ def _fingerprint(model: Path, files: Sequence[DataFile]) -> Fingerprint:
     """Compute the fingerprint of one partition; Spark's own sum covers all partitions."""
     total = 0
     for file in files:
-        # Without `partitioning` pyarrow would take the name of the folder for another column.
+        # By default pyarrow takes the name of the partition's folder for another column.
         hashes = pq.read_table(model / file.name, columns=[ROW_HASH], partitioning=None)[ROW_HASH]
         # A sum of 64-bit hashes does not fit into 64 bits.
         total += int(pc.call_function("sum", [hashes.cast(pa.decimal128(38, 0))]).as_py() or 0)

@@ -85,8 +85,7 @@ class FreshnessAttributes(Attributes):
         if bool(self.by) == bool(self.within):
             raise ValueError('freshness needs either {by: "07:00", timezone: ...} or {within: 24h}')
         try:
-            # Dagster has limits of its own; building the policy now reports them with file and
-            # line.
+            # Dagster has limits of its own; building the policy reports them with file and line.
             self.policy()
         except (CheckError, OverflowError) as error:
             raise ValueError(f"freshness: {error}") from error

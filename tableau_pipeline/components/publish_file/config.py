@@ -110,8 +110,7 @@ class PublishFileConfig(RefreshConfig):
         return self
 
     def _known_options(self) -> None:
-        # The format may be known only once the files are found; until then an option of any will
-        # do.
+        # Until the files are found the format may be unknown, so an option of any format passes.
         formats = (cast("Format", self.format),) if self.format else get_args(Format)
         try:
             check_options(self.reader, *formats)

@@ -81,8 +81,7 @@ class FileDrop(Declared):
     def _request(self, file: Path, stamp: str) -> dg.RunRequest:
         config = {"name": file.stem, **self.publish, "path": str(file.absolute())}
         return dg.RunRequest(
-            # Dagster runs a key once; the stamp lets a file be published again after it was
-            # replaced.
+            # Dagster runs a key once; with the stamp, a file that is replaced gets a new one.
             run_key=f"{file.absolute()} {stamp}",
             run_config={"ops": {"publish_files": {"config": config}}},
         )
@@ -98,8 +97,7 @@ def look(folder: Path, pattern: str, before: dict[str, dict]) -> dict[str, dict]
             stamp = f"{stat.st_size} {stat.st_mtime_ns}"
             last = before.get(file.name, {})
             still = last["still"] + 1 if last.get("stamp") == stamp else 0
-            # It counts one beyond ripe, so that a file is requested at one look and not at each
-            # later one.
+            # It counts one beyond ripe, so that a file is requested once and not at each look.
             found[file.name] = {"stamp": stamp, "still": min(still, _STILL + 1)}
     return found
 

@@ -112,7 +112,7 @@ def _log_result(
         context.log_event(dg.AssetMaterialization(published, metadata=metadata))
 
 
-# The launchpad opens with these two keys in place, as nobody could know them by heart.
+# The launchpad opens with the two keys that every run has to set.
 @dg.job(config={"ops": {"publish_files": {"config": {"name": "", "path": ""}}}})
 def publish_file() -> None:
     """Publish CSV, JSON or Parquet files, or a database table. See the run config for options."""

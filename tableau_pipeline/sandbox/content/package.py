@@ -60,8 +60,8 @@ def unpack(package: Path, *, hyper_path: Path) -> tuple[bytes, str]:
             with archive.open(hyper) as source, hyper_path.open("wb") as target:
                 shutil.copyfileobj(source, target, _BLOCK)
             return archive.read(tds), hyper.filename
-    # It is a ValueError too, and states already what is wrong.
     except UnreadablePackageError:
+        # It is a ValueError too, and states already what is wrong.
         raise
     except _DAMAGE as error:
         raise UnreadablePackageError(f"the package cannot be read: {error}") from error

@@ -47,8 +47,8 @@ class RestApi:
             reply = await self._handle(request, stream)
         except RestError as error:
             return write_error(request, error, rest_version=version)
-        # Nobody is left to answer.
         except ClientDisconnect:
+            # Nobody is left to answer.
             raise
         except Exception:
             _logger.exception("%s failed", request.method)

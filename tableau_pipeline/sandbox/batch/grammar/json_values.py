@@ -21,8 +21,8 @@ def parse_json(body: bytes) -> object:
         )
     except RecursionError as error:
         raise GrammarError("the JSON is nested too deeply") from error
-    # It is a ValueError too, and states already what is wrong.
     except GrammarError:
+        # It is a ValueError too, and states already what is wrong.
         raise
     # These include texts that are not UTF-8, and numbers with thousands of digits.
     except ValueError as error:

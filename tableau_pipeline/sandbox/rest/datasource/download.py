@@ -66,6 +66,7 @@ def _mark(content: Datasource | Revision) -> int:
 def _headers(filename: str) -> dict[str, str]:
     # Headers are encoded as Latin-1; this sends the bytes of UTF-8.
     on_the_wire = filename.encode().decode("latin-1")
+    # Servers write no type here either, and clients take the suffix of the file from this header.
     return {"Content-Disposition": f'name="tableau_datasource"; filename="{on_the_wire}"'}
 
 

@@ -92,7 +92,7 @@ def _file_type(call: Call) -> str:
 def _take_file(services: Services, call: Call) -> Path:
     if call.attachment is None:
         return consume_upload(services, call, call.query["uploadSessionId"])
-    # Moved out of the folder whose files are removed at the end of a request.
+    # Renamed, because the file of an attachment is removed at the end of its request.
     return call.attachment.path.replace(services.files.new_incoming())
 
 

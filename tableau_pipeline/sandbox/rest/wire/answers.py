@@ -10,6 +10,7 @@ from tableau_pipeline.sandbox.rest.wire.router import Reply
 
 def write_reply(request: Request, reply: Reply, *, rest_version: str) -> Response:
     """Write a reply as XML, or as JSON if the client requests it."""
+    # Only this header decides: there are clients that send JSON, and read answers in XML only.
     if "application/json" in request.headers.get("Accept", ""):
         return Response(as_json(reply.elements), reply.status, media_type="application/json")
     body = as_xml(reply.elements, rest_version=rest_version)

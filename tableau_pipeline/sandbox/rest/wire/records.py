@@ -81,6 +81,7 @@ def datasource_element(datasource: Datasource, *, base_url: str) -> Element:
             "encryptExtracts": bool(datasource.encrypt_extracts),
             "hasExtracts": bool(datasource.has_extracts),
             "useRemoteQueryAgent": bool(datasource.use_remote_query_agent),
+            # There are clients that print this address after a publish, and fail without it.
             "webpageUrl": f"{base_url}/datasources/{datasource.luid}",
         },
         (

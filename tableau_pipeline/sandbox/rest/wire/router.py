@@ -82,6 +82,7 @@ def _match(route: Route, segments: list[str], *, newest: str) -> dict[str, str] 
     for name, segment in zip(expected, segments, strict=True):
         if name.startswith("{"):
             variables[name.strip("{}")] = segment
+        # Some clients write `serverinfo`, and servers answer them.
         elif name != segment and not (name == "serverInfo" and segment.lower() == "serverinfo"):
             return None
     return variables
