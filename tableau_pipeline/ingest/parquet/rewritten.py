@@ -76,8 +76,8 @@ def plain(type_: pa.DataType) -> pa.DataType | None:
             key, item = plain(type_.key_type), plain(type_.item_type)
             return pa.map_(key, item) if key and item else None
         case pa.TimestampType():
+            # The cast to it refuses a value with nanoseconds, and does not cut them off.
             return pa.timestamp("us", type_.tz)
-    # The cast to it refuses a value with nanoseconds, and does not cut them off.
     return _plain_scalar(type_)
 
 

@@ -72,8 +72,7 @@ def _reader(lines: Iterable[str], options: Options) -> Iterator[list[str]]:
         doublequote=not options.escape,
         escapechar=options.escape or None,
         skipinitialspace=options.trim_left,
-        # By default Python accepts a stray quote, and silently moves text from one value to the
-        # next.
+        # By default Python accepts a stray quote, and moves text from one value to the next.
         strict=True,
     )
 

@@ -37,8 +37,7 @@ def open_text(path: Path, encoding: str | None) -> Generator[TextIO]:
         with _opened(path) as file:
             name = _encoding(path, file.read(4), encoding)
         with _opened(path) as file, TextIOWrapper(file, encoding=name, newline="") as text:
-            # An encoding that was declared keeps its mark, which would become part of the first
-            # name.
+            # A declared encoding keeps the mark, which would become part of the first name.
             if text.read(1) != "\ufeff":
                 text.seek(0)
             yield text

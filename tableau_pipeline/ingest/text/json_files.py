@@ -179,8 +179,7 @@ def _scalar(read: Parser, *, as_text: bool) -> Convert:
     def convert(value: Any) -> object:
         if value is None:
             return None
-        # Times are written as JSON strings and other values as numbers; neither passes for the
-        # other.
+        # Times are JSON strings and other values are numbers; neither passes for the other.
         if not isinstance(value, str) or isinstance(value, Number) == as_text:
             raise ValueError(value)
         return read(str(value))
