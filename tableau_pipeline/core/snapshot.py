@@ -162,11 +162,11 @@ class Snapshot(Frozen):
         # Includes default values, as a later release may have other defaults.
         return self.model_dump_json(exclude={"folder"}, exclude_none=True)
 
-    def declared(self, types: TypePolicy) -> Self:
+    def with_types(self, types: TypePolicy) -> Self:
         """Return this version with the column types that a data source declares."""
 
         def declared(columns: tuple[Column, ...]) -> tuple[Column, ...]:
-            return tuple(map(types.declared, columns))
+            return tuple(map(types.apply, columns))
 
         parts = tuple(
             part.model_copy(update={"columns": declared(part.columns)}) if part.columns else part

@@ -30,12 +30,12 @@ class Declared:
     def newest(self, asset_key: str) -> Snapshot | None:
         """Return the newest version of a model; None if it has none."""
         found = self.snapshots.newest(asset_key)
-        return found and found.declared(self.types)
+        return found and found.with_types(self.types)
 
     def version(self, asset_key: str, number: int) -> Snapshot | None:
         """Return a version of a model; None if it was removed."""
         found = self.snapshots.version(asset_key, number)
-        return found and found.declared(self.types)
+        return found and found.with_types(self.types)
 
 
 def checked_models(declaration: Declaration, found: Mapping[str, Snapshot | None]) -> Models:
