@@ -58,6 +58,7 @@ def _changed(
     now = found(server, remote.luid)
     # The server's time stamps have whole seconds, and may be rounded up.
     window = Window(began, server.now() + timedelta(seconds=1))
+    # Tags, a name or a project make no revision, so a new one is somebody else's.
     change = Change(window, remote.stamp, now.stamp, revisions=(0,))
     return now, change.unexplained(Habits())
 

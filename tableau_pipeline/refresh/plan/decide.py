@@ -131,6 +131,7 @@ def decide(
         return Publish(PublishMode.OVERWRITE, "first publish: takes over the data source (adopt)")
     if changes := _new_metadata(facts):
         return Publish(PublishMode.OVERWRITE, f"in full: {changes[0]}")
+    # On its own, accept: [overwrite] permits an overwrite that is needed; it does not ask for one.
     if Accept.OVERWRITE in options.accept and (options.full or record is None):
         return Publish(PublishMode.OVERWRITE, "in full, as asked (accept: overwrite)")
     if record is None:
@@ -155,6 +156,7 @@ def _refusal(facts: Facts, options: Options) -> Refuse | None:
         return Refuse(refused)
     guards: list[str] = []
     if Accept.SHRINK not in options.accept:
+        # What somebody deleted from the server may come back with fewer rows.
         rows = published.rows if published.remote else {}
         guards = guard_problems(declaration, facts.desired, rows)
     schema: list[str] = []
@@ -162,6 +164,7 @@ def _refusal(facts: Facts, options: Options) -> Refuse | None:
         policy = declaration.on_schema_change
         schema = schema_problems(facts.desired, published.record.tables, policy)
     problems = guards + schema
+    # The question comes last: if the schema change is refused, nothing has to be overwritten.
     if not problems and Accept.OVERWRITE not in options.accept:
         problems = _dropped_work(facts)
     if not problems:
