@@ -212,6 +212,7 @@ def _joined(joint: Joint, conditions: tuple[Condition, ...]) -> Condition:
             raise BatchError(
                 f"'{joint}' combines comparisons, not {condition!r:.100}; `always` stands alone"
             )
+        # Each & in a chain would otherwise nest one level deeper, and soon too deep for a server.
         same = isinstance(condition, Junction) and condition.joint is joint
         args += condition.args if same else (condition,)
     if not args:

@@ -48,8 +48,8 @@ class Claimed:
         """
         for _ in range(_LOOKS_AT_LATE_CLAIMS):
             history = read_history(self.journal.records())
-            # Claims that have ended count too: what a later refresh sent must not be undone. An equal
-            # number belongs to a claim that was stored at the same moment.
+            # Claims that have ended count too: what a later refresh sent must not be undone. A
+            # claim with an equal number was stored at the same moment.
             others = [
                 each
                 for each in history.claims

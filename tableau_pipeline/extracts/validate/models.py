@@ -72,6 +72,7 @@ def checked_models(declaration: Declaration, found: Mapping[str, Snapshot | None
     for table in declaration.tables:
         if table.name in known:
             problems += contract_problems(table, known[table.name], declaration.types)
+    # Policies can be checked only against models that exist.
     if not problems:
         problems = [
             problem for table in declaration.tables for problem in policy_problems(table, models)
