@@ -154,6 +154,7 @@ class Junction(Condition):
     @cached_property
     def depth(self) -> int:
         """The number of nested junctions."""
+        # Cached, because every junction above this one asks for it.
         return 1 + max(arg.depth for arg in self.args)
 
     @cached_property

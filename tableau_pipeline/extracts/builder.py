@@ -55,6 +55,7 @@ class Builder:
             RefusedError: the rows of a model cannot be published.
         """
         declaration = self.declaration
+        # Checked first: a refused refresh must leave the last file there to be looked at.
         self.check(desired)
         self._clear()
         extract = build_extract(

@@ -123,6 +123,7 @@ class _PartOf:
     def _some_rows(self, keys: KeyTable) -> KeyTable:
         columns = names(keys.columns)
         typed = [self.delta.change.column(match.column, called=match.by) for match in keys.matches]
+        # Dealt out by rank, so that each part gets equally many keys.
         fill(
             self.connection,
             keys,

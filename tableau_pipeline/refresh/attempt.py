@@ -78,6 +78,7 @@ class Attempt:
         desired, decision, deltas = self._decided(published)
         report = self._report(decision, desired, published)
         if isinstance(decision, Publish):
+            # Building the file would check the rows, but a dry run does not build it.
             self._content.check(desired)
         if not isinstance(decision, Update):
             return report

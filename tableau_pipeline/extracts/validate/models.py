@@ -79,6 +79,7 @@ def checked_models(declaration: Declaration, found: Mapping[str, Snapshot | None
         ]
     if problems:
         text = "\n".join(problems)
+        # Where no model exists yet, there is no schema that could have failed its check.
         raise RefusedError(text, {Check.SCHEMA: text} if known else {})
     return models
 

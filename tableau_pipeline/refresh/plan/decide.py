@@ -128,6 +128,7 @@ def decide(
         gone = "the data source is gone from the server: it is published again"
         return Publish(PublishMode.CREATE, gone if record else "first publish")
     if not published.is_ours:
+        # Its metadata describes somebody else's tables and would not fit ours.
         return Publish(PublishMode.OVERWRITE, "first publish: takes over the data source (adopt)")
     if changes := _new_metadata(facts):
         return Publish(PublishMode.OVERWRITE, f"in full: {changes[0]}")
@@ -135,6 +136,7 @@ def decide(
     if Accept.OVERWRITE in options.accept and (options.full or record is None):
         return Publish(PublishMode.OVERWRITE, "in full, as asked (accept: overwrite)")
     if record is None:
+        # Replace and not Overwrite: nothing tells whether analysts have worked on the metadata.
         reason = published.untrusted or "no record shows what it holds"
         return Publish(PublishMode.REPLACE, f"in full: {reason}")
     if reason := _in_full(facts, record, options):

@@ -72,6 +72,7 @@ class Recovered:
                 # Replace keeps the metadata, and so the schema in the record.
                 record = held.record if is_new or self.record is None else self.record
                 return replace(held, record=record, untrusted=lost, sent=None)
+            # It was cancelled or refused, so the server still holds what it held before.
             case _:
                 return self
 
@@ -132,6 +133,7 @@ class Recovery:
             if status and status.outcome:
                 return self._closed(intent, status.outcome, status.notes)
             self.log.warning("The server no longer knows job %s", intent.job_id)
+        # A dry run does not wait: left open, the request is planned for as if it were lost.
         if not self.acts:
             return intent
         self._wait_for_unknown(intent)

@@ -75,6 +75,7 @@ class Change:
     @property
     def made(self) -> int | None:
         """The number of revisions that were made meanwhile; None if they cannot be counted."""
+        # What we have just created had no revision before.
         before = self.before[1] if self.before else 0
         return None if before is None or self.after[1] is None else self.after[1] - before
 
