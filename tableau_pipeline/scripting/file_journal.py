@@ -37,7 +37,6 @@ class FileJournal:
     def __init__(self, path: Path) -> None:
         """Use the journal at `path`; the file need not exist yet."""
         self.path = path.resolve()
-        # A refresh holds its own lock for hours, in which it still writes and dry runs still read.
         self._writing = FileLock(f"{self.path}.lock")
         self._refreshing = FileLock(f"{self.path}.refresh.lock")
         self.owner = Owner(run_id=f"{platform.node()}:{os.getpid()}", pid=os.getpid())

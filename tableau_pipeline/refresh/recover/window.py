@@ -67,7 +67,7 @@ class Change:
                 return (
                     f"{shown}, and our change took effect from {start:%H:%M:%S} to {end:%H:%M:%S}"
                 )
-        # Two changes in the same second share a time stamp, but each makes its own revision.
+        # A publish in the second of our job shares its stamp, but shows as one more revision.
         if (made := self.made) is not None and made not in self.revisions:
             return f"somebody else published: it has {made} new revisions"
         return None
