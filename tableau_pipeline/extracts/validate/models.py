@@ -72,12 +72,14 @@ def checked_models(declaration: Declaration, found: Mapping[str, Snapshot | None
     for table in declaration.tables:
         if table.name in known:
             problems += contract_problems(table, known[table.name], declaration.types)
+    # Policies can be checked only against models that exist.
     if not problems:
         problems = [
             problem for table in declaration.tables for problem in policy_problems(table, models)
         ]
     if problems:
         text = "\n".join(problems)
+        # Where no model exists yet, there is no schema that could have failed its check.
         raise RefusedError(text, {Check.SCHEMA: text} if known else {})
     return models
 
