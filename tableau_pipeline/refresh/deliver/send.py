@@ -91,7 +91,6 @@ class Sender:
         *,
         to: RemoteDatasource,
         partial: str | None = None,
-        connection: str | None = None,
     ) -> Sent:
         """Change the published data.
 
@@ -116,7 +115,6 @@ class Sender:
                 batch=batch,
                 upload=upload,
                 request_id=intent.request_id,
-                connection=connection,
             )
 
         doing = f'Updating the data of "{to.name}"'

@@ -80,8 +80,7 @@ class Observer:
             remote = self._find_by_name(recovered, project_id)
             named = bool(remote and self._was_created(remote, recovered.creating))
         if remote is None:
-            gone = recovered.record or recovered.former
-            return Published(remote=None, record=recovered.record if gone else None)
+            return Published(remote=None, record=recovered.record)
         published = Published(
             remote=remote,
             is_ours=named or self.declaration.tag in remote.tags,

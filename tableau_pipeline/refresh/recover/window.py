@@ -41,8 +41,7 @@ class Change:
     Attributes:
         before: the stamp of the data source right before the change; None if it was created.
         after: its current stamp.
-        revisions: the possible numbers of revisions that the change made; several until the
-            site's behaviour is known.
+        revisions: the possible numbers of revisions that the change made.
         seen: time stamps that the data source had meanwhile.
     """
 
