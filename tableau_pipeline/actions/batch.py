@@ -142,6 +142,7 @@ class Batch:
         Raises:
             BatchError: there are none, or one is not an action.
         """
+        # A copy, so that a batch stays as it was checked if the caller changes the list.
         object.__setattr__(self, "actions", tuple(self.actions))
         if not self.actions:
             raise BatchError("a batch needs at least one action")

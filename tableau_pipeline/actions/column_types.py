@@ -48,6 +48,7 @@ def _common_problems(
     target: KnownTable, source: KnownTable, where: Condition | None
 ) -> Iterator[str]:
     used = columns_of(where, Side.SOURCE)
+    # A column that the condition names may be there to find rows only; it is not copied.
     extra = [name for name in source.types if name not in target.types and name not in used]
     if extra:
         yield (

@@ -86,6 +86,8 @@ class Column:
             )
         if self.side is Side.TARGET:
             return Predicate(op, target=self.name, source=other.name)
+        # An action always puts the column of the target first, so source < target becomes
+        # target > source.
         return Predicate(_MIRRORED.get(op, op), target=other.name, source=self.name)
 
     def _with(self, op: Op, value: Constant) -> Predicate:

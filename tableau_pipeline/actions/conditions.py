@@ -154,6 +154,7 @@ class Junction(Condition):
     @cached_property
     def depth(self) -> int:
         """The number of nested junctions."""
+        # Cached, because every junction above this one asks for it.
         return 1 + max(arg.depth for arg in self.args)
 
     @cached_property
@@ -212,6 +213,7 @@ def _joined(joint: Joint, conditions: tuple[Condition, ...]) -> Condition:
             raise BatchError(
                 f"'{joint}' combines comparisons, not {condition!r:.100}; `always` stands alone"
             )
+        # Each & in a chain would otherwise nest one level deeper, and soon too deep for a server.
         same = isinstance(condition, Junction) and condition.joint is joint
         args += condition.args if same else (condition,)
     if not args:

@@ -76,6 +76,7 @@ def listed(names: Iterable[str]) -> str:
 
 
 def _only_schema(known: Iterable[tuple[str | None, str]], side: Side, table: str) -> str | None:
+    # The key is needed because None, for no schema, does not compare with text.
     schemas = sorted({schema for schema, _ in known}, key=str)
     if len(schemas) > 1:
         raise BatchError(

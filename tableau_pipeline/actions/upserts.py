@@ -24,6 +24,8 @@ def upsert_problem(condition: Condition | None) -> str | None:
         )
     keys = {pair.target for pair in pairs}
     for name in columns_of(condition, Side.TARGET):
+        # A row of the target that fails only such a comparison counts as missing, so its key would
+        # be inserted a second time.
         if name not in keys:
             return (
                 f'its condition compares target("{name}") with a constant only: compare it with '

@@ -63,6 +63,7 @@ class TableContent(Frozen):
 
     def same_content(self, other: "TableContent") -> bool:
         """Whether both hold the same rows in the same columns."""
+        # Neither version nor cutoff counts: a window that moves past no rows changes nothing.
         return (self.columns, self.content) == (other.columns, other.content)
 
 
@@ -100,6 +101,7 @@ class Checkpoint(Frozen):
         suspect: why the contents must be compared before an update builds on this; None if not.
     """
 
+    # A checkpoint of another format is an error, and never read as one of this format.
     format: Literal[2] = 2
     refresh: int
     server: str

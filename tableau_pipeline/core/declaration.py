@@ -147,6 +147,7 @@ class Declaration:
 
     def digest(self) -> str:
         """Return a digest that changes only if the published file must have another structure."""
+        # Sorted, because tidying up a YAML file must not cost an overwrite.
         shape = [
             sorted(table.name for table in self.tables),
             sorted([edge.many, edge.one, *sorted(edge.on)] for edge in self.relationships),
@@ -188,6 +189,7 @@ def tree_problem(tables: Sequence[str], relationships: Sequence[Relationship]) -
             "Tableau needs exactly one fact table, which no relationship points to; here: "
             f"{names}. Connect every table by a relationship from the many side to the one side"
         )
+    # No table has two parents by now, so only a circle can be out of reach of the fact table.
     seen, frontier = set(facts), list(facts)
     while frontier:
         frontier = [one for many in frontier for one in edges[many] if one not in seen]

@@ -27,6 +27,7 @@ Instant = Annotated[AwareDatetime, AfterValidator(lambda moment: moment.astimezo
 class Frozen(BaseModel):
     """A plain value that converts to JSON and back; unknown fields are an error."""
 
+    # An older release must refuse what a newer one recorded, not ignore a part of it.
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
@@ -135,6 +136,7 @@ class Snapshot(Frozen):
     @property
     def paths(self) -> tuple[str, ...]:
         """The paths of the files that have rows."""
+        # Spark writes an empty file for an empty partition, which hyperd need not open.
         return tuple(
             str(self.folder / file.name) for part in self.parts for file in part.files if file.rows
         )
@@ -150,6 +152,8 @@ class Snapshot(Frozen):
         def described(columns: tuple[Column, ...] | None) -> list[list[str]] | None:
             return [[each.name, each.type] for each in columns] if columns else None
 
+        # Version and file names are left out: the same rows written again must not start any work
+        # downstream.
         parts = [
             [part.partition, part.fingerprint.model_dump(mode="json"), described(part.columns)]
             for part in self.parts
@@ -162,11 +166,11 @@ class Snapshot(Frozen):
         # Includes default values, as a later release may have other defaults.
         return self.model_dump_json(exclude={"folder"}, exclude_none=True)
 
-    def declared(self, types: TypePolicy) -> Self:
+    def with_types(self, types: TypePolicy) -> Self:
         """Return this version with the column types that a data source declares."""
 
         def declared(columns: tuple[Column, ...]) -> tuple[Column, ...]:
-            return tuple(map(types.declared, columns))
+            return tuple(map(types.apply, columns))
 
         parts = tuple(
             part.model_copy(update={"columns": declared(part.columns)}) if part.columns else part
@@ -184,6 +188,8 @@ class Snapshot(Frozen):
 
     def _of(self, parts: Sequence[Part]) -> Self:
         """Return these parts with their own columns, if they share them."""
+        # Old partitions that share their columns are complete by themselves, even if the newest
+        # write has others.
         shared = {part.columns or self.columns for part in parts}
         if len(shared) != 1:
             return self.model_copy(update={"parts": tuple(parts)})

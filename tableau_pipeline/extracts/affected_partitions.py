@@ -24,6 +24,7 @@ def changed_partitions(connection: Connection, change: Change, column: str) -> l
     if None in before:
         raise NotProvedError("its model was not partitioned at the last refresh")
     changed = [
+        # The window of a partition that vanished is still needed, to delete its rows.
         now.get(key) or before[key]
         for key in before.keys() | now.keys()
         if key not in before or key not in now or before[key].fingerprint != now[key].fingerprint

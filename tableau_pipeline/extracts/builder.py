@@ -55,6 +55,7 @@ class Builder:
             RefusedError: the rows of a model cannot be published.
         """
         declaration = self.declaration
+        # Checked first: a refused refresh must leave the last file there to be looked at.
         self.check(desired)
         self._clear()
         extract = build_extract(
@@ -145,10 +146,13 @@ class Builder:
 
     def _clear(self) -> None:
         """Remove the files of earlier refreshes."""
+        # Unlike in a shell, this also finds the half-built files, whose names begin with a dot.
         for file in self.folder.glob("*"):
             file.unlink()
 
     def _new(self) -> Path:
+        # No name is used twice: a refresh that was overtaken must find its file missing, and not
+        # send the newer one instead.
         return self.folder / f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}.hyper"
 
     def _change(self, name: str, now: TableContent, before: TableContent) -> Change:

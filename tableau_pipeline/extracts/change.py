@@ -74,6 +74,7 @@ class Change:
     def surviving(self) -> str:
         """Return the published rows that the new cutoff keeps, as SQL."""
         old = self.published
+        # Expired rows are deleted by the cutoff; here they would count as changed as well.
         if self.new.cutoff in (None, old.cutoff):
             return old.rows()
         return f"(SELECT * FROM {old.rows()} old WHERE {kept(self.columns, self.new.cutoff)})"  # noqa: S608

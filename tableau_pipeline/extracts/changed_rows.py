@@ -78,10 +78,12 @@ def _named_keys(
     changes: Snapshot,
 ) -> KeyTable:
     keys, columns = _keys(change, key)
+    # The feed may have the key in another type, but the server compares equal types only.
     values = [
         f"CAST({escape_name(of_feed)} AS {change.type(name)})"
         for name, of_feed in ((name, dict(feed.columns)[name]) for name in key)
     ]
+    # A key with a NULL matches no row on the server, so it names nothing.
     complete = " AND ".join(f"{escape_name(of_feed)} IS NOT NULL" for _, of_feed in feed.columns)
     named = source(feed.model, changes, only=[of_feed for _, of_feed in feed.columns])
     fill(
@@ -104,6 +106,7 @@ def _from_cursor(
     if connection.execute_scalar_query(f"SELECT last IS NULL FROM {last}"):  # noqa: S608
         raise NotProvedError(f"nothing of it is published from which {cursor} could go on")
     columns = [change.column(cursor, called="start")]
+    # The cast is needed because a date minus an interval is a timestamp.
     fill(connection, keys, columns, f"SELECT CAST(last{back} AS {type_}) FROM {last}")  # noqa: S608
     return keys
 

@@ -143,6 +143,7 @@ def _text(column: Column, table: str) -> str:
 
 def _sums(connection: Connection, texts: Sequence[str], relation: str) -> list[int]:
     """Return for each text the sum of the first bytes of its SHA-256 over all rows."""
+    # The row hashes of the model are not published, so both sides are hashed alike here.
     hashes = [f"sha256({text}) AS h{number}" for number, text in enumerate(texts)]
     sums = [f"SUM(CAST({_number(f'h{number}')} AS NUMERIC(38,0)))" for number in range(len(texts))]
     (totals,) = connection.execute_list_query(
@@ -164,6 +165,7 @@ def _checksums(
     connection: Connection, relation: str, name: str, table: TableContent
 ) -> dict[str, int]:
     """Return the sum over the values of each column; NULL counts as a value."""
+    # The prefix keeps an empty text apart from NULL.
     texts = [f"COALESCE('=' || {_text(column, name)}, '')" for column in table.columns]
     names = [column.name for column in table.columns]
     return dict(zip(names, _sums(connection, texts, relation), strict=True))

@@ -68,6 +68,7 @@ class TableDelta:
         rows = TableName(ROWS, self.change.table.name)
         if self.counts.whole:
             return [Replace(target=self.target, source=rows)]
+        # The deletes come first, because the keys match the new rows as well.
         deletes: list[Action] = [keys.delete(self.target) for keys in self.keys]
         insert = [Insert(target=self.target, source=rows)] if self.counts.inserted else []
         return [*deletes, *insert]

@@ -49,6 +49,7 @@ def source(
 def kept(columns: Sequence[Column], cutoff: Cutoff) -> str:
     """Return SQL that is true for the rows that a cutoff keeps."""
     column = escape_name(cutoff.column)
+    # A row without a date never gets old.
     return f"({column} >= {cutoff_value(columns, cutoff)} OR {column} IS NULL)"
 
 
@@ -108,6 +109,7 @@ def _desired(
     )
     if table.retain is None:
         return whole
+    # The recorded window holds only for the rows that it was computed from.
     if known and (known.columns, known.all_rows) != (whole.columns, whole.all_rows):
         known = None
     cutoff = _cutoff(hyper, table.name, table.retain, snapshot, known=known, now=now)
@@ -136,6 +138,7 @@ def _cutoff(
         value = str(now.date() - timedelta(days=retain.days))
         return Cutoff(column=retain.column, days=retain.days, as_of=retain.as_of, value=value)
     rule = (retain.column, retain.days, retain.as_of)
+    # Equal rows have the same latest value, so no file need be opened to find it.
     if known and known.cutoff and _rule(known.cutoff) == rule:
         return known.cutoff
     type_ = _type(snapshot.columns, retain.column)

@@ -32,6 +32,7 @@ def split_delta(hyper: HyperProcess, delta: Delta, limit: int) -> list[Delta]:
     if limit <= 0:
         return []
     number = ceil(delta.extract.size / limit * _ROOM)
+    # Rows differ in size: parts with equally many rows may still exceed the limit.
     for of in (number, 2 * number, 4 * number):
         parts: list[Delta] = []
         for index in range(of):
@@ -87,11 +88,13 @@ class _PartOf:
         """Return the table's delta; None if this part has nothing of the table."""
         counts = self.delta.counts
         if counts.whole:
+            # A table that is replaced in pieces would lack most of its rows between them.
             if self.slice.index:
                 return None
             self._insert(where="TRUE")
             return self.delta
         keys = [
+            # The key table of an append has only one row, its start, which cannot be dealt out.
             self._stretch(each)
             if [match.operator for match in each.matches] == ["gte"]
             else self._some_rows(each)
@@ -120,6 +123,7 @@ class _PartOf:
     def _some_rows(self, keys: KeyTable) -> KeyTable:
         columns = names(keys.columns)
         typed = [self.delta.change.column(match.column, called=match.by) for match in keys.matches]
+        # Dealt out by rank, so that each part gets equally many keys.
         fill(
             self.connection,
             keys,
@@ -137,6 +141,8 @@ class _PartOf:
             # No rows to divide into ranges, and no rows to send.
             return self._some_rows(keys)
         cursor, start = escape_name(match.column), escape_name(match.by)
+        # UNION drops repeated starts, as one value of the cursor may fill several tiles. Then some
+        # parts get no range, and affect no rows.
         starts = (
             "SELECT start, LEAD(start) OVER (ORDER BY start) AS stop, "  # noqa: S608
             "ROW_NUMBER() OVER (ORDER BY start) - 1 AS rank "

@@ -37,6 +37,7 @@ def scanned(data: ArrowStream) -> Generator[Scan]:
     """
     with TemporaryDirectory() as folder, pa.RecordBatchReader.from_stream(data) as reader:
         schema = pa.schema([plain(field) for field in reader.schema])
+        # A file, because a pipe could be read only once: the check of keys scans it too.
         file = Path(folder) / "rows.arrows"
         with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
             for batch in reader:

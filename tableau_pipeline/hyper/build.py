@@ -53,6 +53,7 @@ def build_extract(
             )
             written[table.name] = inserted or 0
             comment(connection, target, table.comments)
+        # Only now, as a key may refer to a table that comes later in the list.
         for relationship in relationships:
             connection.execute_command(_foreign_key(relationship))
     return Extract(path=path, rows=written, size=path.stat().st_size, version=version)

@@ -131,6 +131,7 @@ class HyperFile:
         with scanned(data) as scan:
             self._check(table, scan, key=key)
             exists = f"EXISTS (SELECT 1 FROM {table} target WHERE {_same(key)})"  # noqa: S608
+            # The caller may catch an error of the insert, and must not keep half of the upsert.
             with self._transaction():
                 updated = self._update(table, scan, key)
                 return updated + self._insert(table, scan, where=f"NOT {exists}")
@@ -185,6 +186,7 @@ class HyperFile:
             self._check_unique(table, scan, key)
 
     def _check_unique(self, table: TableName, scan: Scan, key: Sequence[str]) -> None:
+        # hyperd would take the values of any one of the rows that share a key.
         repeated = self.connection.execute_list_query(
             f"SELECT {names(key)} FROM {scan.relation} source GROUP BY {names(key)} "  # noqa: S608
             "HAVING COUNT(*) > 1 LIMIT 1"

@@ -97,6 +97,7 @@ def convert(path: Path | str, *, version: int, hyper: HyperProcess | None = None
             )
             source = between
         _write_copy(old, source, unfinished, version=version)
+        # hyperd copies tables and keys, but no comments.
         with _opened(hyper, unfinished) as new:
             copy_comments(old, new)
 

@@ -22,6 +22,7 @@ def rows(table: TableSource) -> str:
     values, stored = [], []
     for column in table.columns:
         type_ = hyper_type(column, table=table.name)
+        # Without files there is nothing to scan, but the columns still need their types.
         value = value_of(column) if table.files else "NULL"
         values.append(f"CAST({value} AS {type_}) AS {escape_name(column.name)}")
         stored.append(f"{escape_name(stored_name(column))} {stored_type(column, type_)}")

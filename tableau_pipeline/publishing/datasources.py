@@ -55,6 +55,7 @@ def publish(
         "uploadSessionId": upload,
         "datasourceType": file_type,
         _MODES[mode].lower(): "true",
+        # Only a job can be asked about later, if the refresh is interrupted meanwhile.
         "asJob": "true",
     }
     # TSC's own call would also upload the file, which has already been done.

@@ -76,4 +76,5 @@ def _outcome(job: TSC.JobItem) -> Outcome | None:
     # Some servers report a finish code before the job has ended.
     if job.completed_at is None:
         return None
+    # A code that is not known here must not pass for success.
     return _FINISHED.get(job.finish_code, Outcome.FAILED)

@@ -7,6 +7,7 @@ import tableauserverclient as TSC
 
 # The largest page that Tableau returns.
 _PAGE_SIZE = 1000
+# In a filter these characters end a value or begin another one.
 _NOT_IN_FILTERS = frozenset(",&:[]")
 
 

@@ -17,6 +17,7 @@ from defusedxml.common import DefusedXmlException
 
 from tableau_pipeline.core.server import Metadata
 
+# Bytes. A small download may unpack to much more than fits into memory.
 _LARGEST = 256 * 2**20
 # Elements about the origin of the data, their transfer, the published location and permissions.
 _NOT_BY_PEOPLE = frozenset(
@@ -37,6 +38,7 @@ def read_metadata(file: Path) -> Metadata:
         ValueError: it is neither; the message states why.
     """
     try:
+        # Other people wrote this file, and entities in a DTD could exhaust the memory.
         root = defusedxml.ElementTree.fromstring(_tds(file), forbid_dtd=True)
     except (BadZipFile, DefusedXmlException, LookupError, ParseError) as error:
         raise ValueError(f"it is not a .tds: {error}") from error

@@ -106,6 +106,7 @@ def _unanswered(error: requests.RequestException, doing: str, url: str) -> Refre
                 f"{failed}{url} did not answer, and answered {answer} when asked again. It may "
                 "have received the first request; the next run finds out what it did."
             )
+        # It is also a ConnectionError, and would get the wrong remedy below.
         case requests.exceptions.SSLError():
             return RefreshError(
                 f"{failed}the certificate of {url} is not trusted. Point TABLEAU_CA_BUNDLE at the "
@@ -126,6 +127,7 @@ def _answered(
     remedies: Mapping[str, str],
 ) -> RefreshError:
     """Return the error for an error response of the server or of a proxy."""
+    # Tableau's codes have six digits; an answer without one comes from something in between.
     if not re.fullmatch("[0-9]{6}", error.code or ""):
         return RefreshError(_NO_TABLEAU.format(doing=doing, url=url))
     message = f"{doing} failed: {error.code} {error.summary}: {error.detail}"

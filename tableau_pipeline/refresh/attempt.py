@@ -78,6 +78,7 @@ class Attempt:
         desired, decision, deltas = self._decided(published)
         report = self._report(decision, desired, published)
         if isinstance(decision, Publish):
+            # Building the file would check the rows, but a dry run does not build it.
             self._content.check(desired)
         if not isinstance(decision, Update):
             return report
@@ -102,12 +103,15 @@ class Attempt:
             published = observer.observe(recovered, self._project())
             report, sent = self._delivered(published, sender)
         except DriftError as error:
+            # No data was sent, so what recovery found still holds; only the server has to be
+            # observed again.
             self._refresh.log.warning("%s", error)
             published = observer.observe(recovered, self._project())
             report, sent = self._delivered(published, sender)
         else:
             if sent.doubt:
                 self._refresh.log.warning("%s. It is published in full", sent.doubt)
+                # The rows may be a mixture of ours and others', which only a whole file ends.
                 recovered = recovered.after(sent.intent) if sent.intent else recovered
                 recovered = replace(recovered, untrusted=sent.doubt)
                 published = observer.observe(recovered, self._project())
@@ -131,6 +135,7 @@ class Attempt:
     def _project(self) -> str | None:
         """The id of the project; None if it does not exist, and may be created."""
         declaration = self._declaration
+        # It is created only when a file is sent: a refused refresh must not leave an empty project.
         if declaration.create_project:
             return self._server.find_project(declaration.project)
         return self._server.project(declaration.project, create=False)
@@ -143,6 +148,8 @@ class Attempt:
             facts = Facts(self._declaration, content.digest, desired, published, content.whole)
         deltas: list[Delta] = []
 
+        # The size of an update is known only once its payload is built, so the payload is kept
+        # and sent if the decision is an update.
         def measure(changed: Sequence[str], base: Checkpoint) -> Size:
             built, size = self._measured(changed, desired, base)
             deltas.extend(built)
@@ -153,6 +160,8 @@ class Attempt:
             for delta in deltas:
                 delta.extract.path.unlink()
         if published.record and isinstance(decision, NoChange | Update):
+            # A publish checks all tables anyway. Otherwise a key that was declared since then would
+            # pass unchecked until the next change of the rows.
             changed = decision.tables if isinstance(decision, Update) else ()
             with phase(self._seconds, "plan"):
                 content.check_unchanged(desired, published.record, changed=changed)
@@ -163,6 +172,7 @@ class Attempt:
         self, changed: Sequence[str], desired: _Desired, base: Checkpoint
     ) -> tuple[list[Delta], Size]:
         possible = self._server.payload_limit
+        # 0 stays 0: a server without updates takes no payload, whatever limit is declared.
         limit = possible and (self._declaration.payload_limit or possible)
         with phase(self._seconds, "build"):
             delta = self._content.delta(changed, desired, base)
@@ -199,6 +209,7 @@ class Attempt:
             for edge in self._declaration.relationships
             if not {edge.many, edge.one}.intersection(changed)
         }
+        # Orphans of unchanged tables are still there; reporting only new counts would hide them.
         before = published.record.orphans if published.record else {}
         known = {edge: count for edge, count in before.items() if edge in unchanged}
         return replace(report, orphans=known | counted)
@@ -233,6 +244,7 @@ class Attempt:
         if sent.doubt:
             report = replace(report, warnings=(*report.warnings, sent.doubt))
         claim.checkpoint = checkpoint
+        # By now the claim has the checkpoint: if the comparison breaks off, what was sent is known.
         if self._declaration.reconcile and checkpoint.unreconciled == NOT_RECONCILED:
             with phase(self._seconds, "reconcile"):
                 found = self._reconciler.compare(checkpoint, sent.remote)

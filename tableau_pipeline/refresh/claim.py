@@ -48,11 +48,14 @@ class Claimed:
         """
         for _ in range(_LOOKS_AT_LATE_CLAIMS):
             history = read_history(self.journal.records())
+            # Claims that have ended count too: what a later refresh sent must not be undone. A
+            # claim with an equal number was stored at the same moment.
             others = [
                 each
                 for each in history.claims
                 if each.refresh >= self.number and each.id != self.claim.id
             ]
+            # Wiping the asset removes our claim too, and then nothing keeps others from sending.
             known = any(each.id == self.claim.id for each in history.open_claims)
             if known and not others:
                 return
@@ -85,6 +88,8 @@ def claimed(
             yield held
         finally:
             journal.append(
+                # Also after an error: a claim left open would block later refreshes until this
+                # process ends.
                 Closing(refresh=held.number, claim=held.claim.id, checkpoint=held.checkpoint)
             )
 
@@ -105,9 +110,11 @@ def _claim(
             claim = Claim(refresh=history.number + 1, owner=journal.owner)
             journal.append(claim)
             history = read_history(journal.records())
+            # Of two that store their claims at once, at least the later one sees the other here.
             later = [each for each in history.open_claims if each.id != claim.id]
             if not _live(later, journal):
                 return Claimed(claim, history, journal, sleep)
+            # The event log does not tell reliably which claim came first, so nobody insists.
             journal.append(Closing(refresh=claim.refresh, claim=claim.id, withdrawn=True))
         elif not is_logged:
             log.info("%s refreshes %s: waiting for it", _named(others[0]), what)

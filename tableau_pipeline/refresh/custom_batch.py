@@ -70,6 +70,7 @@ def send_custom_batch(
             log=log,
         )
         partial = "an update that was written by hand changed it"
+        # There is no target: afterwards the rows are those of no model, so no delta may follow.
         return sender.update(batch.json(), payload, None, to=remote, partial=partial).job_id
 
 

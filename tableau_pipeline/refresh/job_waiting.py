@@ -59,6 +59,7 @@ class Jobs:
             self.sleep(min(pause, max(left, _RESOLUTION)))
 
     def _left(self, status: Job, began: datetime) -> float:
+        # Both ends are read from the server's clock, because the one of this host may be wrong.
         since, limit = began, self.timeouts.queue
         if status.started_at:
             since, limit = status.started_at, self.timeouts.job

@@ -58,12 +58,14 @@ class Reconciler:
 
     def count(self, remote: RemoteDatasource) -> Mapping[str, int] | None:
         """The published rows of the declared tables; None if the file is too large to count."""
+        # Guards need the rows even if the declaration wants nothing compared.
         rule = self.declaration.reconcile or Reconcile()
         names = {
             self.declaration.published_name(table.name): table.name
             for table in self.declaration.tables
         }
         try:
+            # Rows are counted where no checkpoint is left, so only the server can tell the size.
             with self._published(remote, rule, size=None) as connection:
                 found = count_rows(connection)
                 return {names[name]: rows for name, rows in found.items() if name in names}
@@ -79,6 +81,7 @@ class Reconciler:
         *,
         by_row: bool = False,
     ) -> Reconciliation:
+        # An upper bound: payloads count in full, even where their rows replaced others.
         size = None if checkpoint.size is None else checkpoint.size + checkpoint.grown
         try:
             with self._published(remote, rule, size=size) as connection:
@@ -92,6 +95,8 @@ class Reconciler:
         except RefreshError as error:
             return Reconciliation(skipped=str(error))
         except (HyperException, zipfile.BadZipFile, ValueError) as error:
+            # A file that may not be read proves nothing. One that came but does not open is
+            # broken, and only a publish repairs it.
             return Reconciliation(problem=f"it cannot be read: {error}")
 
     @contextmanager

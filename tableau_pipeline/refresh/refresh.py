@@ -80,6 +80,7 @@ class Refresh:
             models = self.models()
             with readable(self.hyper, self.declaration, models):
                 return self._only_build(models, options)
+        # A look at the plan neither waits for a running refresh nor leaves a trace in the journal.
         if options.dry_run:
             history = read_history(self.journal.records())
             models = self.models()
@@ -128,6 +129,7 @@ class Refresh:
         seconds: dict[str, float] = {}
         with phase(seconds, "build"):
             desired = builder.desired(None)
+            # Nothing is replaced here, so no table can shrink, and only guard.min_rows counts.
             problems = guard_problems(self.declaration, desired, {})
             if problems and Accept.SHRINK not in options.accept:
                 found = "\n".join(problems)

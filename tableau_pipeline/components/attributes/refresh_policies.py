@@ -28,7 +28,7 @@ class ChangesAttributes(Attributes):
         description="Where their names differ, key column of the table: column of the feed.",
     )
 
-    def declared(self, key: list[str]) -> Feed:
+    def to_domain(self, key: list[str]) -> Feed:
         """Convert these keys to the core's `Feed` for a table with this key."""
         return Feed(self.feed, tuple((name, self.columns.get(name, name)) for name in key))
 
@@ -50,9 +50,9 @@ class DiffAttributes(Attributes):
         "snapshots are compared.",
     )
 
-    def declared(self) -> Diff:
+    def to_domain(self) -> Diff:
         """Convert these keys to the core's `Diff`."""
-        return Diff(tuple(self.key), self.changes.declared(self.key) if self.changes else None)
+        return Diff(tuple(self.key), self.changes.to_domain(self.key) if self.changes else None)
 
 
 class AppendAttributes(Attributes):
@@ -80,7 +80,7 @@ class AppendAttributes(Attributes):
             )
         return lookback
 
-    def declared(self) -> Append:
+    def to_domain(self) -> Append:
         """Convert these keys to the core's `Append`."""
         return Append(self.cursor, self.lookback)
 
@@ -92,7 +92,7 @@ class PartitionsAttributes(Attributes):
         description="Column that holds the partition of a row. It must not be NULL."
     )
 
-    def declared(self) -> Partitions:
+    def to_domain(self) -> Partitions:
         """Convert these keys to the core's `Partitions`."""
         return Partitions(self.column)
 
@@ -120,7 +120,7 @@ class PartitionsRefresh(Attributes):
 _POLICIES = ("diff", "append", "partitions")
 
 
-def known_policy(refresh: Any) -> Any:
+def validate_policy(refresh: Any) -> Any:
     """Return the value if it is one of the policies.
 
     Raises:
@@ -162,10 +162,10 @@ def policy(refresh: Refresh) -> Policy:
     """Convert the key `refresh` to the core's policy."""
     match refresh:
         case DiffRefresh(diff=diff):
-            return diff.declared()
+            return diff.to_domain()
         case AppendRefresh(append=append):
-            return append.declared()
+            return append.to_domain()
         case PartitionsRefresh(partitions=partitions):
-            return partitions.declared()
+            return partitions.to_domain()
         case _:
             return Replace()

@@ -16,6 +16,6 @@ class RetainAttributes(Attributes):
         description="Count the days from today (UTC), or from the latest value in the model.",
     )
 
-    def declared(self) -> Retain:
+    def to_domain(self) -> Retain:
         """Convert these keys to the core's `Retain`."""
         return Retain(self.column, self.days, self.as_of)

@@ -7,8 +7,8 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 from tableau_pipeline.components.attributes.base import Attributes
 from tableau_pipeline.components.attributes.refresh_policies import (
     Refresh,
-    known_policy,
     policy,
+    validate_policy,
 )
 from tableau_pipeline.components.attributes.retain import RetainAttributes
 from tableau_pipeline.core.declaration import Guard, Table
@@ -59,17 +59,17 @@ class TableAttributes(Attributes):
 
     @field_validator("refresh", mode="before")
     @classmethod
-    def _known_policy(cls, refresh: Any) -> Any:
-        return known_policy(refresh)
+    def _validate_policy(cls, refresh: Any) -> Any:
+        return validate_policy(refresh)
 
-    def declared(self, name: str) -> Table:
+    def to_domain(self, name: str) -> Table:
         """Convert these keys to the core's `Table` with this name."""
         return Table(
             name=name,
             model=self.model or name,
             guard=Guard(self.guard.min_rows, self.guard.max_shrink),
             policy=policy(self.refresh),
-            retain=self.retain.declared() if self.retain else None,
+            retain=self.retain.to_domain() if self.retain else None,
             columns=tuple(Column(name, spark_name(type_)) for name, type_ in self.columns.items()),
         )
 

@@ -22,7 +22,7 @@ class ZoneAttributes(Attributes):
         return known_zone(zone)
 
 
-def known_timestamps(value: Any) -> Any:
+def validate_timestamps(value: Any) -> Any:
     """Return the value if it is one of the ways to publish an instant.
 
     Raises:

@@ -80,7 +80,7 @@ def _trigger(value: Any) -> str | None:
     return names[0] if len(names) == 1 else None
 
 
-def known_trigger(value: Any) -> Any:
+def validate_trigger(value: Any) -> Any:
     """Return the value if it is None or exactly one of the triggers.
 
     Raises:

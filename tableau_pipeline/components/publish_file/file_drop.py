@@ -11,14 +11,14 @@ from pydantic import Field, ValidationError, field_validator
 from tableau_pipeline.components.automation.default_status import sensor_status
 from tableau_pipeline.components.publish_file import publish_files
 from tableau_pipeline.components.publish_file.config import PublishFileConfig
-from tableau_pipeline.components.yaml_component.declared import Declared
+from tableau_pipeline.components.yaml_component.yaml_component import YamlComponent
 
 # A file counts as complete after this many unchanged looks: while somebody writes it, its size or
 # time stamp changes from tick to tick.
 _STILL = 2
 
 
-class FileDrop(Declared):
+class FileDrop(YamlComponent):
     """Publish each file that is dropped into a folder, including one that replaces another."""
 
     folder: str = Field(

@@ -13,13 +13,13 @@ from tableau_pipeline.components.attributes.promises import (
     reconcile,
 )
 from tableau_pipeline.components.attributes.tables import RelationshipAttributes, TableAttributes
-from tableau_pipeline.components.attributes.timestamps import Timestamps, clock, known_timestamps
-from tableau_pipeline.components.attributes.triggers import Trigger, known_trigger
+from tableau_pipeline.components.attributes.timestamps import Timestamps, clock, validate_timestamps
+from tableau_pipeline.components.attributes.triggers import Trigger, validate_trigger
 from tableau_pipeline.components.published_datasource.assets import refresh_assets
 from tableau_pipeline.components.published_datasource.scaffolder import (
     PublishedDatasourceScaffolder,
 )
-from tableau_pipeline.components.yaml_component.declared import Declared
+from tableau_pipeline.components.yaml_component.yaml_component import YamlComponent
 from tableau_pipeline.core.declaration import Declaration, Project, ProjectLuid, tree_problem
 from tableau_pipeline.hyper.tables import Relationship
 from tableau_pipeline.hyper.types.type_policy import TypePolicy
@@ -32,7 +32,7 @@ class ProjectAttributes(Attributes):
 
 
 @dg.scaffold_with(PublishedDatasourceScaffolder)
-class PublishedDatasource(Declared):
+class PublishedDatasource(YamlComponent):
     """A published Tableau data source that is kept equal to the Spark models that feed it."""
 
     name: str = Field(min_length=1, max_length=255, description="Name on the Tableau site.")
@@ -127,17 +127,17 @@ class PublishedDatasource(Declared):
 
     @field_validator("trigger", mode="before")
     @classmethod
-    def _known_trigger(cls, trigger: Any) -> Any:
-        return known_trigger(trigger)
+    def _validate_trigger(cls, trigger: Any) -> Any:
+        return validate_trigger(trigger)
 
     @field_validator("timestamps", mode="before")
     @classmethod
-    def _known_timestamps(cls, timestamps: Any) -> Any:
-        return known_timestamps(timestamps)
+    def _validate_timestamps(cls, timestamps: Any) -> Any:
+        return validate_timestamps(timestamps)
 
     @field_validator("project", mode="before")
     @classmethod
-    def _known_project(cls, project: Any) -> Any:
+    def _validate_project(cls, project: Any) -> Any:
         if isinstance(project, str | list) or keys(project) == ["luid"]:
             return project
         raise ValueError(
@@ -189,7 +189,7 @@ class PublishedDatasource(Declared):
             key=self.asset_key,
             name=self.name,
             project=_project(self.project),
-            tables=tuple(table.declared(name) for name, table in self.tables.items()),
+            tables=tuple(table.to_domain(name) for name, table in self.tables.items()),
             relationships=tuple(
                 Relationship(edge.many, edge.one, tuple(edge.on.items()))
                 for edge in self.relationships

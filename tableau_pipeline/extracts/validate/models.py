@@ -30,12 +30,12 @@ class Declared:
     def newest(self, asset_key: str) -> Snapshot | None:
         """Return the newest version of a model; None if it has none."""
         found = self.snapshots.newest(asset_key)
-        return found and found.declared(self.types)
+        return found and found.with_types(self.types)
 
     def version(self, asset_key: str, number: int) -> Snapshot | None:
         """Return a version of a model; None if it was removed."""
         found = self.snapshots.version(asset_key, number)
-        return found and found.declared(self.types)
+        return found and found.with_types(self.types)
 
 
 def checked_models(declaration: Declaration, found: Mapping[str, Snapshot | None]) -> Models:
@@ -72,12 +72,14 @@ def checked_models(declaration: Declaration, found: Mapping[str, Snapshot | None
     for table in declaration.tables:
         if table.name in known:
             problems += contract_problems(table, known[table.name], declaration.types)
+    # Policies can be checked only against models that exist.
     if not problems:
         problems = [
             problem for table in declaration.tables for problem in policy_problems(table, models)
         ]
     if problems:
         text = "\n".join(problems)
+        # Where no model exists yet, there is no schema that could have failed its check.
         raise RefusedError(text, {Check.SCHEMA: text} if known else {})
     return models
 

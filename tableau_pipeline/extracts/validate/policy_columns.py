@@ -66,7 +66,7 @@ def _of_lookback(cursor: str, lookback: int | str | None, types: dict[str, str])
     text, moment = str(lookback), is_moment(Column(cursor, type_))
     if moment and not is_span(text):
         yield f'refresh: append: lookback "{text}" is not a span such as "3 days" or "12 hours"'
-    elif not moment and not (_NUMBERS.fullmatch(type_) and text.isdigit()):
+    elif not moment and not (_NUMBERS.fullmatch(type_) and text.isdecimal()):
         yield (
             f'refresh: append: lookback "{text}" does not go with the cursor "{cursor}" of type '
             f"{type_}: write a number for a numeric cursor, a span for a date or a timestamp"

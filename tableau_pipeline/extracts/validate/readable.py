@@ -23,6 +23,7 @@ def readable(
     try:
         yield
     except HyperException as error:
+        # Only after a failure, because this search reads each column of each table once more.
         problems = [
             problem
             for table in declaration.tables

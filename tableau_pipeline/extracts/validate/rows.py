@@ -83,6 +83,7 @@ def _relationship_problems(
     hyper: HyperProcess, declaration: Declaration, sources: Mapping[str, TableSource]
 ) -> Iterator[str]:
     for edge in declaration.relationships:
+        # The many side may repeat its values, so a change of it cannot break the relationship.
         if edge.one not in sources:
             continue
         if problem := key_problem(hyper, sources[edge.one], edge.key):

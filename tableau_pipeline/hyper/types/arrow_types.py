@@ -8,6 +8,7 @@ _SQL = {
     pa.int16(): "SMALLINT",
     pa.int32(): "INTEGER",
     pa.int64(): "BIGINT",
+    # Hyper has no unsigned integers, so each of them needs the next wider type.
     pa.uint8(): "SMALLINT",
     pa.uint16(): "INTEGER",
     pa.uint32(): "BIGINT",
@@ -66,6 +67,7 @@ def _plain(type_: pa.DataType) -> pa.DataType:
         return pa.time64("us")
     if pa.types.is_timestamp(type_):
         return pa.timestamp("us", "UTC" if type_.tz else None)
+    # A column of nothing but NULLs fits into any type.
     if pa.types.is_null(type_):
         return pa.string()
     if pa.types.is_decimal32(type_) or pa.types.is_decimal64(type_):

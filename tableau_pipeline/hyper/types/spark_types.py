@@ -71,6 +71,7 @@ def hyper_type(column: Column, *, table: str) -> str:
     """
     found = _find(column.type)
     if found is None:
+        # Only the outermost type matters: an array of structs is an array.
         family = next((name for name in _REMEDIES if name in column.type.split("<")[0]), None)
         remedy = _REMEDIES.get(family or "", "cast it in the model, or leave the column out")
         raise UnsupportedTypeError(
@@ -94,6 +95,7 @@ def stored_name(column: Column) -> str:
 
 def stored_type(column: Column, type_: str) -> str:
     """Return the type with which hyperd reads that column; `type_` is its type in the file."""
+    # Spark writes instants, whatever zone they are to be shown in.
     return "TIMESTAMPTZ" if zone_of(column) else type_
 
 

@@ -29,7 +29,7 @@ class TypePolicy:
     nested: Nested = "refuse"
     floats: Literal["double", "real"] = "double"
 
-    def declared(self, column: Column) -> Column:
+    def apply(self, column: Column) -> Column:
         """Return the column with the type that the policy declares for it."""
         return Column(column.name, self._type(column.type))
 

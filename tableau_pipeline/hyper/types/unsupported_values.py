@@ -14,6 +14,7 @@ def unreadable_columns(hyper: HyperProcess, table: TableSource) -> list[str]:
     problems = []
     with connect(hyper) as connection:
         for column in table.columns:
+            # The condition goes too, because it may name one of the other columns.
             alone = replace(table, columns=(column,), where=None)
             if reason := _reason(connection, alone):
                 problems.append(f'table "{table.name}", column "{column.name}": {reason}')

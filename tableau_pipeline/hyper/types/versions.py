@@ -23,6 +23,7 @@ _VERSION = slice(10, 12)
 
 def needed_version(sql_type: str) -> int:
     """Return the lowest version that can hold columns of a type."""
+    # Decimals of up to 18 digits are stored in 64 bits, the only ones that version 2 knows.
     numeric = _NUMERIC.fullmatch(sql_type)
     if numeric and int(numeric[1]) > 18:
         return 3

@@ -26,5 +26,6 @@ class ServerClock:
         """Return the current time in UTC; None if no answer has had a date."""
         if self._heard is None:
             return None
+        # This host's clock may be wrong, or set meanwhile, so it only counts the seconds.
         date, at = self._heard
         return date.astimezone(UTC) + timedelta(seconds=monotonic() - at)

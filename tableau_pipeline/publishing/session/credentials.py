@@ -101,6 +101,7 @@ class ConnectedApp:
         claims = {
             "iss": self.client_id,
             "exp": datetime.now(UTC) + _TOKEN_LIFETIME,
+            # Tableau refuses a token whose id it has seen before.
             "jti": str(uuid4()),
             "aud": "tableau",
             "sub": self.username,

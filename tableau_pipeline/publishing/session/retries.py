@@ -59,6 +59,7 @@ class SafeRetry(Retry):
 
     def new(self, **settings: Any) -> "SafeRetry":
         """Return a copy with other retry counts."""
+        # urllib3 makes such a copy after each attempt, and does not know about the log.
         return super().new(log=self._log, **settings)
 
     def is_retry(self, method: str, status_code: int, has_retry_after: bool = False) -> bool:
@@ -139,6 +140,7 @@ def safe_sessions(
         other=0,
         allowed_methods=_SAFE_TWICE,
         backoff_factor=times.backoff,
+        # The last answer goes on to TSC, which reads Tableau's error code from it.
         raise_on_status=False,
         log=log,
     )

@@ -92,5 +92,6 @@ def _lock_file(url: str, token: str) -> Path:
         raise RefusedError(
             f"{folder} belongs to somebody else. Remove it, or set TMPDIR to a folder of your own."
         )
+    # Hashed, because a token's name may have characters that a file's name may not.
     name = hashlib.sha256(f"{url.casefold()}\n{token}".encode()).hexdigest()[:32]
     return folder / f"{name}.lock"

@@ -54,6 +54,7 @@ def signed_in(
             with this token.
         RefreshError: no Tableau Server answers at `url`, or the token was in use for too long.
     """
+    # Checkpoints name the server by this text, and a slash would make it another server.
     url = url.rstrip("/")
     turn = (
         only_session(url, token=credentials.name, timeout=session_timeout, log=log)
@@ -61,6 +62,7 @@ def signed_in(
         else nullcontext()
     )
     opened = _session(url, credentials, site=site, ca_bundle=ca_bundle, log=log, times=times)
+    # The turn comes first, as signing in ends the session of whoever uses the token now.
     with turn, opened as session:
         yield session
 

@@ -66,6 +66,8 @@ class Delivery:
             self.published.metadata,
         )
         left = record.metadata if record else None
+        # Metadata that somebody edited is never recorded as ours: a later overwrite would drop it
+        # unasked.
         if metadata and not self.published.is_edited:
             left = metadata.digest
         return Checkpoint(
@@ -91,12 +93,14 @@ class Delivery:
         if remote is None or record is None:
             return remote
         project_id, name = remote.project_id, remote.name
+        # Only a change of the declaration moves it; what people did on the server stays as it is.
         if record.project != declared.project_path:
             project_id = self.server.project(declared.project, create=declared.create_project)
         if record.name != declared.name:
             name = declared.name
         if (name, project_id) == (remote.name, remote.project_id):
             return remote
+        # A move takes effect at once, so an overtaken refresh must be stopped before it.
         self.sender.claim.check_fence()
         return move(self.server, remote, name=name, project_id=project_id)
 
@@ -106,6 +110,7 @@ class Delivery:
             "updated_at": remote.updated_at,
             "revision": remote.revision,
             "metadata": record.metadata,
+            # Nothing was sent, so the last comparison still stands.
             "unreconciled": record.unreconciled,
         }
         return Sent(target.model_copy(update=update), remote, None, doubt, record.habits)
@@ -115,6 +120,8 @@ class Delivery:
     ) -> Sent:
         grown = target.grown + sum(delta.extract.size for delta in deltas)
         target = target.model_copy(update={"updates": target.updates + 1, "grown": grown})
+        # Only the last part has a target. If an earlier one turns out to be the last that landed,
+        # the data source is at no checkpoint, and the next run publishes in full.
         *parts, last = deltas
         doubt = None
         with phase(self.seconds, "send"):
@@ -135,6 +142,7 @@ class Delivery:
         mode: PublishMode,
     ) -> Sent:
         target = target.model_copy(update={"updates": 0, "size": extract.size, "grown": 0})
+        # The file brings its own metadata, whose digest is known only once the server has it.
         if mode is not PublishMode.REPLACE:
             target = target.model_copy(update={"metadata": None})
         project, creates = self.declaration.project, self.declaration.create_project

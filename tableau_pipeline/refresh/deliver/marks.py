@@ -26,6 +26,7 @@ def mark(
     if tags <= remote.tags and not others:
         return remote, None
     began = server.now()
+    # A takeover has to last: their tag would make our next refresh stop and ask again.
     if others:
         server.untag(remote.luid, others)
     server.tag(remote.luid, tags)
@@ -41,6 +42,7 @@ def move(
         RefusedError: the name is taken there, or the user lacks permission.
         DriftError: somebody changed the data source meanwhile.
     """
+    # The server moves it without asking, so a change by somebody else must be noticed before.
     if place(found(server, remote.luid)) != place(remote):
         raise DriftError(f'"{remote.name}" was changed before it could be renamed or moved.')
     began = server.now()
@@ -58,6 +60,7 @@ def _changed(
     now = found(server, remote.luid)
     # The server's time stamps have whole seconds, and may be rounded up.
     window = Window(began, server.now() + timedelta(seconds=1))
+    # Tags, a name or a project make no revision, so a new one is somebody else's.
     change = Change(window, remote.stamp, now.stamp, revisions=(0,))
     return now, change.unexplained(Habits())
 

@@ -63,6 +63,8 @@ class Sender:
             DriftError: somebody changed the data source meanwhile; nothing was sent.
             RefreshError: the server failed, or did not answer, or the job failed.
         """
+        # The server goes by name: under the declared one, a data source that somebody renamed or
+        # moved would get a double.
         name = to.name if to else target.name
         project_id = to.project_id if to else project_id
         upload = self._uploaded(file)
@@ -89,7 +91,6 @@ class Sender:
         *,
         to: RemoteDatasource,
         partial: str | None = None,
-        connection: str | None = None,
     ) -> Sent:
         """Change the published data.
 
@@ -114,7 +115,6 @@ class Sender:
                 batch=batch,
                 upload=upload,
                 request_id=intent.request_id,
-                connection=connection,
             )
 
         doing = f'Updating the data of "{to.name}"'
@@ -166,6 +166,7 @@ class Sender:
         actions: str = "",
     ) -> Sent:
         """Record the intent, check that nothing changed, send, wait, and check the result."""
+        # The intent is stored before the claim is checked: whoever claims after that check sees it.
         self.journal.append(intent)
         self.claim.check_fence()
         self._check_unchanged(intent, before)
@@ -220,6 +221,7 @@ class Sender:
             now = self.server.find_by_luid(before.luid)
             same = now is not None and place(now) == place(before)
         if not same:
+            # An open intent would make the next run wait for a job that does not exist.
             self._record(intent, outcome=Outcome.REFUSED, note="it was not sent")
             raise DriftError(
                 f'"{intent.name}" was changed on the server while its new content was prepared. '
@@ -259,11 +261,13 @@ class Sender:
             target = target.model_copy(update={"metadata": metadata})
         # A later refresh cannot see these intermediate time stamps, and the last one may be ours.
         partial = intent.partial or doubt
+        # Recorded before the tags are set: what may fail there must not lose the outcome.
         intent = self._record(intent, outcome=Outcome.DONE, target=target, partial=partial)
         remote, doubt_of_tags = mark(self.server, remote, self.tags)
         doubt = doubt or doubt_of_tags
         if target is None:
             return Sent(None, remote, intent, doubt)
+        # The tags may have moved the stamp once more.
         update = {"updated_at": remote.updated_at, "revision": remote.revision}
         learnt = change.learnt(habits, is_update=is_update)
         sent = Sent(target.model_copy(update=update), remote, intent, doubt, learnt)

@@ -128,12 +128,15 @@ def decide(
         gone = "the data source is gone from the server: it is published again"
         return Publish(PublishMode.CREATE, gone if record else "first publish")
     if not published.is_ours:
+        # Its metadata describes somebody else's tables and would not fit ours.
         return Publish(PublishMode.OVERWRITE, "first publish: takes over the data source (adopt)")
     if changes := _new_metadata(facts):
         return Publish(PublishMode.OVERWRITE, f"in full: {changes[0]}")
+    # On its own, accept: [overwrite] permits an overwrite that is needed; it does not ask for one.
     if Accept.OVERWRITE in options.accept and (options.full or record is None):
         return Publish(PublishMode.OVERWRITE, "in full, as asked (accept: overwrite)")
     if record is None:
+        # Replace and not Overwrite: nothing tells whether analysts have worked on the metadata.
         reason = published.untrusted or "no record shows what it holds"
         return Publish(PublishMode.REPLACE, f"in full: {reason}")
     if reason := _in_full(facts, record, options):
@@ -155,6 +158,7 @@ def _refusal(facts: Facts, options: Options) -> Refuse | None:
         return Refuse(refused)
     guards: list[str] = []
     if Accept.SHRINK not in options.accept:
+        # What somebody deleted from the server may come back with fewer rows.
         rows = published.rows if published.remote else {}
         guards = guard_problems(declaration, facts.desired, rows)
     schema: list[str] = []
@@ -162,6 +166,7 @@ def _refusal(facts: Facts, options: Options) -> Refuse | None:
         policy = declaration.on_schema_change
         schema = schema_problems(facts.desired, published.record.tables, policy)
     problems = guards + schema
+    # The question comes last: if the schema change is refused, nothing has to be overwritten.
     if not problems and Accept.OVERWRITE not in options.accept:
         problems = _dropped_work(facts)
     if not problems:

@@ -36,6 +36,7 @@ def _problem(
 ) -> str | None:
     if rows < guard.min_rows:
         return f"{rows:,} rows, fewer than guard.min_rows ({guard.min_rows:,}). {_REMEDY}"
+    # Such a table passes before its rows are asked for, as counting them may take a download.
     if guard.max_shrink >= 1:
         return None
     if published is None:

@@ -42,6 +42,7 @@ def _missing(these: Tables, those: Tables) -> list[str]:
 
 
 def _column_changes(table: str, now: TableContent, before: TableContent) -> list[tuple[str, bool]]:
+    # Readers do not see the order of columns, so a new order is no change of the schema.
     new = {column.name: column.type for column in now.columns}
     old = {column.name: column.type for column in before.columns}
     return [

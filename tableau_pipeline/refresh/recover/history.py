@@ -59,6 +59,7 @@ def read_history(records: Sequence[Record]) -> History:
     )
     intents: dict[str, Intent] = {}
     for each in records:
+        # A checkpoint settles all earlier requests, even those whose records were stored later.
         if not isinstance(each, Intent) or (checkpoint and each.refresh <= checkpoint.refresh):
             continue
         known = intents.get(each.request_id)
@@ -78,6 +79,7 @@ def read_history(records: Sequence[Record]) -> History:
 
 
 def _knowledge(intent: Intent) -> tuple[bool, bool]:
+    # Of two outcomes, the one with a job was read from the server, the other only given up.
     return intent.outcome is not None, intent.job_id is not None
 
 
@@ -85,4 +87,5 @@ def _may_have_landed(intent: Intent) -> bool:
     return intent.target is not None and intent.outcome in _LANDED
 
 
+# Unknown outcomes belong here: if the server took the rows, their snapshots are still needed.
 _LANDED = (None, "done", "lost")

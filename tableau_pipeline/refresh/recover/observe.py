@@ -80,8 +80,7 @@ class Observer:
             remote = self._find_by_name(recovered, project_id)
             named = bool(remote and self._was_created(remote, recovered.creating))
         if remote is None:
-            gone = recovered.record or recovered.former
-            return Published(remote=None, record=recovered.record if gone else None)
+            return Published(remote=None, record=recovered.record)
         published = Published(
             remote=remote,
             is_ours=named or self.declaration.tag in remote.tags,
@@ -95,11 +94,13 @@ class Observer:
                     f"the data source of the last refresh ({recovered.luid}) is gone, and another "
                     "has its name"
                 )
+            # Guards still need the number of rows, which no record has.
             return replace(published, untrusted=why, rows=self._counted(remote))
         published = replace(published, rows=recovered.rows, left=recovered.left)
         if recovered.record is None:
             # An older version of the pipeline recorded rows, but not what an update needs.
             return replace(published, untrusted="its records are of an older version")
+        # The record has no LUID yet if the answer to our create was lost.
         record = recovered.record.model_copy(update={"luid": remote.luid})
         recovered = replace(recovered, record=record)
         return self._trusted(replace(published, record=record), recovered, remote)
@@ -109,17 +110,20 @@ class Observer:
     ) -> Published:
         """Check whether the server holds what the record states: by stamp, or else by content."""
         record = recovered.record
+        # It is published in full in any case, so its contents need not be downloaded.
         if record is None or recovered.untrusted:
             return replace(published, untrusted=recovered.untrusted)
         change = self._change(record, recovered, remote)
         doubt = change.unexplained(record.habits)
         if doubt is None and recovered.sent is None and record.suspect is None:
             return published
+        # The refresh that was interrupted after `sent` has not compared its rows either.
         found = self.reconciler.judge(record, remote)
         if found.problem:
             why = doubt or record.suspect or "the last refresh was interrupted"
             more = "" if found.problem in why else f", and {found.problem}"
             return replace(published, untrusted=why + more)
+        # Where nothing can be compared, a stamp that fits our job is enough, but not one in doubt.
         if found.skipped and (doubt or record.suspect):
             return replace(published, untrusted=doubt or record.suspect)
         if recovered.sent and not doubt and record.metadata is None and published.metadata:
@@ -139,6 +143,7 @@ class Observer:
         sent = recovered.sent
         if sent is None:
             before = (record.updated_at, record.revision) if record.updated_at else None
+            # We have sent nothing since, so every new revision is somebody else's.
             return Change(None, before, remote.stamp, revisions=(0,))
         is_update = sent.mode is None
         before = (sent.before, sent.before_revision) if sent.before else None
@@ -150,6 +155,7 @@ class Observer:
         )
 
     def _counted(self, remote: RemoteDatasource) -> Mapping[str, int] | None:
+        # Counting may download the whole file, which is wasted if no guard will ask.
         if all(table.guard.max_shrink >= 1 for table in self.declaration.tables):
             return {}
         return self.reconciler.count(remote)
@@ -161,6 +167,7 @@ class Observer:
             return None
         name = self.declaration.name
         remote = self.server.find_by_name(name, project_id=project_id)
+        # The server lists it by name, but hides it when asked for by its LUID.
         if remote and remote.luid == recovered.luid:
             raise RefusedError(
                 f'The data source "{name}" ({remote.luid}) is on the server, but this user may not '
@@ -170,6 +177,8 @@ class Observer:
 
     def _was_created(self, remote: RemoteDatasource, intent: Intent | None) -> bool:
         """Whether the data source comes from a create of ours whose answer was lost."""
+        # A name proves nothing: somebody else may have published under it since, or our own user by
+        # hand. Only all of this together shows that our request created it.
         return (
             intent is not None
             and intent.outcome in (None, Outcome.DONE, Outcome.LOST)
@@ -188,6 +197,7 @@ class Observer:
         self, remote: RemoteDatasource, recovered: Recovered, project_id: str | None
     ) -> None:
         known = recovered.record or recovered.former
+        # If the declaration itself changed, the difference is ours, and delivery carries it out.
         if known and (known.name, known.project) == (
             self.declaration.name,
             self.declaration.project_path,

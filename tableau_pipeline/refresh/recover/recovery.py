@@ -59,6 +59,7 @@ class Recovered:
             case Outcome.DONE:
                 return replace(now, untrusted=intent.partial or "a part of it was changed")
             case Outcome.FAILED:
+                # It left no trace, but the same update would only fail again; a whole file helps.
                 why = intent.note or "without a note"
                 failed = f"the last {intent.action} failed on the server ({why})"
                 return replace(self, untrusted=failed)
@@ -71,12 +72,14 @@ class Recovered:
                 # Replace keeps the metadata, and so the schema in the record.
                 record = held.record if is_new or self.record is None else self.record
                 return replace(held, record=record, untrusted=lost, sent=None)
+            # It was cancelled or refused, so the server still holds what it held before.
             case _:
                 return self
 
     def holding(self, target: Checkpoint) -> "Recovered":
         """Return this state, given that the server may hold the content of this checkpoint."""
         luid = target.luid or self.luid
+        # A request that may not have landed must not lower the bar for guard.max_shrink.
         rows = {name: max(count, self.rows.get(name, 0)) for name, count in target.rows.items()}
         return replace(
             self,
@@ -130,6 +133,7 @@ class Recovery:
             if status and status.outcome:
                 return self._closed(intent, status.outcome, status.notes)
             self.log.warning("The server no longer knows job %s", intent.job_id)
+        # A dry run does not wait: left open, the request is planned for as if it were lost.
         if not self.acts:
             return intent
         self._wait_for_unknown(intent)
@@ -149,7 +153,9 @@ class Recovery:
             RefreshError: that is not certain yet.
         """
         remote = self.server.find_by_luid(intent.luid) if intent.luid else None
+        # A job is listed by the name of its data source, which somebody may have changed.
         for name in {intent.name, remote.name if remote else intent.name}:
+            # The server cuts off fractions, so a job of the same second would seem older.
             since = intent.recorded_at.replace(microsecond=0)
             found = self.server.jobs(name=name, since=since)
             if found is None:

@@ -41,8 +41,7 @@ class Change:
     Attributes:
         before: the stamp of the data source right before the change; None if it was created.
         after: its current stamp.
-        revisions: the possible numbers of revisions that the change made; several until the
-            site's behaviour is known.
+        revisions: the possible numbers of revisions that the change made.
         seen: time stamps that the data source had meanwhile.
     """
 
@@ -55,6 +54,7 @@ class Change:
     def unexplained(self, habits: Habits) -> str | None:
         """The part of the change that was not ours, as far as the server shows; None if all was."""
         before = self.before[0] if self.before else None
+        # Each stamp counts, as our own may have covered one that somebody else left before it.
         for stamp in dict.fromkeys([*self.seen, self.after[0]]):
             if stamp == before:
                 continue
@@ -66,6 +66,7 @@ class Change:
                 return (
                     f"{shown}, and our change took effect from {start:%H:%M:%S} to {end:%H:%M:%S}"
                 )
+        # A publish in the second of our job shares its stamp, but shows as one more revision.
         if (made := self.made) is not None and made not in self.revisions:
             return f"somebody else published: it has {made} new revisions"
         return None
@@ -73,6 +74,7 @@ class Change:
     @property
     def made(self) -> int | None:
         """The number of revisions that were made meanwhile; None if they cannot be counted."""
+        # What we have just created had no revision before.
         before = self.before[1] if self.before else 0
         return None if before is None or self.after[1] is None else self.after[1] - before
 
@@ -83,8 +85,10 @@ class Change:
         if self.window and moved:
             late = (self.after[0] - self.window.end).total_seconds()
             lag = min(max(lag, late), _LONGEST_LAG)
+        # Every publish moves the stamp and makes a revision, which says nothing about updates.
         if not is_update:
             return habits.model_copy(update={"lag": lag})
+        # Revisions that are hidden for now do not disprove what they showed before.
         made = habits.update_revisions if self.made is None else self.made
         return Habits(moves_timestamp=moved, update_revisions=made, lag=lag)
 

@@ -40,7 +40,7 @@ def test_nested_values_are_their_json(
     cells = f"SELECT 1 AS id, {sql} AS v UNION ALL SELECT 2, NULL"
     snapshot = store(spark.sql(cells).toDF("id", name), tmp_path)
     assert [column.type for column in snapshot.columns] == ["int", type_]
-    columns = tuple(map(TypePolicy(nested="json").declared, snapshot.columns))
+    columns = tuple(map(TypePolicy(nested="json").apply, snapshot.columns))
     table = TableSource("Extract", columns, snapshot.paths)
     build_one(hyper, tmp_path / "x.hyper", table)
     text, nothing = rows_of(hyper, tmp_path / "x.hyper")[name].to_pylist()

@@ -124,7 +124,7 @@ def test_what_two_readers_find(case: Case, spark: SparkSession, hyper: HyperProc
         folder = Path(name)
         pq.write_table(case.rows, folder / "model.parquet")
         snapshot = store(spark.read.parquet(str(folder / "model.parquet")), folder)
-        columns = tuple(map(case.policy.declared, snapshot.columns))
+        columns = tuple(map(case.policy.apply, snapshot.columns))
         table = TableSource("Extract", columns, snapshot.paths)
         path = build_extract(hyper, folder / "x.hyper", tables=[table]).path
         ours = read_table(hyper, path, EXTRACT)

@@ -45,5 +45,5 @@ def test_what_is_declared_of_types_is_no_difference():
     """Prevents: a contract that a table breaks by its own declaration of time zones."""
     types = TypePolicy(timestamps="with_time_zone")
     table = Table("t", "t", columns=(Column("at", "timestamp"),))
-    found = [types.declared(Column("at", "timestamp"))]
+    found = [types.apply(Column("at", "timestamp"))]
     assert list(contract_problems(table, found, types)) == []

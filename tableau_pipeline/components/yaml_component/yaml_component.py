@@ -12,7 +12,7 @@ from tableau_pipeline.components.yaml_component.ignored_files import refuse_pass
 from tableau_pipeline.components.yaml_component.repeated_keys import refuse_repeated_keys
 
 
-class Declared(dg.Component, dg.Resolvable, Attributes):
+class YamlComponent(dg.Component, dg.Resolvable, Attributes):
     """A component that is its own model of the YAML."""
 
     # Dagster would derive a looser model, whose errors name only the outermost key.
