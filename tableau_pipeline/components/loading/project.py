@@ -84,7 +84,7 @@ def _in_lines() -> Generator[None]:
 
 def _of_key(error: Any) -> str:
     """Format a pydantic error, in which Dagster has put the place in the file."""
-    key, _, place = str(error["loc"][0]).rpartition(" at ")
+    key, _, place = str(error["loc"][0]).partition(" at ")
     problem = _WORDS.get(error["type"]) or str(error["msg"]).removeprefix("Value error, ")
     return f"{place}: {key}: {problem}" if place else f"{key}: {problem}"
 

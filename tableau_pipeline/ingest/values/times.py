@@ -44,6 +44,9 @@ class TimePattern:
         if not found:
             raise ValueError(text)
         parts = {name: value for name, value in found.groupdict().items() if value is not None}
+        if "y" not in parts or ("h" in parts and "a" not in parts):
+            # What the format makes optional is missing, and without it this is no moment.
+            raise ValueError(text)
         # Java, too, takes two digits as a year of this century.
         year = int(parts["y"]) + (2000 if len(parts["y"]) == 2 else 0)
         moment = datetime(

@@ -64,12 +64,14 @@ class Project:
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
+    # As people name folders; messages must still tell where the path ends.
+    root = tmp_path / "look at this"
     # Python remembers modules by their names.
-    project = Project(tmp_path, f"project_{uuid4().hex[:8]}")
+    project = Project(root, f"project_{uuid4().hex[:8]}")
     project.write("__init__.py", "")
     (project.package / "__init__.py").touch()
-    (tmp_path / "pyproject.toml").write_text(_PYPROJECT.format(name=project.name), "utf-8")
-    monkeypatch.syspath_prepend(tmp_path)
+    (root / "pyproject.toml").write_text(_PYPROJECT.format(name=project.name), "utf-8")
+    monkeypatch.syspath_prepend(root)
     monkeypatch.setenv("PIPELINE_DATA_DIR", str(project.data))
     yield project
     for module in [name for name in sys.modules if name.partition(".")[0] == project.name]:
