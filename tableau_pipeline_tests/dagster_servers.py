@@ -148,7 +148,7 @@ def served(
         )  # fmt: skip
     try:
         server = WebServer(f"http://127.0.0.1:{port}")
-        until(server.answers, seconds=180, what="no web server", log=log)
+        until(server.answers, seconds=600, what="no web server", log=log)
         yield server
     finally:
         stop(process)
