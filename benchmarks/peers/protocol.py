@@ -38,7 +38,7 @@ def contend(build: Callable[[DataFrame, Path], Path | str]) -> None:
     """
     source, folder = sys.argv[1:3]
     questions, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w", buffering=1)
-    # Of these two, neither libraries nor hyperd shall read or write anything.
+    # Of these two, neither libraries nor hyperd may read or write anything.
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
     builder = SparkSession.builder

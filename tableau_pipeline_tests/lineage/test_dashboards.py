@@ -35,7 +35,7 @@ query($selector: RepositorySelector!) {
 
 @given(st.text(min_size=1, max_size=40))
 def test_keys_are_those_of_dagster_tableau(name: str):
-    """Prevents: a data source beside the one that dagster-tableau's sheets hang below."""
+    """Prevents: a data source beside the one that dagster-tableau's sheets are downstream of."""
     content = TableauContentData(
         content_type=TableauContentType.DATA_SOURCE,
         properties={"luid": "l", "name": name, "hasExtracts": True, "isPublished": True},

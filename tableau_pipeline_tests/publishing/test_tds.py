@@ -155,7 +155,7 @@ def test_what_products_write_changes_nothing(
     extra: bool,
     feature: bool,
 ):
-    # Prevents: a server that was updated, or packs anew, passes for an analyst at work.
+    # Prevents: a server that was updated, or packs again, passes for an analyst at work.
     text = TDS.replace("20253.25.1021.0000", build).replace("version='18.1'", f"version='{build}'")
     text = text.replace("federated.0a1b", identity).replace("hyper.1", f"hyper.{identity}")
     text = text.replace("rev=1.4", f"rev={build}").replace("revision='1.4'", f"revision='{build}'")

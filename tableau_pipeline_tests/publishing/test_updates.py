@@ -178,7 +178,7 @@ def test_payload_above_the_limit(tmp_path: Path, small: Path):
 
 
 def test_upload_that_the_server_lost(tableau: TableauSite, sales: RemoteDatasource, small: Path):
-    # Prevents: what another try would mend passes for something that somebody has to decide.
+    # Prevents: what another try would fix passes for something that somebody has to decide.
     gone = f"{tableau.upload(small)}-gone"
     with pytest.raises(RefreshError, match=r"404015.*run again") as caught:
         tableau.update(sales.luid, batch=INSERT, upload=gone, request_id=fresh())

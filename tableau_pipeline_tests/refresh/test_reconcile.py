@@ -104,7 +104,7 @@ def test_a_table_that_is_missing_is_a_difference(pipeline: Pipeline):
 
 
 def test_a_file_that_nobody_can_open_is_a_difference(pipeline: Pipeline):
-    """Prevents: a broken file passes for one that may not be read, and nobody mends it."""
+    """Prevents: a broken file passes for one that may not be read, and nobody fixes it."""
     pipeline.declare(reconcile=Reconcile())
 
     class Spoiling(Losing):

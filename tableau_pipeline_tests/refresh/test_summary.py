@@ -17,7 +17,7 @@ def _matches(pattern: str, line: str) -> bool:
 
 
 def test_line_tells_what_a_refresh_did(star: Pipeline, caplog: pytest.LogCaptureFixture):
-    """Prevents: a run that ends without a word on what was published, where, and whether it is
+    """Prevents: a run that ends without a line on what was published, where, and whether it is
     right."""
     caplog.set_level(logging.INFO)
     star.declare(reconcile=Reconcile())

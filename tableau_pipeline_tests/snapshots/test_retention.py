@@ -70,7 +70,7 @@ def test_a_referenced_one_stays_however_old(store: SnapshotStore):
 
 @pytest.mark.parametrize(("days", "left"), [(13, [1, 2]), (15, [2])])
 def test_who_reads_it_has_the_time_to_end(store: SnapshotStore, days: float, left: list[int]):
-    """Prevents: files gone below a run that loaded the model just before it was written anew."""
+    """Prevents: files gone below a run that loaded the model just before it was written again."""
     commit(store)
     days_pass(store, 365)
     commit(store)
@@ -81,7 +81,7 @@ def test_who_reads_it_has_the_time_to_end(store: SnapshotStore, days: float, lef
 
 
 def test_shared_files_stay_with_the_last_version_that_has_them(store: SnapshotStore):
-    """Prevents: a month gone because another one was written anew; or kept for ever."""
+    """Prevents: a month gone because another one was written again; or kept for ever."""
     commit(store, "jan", "feb", "a/b")
     days_pass(store)
     commit(store, "feb")

@@ -54,7 +54,7 @@ def test_numbers_have_no_end(store: SnapshotStore):
 
 
 def test_a_version_is_never_overwritten(store: SnapshotStore):
-    """Prevents: two writers of one number, of which one is lost without a word."""
+    """Prevents: two writers of one number, of which one is lost silently."""
     asked: list[tuple[int, int | None]] = []
     parts = written(store, ["mine"])
 

@@ -132,7 +132,7 @@ attributes:
     ],
 )
 def test_a_key_that_stands_twice(declared: str, expected: str):
-    """Prevents: the last of two triggers, or policies, taken without a word."""
+    """Prevents: the last of two triggers, or policies, taken silently."""
     with create_defs_folder_sandbox() as sandbox:
         folder = sandbox.defs_folder_path / "shop"
         folder.mkdir()

@@ -1,4 +1,4 @@
-"""Models whose partitions are defined anew, as Dagster refreshes what hangs on them."""
+"""Models whose partitions change, as Dagster refreshes what depends on them."""
 
 from collections.abc import Iterable
 from datetime import date, timedelta

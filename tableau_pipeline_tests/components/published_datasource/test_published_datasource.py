@@ -16,7 +16,7 @@ from tableau_pipeline_tests.components.support.declarations import STAR, declare
     ],
 )
 def test_asset_key_is_that_of_dagster_tableau(name: str, key: str):
-    """Prevents: dashboards in a dagster-tableau location that do not hang below our asset."""
+    """Prevents: dashboards in a dagster-tableau location that are not downstream of our asset."""
     assert declared(name=name).asset_key == key
 
 

@@ -70,7 +70,7 @@ class Case:
     policy: TypePolicy
 
     def expected(self) -> pa.Table:
-        """What shall be in the extract."""
+        """What must be in the extract."""
         columns = [_expected(column, self.policy) for column in self.rows.columns]
         return pa.table(columns, names=self.rows.column_names)
 

@@ -18,7 +18,7 @@ from tableau_pipeline.hyper.types.spark_types import UnsupportedTypeError
         ("struct(array(1) AS a)", "struct<a:array<int>>", "select its fields"),
         ("parse_json('1')", "variant", "nested: json"),
         ("NULL", "void", "cast it to the type that it should have"),
-        # These arrive in Hyper without a word, as numbers of months and of microseconds.
+        # These arrive in Hyper silently, as numbers of months and of microseconds.
         ("interval '1-2' year to month", "interval year to month", "cast it to a number"),
         ("interval '1' month", "interval month", "cast it to a number"),
         ("interval '1 2' day to hour", "interval day to hour", "cast it to a number"),
@@ -30,7 +30,7 @@ from tableau_pipeline.hyper.types.spark_types import UnsupportedTypeError
 def test_a_type_without_a_place_in_tableau_is_refused_by_name(
     sql: str, type_: str, remedy: str, spark: SparkSession, hyper: HyperProcess, tmp_path: Path
 ) -> None:
-    """Prevents values that turn into something else, and errors that do not say what to mend."""
+    """Prevents values that turn into something else, and errors that do not say what to fix."""
     found = spark.sql(f"SELECT {sql} AS v").schema["v"].dataType.simpleString()
     assert found == type_
     table = TableSource("trips", (Column("id", "int"), Column("the column", found)), ())

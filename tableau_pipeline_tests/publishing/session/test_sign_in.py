@@ -131,7 +131,7 @@ def test_server_that_does_not_tell_its_version(sandbox: Sandbox, sign_in: SignIn
 
 @pytest.mark.parametrize("trusted", [True, False])
 def test_certificate(tmp_path: Path, trusted: bool, caplog: pytest.LogCaptureFixture):
-    # Prevents: the settings of the HTTP session lose those of TLS, or a stranger is asked again.
+    # Prevents: the settings of the HTTP session lose those of TLS, or ask another server again.
     with running_sandbox(tmp_path, tls=True) as sandbox:
         session = signed_in(
             sandbox.url,

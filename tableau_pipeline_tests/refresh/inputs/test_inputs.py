@@ -97,7 +97,7 @@ def test_related_columns_of_different_types(star: Pipeline):
 
 
 def test_all_problems_are_told_at_once(star: Pipeline):
-    """Prevents: a person mends one thing per failed run."""
+    """Prevents: a person fixes one thing per failed run."""
     star.declare(relationships=(Relationship("flights", "airlines", (("carier", "carrier"),)),))
     star.model("flights", flights(1, tags=pa.array([[1]], pa.list_(pa.int64()))))
     star.missing = {"airlines"}

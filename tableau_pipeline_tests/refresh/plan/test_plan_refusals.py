@@ -129,7 +129,7 @@ def test_metadata_of_any_past_that_we_left_is_ours():
 
 
 def test_all_problems_are_told_at_once():
-    """Prevents: a person mends one thing per failed run."""
+    """Prevents: a person fixes one thing per failed run."""
     declared = declaration("orders", "items")
     wanted = desired(declared, orders=table(1), items=table(columns=COLUMNS[:1]))
     found = decided(published(checkpoint(declared)), declared=declared, wanted=wanted)

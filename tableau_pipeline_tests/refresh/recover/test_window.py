@@ -176,7 +176,7 @@ def test_what_cannot_be_counted_teaches_nothing():
 
 @given(seconds=st.floats(-100, 10_000), lag=st.floats(0, 30))
 def test_lag_grows_to_what_was_seen_and_not_beyond_reason(seconds: float, lag: float):
-    """Prevents: one late stamp after which any stranger's publish passes for ours."""
+    """Prevents: one late stamp after which any foreign publish passes for ours."""
     learnt = replace(UPDATE, after=after(seconds)).learnt(Habits(lag=lag), is_update=True).lag
     assert lag <= learnt <= 30
     assert learnt == max(lag, min(seconds - 3.2, 30)) or learnt == pytest.approx(seconds - 3.2)

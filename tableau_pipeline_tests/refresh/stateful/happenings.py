@@ -24,7 +24,7 @@ class Begin:
 
 @dataclass(frozen=True)
 class Declare:
-    """The policy, the window and the guard of a table are declared anew."""
+    """The policy, the window and the guard of a table are declared again."""
 
     table: int
     rules: Rules

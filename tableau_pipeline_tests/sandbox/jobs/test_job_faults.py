@@ -14,7 +14,7 @@ ONE, TWO = [[1, "one"]], [[1, "one"], [2, "two"]]
 
 @pytest.mark.parametrize("notes", ["Out of memory.", None])
 def test_job_that_fails(sandbox: Sandbox, server: tsc.Server, one_row: Path, notes: str | None):
-    # Prevents: a job that fails without a word passes for one that succeeded.
+    # Prevents: a job that fails silently passes for one that succeeded.
     armed = sandbox.control.add(FailJob(notes=notes))
     with pytest.raises(tsc.server.endpoint.exceptions.JobFailedException) as caught:
         server.jobs.wait_for_job(publish_job(server, one_row), timeout=20)

@@ -1,4 +1,4 @@
-"""Requests as bytes on a socket: no library mends what a test has broken."""
+"""Requests as bytes on a socket: no library repairs what a test has broken."""
 
 import re
 import socket

@@ -155,7 +155,7 @@ def _body(message: Message, chance: Random) -> Message:
 
 
 def _payload(message: Message, chance: Random) -> Message:
-    """Another XML or JSON, in the place of the XML of a multipart body too."""
+    """Another XML or JSON, instead of the XML of a multipart body too."""
     payload = chance.choice((*_XMLS, *_JSONS))
     return replace(
         message, body=re.sub(b"<tsRequest>.*</tsRequest>", lambda _: payload, message.body)

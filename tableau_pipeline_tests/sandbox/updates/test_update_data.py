@@ -211,7 +211,7 @@ def test_large_payload(
 
 
 def test_extract_in_a_package(server: tsc.Server, tmp_path: Path, one_row: Path, sandbox: Sandbox):
-    # Prevents: an update that real servers fail, without a word, succeeds here.
+    # Prevents: an update that real servers fail silently succeeds here.
     plain = publish(server, one_row)
     package = Path(server.datasources.download(plain.id, str(tmp_path / "package")))
     extract = with_extract(package, tmp_path / "extract.tdsx")

@@ -203,7 +203,7 @@ def mended(model: Model) -> Content:
 
 @dataclass(frozen=True)
 class Repartition:
-    """The partitions are cut anew: windows of so many days."""
+    """The partitions are cut again: windows of so many days."""
 
     days: int
 

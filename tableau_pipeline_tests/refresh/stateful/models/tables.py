@@ -18,7 +18,7 @@ class Col:
         role: what fills it: "key" and "cursor" grow with the slot of a row, "part" tells its
             partition, "moment" lies within some days, "value" is anything, NULL too.
         step: how many slots in a row share a value of a growing column.
-        cycle: after how many values it begins anew; 0 for never.
+        cycle: after how many values it begins again; 0 for never.
     """
 
     name: str

@@ -49,7 +49,7 @@ class Hands:
     _count: int = 0
 
     def publishes(self, target: Datasource, change: str, *, mode: str, table: int = 0) -> None:
-        """Publish other rows, or other columns, in the place of the data source."""
+        """Publish other rows, or other columns, over the data source."""
         try:
             file = self._changed(target, change, table=table)
         except HyperException:
