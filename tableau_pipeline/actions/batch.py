@@ -153,11 +153,6 @@ class Batch:
                     "Replace"
                 )
 
-    @property
-    def needs_payload(self) -> bool:
-        """Whether an action reads from the uploaded file."""
-        return any(action.source is not None for action in self.actions)
-
     def wire_actions(self) -> list[dict[str, Any]]:
         """Return the actions as `update_hyper_data` of the Tableau Server Client takes them."""
         return [_wire(action) for action in self.actions]

@@ -231,3 +231,18 @@ def test_fingerprints_of_another_algorithm_are_different():
     ours = Fingerprint(rows=1, hash_sum=5)
     assert ours != ours.model_copy(update={"algorithm": "other"})
     assert ours + ours == Fingerprint(rows=2, hash_sum=10)
+
+
+def test_the_sum_of_partitions_keeps_their_algorithm(store: SnapshotStore):
+    """Prevents: hashes of an older algorithm that pass, once summed, for those of this one."""
+    snapshot = commit(store, "a", "b")
+    older = {"algorithm": "older"}
+    parts = [
+        part.model_copy(update={"fingerprint": part.fingerprint.model_copy(update=older)})
+        for part in snapshot.parts
+    ]
+    assert Fingerprint(rows=2, hash_sum=2) == snapshot.fingerprint
+    aged = snapshot.model_copy(update={"parts": tuple(parts)})
+    assert aged.fingerprint == Fingerprint(rows=2, hash_sum=2, **older)
+    mixed = snapshot.model_copy(update={"parts": (snapshot.parts[0], parts[1])})
+    assert mixed.fingerprint.algorithm not in (snapshot.fingerprint.algorithm, "older")

@@ -13,8 +13,8 @@ from tableau_pipeline.components.attributes.promises import (
     reconcile,
 )
 from tableau_pipeline.components.attributes.tables import RelationshipAttributes, TableAttributes
-from tableau_pipeline.components.attributes.timestamps import Timestamps, clock, validate_timestamps
-from tableau_pipeline.components.attributes.triggers import Trigger, validate_trigger
+from tableau_pipeline.components.attributes.timestamps import Timestamps, clock
+from tableau_pipeline.components.attributes.triggers import Trigger
 from tableau_pipeline.components.published_datasource.assets import refresh_assets
 from tableau_pipeline.components.published_datasource.scaffolder import (
     PublishedDatasourceScaffolder,
@@ -124,16 +124,6 @@ class PublishedDatasource(YamlComponent):
     trigger: Trigger | None = Field(
         default=None, description="What starts a refresh. Default: none, refresh by hand only."
     )
-
-    @field_validator("trigger", mode="before")
-    @classmethod
-    def _validate_trigger(cls, trigger: Any) -> Any:
-        return validate_trigger(trigger)
-
-    @field_validator("timestamps", mode="before")
-    @classmethod
-    def _validate_timestamps(cls, timestamps: Any) -> Any:
-        return validate_timestamps(timestamps)
 
     @field_validator("project", mode="before")
     @classmethod

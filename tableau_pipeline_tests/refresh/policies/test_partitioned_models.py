@@ -1,8 +1,11 @@
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 
 from tableau_pipeline.core.declaration import Reconcile
-from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.errors import Check, RefusedError
+from tableau_pipeline.hyper.tables import Column
 from tableau_pipeline.refresh.plan.decide import NoChange
 from tableau_pipeline_tests.refresh.support.analyst import publishes
 from tableau_pipeline_tests.refresh.support.models import flights
@@ -76,3 +79,15 @@ def test_partitions_that_differ_in_their_columns(pipeline: Pipeline):
     for part in ('"flights"', "partition jan differs", "gate (bigint)", "Materialize jan"):
         assert part in str(caught.value)
     assert (pipeline.sessions, pipeline.extract_files()) == (0, [])
+
+
+def test_partitions_are_reported_with_all_other_problems(pipeline: Pipeline):
+    """Prevents: as many runs as mistakes, because the first one hides the others."""
+    wider = flights(3, gate=pa.array([1, 2, 3], pa.int64()))
+    materialize(pipeline, {"jan": flights(5), "feb": wider})
+    (table,) = pipeline.declaration.tables
+    pipeline.declare(tables=(replace(table, columns=(Column("seat", "string"),)),))
+    with pytest.raises(RefusedError) as caught:
+        pipeline.run()
+    for part in ("partition jan differs", "seat (string) is missing"):
+        assert part in caught.value.failed[Check.SCHEMA]
