@@ -15,9 +15,9 @@ from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline.snapshots.successor import in_order
 from tableau_pipeline.snapshots.write import (
     columns_of,
+    commit,
     nothing_left,
     stored_parts,
-    version_of,
     write_snapshot,
 )
 
@@ -122,14 +122,14 @@ class FileStore:
             named = [
                 part.model_copy(update={"digest": digests[str(part.partition)]}) for part in parts
             ]
-
-            def make(number: int, _: Snapshot | None) -> Snapshot:
-                new = version_of(
-                    frame, self.store, named, number=number, asset_key=asset_key, run_id=self.run_id
-                )
-                return new.model_copy(update={"parts": in_order([*kept, *new.parts])})
-
-            return self.store.commit(asset_key, make)
+            return commit(
+                frame,
+                self.store,
+                named,
+                asset_key=asset_key,
+                run_id=self.run_id,
+                parts=lambda new, _: in_order([*kept, *new]),
+            )
 
     def _base(self, asset_key: str) -> Snapshot | None:
         number = self.built_on()

@@ -1,22 +1,12 @@
 """The closing line of a refresh."""
 
-from dataclasses import replace
-
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.units import megabytes
 from tableau_pipeline.refresh.plan.decide import NoChange, Options, Publish, Refuse, Update
 from tableau_pipeline.refresh.report import Report
 
 
-def summarized(
-    report: Report, declaration: Declaration, options: Options, *, seconds: float
-) -> Report:
-    """Return the report with its closing line and the total seconds of the refresh."""
-    report = replace(report, seconds={**report.seconds, "total": round(seconds, 3)})
-    return replace(report, summary=_summary(report, declaration, options))
-
-
-def _summary(report: Report, declaration: Declaration, options: Options) -> str:
+def summary(report: Report, declaration: Declaration, options: Options) -> str:
     """Such as "NYC Flights: update, -433 +419 rows, 0.13 MB in 2.1 s, equal by count, http://..."."""
     if isinstance(report.plan, Refuse):
         return f"{declaration.name}: the refresh would be refused: {report.plan.reason}"

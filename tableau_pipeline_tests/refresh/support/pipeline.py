@@ -165,7 +165,6 @@ class Pipeline:
             server=server,
             hyper=hyper_process,
             folder=self.folder,
-            run_id="test",
             log=LOG,
             timeouts=timeouts,
             now=lambda: now or datetime.now(UTC),
