@@ -99,19 +99,16 @@ class Refresh:
 
     @contextmanager
     def _content(self) -> Generator[Builder]:
-        models = self.models()
-        with readable(self.hyper, self.declaration, models):
-            yield self.builder(models)
-
-    def models(self) -> Models:
-        """The newest version of each model, with the column types that the data source declares.
+        """The builder of files from the newest version of each model.
 
         Raises:
             RefusedError: a model has no snapshot, or cannot be published.
         """
         declared = Declared(self.snapshots, self.declaration.types)
         found = {model: declared.newest(model) for model in self.declaration.models}
-        return checked_models(self.declaration, found)
+        models = checked_models(self.declaration, found)
+        with readable(self.hyper, self.declaration, models):
+            yield self.builder(models)
 
     def builder(self, models: Models) -> Builder:
         """The builder of files from these models."""

@@ -1,7 +1,6 @@
 import logging
 import os
-from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -85,22 +84,20 @@ class TableauServerResource(dg.ConfigurableResource):
         """The time limits of a refresh with this server."""
         return Timeouts(job=self.job_timeout, queue=self.queue_timeout)
 
-    @contextmanager
-    def session(self, log: logging.Logger | None = None) -> Generator[TableauSite]:
+    def session(self, log: logging.Logger | None = None) -> AbstractContextManager[TableauSite]:
         """Open a session on the site, which ends with the block; `.tsc` is the TSC client.
 
         Raises:
             RefusedError: a setting is missing, or the server rejects the credentials.
             RefreshError: no Tableau Server answers.
         """
-        with signed_in(
+        return signed_in(
             self._needed("server_url"),
             site=self.site,
             credentials=self._credentials(),
             ca_bundle=Path(self.ca_bundle) if self.ca_bundle else None,
             log=log or logging.getLogger(__name__),
-        ) as site:
-            yield site
+        )
 
     def _credentials(self) -> Credentials:
         if self.token_name or self.token_value:

@@ -5,7 +5,7 @@ from pyspark.sql import SparkSession
 from tableauhyperapi import HyperProcess, TableName
 
 from tableau_pipeline.hyper.build import build_extract
-from tableau_pipeline.hyper.read import table_names
+from tableau_pipeline.hyper.read import table_columns
 from tableau_pipeline.hyper.tables import Column, TableSource
 from tableau_pipeline_tests.hyper.samples import build_one, rows_of, source, stored_source
 from tableau_pipeline_tests.snapshots.support.samples import store
@@ -14,7 +14,7 @@ from tableau_pipeline_tests.snapshots.support.samples import store
 def test_a_single_table_is_extract_extract(hyper: HyperProcess, tmp_path: Path) -> None:
     """Prevents a file that Tableau opens but finds no extract in."""
     extract = build_one(hyper, tmp_path / "x.hyper", source(tmp_path, "Extract", {"a": [1]}))
-    assert table_names(hyper, extract.path) == [TableName("Extract", "Extract")]
+    assert list(table_columns(hyper, extract.path)) == [TableName("Extract", "Extract")]
 
 
 def test_each_table_takes_its_own_rows(hyper: HyperProcess, tmp_path: Path) -> None:

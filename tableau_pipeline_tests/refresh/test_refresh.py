@@ -6,7 +6,7 @@ from tableau_pipeline.core.checkpoint import PublishMode
 from tableau_pipeline.core.declaration import Table
 from tableau_pipeline.core.policies import Diff, Policy, Replace
 from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline.hyper.read import read_table, table_names
+from tableau_pipeline.hyper.read import read_table, table_columns
 from tableau_pipeline.refresh.plan.decide import Accept, NoChange, Publish, Update
 from tableau_pipeline_tests.refresh.support.models import airlines, flights
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
@@ -32,7 +32,7 @@ def test_single_table_has_tableaus_own_name(pipeline: Pipeline):
     """Prevents: a single-table extract has a name that Update Data and old clients don't expect."""
     report = pipeline.run()
     assert report.extract is not None
-    assert [str(name) for name in table_names(hyper_process(), report.extract.path)] == [
+    assert [str(name) for name in table_columns(hyper_process(), report.extract.path)] == [
         '"Extract"."Extract"'
     ]
     assert pipeline.wrong() == []
