@@ -14,7 +14,8 @@ def summary(report: Report, declaration: Declaration, options: Options) -> str:
     if options.dry_run:
         return f"{declaration.name}: dry run, nothing sent; a refresh would be: {done}"
     if report.plan is None:
-        return f"{declaration.name}: {done}, {_file(report)}"
+        file = report.extract.path.as_uri() if report.extract else ""
+        return f"{declaration.name}: {done}, {file}"
     link = report.remote.link if report.remote else None
     return ", ".join(filter(None, [f"{declaration.name}: {done}", _comparison(report), link]))
 
@@ -36,10 +37,6 @@ def _work(report: Report) -> str:
             return f"{plan.decision}, {rows:,} rows, {size}"
         case _:
             return f"built only, {rows:,} rows, {size}"
-
-
-def _file(report: Report) -> str:
-    return report.extract.path.as_uri() if report.extract else ""
 
 
 def _comparison(report: Report) -> str:

@@ -199,9 +199,7 @@ class PublishedDatasource(YamlComponent):
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Return the extract and the published data source, two assets of one step."""
         freshness = self.freshness.policy() if self.freshness else None
-        return dg.Definitions(
-            assets=[refresh_assets(self.declaration, self.trigger, freshness)],
-        )
+        return dg.Definitions(assets=[refresh_assets(self.declaration, self.trigger, freshness)])
 
 
 def _project(project: str | list[str] | ProjectAttributes) -> Project:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from types import MappingProxyType
 
 from tableau_pipeline.core.checkpoint import Checkpoint, Former, Intent, Outcome, PublishMode
 from tableau_pipeline.core.journal import Journal
@@ -34,7 +33,7 @@ class Recovered:
     untrusted: str | None = None
     sent: Intent | None = None
     creating: Intent | None = None
-    rows: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    rows: Mapping[str, int] = field(default_factory=dict)
     left: frozenset[str] = frozenset()
 
     @property
