@@ -14,14 +14,7 @@ from typing import Any, ClassVar
 from tableauhyperapi import TableName
 
 from tableau_pipeline.actions.columns import source, target
-from tableau_pipeline.actions.conditions import (
-    Condition,
-    Side,
-    all_of,
-    always,
-    any_of,
-    columns_of,
-)
+from tableau_pipeline.actions.conditions import Condition, Side, all_of, always, any_of, columns_of
 from tableau_pipeline.actions.names import schema_and_table
 from tableau_pipeline.actions.upserts import upsert_problem
 from tableau_pipeline.errors import BatchError

@@ -17,11 +17,7 @@ from tableau_pipeline.core.units import megabytes
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.publishing import datasources, jobs, projects, updates, uploads
 from tableau_pipeline.publishing.session.clock import ServerClock
-from tableau_pipeline.publishing.translate_errors import (
-    SESSION_GONE,
-    SignInError,
-    translate_errors,
-)
+from tableau_pipeline.publishing.translate_errors import SESSION_GONE, SignInError, translate_errors
 
 _T = TypeVar("_T")
 

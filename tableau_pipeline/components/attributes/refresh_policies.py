@@ -5,15 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator
 
 from tableau_pipeline.components.attributes.base import Attributes, keys
-from tableau_pipeline.core.policies import (
-    Append,
-    Diff,
-    Feed,
-    Partitions,
-    Policy,
-    Replace,
-    is_span,
-)
+from tableau_pipeline.core.policies import Append, Diff, Feed, Partitions, Policy, Replace, is_span
 
 
 class ChangesAttributes(Attributes):
