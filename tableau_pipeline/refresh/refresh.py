@@ -25,8 +25,7 @@ from tableau_pipeline.refresh.claim import claimed
 from tableau_pipeline.refresh.plan.decide import Accept, Options
 from tableau_pipeline.refresh.plan.guards import guard_problems
 from tableau_pipeline.refresh.recover.history import read_history
-from tableau_pipeline.refresh.report import Report, phase
-from tableau_pipeline.refresh.summary import summary
+from tableau_pipeline.refresh.report import Report, phase, summary
 
 
 @dataclass(frozen=True, slots=True)
