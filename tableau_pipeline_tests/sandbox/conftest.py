@@ -56,13 +56,13 @@ def shared_sandbox(tmp_path_factory: pytest.TempPathFactory) -> Generator[Sandbo
 @pytest.fixture(scope="session")
 def shared_server(shared_sandbox: Sandbox) -> tsc.Server:
     """Tableau's own client, signed in to the shared sandbox."""
-    return signed_in(shared_sandbox, tsc.TableauAuth(Sandbox.user, Sandbox.password))
+    return signed_in(shared_sandbox)
 
 
 @pytest.fixture
 def server(sandbox: Sandbox) -> tsc.Server:
     """Tableau's own client, signed in as the administrator."""
-    return signed_in(sandbox, tsc.TableauAuth(sandbox.user, sandbox.password))
+    return signed_in(sandbox)
 
 
 @pytest.fixture(scope="session")

@@ -28,7 +28,7 @@ def test_people_can_look(sandbox: Sandbox, server: tsc.Server, tmp_path: Path):
 def test_sites_as_trees(start_sandbox: Callable[..., Sandbox], tmp_path: Path, one_row: Path):
     # Prevents: people cannot see where a data source is, what it was before, or why a job failed.
     sandbox = start_sandbox(sites=("second",))
-    server = signed_in(sandbox, tsc.TableauAuth(sandbox.user, sandbox.password))
+    server = signed_in(sandbox)
     outer = server.projects.create(tsc.ProjectItem("Outer"))
     inner = server.projects.create(tsc.ProjectItem("Inner", parent_id=outer.id))
     item = tsc.DatasourceItem(inner.id, name="Deep")

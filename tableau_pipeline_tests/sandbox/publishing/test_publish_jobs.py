@@ -6,14 +6,14 @@ import tableauserverclient as tsc
 
 from tableau_pipeline.sandbox.open_questions import Replace
 from tableau_pipeline.sandbox.testing import Sandbox
-from tableau_pipeline_tests.sandbox.jobs.test_jobs import ADMIN, publish_job
+from tableau_pipeline_tests.sandbox.jobs.test_jobs import publish_job
 from tableau_pipeline_tests.sandbox.samples import (
     call,
     code_of,
     default_project,
-    multipart,
     publish,
     rows_on_server,
+    send_parts,
     signed_in,
     tds_of,
     write_hyper,
@@ -70,7 +70,7 @@ def test_every_mode_as_a_job(
 def test_publish_may_not_name_its_data_source(start_sandbox: Callable[..., Sandbox], one_row: Path):
     # Prevents: a pipeline relies on an answer that no public sample shows.
     sandbox = start_sandbox(publish_jobs_name_target=False)
-    server = signed_in(sandbox, ADMIN)
+    server = signed_in(sandbox)
     job = publish_job(server, one_row)
     sandbox.wait_until_idle()
     found = server.jobs.get_by_id(job.id)
@@ -97,7 +97,7 @@ def test_unfinished_jobs_may_have_a_finish_code(
 ):
     # Prevents: a pipeline takes a job for done by its finish code, and reads old data.
     sandbox = start_sandbox(early_finish_code=True, job_delay=60)
-    server = signed_in(sandbox, ADMIN)
+    server = signed_in(sandbox)
     item = publish(server, one_row)
     job = update(server, item, APPEND, payload=two_rows)
     assert (job.finish_code, job.completed_at) == (0, None)
@@ -115,7 +115,7 @@ def test_replace_may_be_refused(
 ):
     # Prevents: a pipeline has no other way on servers that do not know the mode.
     sandbox = start_sandbox(replace=Replace.REFUSED)
-    server = signed_in(sandbox, ADMIN)
+    server = signed_in(sandbox)
     item = publish(server, one_row)
     for as_job in (False, True):
         again = tsc.DatasourceItem(default_project(server), name="Flights")
@@ -125,14 +125,11 @@ def test_replace_may_be_refused(
     assert rows_on_server(server, item.id) == [ONE]
     # An upload outlives the refusal.
     upload = server.fileuploads.upload(str(two_rows))
-    body, content_type = multipart(
-        ("request_payload", "", '<tsRequest><datasource name="Flights"/></tsRequest>')
-    )
+    request = ("request_payload", "", '<tsRequest><datasource name="Flights"/></tsRequest>')
     for mode, status in (("replace", 400), ("overwrite", 201)):
         query = f"uploadSessionId={upload}&datasourceType=hyper&{mode}=true"
-        headers = {"Content-Type": content_type}
         path = f"sites/{{site}}/datasources?{query}"
-        answer = call(sandbox, "POST", path, server=server, data=body, headers=headers)
+        answer = send_parts(sandbox, server, "POST", path, request)
         assert answer.status_code == status, answer.text
 
 
@@ -141,7 +138,7 @@ def test_replace_may_be_like_overwrite(
 ):
     # Prevents: the pipeline is tested against one of two readings of Replace only.
     sandbox = start_sandbox(replace=Replace.LIKE_OVERWRITE)
-    server = signed_in(sandbox, ADMIN)
+    server = signed_in(sandbox)
     first = publish(server, one_row)
     more = write_hyper(tmp_path / "more.hyper", "SELECT 1 AS id, 2 AS extra")
     publish(server, more, mode="Replace")

@@ -56,7 +56,7 @@ def test_a_bounded_number_is_kept(
 ):
     # Prevents: old publishes fill the disk, or the present one is thrown away with them.
     sandbox = start_sandbox(kept_revisions=2)
-    server = signed_in(sandbox, tsc.TableauAuth("admin", "admin"))
+    server = signed_in(sandbox)
     for _ in range(4):
         item = publish(server, one_row, mode="Overwrite")
     server.datasources.populate_revisions(item)

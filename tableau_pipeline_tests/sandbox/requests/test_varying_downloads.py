@@ -9,7 +9,6 @@ import tableauserverclient as tsc
 from tableau_pipeline.sandbox.content.tds_marks import mark_tds
 from tableau_pipeline.sandbox.open_questions import BareDownload
 from tableau_pipeline.sandbox.testing import Sandbox
-from tableau_pipeline_tests.sandbox.jobs.test_jobs import ADMIN
 from tableau_pipeline_tests.sandbox.samples import (
     call,
     publish,
@@ -55,7 +54,7 @@ def test_downloads_are_alike_by_default(
 def test_packages_may_vary(start_sandbox: Callable[..., Sandbox], tmp_path: Path, one_row: Path):
     # Prevents: a pipeline takes a data source for changed since its package has other bytes.
     sandbox = start_sandbox(zips_vary=True)
-    server = signed_in(sandbox, ADMIN)
+    server = signed_in(sandbox)
     item = publish(server, one_row)
     packages = [downloaded(sandbox, server, item.id) for _ in range(8)]
     assert len(set(packages)) == 8
@@ -70,7 +69,7 @@ def test_bare_download_may_be_a_package(
 ):
     # Prevents: a pipeline reads XML where servers send a zip file.
     sandbox = start_sandbox()
-    server = signed_in(sandbox, ADMIN)
+    server = signed_in(sandbox)
     item = publish(server, one_row)
     tds = tds_of(server, item.id, tmp_path)
     sandbox.switch(bare_download=BareDownload.TDSX)
@@ -84,7 +83,7 @@ def test_each_change_may_leave_a_mark(
 ):
     # Prevents: a pipeline takes what servers write into each .tds for somebody's work.
     sandbox = start_sandbox(tds_varies=True)
-    server = signed_in(sandbox, ADMIN)
+    server = signed_in(sandbox)
     item = publish(server, one_row)
     seen = []
 
@@ -117,7 +116,7 @@ def test_marks_in_a_tds_of_others(
 ):
     # Prevents: a package that was downloaded, published again and marked once more is no XML.
     sandbox = start_sandbox(tds_varies=True)
-    server = signed_in(sandbox, ADMIN)
+    server = signed_in(sandbox)
     tds = (
         "<?xml version='1.0' encoding='utf-8' ?>\n<!-- build 20253.25 -->\n"
         "<datasource note='a > b' source-build=\"1 > 0\" xmlns:user='urn:user'>"

@@ -8,7 +8,7 @@ import pytest
 
 from tableau_pipeline.sandbox.open_questions import RepeatedRequest
 from tableau_pipeline.sandbox.testing import Sandbox
-from tableau_pipeline_tests.sandbox.jobs.test_jobs import ADMIN, publish_job, status_of
+from tableau_pipeline_tests.sandbox.jobs.test_jobs import publish_job, status_of
 from tableau_pipeline_tests.sandbox.samples import publish, signed_in
 from tableau_pipeline_tests.sandbox.updates.test_update_data import CLEAR, update
 
@@ -18,7 +18,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 def test_jobs_are_held_and_awaited(start_sandbox: Callable[..., Sandbox], one_row: Path):
     # Prevents: a simulation goes on before a job has ended, or waits for one that it holds.
     sandbox = start_sandbox(clock=lambda: START, job_delay=0.3)
-    server = signed_in(sandbox, ADMIN)
+    server = signed_in(sandbox)
     item = publish(server, one_row)
     sandbox.wait_until_idle()
     with sandbox.held_jobs("publish_datasource"):
@@ -43,12 +43,13 @@ def test_jobs_are_held_and_awaited(start_sandbox: Callable[..., Sandbox], one_ro
 def test_open_questions_are_answered_anew(start_sandbox: Callable[..., Sandbox], one_row: Path):
     # Prevents: a simulation has to start a sandbox for each answer.
     sandbox = start_sandbox()
-    server = signed_in(sandbox, ADMIN)
+    server = signed_in(sandbox)
     item = publish(server, one_row)
     first = update(server, item, CLEAR, id="x")
     assert update(server, item, CLEAR, id="x").id == first.id
     sandbox.switch(repeated_request=RepeatedRequest.EMPTY_JOB)
-    assert update(server, item, CLEAR, id="x").id is None
+    again = update(server, item, CLEAR, id="x")
+    assert (again.id, again.finish_code, again.type) == (None, -1, None)
     sandbox.wait_until_idle()
     sandbox.restart()
     assert update(server, item, CLEAR, id="x").id is None

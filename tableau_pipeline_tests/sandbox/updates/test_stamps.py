@@ -8,7 +8,7 @@ import tableauserverclient as tsc
 
 from tableau_pipeline.sandbox.open_questions import JobStamps, Stamps, UpdatedAt
 from tableau_pipeline.sandbox.testing import Sandbox
-from tableau_pipeline_tests.sandbox.jobs.test_jobs import ADMIN, publish_job
+from tableau_pipeline_tests.sandbox.jobs.test_jobs import publish_job
 from tableau_pipeline_tests.sandbox.samples import call, publish, signed_in
 from tableau_pipeline_tests.sandbox.updates.test_update_data import CLEAR, update
 
@@ -37,7 +37,7 @@ def test_changes_within_a_second_may_share_a_stamp(
 ):
     # Prevents: a pipeline takes a second change for none, and never meets one in its tests.
     sandbox = start_sandbox(clock=lambda: START, stamps=Stamps.SHARED)
-    server = signed_in(sandbox, ADMIN)
+    server = signed_in(sandbox)
     item = publish(server, one_row)
     assert publish(server, one_row, mode="Overwrite").updated_at == item.updated_at
     completed(sandbox, server, update(server, item, CLEAR))
@@ -56,7 +56,7 @@ def test_whether_tags_and_edits_move_the_stamp(
 ):
     # Prevents: a pipeline takes its own tag or description for a change by someone else.
     sandbox = start_sandbox(tags_move_stamp=moves, edits_move_stamp=moves)
-    server = signed_in(sandbox, ADMIN)
+    server = signed_in(sandbox)
     item = publish(server, one_row)
     seen = [updated_at(server, item)]
 
@@ -99,7 +99,7 @@ def test_stamp_lies_within_the_job(
 ):
     # Prevents: a pipeline cannot tell from the time of its job that a change is its own.
     sandbox = start_sandbox(clock=lambda: START, stamps=stamps, job_delay=1.7)
-    server = signed_in(sandbox, ADMIN)
+    server = signed_in(sandbox)
     item = publish(server, one_row)
     for _ in range(3):
         for begin in (lambda: publish_job(server, one_row), lambda: update(server, item, CLEAR)):
@@ -119,7 +119,7 @@ def test_stamps_pushed_on_push_the_completion_on(
 ):
     # Prevents: a job that gives a stamp of its own to each change is over before its change.
     sandbox = start_sandbox(clock=lambda: START)
-    server = signed_in(sandbox, ADMIN)
+    server = signed_in(sandbox)
     item = publish(server, one_row)
     begun = updated_at(server, item)
     for number in range(1, 5):
@@ -133,7 +133,7 @@ def test_stamps_pushed_on_push_the_completion_on(
 def test_stamp_may_lie_after_the_job(start_sandbox: Callable[..., Sandbox], one_row: Path):
     # Prevents: a server whose clocks disagree makes a pipeline publish everything for ever.
     sandbox = start_sandbox(clock=lambda: START, job_stamps=JobStamps.AFTER, late_seconds=3)
-    server = signed_in(sandbox, ADMIN)
+    server = signed_in(sandbox)
     *_, ended = completed(sandbox, server, publish_job(server, one_row))
     (item,) = server.datasources.get()[0]
     assert item.updated_at == ended + 3 * A_SECOND
@@ -150,7 +150,7 @@ def test_late_stamps_come_when_they_are_due(start_sandbox: Callable[..., Sandbox
     sandbox = start_sandbox(
         clock=lambda: START, updated_at=UpdatedAt.MOVES_LATE, late_seconds=7, stamps=Stamps.SHARED
     )
-    server = signed_in(sandbox, ADMIN)
+    server = signed_in(sandbox)
     item = publish(server, one_row)
     *_, ended = completed(sandbox, server, update(server, item, CLEAR))
     sandbox.advance(6.9)
@@ -170,7 +170,7 @@ def test_data_updates_may_make_revisions(
 ):
     # Prevents: a pipeline takes the revision of its own update for a publish by someone else.
     sandbox = start_sandbox(update_revisions=True, updated_at=UpdatedAt.STAYS)
-    server = signed_in(sandbox, ADMIN)
+    server = signed_in(sandbox)
     item = publish(server, one_row)
     _, started, ended = completed(sandbox, server, update(server, item, CLEAR))
     server.datasources.populate_revisions(item)
@@ -184,7 +184,7 @@ def test_data_updates_may_make_revisions(
 def test_sites_may_keep_no_revisions(start_sandbox: Callable[..., Sandbox], one_row: Path):
     # Prevents: a pipeline relies on revisions that an administrator has switched off.
     sandbox = start_sandbox(revisions=False)
-    server = signed_in(sandbox, ADMIN)
+    server = signed_in(sandbox)
     item = publish(server, one_row)
     for path in ("revisions", "revisions/1/content"):
         path = f"sites/{{site}}/datasources/{item.id}/{path}"
