@@ -13,6 +13,7 @@ from tableau_pipeline_tests.sandbox.samples import signed_in, write_hyper
 
 ALICE = UserSeed(name="alice", password="wonderland", tokens=(("alice", "alice-secret"),))
 VIEWER = UserSeed(name="vera", password="look", site_role="Viewer")
+NewServer = Callable[..., tuple[Sandbox, tsc.Server]]
 
 
 @pytest.fixture(scope="session")
@@ -38,6 +39,17 @@ def start_sandbox(
     yield start
     # uvicorn spends 0.2 s on its way out, asleep.
     later(stack.close)
+
+
+@pytest.fixture
+def new_server(start_sandbox: Callable[..., Sandbox]) -> NewServer:
+    """Starts a sandbox, and signs its administrator in to it."""
+
+    def start(**options: Any) -> tuple[Sandbox, tsc.Server]:
+        sandbox = start_sandbox(**options)
+        return sandbox, signed_in(sandbox)
+
+    return start
 
 
 @pytest.fixture

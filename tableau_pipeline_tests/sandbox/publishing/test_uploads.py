@@ -1,11 +1,10 @@
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import tableauserverclient as tsc
 
 from tableau_pipeline.sandbox.testing import Sandbox
-from tableau_pipeline_tests.sandbox.conftest import ALICE
+from tableau_pipeline_tests.sandbox.conftest import ALICE, NewServer
 from tableau_pipeline_tests.sandbox.samples import (
     code_of,
     publish,
@@ -42,12 +41,9 @@ def test_blocks_by_sequence_number(sandbox: Sandbox, server: tsc.Server, one_row
     assert rows_on_server(server, item.id) == [[1, "one"]]
 
 
-def test_a_file_has_a_bounded_number_of_blocks(
-    start_sandbox: Callable[..., Sandbox], one_row: Path
-):
+def test_a_file_has_a_bounded_number_of_blocks(new_server: NewServer, one_row: Path):
     # Prevents: a client that cuts a large file too finely is stopped in production only.
-    sandbox = start_sandbox(upload_blocks=3)
-    server = signed_in(sandbox)
+    sandbox, server = new_server(upload_blocks=3)
     upload, content = server.fileuploads.initiate(), one_row.read_bytes()
     for block in (content[:1000], content[1000:30000], content[30000:]):
         assert append(sandbox, server, upload, ("tableau_file", "f", block)).status_code == 200
@@ -96,13 +92,10 @@ def test_session_belongs_to_its_user(sandbox: Sandbox, server: tsc.Server, one_r
     assert publish_upload(sandbox, server, upload).status_code == 201
 
 
-def test_sessions_expire_and_are_swept(
-    start_sandbox: Callable[..., Sandbox], tmp_path: Path, one_row: Path
-):
+def test_sessions_expire_and_are_swept(new_server: NewServer, tmp_path: Path, one_row: Path):
     # Prevents: abandoned uploads fill the disk.
     now = [datetime(2026, 1, 1, tzinfo=UTC)]
-    sandbox = start_sandbox(clock=lambda: now[0], upload_hours=1)
-    server = signed_in(sandbox)
+    sandbox, server = new_server(clock=lambda: now[0], upload_hours=1)
     upload = server.fileuploads.upload(str(one_row))
     now[0] += timedelta(hours=1)
     assert code_of(publish_upload(sandbox, server, upload)) == "404015"

@@ -1,14 +1,12 @@
-from collections.abc import Callable
 from pathlib import Path
 
 import tableauserverclient as tsc
 
-from tableau_pipeline.sandbox.testing import Sandbox
+from tableau_pipeline_tests.sandbox.conftest import NewServer
 from tableau_pipeline_tests.sandbox.samples import (
     call,
     publish,
     rows_on_server,
-    signed_in,
     wrapped_extract,
 )
 
@@ -26,12 +24,9 @@ def test_refresh_of_an_extract(server: tsc.Server, tmp_path: Path, one_row: Path
     assert listed.id == job.id
 
 
-def test_one_refresh_at_a_time(
-    start_sandbox: Callable[..., Sandbox], tmp_path: Path, one_row: Path
-):
+def test_one_refresh_at_a_time(new_server: NewServer, tmp_path: Path, one_row: Path):
     # Prevents: refreshes pile up, which real servers do not let them do.
-    sandbox = start_sandbox(job_delay=0.5)
-    server = signed_in(sandbox)
+    sandbox, server = new_server(job_delay=0.5)
     item = publish(server, wrapped_extract(tmp_path / "p.tdsx", one_row))
     # Older clients send no body.
     path = f"sites/{{site}}/datasources/{item.id}/refresh"

@@ -12,7 +12,7 @@ import pytest
 import tableauserverclient as tsc
 
 from tableau_pipeline.sandbox.testing import Sandbox
-from tableau_pipeline_tests.sandbox.conftest import ALICE, VIEWER
+from tableau_pipeline_tests.sandbox.conftest import ALICE, VIEWER, NewServer
 from tableau_pipeline_tests.sandbox.samples import (
     call,
     code_of,
@@ -258,12 +258,9 @@ def test_publish_waits_for_an_update(server: tsc.Server, one_row: Path, two_rows
         assert rows_on_server(server, item.id) in ([ONE, TWO], [ONE, ONE, TWO])
 
 
-def test_cancelled_and_orphaned_updates(
-    start_sandbox: Callable[..., Sandbox], one_row: Path, two_rows: Path
-):
+def test_cancelled_and_orphaned_updates(new_server: NewServer, one_row: Path, two_rows: Path):
     # Prevents: an update takes effect that was cancelled, or brings a deleted data source back.
-    sandbox = start_sandbox(job_delay=0.4)
-    server = signed_in(sandbox)
+    sandbox, server = new_server(job_delay=0.4)
     item = publish(server, one_row)
     running, queued = (update(server, item, APPEND, payload=two_rows) for _ in range(2))
     for job in (queued, running):
