@@ -1,15 +1,12 @@
 import pyarrow as pa
 import pytest
-from tableauhyperapi import TableName
 
 from tableau_pipeline.core.checkpoint import PublishMode
 from tableau_pipeline.core.declaration import Table
 from tableau_pipeline.core.policies import Diff, Policy, Replace
-from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline.hyper.read import read_table
 from tableau_pipeline.refresh.plan.decide import Accept, NoChange, Publish, Update
 from tableau_pipeline_tests.refresh.support.models import airlines, flights
-from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
+from tableau_pipeline_tests.refresh.support.pipeline import Pipeline, published_rows
 
 
 def test_first_publish(star: Pipeline):
@@ -123,6 +120,4 @@ def test_empty_table_is_published_when_allowed(pipeline: Pipeline):
     assert report.extract is not None
     assert report.extract.rows == {"flights": 0}
     (item,) = pipeline.found()
-    published = pipeline.sandbox.hyper_file(str(item.id))
-    table = TableName("Extract", "Extract")
-    assert read_table(hyper_process(), published, table).num_rows == 0
+    assert published_rows(pipeline.eyes, str(item.id)).num_rows == 0
