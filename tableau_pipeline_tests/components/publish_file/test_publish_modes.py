@@ -151,6 +151,20 @@ def test_names_that_differ_a_little_are_different():
     assert len({config.declaration().key for config in configs}) == len(places)
 
 
+@pytest.mark.slow
+def test_what_is_only_built_is_not_kept(
+    publish: Publish, shipped: Shipped, name: str, tmp_path: Path
+):
+    """Prevents: a trial whose rows go out with the next file."""
+    config = {"name": name, "mode": "append"}
+    told(publish(path=str(write(tmp_path / "a.csv", "id,v", "1,a")), **config))
+    trial = write(tmp_path / "b.csv", "id,v", "2,b")
+    for rehearsal in ({"publish": False}, {"dry_run": True}):
+        assert publish(path=str(trial), **rehearsal, **config).success
+    told(publish(path=str(write(tmp_path / "c.csv", "id,v", "3,c")), **config))
+    assert published(shipped, name)["v"].to_pylist() == ["a", "c"]
+
+
 def test_a_database_without_a_driver(publish: Publish, name: str):
     """Prevents: "No suitable driver", of which nobody knows where to put it."""
     message = failure(publish(path="jdbc:nosuch://host/d", table="t", name=name))

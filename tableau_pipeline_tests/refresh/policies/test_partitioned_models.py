@@ -12,12 +12,11 @@ from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
 TWO_MONTHS = {"jan": flights(5), "feb": flights(3, delay=9)}
 
 
-@pytest.mark.parametrize("partition", ["feb", "mar"])
-def test_one_changed_or_new_partition_is_a_change(pipeline: Pipeline, partition: str):
+def test_one_changed_partition_is_a_change(pipeline: Pipeline):
     """Prevents: a change in one of many partitions gets lost in the sum."""
     materialize(pipeline, TWO_MONTHS)
     pipeline.run()
-    materialize(pipeline, {partition: flights(3, delay=10)})
+    materialize(pipeline, {"feb": flights(3, delay=10)})
     assert not isinstance(pipeline.run().plan, NoChange)
     assert pipeline.wrong() == []
 
