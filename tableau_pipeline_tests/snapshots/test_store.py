@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 from pyspark.sql import SparkSession
 
-from tableau_pipeline.core.snapshot import Snapshot
+from tableau_pipeline.core.snapshot import Fingerprint, Snapshot
 from tableau_pipeline.hyper.tables import Column
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline_tests.snapshots.support.samples import newest, rows
