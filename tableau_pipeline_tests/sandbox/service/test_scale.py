@@ -100,7 +100,7 @@ def test_twenty_uploads_at_once(
     assert list((sandbox.data_dir / "incoming").iterdir()) == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_two_thousand_publishes(
     start_sandbox: Callable[..., Sandbox], tmp_path: Path, one_row: Path
