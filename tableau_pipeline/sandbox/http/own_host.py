@@ -1,0 +1,56 @@
+"""Refuse what browsers send under a name that is not the sandbox's own.
+
+A web page may let its own name point to 127.0.0.1 after it was loaded (DNS rebinding). To the
+browser, the sandbox is then a part of that page's site, and the page may read its answers. Only the
+header Host shows that the name is another one.
+"""
+
+import re
+from collections.abc import Iterable
+from ipaddress import IPv6Address, ip_address
+
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+_LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
+_REFUSAL = (
+    "The sandbox is addressed by a name that is not its own. If you gave it that name, start it"
+    " with --allowed-host NAME.\n"
+)
+# A name or an address, IPv6 in brackets, and perhaps a port.
+_HOST = re.compile(r"(?:\[([^\]]+)\]|([^:\[\]]+))(?::[0-9]*)?")
+
+
+class OwnHost:
+    """Passes requests on whose Host is the sandbox: loopback, the address reached, or allowed.
+
+    Ports are not compared: a forwarded port is another one, and a page cannot choose its address.
+    """
+
+    def __init__(self, app: ASGIApp, allowed: Iterable[str] = ()):
+        self._app = app
+        self._names = {_canonical(name) for name in (*_LOOPBACK_NAMES, *allowed)}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or answer 403."""
+        app = self._app if self._is_own(scope) else PlainTextResponse(_REFUSAL, 403)
+        await app(scope, receive, send)
+
+    def _is_own(self, scope: Scope) -> bool:
+        hosts = [value for name, value in scope["headers"] if name == b"host"]
+        parsed = _HOST.fullmatch(hosts[0].decode("latin-1")) if len(hosts) == 1 else None
+        if parsed is None:
+            return False
+        name = _canonical(parsed[1] or parsed[2])
+        reached = scope.get("server")
+        return name in self._names or (reached is not None and name == _canonical(reached[0]))
+
+
+def _canonical(name: str) -> str:
+    try:
+        address = ip_address(name)
+    except ValueError:
+        return name.lower()
+    if isinstance(address, IPv6Address) and address.ipv4_mapped:
+        return str(address.ipv4_mapped)
+    return str(address)
