@@ -38,12 +38,17 @@ class OwnHost:
 
     def _is_own(self, scope: Scope) -> bool:
         hosts = [value for name, value in scope["headers"] if name == b"host"]
-        parsed = _HOST.fullmatch(hosts[0].decode("latin-1")) if len(hosts) == 1 else None
-        if parsed is None:
+        if len(hosts) != 1:
             return False
-        name = _canonical(parsed[1] or parsed[2])
+        name = host_name(hosts[0].decode("latin-1"))
         reached = scope.get("server")
         return name in self._names or (reached is not None and name == _canonical(reached[0]))
+
+
+def host_name(header: str) -> str | None:
+    """Return the name or the address in a header Host, in one spelling; None if it has none."""
+    parsed = _HOST.fullmatch(header)
+    return _canonical(parsed[1] or parsed[2]) if parsed else None
 
 
 def _canonical(name: str) -> str:
