@@ -46,11 +46,15 @@ _API_ROUTES = (
 
 def build_app(services: Services) -> Starlette:
     """Return the sandbox as a web application: the REST API and its status pages."""
-    # Calls of the API need a session. Pages, and orders from this machine, do not.
-    guard = [Middleware(OwnHost, services.options.allowed_hosts)]
+    allowed = services.options.allowed_hosts
+    # Pages, and orders from this machine, need no session.
+    guard = [Middleware(OwnHost, allowed)]
+    # Clients of the API may know the sandbox by any name, for example in a network of containers.
+    api = FaultyApi(services, RestApi(services, _API_ROUTES))
+    guarded_api = OwnHost(api, allowed, only_browsers=True)
     app = Starlette(
         routes=[
-            Mount("/api", FaultyApi(services, RestApi(services, _API_ROUTES))),
+            Mount("/api", guarded_api),
             # A mount does not match its own path without a slash at the end.
             Route("/control", ControlEndpoint(services), middleware=guard),
             Mount("/control", ControlEndpoint(services), middleware=guard),

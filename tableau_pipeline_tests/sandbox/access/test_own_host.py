@@ -63,6 +63,15 @@ def test_calls_of_the_api_may_use_any_name(shared_sandbox: Sandbox):
     assert status(shared_sandbox, "/api/3.27/serverInfo", "tableau") == 200
 
 
+@pytest.mark.parametrize("marks", [{"Origin": "http://x.test"}, {"Sec-Fetch-Site": "same-origin"}])
+def test_pages_do_not_sign_in(shared_sandbox: Sandbox, marks: dict[str, str]):
+    """Prevents: a web page signs in with the documented password, and reads by calls of the API."""
+    url = f"{shared_sandbox.url}/api/3.27/serverInfo"
+    for host, expected in (("x.test", 403), ("localhost", 200)):
+        headers = {"Host": host, **marks}
+        assert requests.get(url, headers=headers, timeout=TIMEOUT).status_code == expected
+
+
 @pytest.mark.parametrize("hosts", [(), ("localhost", "localhost"), ("localhost", "evil.example")])
 def test_not_one_name(shared_sandbox: Sandbox, hosts: tuple[str, ...]):
     """Prevents: whoever sends no name, or a second one, gets around the check."""
