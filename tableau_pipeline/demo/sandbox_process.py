@@ -4,7 +4,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
@@ -50,6 +50,7 @@ def sandbox_process(
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        env=_without_credentials(os.environ),
         # Ctrl-C in a terminal must reach only this process, which stops the sandbox after its
         # users.
         start_new_session=True,
@@ -63,6 +64,15 @@ def sandbox_process(
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def _without_credentials(environment: Mapping[str, str]) -> dict[str, str]:
+    # The pipeline signs in with the well-known token, whatever a sandbox of one's own uses.
+    return {
+        name: value
+        for name, value in environment.items()
+        if not name.startswith("TABLEAU_SANDBOX_")
+    }
 
 
 def _environment(process: subprocess.Popen[str]) -> dict[str, str]:

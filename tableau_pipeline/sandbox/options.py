@@ -23,9 +23,9 @@ class UserSeed:
     """
 
     name: str
-    password: str
+    password: str = field(repr=False)
     site_role: str = "Creator"
-    tokens: tuple[tuple[str, str], ...] = ()
+    tokens: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
 
 ADMIN = UserSeed(
@@ -76,8 +76,12 @@ class Options(OpenQuestions):
             columns that their source lacks; otherwise such an update fails.
         connected_apps: the apps whose tokens let their users sign in.
         tls: serve HTTPS, with a self-signed certificate.
+        header_seconds: the longest time in which the head of a request must arrive.
+        allowed_hosts: names by which browsers may reach it, besides its address and those of
+            loopback.
         control: accept faults over HTTP, from this machine.
         sites: content URLs of additional sites.
+        admin: the administrator, also of data that had another one before.
         users: additional users; all users belong to every site.
     """
 
@@ -96,8 +100,11 @@ class Options(OpenQuestions):
     lenient_missing_columns: bool = False
     connected_apps: tuple[ConnectedApp, ...] = (CONNECTED_APP,)
     tls: bool = False
+    header_seconds: float = 30
+    allowed_hosts: tuple[str, ...] = ()
     control: bool = False
     sites: tuple[str, ...] = ()
+    admin: UserSeed = ADMIN
     users: tuple[UserSeed, ...] = ()
 
     @property

@@ -5,7 +5,7 @@ import re
 from dataclasses import asdict, dataclass, replace
 
 from tableau_pipeline.sandbox.content.append import NotAppendableError, append_rows
-from tableau_pipeline.sandbox.content.uploaded import Content
+from tableau_pipeline.sandbox.content.uploaded import Content, appended_file
 from tableau_pipeline.sandbox.errors import not_found, refusal
 from tableau_pipeline.sandbox.identity import new_luid
 from tableau_pipeline.sandbox.open_questions import Replace
@@ -76,17 +76,47 @@ def _check_may_change(target: Datasource, *, user: User, mode: str) -> None:
         )
 
 
-def commit(services: Services, publication: Publication, content: Content) -> Datasource:
+@dataclass(frozen=True)
+class Prepared:
+    """A publication whose files are ready.
+
+    Attributes:
+        publication: the request.
+        content: the content that the data source will have.
+        appended_to: the published file whose rows are part of the content; None for none.
+    """
+
+    publication: Publication
+    content: Content
+    appended_to: str | None = None
+
+
+def prepare(services: Services, publication: Publication, content: Content) -> Prepared:
+    """Do the work on files, which may take long, without keeping readers from the database.
+
+    The caller must hold `services.publishing` until the commit, so that nothing which others
+    publish meanwhile is lost.
+
+    Raises:
+        RestError: as `find_target`; 400011 if the rows cannot be appended.
+    """
+    target = find_target(services, publication)
+    if target is None or publication.mode != APPEND:
+        return Prepared(publication, content)
+    return Prepared(publication, _appended(services, target, content), target.hyper_file)
+
+
+def commit(services: Services, prepared: Prepared) -> Datasource:
     """Publish the content as the data source, in the transaction that the caller has opened.
 
     Raises:
-        RestError: as `find_target`, which is called again because others publish too; 400011 if the
-            rows cannot be appended.
+        RestError: as `find_target`, which is called again because others change things too; 400011
+            if the rows were appended to a data source that has another name by now.
     """
-    database = services.database
+    database, publication, content = services.database, prepared.publication, prepared.content
     target = find_target(services, publication)
-    if target and publication.mode == APPEND:
-        content = _appended(services, target, content)
+    if target and prepared.appended_to not in (None, target.hyper_file):
+        raise refusal("400011", f"The datasource '{target.name}' was moved meanwhile.")
     size = content.hyper_path.stat().st_size
     luid = target.luid if target else new_luid()
     saved = replace(
@@ -129,14 +159,13 @@ def _keeps_metadata(services: Services, publication: Publication) -> bool:
 
 
 def _appended(services: Services, target: Datasource, content: Content) -> Content:
-    """Append the rows while other changes wait, so that nothing published meanwhile is lost."""
-    result = services.files.new_incoming()
+    result = appended_file(content.hyper_path)
+    stored = services.files.content / target.hyper_file
     try:
-        hyper = append_rows(
-            services.files.content / target.hyper_file, content.hyper_path, result=result
-        )
-    except NotAppendableError as error:
-        result.unlink(missing_ok=True)
+        hyper = append_rows(stored, content.hyper_path, result=result)
+    except (NotAppendableError, FileNotFoundError) as error:
+        if not stored.exists():
+            raise not_found("Datasource", target.name, code="404004") from error
         detail = f"There was a problem publishing the file '{target.name}'. {error}"
         raise refusal("400011", detail) from error
     return replace(content, hyper_path=result, hyper=hyper)

@@ -83,7 +83,7 @@ def open_services(options: Options, control: Control) -> Generator[Services]:
     Raises:
         DataDirectoryInUseError: another sandbox uses it.
     """
-    options.data_dir.mkdir(parents=True, exist_ok=True)
+    options.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _sole_user(options.data_dir):
         database = Database(options.data_dir / DATABASE_FILE)
         try:
@@ -105,7 +105,7 @@ def open_services(options: Options, control: Control) -> Generator[Services]:
 @contextmanager
 def _sole_user(data_dir: Path) -> Generator[None]:
     try:
-        with FileLock(data_dir / "sandbox.lock", timeout=0):
+        with FileLock(data_dir / "sandbox.lock", timeout=0, mode=0o600):
             yield
     except Timeout as error:
         raise DataDirectoryInUseError(f"Another sandbox is using {data_dir}.") from error

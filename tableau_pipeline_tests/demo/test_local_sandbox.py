@@ -20,10 +20,12 @@ def _own_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SANDBOX_PORT", str(free_port()))
 
 
-def test_what_one_publishes_the_next_shows():
+def test_what_one_publishes_the_next_shows(monkeypatch: pytest.MonkeyPatch):
     """Prevents: green assets, an empty server, and links that lead nowhere."""
     with local_sandbox() as first, _session(first) as site:
         project = site.project(("Made", "before"), create=True)
+    # Of a developer who also has a sandbox of their own.
+    monkeypatch.setenv("TABLEAU_SANDBOX_TOKEN_SECRET", "another")
     with local_sandbox() as second, _session(second) as site:
         assert site.find_project(("Made", "before")) == project
     assert first == second

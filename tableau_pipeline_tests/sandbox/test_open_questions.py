@@ -62,6 +62,20 @@ def test_each_question_has_a_switch():
             assert OpenQuestions(**chosen) == replace(OpenQuestions(), **{question.name: value})
 
 
+def test_help_tells_all_switches():
+    """Prevents: whoever asks the command for help does not hear of a switch, or of its values."""
+    parser = argparse.ArgumentParser(prog="x")
+    add_switches(parser)
+    said = " ".join(parser.format_help().split())
+    for question in fields(OpenQuestions):
+        flag, default = f"--{question.name.replace('_', '-')}", question.default
+        _, found, after = said.rpartition(flag)
+        assert found, flag
+        assert question.metadata["help"] in after
+        if isinstance(default, StrEnum):
+            assert f": {', '.join(type(default))} (default: {default})" in after
+
+
 @pytest.mark.parametrize("wrong", ["--late-seconds=-1", "--late-seconds=inf", "--stamps=never"])
 def test_senseless_answers(wrong: str, capsys: pytest.CaptureFixture[str]):
     # Prevents: a typing error starts a sandbox that behaves as nobody wanted.

@@ -4,26 +4,26 @@ import argparse
 import logging
 import os
 import re
-import signal
 import sys
-import threading
-import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
 from tableau_pipeline.sandbox import control
+from tableau_pipeline.sandbox.command_line import credentials
 from tableau_pipeline.sandbox.command_line.banner import banner
+from tableau_pipeline.sandbox.command_line.stopping import stop_on_signals, stop_without_parent
 from tableau_pipeline.sandbox.command_line.switches import add_switches, chosen_switches
 from tableau_pipeline.sandbox.content.rules import PROFILES
 from tableau_pipeline.sandbox.control.control import Control
 from tableau_pipeline.sandbox.control.faults import Fault, read_fault
 from tableau_pipeline.sandbox.http.request_log import requests_logged_to
-from tableau_pipeline.sandbox.http.server import SandboxServer, bind, sandbox_server, url_of
+from tableau_pipeline.sandbox.http.server import bind, sandbox_server, url_of
+from tableau_pipeline.sandbox.loopback import is_loopback
 from tableau_pipeline.sandbox.options import CONNECTED_APP, ConnectedApp, Options, UserSeed
 from tableau_pipeline.sandbox.services import DataDirectoryInUseError
+from tableau_pipeline.sandbox.store.seed import NameTakenError
 
-_PARENT_POLL_SECONDS = 0.5
 # The minimum length of a secret for the signature of a token.
 _SECRET_BYTES = 32
 # Ten years: far from the limits of all calendars.
@@ -48,6 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     url = url_of(listener, tls=options.tls)
     try:
+        if not is_loopback(listener.getsockname()[0]):
+            options = credentials.for_other_machines(options)
         with (
             listener,
             nullcontext() if parsed.quiet else requests_logged_to(sys.stderr),
@@ -57,12 +59,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 on_ready=lambda: _announce(url, options),
             ) as server,
         ):
-            _stop_on_signals(server)
+            stop_on_signals(server)
             if parsed.die_with_parent:
-                _stop_without_parent(server)
+                stop_without_parent(server)
             server.run(sockets=[listener])
-    except DataDirectoryInUseError as error:
+    except (DataDirectoryInUseError, NameTakenError) as error:
         return _fail(str(error))
+    except credentials.WellKnownCredentialsError as error:
+        listener.close()
+        return _fail(
+            f"other machines can reach {parsed.host}, and everybody knows the defaults: choose "
+            f"others by {error}"
+        )
     return 0
 
 
@@ -70,7 +78,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="tableau-sandbox",
         description="A local Tableau Server to publish data sources to.",
-        epilog=control.__doc__,
+        epilog=f"{credentials.__doc__}\n{control.__doc__}",
+        # A line of such a file is one argument.
+        fromfile_prefix_chars="@",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     _add_server(parser.add_argument)
@@ -82,7 +92,14 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_server(add: Callable[..., object]) -> None:
-    add("--host", default="127.0.0.1")
+    add("--host", default="127.0.0.1", help="to be reached from other machines, see below")
+    add(
+        "--allowed-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a name by which browsers reach it, besides its address and localhost",
+    )
     add("--port", type=int, default=8765, help="0 takes a free one (default: 8765)")
     add("--data-dir", type=Path, default=Path("data/sandbox"), help="(default: data/sandbox)")
     add(
@@ -245,8 +262,10 @@ def _options(parsed: argparse.Namespace) -> Options:
         lenient_missing_columns=parsed.lenient_missing_columns,
         connected_apps=tuple(parsed.connected_app or Options.connected_apps),
         tls=parsed.tls,
+        allowed_hosts=tuple(parsed.allowed_host),
         control=parsed.control,
         sites=tuple(parsed.site),
+        admin=credentials.administrator(os.environ),
         users=tuple(parsed.user),
         **chosen_switches(parsed),
     )
@@ -261,20 +280,3 @@ def _announce(url: str, options: Options) -> None:
 def _fail(reason: str) -> int:
     sys.stderr.write(f"tableau-sandbox: {reason}\n")
     return 1
-
-
-def _stop_on_signals(server: SandboxServer) -> None:
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: server.stop())
-
-
-def _stop_without_parent(server: SandboxServer) -> None:
-    parent = os.getppid()
-
-    def watch() -> None:
-        # A process whose parent has ended is adopted by another one.
-        while os.getppid() == parent:
-            time.sleep(_PARENT_POLL_SECONDS)
-        server.stop()
-
-    threading.Thread(target=watch, name="sandbox-parent-watch", daemon=True).start()

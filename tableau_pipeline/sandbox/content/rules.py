@@ -8,23 +8,33 @@ class NotPublishableError(ValueError):
 ONE_EXTRACT, ONE_TABLE, ONE_TREE = PROFILES = ("2019.4", "2020.1", "2021.4")
 
 
-def check_publishable(content: HyperContent, profile: str = ONE_TREE) -> None:
-    """Check the tables of a file against the rules of servers.
-
-    Args:
-        content: the content of the file.
-        profile: one of `PROFILES`: the release of the servers whose rules apply.
+def check_tables(content: HyperContent) -> None:
+    """Check that a file has tables, and each of them columns.
 
     Raises:
-        NotPublishableError: there are no tables, a table has no columns, or there are several where
-            only one is allowed; or assumed foreign keys do not connect them into one tree with one
-            fact table; or, with the oldest profile, the one table is not "Extract"."Extract".
+        NotPublishableError: it has none, or a table has none.
     """
     if not content.tables:
         raise NotPublishableError("The file contains no tables.")
     for table in content.tables:
         if not table.columns:
             raise NotPublishableError(f'The table "{table.schema}"."{table.name}" has no columns.')
+
+
+def check_bare_file(content: HyperContent, profile: str = ONE_TREE) -> None:
+    """Check the tables of a file that comes without a model, by the rules of servers.
+
+    They are stated in the Hyper API's guide to publishing, for `.hyper` files alone.
+
+    Args:
+        content: the content of the file.
+        profile: one of `PROFILES`: the release of the servers whose rules apply.
+
+    Raises:
+        NotPublishableError: there are several tables where only one is allowed; or assumed foreign
+            keys do not connect them into one tree with one fact table; or, with the oldest profile,
+            the one table is not "Extract"."Extract".
+    """
     names = [(table.schema, table.name) for table in content.tables]
     if profile == ONE_EXTRACT and names != [("Extract", "Extract")]:
         raise NotPublishableError(

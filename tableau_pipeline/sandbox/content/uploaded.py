@@ -6,7 +6,11 @@ from pathlib import Path
 from tableau_pipeline.sandbox.content.hyper_file import HyperContent, read_hyper_file
 from tableau_pipeline.sandbox.content.package import UnreadablePackageError, packaged_path, unpack
 from tableau_pipeline.sandbox.content.parquet import convert_parquet
-from tableau_pipeline.sandbox.content.rules import NotPublishableError, check_publishable
+from tableau_pipeline.sandbox.content.rules import (
+    NotPublishableError,
+    check_bare_file,
+    check_tables,
+)
 from tableau_pipeline.sandbox.content.tds import (
     TdsFacts,
     UnreadableTdsError,
@@ -49,14 +53,17 @@ def read_content(file: Path, *, name: str, file_type: str, hyper_profile: str) -
         file: the upload.
         name: the name of the data source to publish.
         file_type: `HYPER`, `PACKAGE` or `PARQUET`.
-        hyper_profile: the rules for its data, see `check_publishable`.
+        hyper_profile: the rules for data without a model, see `check_bare_file`.
 
     Raises:
         RestError: 400011, the file may not be published.
     """
     try:
         content = _opened(file, name=name, file_type=file_type)
-        check_publishable(content.hyper, hyper_profile)
+        check_tables(content.hyper)
+        # A package brings its own model, which says how its tables are related.
+        if file_type != PACKAGE:
+            check_bare_file(content.hyper, hyper_profile)
         return content
     except (
         UnreadableFileError,
@@ -79,8 +86,13 @@ def _opened(file: Path, *, name: str, file_type: str) -> Content:
 
 def discard(file: Path) -> None:
     """Remove an uploaded file and everything made from it, unless it was published."""
-    for leftover in (file, _unpacked(file)):
+    for leftover in (file, _unpacked(file), appended_file(file)):
         leftover.unlink(missing_ok=True)
+
+
+def appended_file(file: Path) -> Path:
+    """Return the path for the rows of an uploaded file together with those published before."""
+    return file.with_suffix(".appended")
 
 
 def _unpacked(file: Path) -> Path:

@@ -1,6 +1,5 @@
-import random
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TypeVar
@@ -17,6 +16,8 @@ from tableau_pipeline.sandbox.control.faults import (
     SlowJob,
 )
 from tableau_pipeline.sandbox.control.paths import path_matches
+from tableau_pipeline.sandbox.open_questions import JobOrder
+from tableau_pipeline.sandbox.store.jobs import JobQueue
 from tableau_pipeline.sandbox.store.records import Job
 
 Peer = tuple[str, int]
@@ -38,7 +39,7 @@ class Armed:
     fault: Fault
     met: int = 0
     fired: int = 0
-    _held: set[str] = field(default_factory=set)
+    _last_held: dict[str, int] = field(default_factory=dict)
 
     def meet(self, counted: Counted) -> bool:
         """Count one more call or job; return whether it is hit."""
@@ -48,12 +49,14 @@ class Armed:
         self.fired += hit
         return hit
 
-    def hold(self, job: Job) -> None:
-        """Count a job that is held, but only once."""
-        if job.luid not in self._held:
-            self._held.add(job.luid)
-            self.met += 1
-            self.fired += 1
+    def hold(self, queue: JobQueue, kind: str) -> None:
+        """Count the jobs of a kind that are held, each only once."""
+        # Jobs are numbered as they come, so that those of earlier calls need no second look.
+        new = queue.after(self._last_held.get(kind, 0), kind=kind)
+        if new:
+            self._last_held[kind] = max(new)
+            self.met += len(new)
+            self.fired += len(new)
 
 
 def _no_connections(peer: Peer) -> None:
@@ -135,17 +138,18 @@ class Control:
                 and armed.meet(fault)
             ]
 
-    def choose_job(self, queued: Sequence[Job]) -> Job | None:
-        """Choose which of the queued jobs, oldest first, runs next; None if all are held."""
+    def choose_job(self, queue: JobQueue, order: JobOrder = JobOrder.FIFO) -> Job | None:
+        """Choose which of the queued jobs runs next; None if all are held."""
         with self._lock:
-            ready = [job for job in queued if not self._is_held(job)]
-            if not ready:
+            ready = queue.kinds - self._held_kinds(queue)
+            usual = queue.oldest(ready) if order is JobOrder.FIFO else queue.random(ready)
+            if usual is None:
                 return None
-            chosen = ready[0]
+            chosen: Job | None = usual
             for armed, fault in self._of(ReorderJobs):
                 armed.met += 1
-                chosen = ready[-1] if fault.order == "newest" else random.choice(ready)  # noqa: S311
-                armed.fired += chosen is not ready[0]
+                chosen = queue.newest(ready) if fault.order == "newest" else queue.random(ready)
+                armed.fired += chosen != usual
             return chosen
 
     def holds(self, job: Job) -> bool:
@@ -165,13 +169,13 @@ class Control:
         failures = (hit for hit in hits if isinstance(hit, FailJob))
         return seconds, next(failures, None)
 
-    def _is_held(self, job: Job) -> bool:
-        holding = [
-            armed for armed, fault in self._of(HoldJobs) if fault.job_kind in (None, job.kind)
-        ]
-        for armed in holding:
-            armed.hold(job)
-        return bool(holding)
+    def _held_kinds(self, queue: JobQueue) -> set[str]:
+        held = set()
+        for armed, fault in self._of(HoldJobs):
+            for kind in queue.kinds if fault.job_kind is None else {fault.job_kind}:
+                armed.hold(queue, kind)
+                held.add(kind)
+        return held
 
     def _of(self, kind: type[_F]) -> list[tuple[Armed, _F]]:
         return [(armed, armed.fault) for armed in self._armed if isinstance(armed.fault, kind)]

@@ -1,7 +1,6 @@
 """The control over HTTP, for users of the same machine."""
 
 from dataclasses import dataclass
-from ipaddress import IPv6Address, ip_address
 from typing import Any
 
 from pydantic import ConfigDict, Field, TypeAdapter
@@ -14,6 +13,7 @@ from tableau_pipeline.sandbox.clock import stamp
 from tableau_pipeline.sandbox.control.control import Armed, Control
 from tableau_pipeline.sandbox.control.faults import read_fault, write_fault
 from tableau_pipeline.sandbox.errors import RestError, malformed, not_found, refusal
+from tableau_pipeline.sandbox.loopback import is_loopback
 from tableau_pipeline.sandbox.rest.wire.answers import write_error
 from tableau_pipeline.sandbox.services import Services
 
@@ -52,7 +52,7 @@ class ControlEndpoint:
     def _check_may_control(self, request: Request) -> None:
         if not self.services.options.control:
             raise _unknown(request)
-        if request.client is None or not _is_loopback(request.client.host):
+        if request.client is None or not is_loopback(request.client.host):
             raise refusal("403004", "The sandbox is controlled from its own machine only.")
         # Browsers do not send this type to another site without asking it, so no page can forge a
         # call.
@@ -92,14 +92,6 @@ async def _body(request: Request) -> bytes:
     if len(body) > _BODY_BYTES:
         raise malformed(f"The body of the request is larger than {_BODY_BYTES} bytes.")
     return bytes(body)
-
-
-def _is_loopback(host: str) -> bool:
-    address = ip_address(host)
-    # A socket for both versions of IP shows 127.0.0.1 as ::ffff:127.0.0.1.
-    if isinstance(address, IPv6Address) and address.ipv4_mapped:
-        return address.ipv4_mapped.is_loopback
-    return address.is_loopback
 
 
 def _read_fault(body: bytes) -> Any:

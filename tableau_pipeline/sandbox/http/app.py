@@ -4,6 +4,7 @@ from starlette.routing import Mount, Route
 
 from tableau_pipeline.sandbox.control.calls import FaultyApi
 from tableau_pipeline.sandbox.control.endpoint import ControlEndpoint
+from tableau_pipeline.sandbox.http.own_host import OwnHost
 from tableau_pipeline.sandbox.http.request_log import RequestLog
 from tableau_pipeline.sandbox.pages.datasource import datasource
 from tableau_pipeline.sandbox.pages.overview import overview
@@ -45,14 +46,20 @@ _API_ROUTES = (
 
 def build_app(services: Services) -> Starlette:
     """Return the sandbox as a web application: the REST API and its status pages."""
+    allowed = services.options.allowed_hosts
+    # Pages, and orders from this machine, need no session.
+    guard = [Middleware(OwnHost, allowed)]
+    # Clients of the API may know the sandbox by any name, for example in a network of containers.
+    api = FaultyApi(services, RestApi(services, _API_ROUTES))
+    guarded_api = OwnHost(api, allowed, only_browsers=True)
     app = Starlette(
         routes=[
-            Mount("/api", FaultyApi(services, RestApi(services, _API_ROUTES))),
+            Mount("/api", guarded_api),
             # A mount does not match its own path without a slash at the end.
-            Route("/control", ControlEndpoint(services)),
-            Mount("/control", ControlEndpoint(services)),
-            Route("/", overview),
-            Route("/datasources/{luid}", datasource),
+            Route("/control", ControlEndpoint(services), middleware=guard),
+            Mount("/control", ControlEndpoint(services), middleware=guard),
+            Route("/", overview, middleware=guard),
+            Route("/datasources/{luid}", datasource, middleware=guard),
         ],
         middleware=[Middleware(RequestLog)],
     )

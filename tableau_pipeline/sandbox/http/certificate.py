@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -40,8 +41,15 @@ def ensure_certificate(data_dir: Path) -> Certificate:
 def _is_valid(certificate: Certificate) -> bool:
     if not (certificate.path.exists() and certificate.key_path.exists()):
         return False
-    read = x509.load_pem_x509_certificate(certificate.path.read_bytes())
-    return read.not_valid_after_utc - _RENEWED_BEFORE > datetime.now(UTC)
+    try:
+        read = x509.load_pem_x509_certificate(certificate.path.read_bytes())
+        key = serialization.load_pem_private_key(certificate.key_path.read_bytes(), None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        # Something else, or a key with a password.
+        return False
+    # A process that is stopped between the two writes leaves a new key with an old certificate.
+    belong_together = key.public_key() == read.public_key()
+    return belong_together and read.not_valid_after_utc - _RENEWED_BEFORE > datetime.now(UTC)
 
 
 def _make(certificate: Certificate) -> None:

@@ -1,6 +1,7 @@
 """Start and stop a sandbox, in its own process or inside another one."""
 
 import socket
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
@@ -10,6 +11,7 @@ from tableau_pipeline.sandbox.control.control import Control, Peer
 from tableau_pipeline.sandbox.http.app import build_app
 from tableau_pipeline.sandbox.http.certificate import ensure_certificate
 from tableau_pipeline.sandbox.http.date_header import DateHeader
+from tableau_pipeline.sandbox.http.stalled import StalledConnections
 from tableau_pipeline.sandbox.jobs.registry import KINDS
 from tableau_pipeline.sandbox.jobs.worker import Worker
 from tableau_pipeline.sandbox.options import Options
@@ -31,11 +33,18 @@ class SandboxServer(uvicorn.Server):
         super().__init__(config)
         self.services = services
         self._on_ready = on_ready
+        self._stalled = StalledConnections(services.options.header_seconds)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to listen."""
         await super().startup(sockets)
         self._on_ready()
+
+    async def on_tick(self, counter: int) -> bool:
+        """Break stalled connections; called ten times a second."""
+        for connection in self._stalled.find(self.server_state.connections, now=time.monotonic()):
+            connection.transport.abort()
+        return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End all connections: idle ones at once, others after their answer."""

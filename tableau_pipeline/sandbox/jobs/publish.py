@@ -5,7 +5,7 @@ from dataclasses import asdict
 from tableau_pipeline.sandbox.content.uploaded import discard, read_content
 from tableau_pipeline.sandbox.jobs.kinds import Commit, JobKind
 from tableau_pipeline.sandbox.jobs.stamps import stamp_job
-from tableau_pipeline.sandbox.publishing import Publication, commit
+from tableau_pipeline.sandbox.publishing import Publication, commit, prepare
 from tableau_pipeline.sandbox.services import Services
 from tableau_pipeline.sandbox.store import jobs
 from tableau_pipeline.sandbox.store.records import Job
@@ -34,9 +34,10 @@ def _prepare(services: Services, job: Job) -> Commit:
         file_type=publication.file_type,
         hyper_profile=services.options.hyper_profile,
     )
+    prepared = prepare(services, publication, content)
 
     def take_effect() -> str:
-        published = commit(services, publication, content)
+        published = commit(services, prepared)
         if services.options.publish_jobs_name_target:
             jobs.name_datasource(
                 services.database, job.luid, datasource=published.luid, name=published.name

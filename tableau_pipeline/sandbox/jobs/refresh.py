@@ -12,10 +12,8 @@ _NOTES = "The sandbox cannot reach the database behind the extract; the data sta
 def queue_refresh(services: Services, datasource: Datasource, *, user: str) -> Job | None:
     """Queue a refresh; return None if one is already queued or in progress."""
     with services.database.transaction():
-        for job in jobs.jobs(services.database, datasource.site):
-            same = job.kind == KIND and job.parameters["datasource"]["id"] == datasource.luid
-            if same and job.completed_at is None:
-                return None
+        if jobs.unfinished_job_of(services.database, datasource.luid, kind=KIND):
+            return None
         return jobs.add_job(
             services.database,
             site=datasource.site,

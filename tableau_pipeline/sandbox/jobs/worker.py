@@ -18,6 +18,7 @@ class Worker:
     def __init__(self, services: Services, kinds: JobKinds):
         self._services = services
         self._kinds = kinds
+        self._queue = jobs.JobQueue(services.database, kinds)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="sandbox-worker", daemon=True)
 
@@ -38,8 +39,7 @@ class Worker:
             job = jobs.start_next_job(
                 self._services.database,
                 started_at=self._services.now(),
-                order=self._services.options.job_order,
-                choose=self._services.control.choose_job,
+                choose=self._choose,
             )
             if job is None:
                 self._stopping.wait(_PAUSE_SECONDS)
@@ -47,6 +47,10 @@ class Worker:
             slowed, failure = self._services.control.hits_on_job(job)
             if self._wait_until(began + self._services.options.job_delay + slowed):
                 self.execute(job, failure)
+
+    def _choose(self) -> Job | None:
+        order = self._services.options.job_order
+        return self._services.control.choose_job(self._queue, order)
 
     def _wait_until(self, end: float) -> bool:
         """Wait by the sandbox's own clock; return False if the worker stops meanwhile."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
+from tableau_pipeline.sandbox.loopback import is_loopback
 from tableau_pipeline.sandbox.pages import words
 from tableau_pipeline.sandbox.pages.html import Cell, Html, element, link, page, table
 from tableau_pipeline.sandbox.services import Services
@@ -14,18 +15,24 @@ from tableau_pipeline.sandbox.store.records import Datasource, Revision, Site
 
 _BACK = element("p", link("/", "All data sources"))
 _NULL = element("span", "NULL", kind="null")
+_NO_ROWS = element("p", "Rows are shown on the sandbox's own machine only.", kind="quiet")
 
 
 def datasource(request: Request) -> HTMLResponse:
-    """Show one data source: its tables with their columns and first rows, and its revisions."""
+    """Show one data source: its tables with their columns and first rows, and its revisions.
+
+    Pages need no sign-in, so the rows are for clients on this machine only.
+    """
     services: Services = request.app.state.services
     luid = request.path_params["luid"]
+    shows_rows = request.client is not None and is_loopback(request.client.host)
     for site in accounts.sites(services.database):
         found = datasources.datasource(services.database, site.luid, luid)
         if found is not None:
             parts = [_BACK, _facts(site, found)]
             for stored in json.loads(found.tables):
                 parts += _table(stored)
+                parts += _first_rows(stored) if shows_rows else [_NO_ROWS]
             kept = revisions.revisions(services.database, luid)
             return page(found.name, [*parts, *_revisions(kept, current=found.revision)])
     return page("There is no such data source", [_BACK], status=404)
@@ -56,10 +63,13 @@ def _table(stored: dict) -> Iterator[Html]:
         ("Column", "Type", ""),
         [(column["name"], column["type"], nullable[column["nullable"]]) for column in columns],
     )
+
+
+def _first_rows(stored: dict) -> Iterator[Html]:
     if stored["sample"]:
         yield element("h3", "First rows")
         yield table(
-            [column["name"] for column in columns],
+            [column["name"] for column in stored["columns"]],
             [[_NULL if value is None else value for value in row] for row in stored["sample"]],
         )
 

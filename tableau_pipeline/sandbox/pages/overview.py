@@ -38,7 +38,7 @@ def _site(services: Services, site: Site) -> Iterator[Html]:
     yield rows_table(_CONTENT_HEADINGS, _tree(found, sources))
     if not sources:
         yield element("p", "Nothing is published here yet.", kind="quiet")
-    latest = jobs.jobs(services.database, site.luid)[:_JOBS_SHOWN]
+    latest = jobs.jobs(services.database, site.luid, most=_JOBS_SHOWN)
     if latest:
         yield element("h3", "Latest jobs")
         yield table(_JOB_HEADINGS, [_job(job) for job in latest])

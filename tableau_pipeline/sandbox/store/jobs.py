@@ -1,10 +1,10 @@
 import json
-from collections.abc import Callable, Sequence
+import random
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
 from tableau_pipeline.sandbox.identity import new_luid
-from tableau_pipeline.sandbox.open_questions import JobOrder
 from tableau_pipeline.sandbox.store.database import Database
 from tableau_pipeline.sandbox.store.records import Job
 
@@ -44,10 +44,11 @@ def add_job(
     return Job.of(row)
 
 
-def jobs(database: Database, site: str) -> list[Job]:
-    """Return all jobs of a site, newest first."""
-    rows = database.rows("SELECT * FROM job WHERE site = ? ORDER BY number DESC", site)
-    return [Job.of(row) for row in rows]
+def jobs(database: Database, site: str, *, most: int | None = None) -> list[Job]:
+    """Return the jobs of a site, newest first; all, or the first `most`."""
+    sql = "SELECT * FROM job WHERE site = ? ORDER BY number DESC LIMIT ?"
+    # SQLite takes a limit below zero for none.
+    return [Job.of(row) for row in database.rows(sql, site, -1 if most is None else most)]
 
 
 def job(database: Database, site: str, luid: str) -> Job | None:
@@ -62,18 +63,67 @@ def unfinished_jobs(database: Database) -> list[Job]:
     return [Job.of(row) for row in database.rows(sql, PENDING, IN_PROGRESS)]
 
 
+def unfinished_job_of(database: Database, datasource: str, *, kind: str) -> bool:
+    """Whether a job of a kind with this data source is queued or in progress."""
+    # Written as in the index `unfinished_job`, without which this reads all jobs.
+    found = database.row(
+        "SELECT 1 FROM job WHERE completed_at IS NULL AND kind = ?"
+        " AND json_extract(payload, '$.datasource.id') = ?",
+        kind,
+        datasource,
+    )
+    return found is not None
+
+
+class JobQueue:
+    """The queued jobs of all sites; no question costs more because many are queued.
+
+    Attributes:
+        kinds: the kinds of all jobs.
+    """
+
+    def __init__(self, database: Database, kinds: Iterable[str]):
+        self.kinds = frozenset(kinds)
+        self._database = database
+
+    def oldest(self, kinds: Iterable[str]) -> Job | None:
+        """Return the oldest queued job of these kinds."""
+        return self._job(min(self._ends(kinds, "ASC"), default=None))
+
+    def newest(self, kinds: Iterable[str]) -> Job | None:
+        """Return the newest queued job of these kinds."""
+        return self._job(max(self._ends(kinds, "DESC"), default=None))
+
+    def random(self, kinds: Iterable[str]) -> Job | None:
+        """Return a random queued job of these kinds; this one looks at the numbers of all."""
+        numbers = [number for kind in kinds for number in self.after(0, kind=kind)]
+        return self._job(random.choice(numbers)) if numbers else None  # noqa: S311
+
+    def after(self, number: int, *, kind: str) -> list[int]:
+        """Return the numbers of the queued jobs of a kind that are newer than `number`."""
+        sql = "SELECT number FROM job WHERE status = ? AND kind = ? AND number > ?"
+        return [row["number"] for row in self._database.rows(sql, PENDING, kind, number)]
+
+    def _ends(self, kinds: Iterable[str], direction: str) -> list[int]:
+        # One query for each kind: within a kind, the index has the jobs in their order.
+        sql = "SELECT number FROM job WHERE status = ? AND kind = ? ORDER BY number"
+        return [
+            row["number"]
+            for kind in kinds
+            for row in self._database.rows(f"{sql} {direction} LIMIT 1", PENDING, kind)
+        ]
+
+    def _job(self, number: int | None) -> Job | None:
+        row = self._database.row("SELECT * FROM job WHERE number = ?", number)
+        return Job.of(row) if row else None
+
+
 def start_next_job(
-    database: Database,
-    *,
-    started_at: str,
-    order: JobOrder = JobOrder.FIFO,
-    choose: Callable[[Sequence[Job]], Job | None],
+    database: Database, *, started_at: str, choose: Callable[[], Job | None]
 ) -> Job | None:
-    """Start the queued job that `choose` picks; it gets them oldest first, or in any order."""
-    by = "number" if order is JobOrder.FIFO else "random()"
+    """Start the queued job that `choose` returns; the queue does not change meanwhile."""
     with database.transaction():
-        rows = database.rows(f"SELECT * FROM job WHERE status = ? ORDER BY {by}", PENDING)  # noqa: S608
-        job = choose([Job.of(row) for row in rows]) if rows else None
+        job = choose()
         if job is None:
             return None
         # The job may be newer than the time that the caller has read.

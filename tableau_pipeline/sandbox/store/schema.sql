@@ -112,6 +112,10 @@ CREATE TABLE IF NOT EXISTS job (
     completed_at TEXT,
     notes TEXT
 );
+-- The queue in its order, and the unfinished jobs of a data source.
+CREATE INDEX IF NOT EXISTS queued_job ON job (status, kind, number);
+CREATE INDEX IF NOT EXISTS unfinished_job
+    ON job (kind, json_extract(payload, '$.datasource.id')) WHERE completed_at IS NULL;
 -- The request ids of data updates, so that no request is carried out twice.
 CREATE TABLE IF NOT EXISTS data_request (
     site TEXT NOT NULL REFERENCES site,

@@ -7,7 +7,7 @@ import pytest
 import requests
 import tableauserverclient as tsc
 
-from tableau_pipeline.sandbox.testing import Sandbox
+from tableau_pipeline.sandbox.testing import Sandbox, running_sandbox
 from tableau_pipeline_tests.sandbox.samples import TIMEOUT, publish
 from tableau_pipeline_tests.sandbox.service.command import started_sandbox
 
@@ -52,3 +52,19 @@ def test_command_says_what_to_trust(tmp_path: Path):
         process.terminate()
         assert process.stdout is not None
         assert str(certificate) in process.stdout.read()
+
+
+@pytest.mark.parametrize("broken", ["key.pem", "certificate.pem"])
+def test_certificate_beside_another_key(
+    start_sandbox: Callable[..., Sandbox], tmp_path: Path, broken: str
+):
+    """Prevents: a sandbox that was killed while it made its certificate never starts again."""
+    sandbox = start_sandbox(tls=True)
+    folder = sandbox.certificate.parent
+    with running_sandbox(tmp_path / "other", tls=True) as other:
+        of_another = other.certificate.with_name(broken).read_bytes()
+    for content in (of_another, b"no PEM"):
+        (folder / broken).write_bytes(content)
+        sandbox.restart()
+        assert signed_in_over_tls(sandbox.url, sandbox.certificate).is_signed_in()
+        assert (folder / broken).read_bytes() != content

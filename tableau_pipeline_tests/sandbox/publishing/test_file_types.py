@@ -11,10 +11,14 @@ import tableauserverclient as tsc
 from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.sandbox.publishing.test_rules import STAR
 from tableau_pipeline_tests.sandbox.samples import (
+    call,
+    code_of,
     execute,
+    multipart,
     publish,
     rows_on_server,
     signed_in,
+    wrapped_extract,
 )
 
 
@@ -68,3 +72,63 @@ def test_nested_parquet(server: tsc.Server, tmp_path: Path):
     with pytest.raises(tsc.ServerResponseError, match="400011"):
         publish(server, file)
     assert server.datasources.get()[0] == []
+
+
+@pytest.mark.parametrize(
+    ("filename", "query"),
+    [
+        ("x.tdsx", "&datasourceType=hyper"),
+        ("x.hyper", "&datasourceType=tdsx"),
+        ("x", "&datasourceType=hyper"),
+        ("x.csv", "&datasourceType=hyper"),
+        ("x.hyper", "&datasourceType="),
+        ("x", ""),
+    ],
+)
+def test_names_that_belie_the_type(
+    shared_sandbox: Sandbox, shared_server: tsc.Server, one_row: Path, filename: str, query: str
+):
+    """Prevents: a file whose name and type contradict each other is published here only."""
+    refused = publish_raw(
+        shared_sandbox, shared_server, filename=filename, query=query, file=one_row
+    )
+    assert code_of(refused) == "400010"
+
+
+def test_types_in_any_case(sandbox: Sandbox, server: tsc.Server, one_row: Path):
+    """Prevents: a file is refused for the case of its suffix."""
+    query = "&datasourceType=Hyper"
+    done = publish_raw(sandbox, server, filename="X.HYPER", query=query, file=one_row)
+    assert done.status_code == 201
+
+
+def test_content_of_another_type(
+    shared_sandbox: Sandbox, shared_server: tsc.Server, tmp_path: Path, one_row: Path
+):
+    """Prevents: a file passes for what its name says, although it is something else."""
+    parquet = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"id": [1]}), parquet)
+    files = {
+        "hyper": one_row,
+        "tdsx": wrapped_extract(tmp_path / "x.tdsx", one_row),
+        "parquet": parquet,
+    }
+    for claimed in files:
+        for kind, file in files.items():
+            if kind != claimed:
+                refused = publish_raw(
+                    shared_sandbox, shared_server, filename=f"x.{claimed}", file=file
+                )
+                assert code_of(refused) == "400011", (claimed, kind)
+
+
+def publish_raw(
+    sandbox: Sandbox, server: tsc.Server, *, filename: str, file: Path, query: str = ""
+):
+    payload = '<tsRequest><datasource name="Claimed"/></tsRequest>'
+    body, content_type = multipart(
+        ("request_payload", "", payload), ("tableau_datasource", filename, file.read_bytes())
+    )
+    path = f"sites/{{site}}/datasources?overwrite=true{query}"
+    headers = {"Content-Type": content_type}
+    return call(sandbox, "POST", path, server=server, data=body, headers=headers)

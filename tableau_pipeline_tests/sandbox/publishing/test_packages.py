@@ -5,6 +5,7 @@ import pytest
 import tableauserverclient as tsc
 
 from tableau_pipeline_tests.sandbox.samples import (
+    execute,
     publish,
     rows_on_server,
     tds_of,
@@ -29,6 +30,33 @@ def test_uploaded_package_is_served_back(server: tsc.Server, tmp_path: Path, two
     assert tds_of(server, published.id, tmp_path) == tds
     downloaded = server.datasources.download(published.id, str(tmp_path / "again"))
     assert zipfile.ZipFile(downloaded).namelist() == ["Flights.tds", "Data/mine/data.hyper"]
+
+
+def test_package_of_several_tables(server: tsc.Server, tmp_path: Path):
+    """Prevents: a package whose own model relates its tables is refused for lack of keys."""
+    several = execute(
+        tmp_path / "several.hyper",
+        'CREATE TABLE "Extract".flights (carrier TEXT)',
+        'CREATE TABLE "Extract".carriers (carrier TEXT, name TEXT)',
+    )
+    with pytest.raises(tsc.ServerResponseError, match=r"400011.*\n.*exactly one fact table"):
+        publish(server, several)
+    tds = (
+        "<datasource version='18.1'><connection class='federated'><named-connections>"
+        "<named-connection name='h'><connection class='hyper' dbname='Data/d.hyper'/>"
+        "</named-connection></named-connections></connection></datasource>"
+    )
+    package = write_package(tmp_path / "p.tdsx", {"p.tds": tds, "Data/d.hyper": several})
+    published = publish(server, package)
+    assert rows_on_server(server, published.id, 'SELECT name FROM "Extract".carriers') == []
+    assert tds_of(server, published.id, tmp_path) == tds
+
+
+def test_package_without_tables(server: tsc.Server, tmp_path: Path):
+    """Prevents: a package whose data file is empty is published."""
+    empty = execute(tmp_path / "empty.hyper")
+    with pytest.raises(tsc.ServerResponseError, match=r"400011.*\n.*contains no tables"):
+        publish(server, wrapped_extract(tmp_path / "p.tdsx", empty))
 
 
 @pytest.mark.parametrize(

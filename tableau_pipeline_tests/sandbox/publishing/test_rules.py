@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from tableau_pipeline.sandbox.content.hyper_file import read_hyper_file
-from tableau_pipeline.sandbox.content.rules import NotPublishableError, check_publishable
+from tableau_pipeline.sandbox.content.rules import NotPublishableError, check_bare_file
 from tableau_pipeline_tests.sandbox.samples import execute
 
 FACT = 'CREATE TABLE "Extract".fact (a INT, b INT, c INT)'
@@ -26,7 +26,7 @@ SNOWFLAKE = (FACT, A, B, key("fact", "a", "a"), key("a", "b", "b"))
 def test_trees_are_accepted(tmp_path: Path, statements: tuple[str, ...]):
     # Prevents: a sound star schema is refused.
     content = read_hyper_file(execute(tmp_path / "tree.hyper", *statements))
-    check_publishable(content)
+    check_bare_file(content)
     assert len(content.foreign_keys) == 2
     assert content.foreign_keys[-1].child == ("Extract", "fact")
 
@@ -52,4 +52,4 @@ def test_other_shapes_are_refused(tmp_path: Path, statements: tuple[str, ...], r
     # Prevents: tables that servers cannot relate are published here.
     content = read_hyper_file(execute(tmp_path / "other.hyper", *statements))
     with pytest.raises(NotPublishableError, match=reason):
-        check_publishable(content)
+        check_bare_file(content)

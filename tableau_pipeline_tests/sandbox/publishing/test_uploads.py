@@ -2,6 +2,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import tableauserverclient as tsc
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.sandbox.conftest import ALICE, NewServer
@@ -13,11 +15,20 @@ from tableau_pipeline_tests.sandbox.samples import (
     signed_in,
 )
 
+NO_PAYLOAD = ("request_payload", "", "")
 REQUEST = '<tsRequest><datasource name="Uploaded"/></tsRequest>'
 
 
 def append(sandbox: Sandbox, server: tsc.Server, upload: str, *parts: tuple[str, str, str | bytes]):
     return send_parts(sandbox, server, "PUT", f"sites/{{site}}/fileUploads/{upload}", *parts)
+
+
+def append_block(
+    sandbox: Sandbox, server: tsc.Server, upload: str, block: bytes, *, number: int | None = None
+):
+    query = "" if number is None else f"?sequenceID={number}"
+    part = ("tableau_file", "file", block)
+    return append(sandbox, server, f"{upload}{query}", NO_PAYLOAD, part)
 
 
 def publish_upload(
@@ -32,13 +43,36 @@ def test_blocks_by_sequence_number(sandbox: Sandbox, server: tsc.Server, one_row
     upload, content = server.fileuploads.initiate(), one_row.read_bytes()
     blocks = {1: content[:1000], 2: content[1000:30000], 3: content[30000:]}
     for number in (3, 1, 2):
-        part = ("tableau_file", "file", blocks[number])
-        assert append(sandbox, server, f"{upload}?sequenceID={number}", part).status_code == 200
-    again = append(sandbox, server, f"{upload}?sequenceID=2", ("tableau_file", "file", b"x"))
-    assert code_of(again) == "400000"
+        sent = append_block(sandbox, server, upload, blocks[number], number=number)
+        assert sent.status_code == 200
+    for wrong in (2, 0):
+        refused = append_block(sandbox, server, upload, b"x", number=wrong)
+        assert code_of(refused) == "400000"
     assert publish_upload(sandbox, server, upload.replace(":", "%3A")).status_code == 201
     (item,) = server.datasources.get()[0]
     assert rows_on_server(server, item.id) == [[1, "one"]]
+
+
+@settings(max_examples=12)
+@given(numbers=st.sets(st.integers(1, 6), min_size=1), data=st.data())
+def test_blocks_with_gaps(
+    shared_sandbox: Sandbox, shared_server: tsc.Server, numbers: set[int], data: st.DataObject
+):
+    """Prevents: a file that lacks a block is put together from the others, as if it were whole."""
+    upload = shared_server.fileuploads.initiate()
+    for number in data.draw(st.permutations(sorted(numbers))):
+        append_block(shared_sandbox, shared_server, upload, b"%d" % number, number=number)
+    missing = sorted(set(range(1, max(numbers))) - numbers)
+    refused = publish_upload(shared_sandbox, shared_server, upload)
+    if missing:
+        assert f"lacks the block {missing[0]}." in refused.text
+        assert code_of(refused) == "400000"
+        # What is missing can still be sent.
+        for number in missing:
+            append_block(shared_sandbox, shared_server, upload, b"x", number=number)
+        refused = publish_upload(shared_sandbox, shared_server, upload)
+    # The file is whole, and no Hyper file.
+    assert code_of(refused) == "400011"
 
 
 def test_a_file_has_a_bounded_number_of_blocks(new_server: NewServer, one_row: Path):
@@ -46,10 +80,9 @@ def test_a_file_has_a_bounded_number_of_blocks(new_server: NewServer, one_row: P
     sandbox, server = new_server(upload_blocks=3)
     upload, content = server.fileuploads.initiate(), one_row.read_bytes()
     for block in (content[:1000], content[1000:30000], content[30000:]):
-        assert append(sandbox, server, upload, ("tableau_file", "f", block)).status_code == 200
-    for query in ("", "?sequenceID=4"):
-        more = append(sandbox, server, f"{upload}{query}", ("tableau_file", "f", b"x"))
-        assert code_of(more) == "400016"
+        assert append_block(sandbox, server, upload, block).status_code == 200
+    for number in (None, 4):
+        assert code_of(append_block(sandbox, server, upload, b"x", number=number)) == "400016"
     assert publish_upload(sandbox, server, upload).status_code == 201
     (item,) = server.datasources.get()[0]
     assert rows_on_server(server, item.id) == [[1, "one"]]
@@ -60,7 +93,7 @@ def test_session_serves_one_publish(sandbox: Sandbox, server: tsc.Server, one_ro
     upload = server.fileuploads.upload(str(one_row))
     assert publish_upload(sandbox, server, upload).status_code == 201
     assert code_of(publish_upload(sandbox, server, upload)) == "404015"
-    assert code_of(append(sandbox, server, upload, ("tableau_file", "f", b"x"))) == "404015"
+    assert code_of(append_block(sandbox, server, upload, b"x")) == "404015"
 
 
 def test_refused_request_leaves_the_session(sandbox: Sandbox, server: tsc.Server, one_row: Path):
@@ -72,15 +105,17 @@ def test_refused_request_leaves_the_session(sandbox: Sandbox, server: tsc.Server
 
 
 def test_append_refuses_what_is_no_block(sandbox: Sandbox, server: tsc.Server):
-    # Prevents: a block without content, or with a payload, counts as uploaded.
+    # Prevents: a block without content, with a payload or without its part, counts as uploaded.
     upload = server.fileuploads.initiate()
     block = ("tableau_file", "file", b"x")
     assert code_of(append(sandbox, server, upload, ("request_payload", "", "x"), block)) == "400019"
-    assert code_of(append(sandbox, server, upload, ("request_payload", "", ""))) == "400020"
+    assert code_of(append(sandbox, server, upload, NO_PAYLOAD)) == "400020"
     assert code_of(append(sandbox, server, upload, block, block)) == "400010"
-    assert code_of(append(sandbox, server, "1:unknown-0:0", block)) == "404015"
+    assert code_of(append(sandbox, server, upload, block)) == "400000"
+    assert code_of(append(sandbox, server, upload, NO_PAYLOAD, NO_PAYLOAD, block)) == "400000"
+    assert code_of(append(sandbox, server, "1:unknown-0:0", NO_PAYLOAD, block)) == "404015"
     assert code_of(publish_upload(sandbox, server, upload)) == "400000"
-    good = append(sandbox, server, upload, ("request_payload", "", ""), block)
+    good = append(sandbox, server, upload, NO_PAYLOAD, block)
     assert 'fileSize="1"' in good.text
 
 

@@ -58,6 +58,8 @@ WHOLE = multipart(PAYLOAD, FILE)[0]
         ("multipart/mixed; boundary=other", WHOLE),
         ("multipart/mixed; boundary=" + "b" * 1000, WHOLE),
         ("multipart/mixed", WHOLE),
+        ("multipart/form-data; boundary=b", WHOLE),
+        ("multipart/mixed; boundary=b", multipart(PAYLOAD, PAYLOAD, FILE)[0]),
         ("text/xml", PAYLOAD[2].encode()),
         ("", WHOLE),
         ("multipart/mixed; boundary=b", multipart(PAYLOAD)[0]),

@@ -45,8 +45,10 @@ def publish_datasource(services: Services, call: Call) -> Reply:
             file_type=publication.file_type,
             hyper_profile=services.options.hyper_profile,
         )
-        with services.publishing, services.database.transaction():
-            published = publishing.commit(services, publication, content)
+        with services.publishing:
+            prepared = publishing.prepare(services, publication, content)
+            with services.database.transaction():
+                published = publishing.commit(services, prepared)
     services.sweep_content()
     return Reply(201, (datasource_element(published, base_url=call.base_url),))
 
@@ -81,8 +83,14 @@ def _file_type(call: Call) -> str:
         raise refusal("400010", "The request has both a file and an upload session.")
     if not session and not call.attachment:
         raise malformed("The request has no attachment for the data source.")
-    suffix = PurePosixPath(call.attachment.filename).suffix[1:] if call.attachment else ""
-    file_type = call.query.get("datasourceType", suffix).lower()
+    claimed = call.query.get("datasourceType")
+    if call.attachment is None:
+        file_type = (claimed or "").lower()
+    else:
+        file_type = PurePosixPath(call.attachment.filename).suffix[1:].lower()
+        if claimed is not None and claimed.lower() != file_type:
+            detail = f"The file '{call.attachment.filename}' is not of the type '{claimed}'."
+            raise refusal("400010", detail)
     if file_type not in _FILE_TYPES:
         known = ", ".join(_FILE_TYPES)
         raise refusal("400010", f"The file type '{file_type}' is not one of {known}.")

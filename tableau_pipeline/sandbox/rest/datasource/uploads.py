@@ -50,32 +50,41 @@ def consume_upload(services: Services, call: Call, luid: str) -> Path:
     """End an upload session; return its complete file, in `incoming/`.
 
     Raises:
-        RestError: 404015, this user has no such session; 400000, it is empty.
+        RestError: 404015, this user has no such session; 400000, it is empty, or lacks a block.
     """
     # The lock keeps the blocks from being swept between the end of their session and their move.
     # They are moved after it, so that a crash never leaves a session without its blocks.
     with services.database.lock:
         _check_is_open(services, call, luid)
-        names = uploads.blocks(services.database, luid).values()
-        if not names:
-            raise refusal("400000", f"Nothing was uploaded to the upload session '{luid}'.")
+        known = uploads.blocks(services.database, luid)
+        _check_is_complete(known, luid)
         uploads.close_upload(services.database, luid)
         moved = [
-            (services.files.uploads / name).replace(services.files.new_incoming()) for name in names
+            (services.files.uploads / name).replace(services.files.new_incoming())
+            for name in known.values()
         ]
     return join(moved)
+
+
+def _check_is_complete(known: dict[int, str], luid: str) -> None:
+    if not known:
+        raise refusal("400000", f"Nothing was uploaded to the upload session '{luid}'.")
+    missing = [number for number in range(1, max(known)) if number not in known]
+    if missing:
+        # The session stays open: its client may still send what is missing.
+        raise refusal("400000", f"The upload session '{luid}' lacks the block {missing[0]}.")
 
 
 def _sequence(text: str | None, *, known: dict[int, str], most: int) -> int:
     if text is None:
         sequence = max(known, default=0) + 1
-    elif re.fullmatch(r"[0-9]{1,4}", text):
+    elif re.fullmatch(r"[0-9]{1,6}", text) and int(text) > 0:
         sequence = int(text)
     else:
         raise refusal("400000", f"'{text}' is no sequence number.")
     if sequence in known:
         raise refusal("400000", f"The block {sequence} was uploaded already.")
-    if len(known) >= most:
+    if len(known) >= most or sequence > most:
         raise refusal("400016", f"A file may have no more than {most} blocks.")
     return sequence
 

@@ -9,6 +9,7 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 
 from tableau_pipeline.sandbox.errors import malformed, refusal
 from tableau_pipeline.sandbox.rest.wire.requests import Attachment
+from tableau_pipeline.sandbox.store.files import open_private
 
 if TYPE_CHECKING:
     from python_multipart.multipart import MultipartCallbacks
@@ -30,20 +31,24 @@ async def read_multipart(
         path: where to write that file; it is removed if the request is refused.
 
     Raises:
-        RestError: 400000 for a body that is incomplete or not multipart, 400010 for two files,
-            400016 for a file above 64 MB.
+        RestError: 400000 for a body that is incomplete, not `multipart/mixed` or without a payload,
+            400010 for two files, 400016 for a file above 64 MB.
     """
     kind, parameters = parse_options_header(content_type)
-    if not kind.startswith(b"multipart/") or not parameters.get(b"boundary"):
-        raise malformed("The request is not multipart, or names no boundary.")
+    # Forms of browsers, and of many HTTP libraries by default, are `multipart/form-data`; Tableau's
+    # REST API reference asks for this type.
+    if kind != b"multipart/mixed" or not parameters.get(b"boundary"):
+        raise malformed("The request is not 'multipart/mixed', or names no boundary.")
     try:
-        with path.open("wb") as file:
+        with open_private(path) as file:
             reader = _Reader(file, file_part=file_part)
             parser = MultipartParser(parameters[b"boundary"], reader.callbacks())
             async for chunk in stream:
                 parser.write(chunk)
         if not reader.ended:
             raise malformed("The multipart request breaks off.")
+        if not reader.has_payload:
+            raise malformed(f"The multipart request lacks the part '{PAYLOAD}'.")
     except BaseException as error:
         path.unlink(missing_ok=True)
         if isinstance(error, FormParserError):
@@ -60,6 +65,7 @@ class _Reader:
 
     def __init__(self, file: BinaryIO, *, file_part: str):
         self.payload = bytearray()
+        self.has_payload = False
         self.filename: str | None = None
         self.size = 0
         self.ended = False
@@ -102,6 +108,10 @@ class _Reader:
             if self.filename is not None:
                 raise refusal("400010", "The request has more than one file.")
             self.filename = parameters.get(b"filename", b"").decode("latin-1").strip()
+            return
+        if self.has_payload:
+            raise malformed(f"The multipart request has more than one part '{PAYLOAD}'.")
+        self.has_payload = True
 
     def _take(self, data: bytes, start: int, end: int) -> None:
         if self._name == PAYLOAD:

@@ -190,7 +190,8 @@ class Hands:
             use_remote_query_agent=False,
         )
         with services.database.transaction():
-            publishing.commit(services, publication, content)
+            prepared = publishing.prepare(services, publication, content)
+            publishing.commit(services, prepared)
         discard(file)
 
     def _alter(self, target: Datasource, body: str) -> None:

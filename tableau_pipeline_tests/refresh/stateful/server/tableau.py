@@ -149,9 +149,7 @@ class Tableau:
 
     def _start(self, job: Job) -> None:
         started = jobs.start_next_job(
-            self.services.database,
-            started_at=self.services.now(),
-            choose=lambda queued: next(each for each in queued if each.luid == job.luid),
+            self.services.database, started_at=self.services.now(), choose=lambda: job
         )
         assert started is not None
         self._running = started, self.now + timedelta(seconds=self.fates[job.luid].runs)
