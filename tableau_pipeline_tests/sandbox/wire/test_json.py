@@ -174,7 +174,9 @@ def nodes(children: st.SearchStrategy) -> st.SearchStrategy:
     return st.tuples(ATTRIBUTES, st.dictionaries(st.sampled_from("xyz"), lists, max_size=3))
 
 
-@given(node=st.recursive(st.tuples(ATTRIBUTES, st.just({})), nodes, max_leaves=8), single=st.booleans())
+@given(
+    node=st.recursive(st.tuples(ATTRIBUTES, st.just({})), nodes, max_leaves=8), single=st.booleans()
+)
 def test_same_tree_as_from_xml(node: Node, single: bool):
     # Prevents: a handler has to know in which format its request came, or gets it wrong.
     xml = b"<tsRequest>" + ElementTree.tostring(xml_of("item", node), "utf-8") + b"</tsRequest>"
