@@ -47,6 +47,9 @@ def _written(services: Services, datasource: Datasource) -> Element:
 ROUTES = (
     Route("GET", "sites/{site}/datasources/{datasource}/connections", query_connections),
     Route(
-        "PUT", "sites/{site}/datasources/{datasource}/connections/{connection}", update_connection
+        "PUT",
+        "sites/{site}/datasources/{datasource}/connections/{connection}",
+        update_connection,
+        since="2.3",
     ),
 )

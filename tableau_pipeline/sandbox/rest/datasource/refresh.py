@@ -26,4 +26,6 @@ def refresh_datasource(services: Services, call: Call) -> Reply:
     return accepted(services, job)
 
 
-ROUTES = (Route("POST", "sites/{site}/datasources/{datasource}/refresh", refresh_datasource),)
+ROUTES = (
+    Route("POST", "sites/{site}/datasources/{datasource}/refresh", refresh_datasource, since="2.8"),
+)

@@ -53,10 +53,11 @@ def _own_datasource(services: Services, call: Call) -> Datasource:
 
 
 ROUTES = (
-    Route("GET", "sites/{site}/datasources/{datasource}/revisions", query_revisions),
+    Route("GET", "sites/{site}/datasources/{datasource}/revisions", query_revisions, since="2.3"),
     Route(
         "GET",
         "sites/{site}/datasources/{datasource}/revisions/{revision}/content",
         download_revision,
+        since="2.3",
     ),
 )

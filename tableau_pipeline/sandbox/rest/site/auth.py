@@ -125,5 +125,5 @@ def _sign_in_error(detail: str) -> RestError:
 ROUTES = (
     Route("POST", "auth/signin", sign_in, signed_in=False),
     Route("POST", "auth/signout", sign_out),
-    Route("POST", "auth/switchSite", switch_site),
+    Route("POST", "auth/switchSite", switch_site, since="2.6"),
 )

@@ -5,7 +5,13 @@ from starlette.responses import Response
 
 from tableau_pipeline.sandbox.errors import malformed, not_found, refusal
 from tableau_pipeline.sandbox.identity import new_luid
-from tableau_pipeline.sandbox.rest.wire.lists import field, list_page, time_field
+from tableau_pipeline.sandbox.rest.wire.fields import OWNER
+from tableau_pipeline.sandbox.rest.wire.lists import (
+    flag_field,
+    list_page,
+    text_field,
+    time_field,
+)
 from tableau_pipeline.sandbox.rest.wire.records import project_element
 from tableau_pipeline.sandbox.rest.wire.requests import Call, name_attribute, parse_request
 from tableau_pipeline.sandbox.rest.wire.router import Reply, Route
@@ -19,23 +25,34 @@ _PERMISSIONS = (
     "LockedToProject",
     "LockedToProjectWithoutNested",
 )
+_SELECTABLE = (
+    *("id", "name", "description", "createdAt", "updatedAt", "contentPermissions"),
+    *("parentProjectId", "topLevelProject", "writeable", "contentsCounts", *OWNER),
+)
 
 
 def query_projects(services: Services, call: Call) -> Reply:
     """List the projects of a site."""
     names = {user.luid: user.name for user in accounts.users(services.database)}
     fields = {
-        "name": field(lambda project: project.name, any_case=True),
-        "parentProjectId": field(lambda project: project.parent),
-        "topLevelProject": field(lambda project: project.parent is None),
-        "ownerName": field(lambda project: names[project.owner]),
+        "name": text_field(lambda project: project.name, any_case=True),
+        "parentProjectId": text_field(lambda project: project.parent),
+        "topLevelProject": flag_field(lambda project: project.parent is None),
+        "ownerName": text_field(lambda project: names[project.owner]),
         "createdAt": time_field(lambda project: project.created_at),
         "updatedAt": time_field(lambda project: project.updated_at),
     }
     found: list[Project] = projects.projects(services.database, call.site.luid)
     return Reply(
         200,
-        list_page(found, call.query, fields=fields, name="projects", write=project_element),
+        list_page(
+            found,
+            call.query,
+            fields=fields,
+            name="projects",
+            write=project_element,
+            selectable=_SELECTABLE,
+        ),
     )
 
 
