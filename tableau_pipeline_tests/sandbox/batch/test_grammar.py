@@ -92,6 +92,9 @@ def test_constants(type_: str, written: Any, value: Any):
         ("double", "NaN"),
         ("double", "1e999"),
         ("double", (1 << 53) + 1),
+        # What stands in a text as 9007199254740993.0 is read as this number, too.
+        ("double", 1 << 53),
+        ("integer", float(1 << 53)),
         ("double", "0x1p3"),
         ("string", 1),
         ("string", ["x"]),
