@@ -81,20 +81,25 @@ def commit(services: Services, publication: Publication, content: Content) -> Da
 
     Raises:
         RestError: as `find_target`, which is called again because others publish too; 400011 if the
-            rows cannot be appended.
+            rows cannot be appended, or there is no data to replace.
     """
     database = services.database
     target = find_target(services, publication)
+    if target and publication.mode in _NEEDS_TARGET:
+        _check_have_data(target, content)
     if target and publication.mode == APPEND:
         content = _appended(services, target, content)
-    size = content.hyper_path.stat().st_size
+    file, size = "", 0
+    if content.hyper_path is not None:
+        size = content.hyper_path.stat().st_size
+        # If the transaction fails, no row names the file, and the next sweep removes it.
+        file = services.files.keep(content.hyper_path, services.files.content, suffix=".hyper")
     luid = target.luid if target else new_luid()
     saved = replace(
         _republished(services, target, publication)
         if target
         else _new(services, publication, luid),
-        # If the transaction fails, no row names the file, and the next sweep removes it.
-        hyper_file=services.files.keep(content.hyper_path, services.files.content, suffix=".hyper"),
+        hyper_file=file,
         hyper_bytes=size,
         tables=json.dumps(asdict(content.hyper)["tables"]),
     )
@@ -128,8 +133,20 @@ def _keeps_metadata(services: Services, publication: Publication) -> bool:
     return publication.mode == APPEND
 
 
+def _check_have_data(target: Datasource, content: Content) -> None:
+    if content.hyper_path is None or not target.hyper_file:
+        whose = "published data source" if content.hyper_path else "file"
+        raise refusal(
+            "400011",
+            f"There was a problem publishing the file '{target.name}'. The {whose} has no data of"
+            " its own.",
+        )
+
+
 def _appended(services: Services, target: Datasource, content: Content) -> Content:
     """Append the rows while other changes wait, so that nothing published meanwhile is lost."""
+    if content.hyper_path is None:
+        raise LookupError(f"there are no rows to append to '{target.name}'")
     result = services.files.new_incoming()
     try:
         hyper = append_rows(

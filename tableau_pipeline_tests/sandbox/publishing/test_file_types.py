@@ -16,6 +16,12 @@ from tableau_pipeline_tests.sandbox.samples import (
     rows_on_server,
     signed_in,
 )
+from tableau_pipeline_tests.sandbox.updates.test_update_data import (
+    CLEAR,
+    JobFailed,
+    finished,
+    update,
+)
 
 
 def test_parquet_becomes_hyper(server: tsc.Server, tmp_path: Path, one_row: Path):
@@ -68,3 +74,48 @@ def test_nested_parquet(server: tsc.Server, tmp_path: Path):
     with pytest.raises(tsc.ServerResponseError, match="400011"):
         publish(server, file)
     assert server.datasources.get()[0] == []
+
+
+LIVE = "<datasource><connection class='postgres' server='db' dbname='x'/></datasource>"
+
+
+def test_model_alone(sandbox: Sandbox, server: tsc.Server, tmp_path: Path, one_row: Path):
+    # Prevents: a live data source cannot be published, or seems to hold data that it has not.
+    file = tmp_path / "live.tds"
+    file.write_text(LIVE, "utf-8")
+    item = publish(server, file, name="Live")
+    found = server.datasources.get_by_id(item.id)
+    assert (found.datasource_type, found.has_extracts, found.size) == ("postgres", False, 0)
+    downloaded = Path(server.datasources.download(item.id, str(tmp_path / "downloaded")))
+    assert (downloaded.suffix, downloaded.read_text("utf-8")) == (".tds", LIVE)
+    for mode, refused in {"Append": file, "Replace": one_row}.items():
+        with pytest.raises(tsc.ServerResponseError, match=r"400011(.|\n)*no data of its own"):
+            publish(server, refused, name="Live", mode=mode)
+    with pytest.raises(tsc.ServerResponseError, match="409090"):
+        server.datasources.refresh(item)
+    with pytest.raises(JobFailed):
+        finished(server, update(server, item, CLEAR))
+    assert list((sandbox.data_dir / "content").iterdir()) == []
+    # It becomes one with data, and back.
+    publish(server, one_row, name="Live", mode="Overwrite")
+    assert rows_on_server(server, item.id) == [[1, "one"]]
+    publish(server, file, name="Live", mode="Overwrite")
+    server.datasources.download_revision(item.id, "1", str(tmp_path / "first"))
+
+
+@pytest.mark.parametrize(
+    "tds",
+    [
+        "<datasource/>",
+        "<workbook/>",
+        LIVE.replace("postgres", "hyper"),
+        LIVE.replace("</d", "<extract/></d"),
+        pytest.param("<datasource>" + " " * (16 << 20) + "</datasource>", id="too large"),
+    ],
+)
+def test_models_of_data_that_are_missing(server: tsc.Server, tmp_path: Path, tds: str):
+    # Prevents: a model is published whose data nobody has.
+    file = tmp_path / "live.tds"
+    file.write_text(tds, "utf-8")
+    with pytest.raises(tsc.ServerResponseError, match="400011"):
+        publish(server, file, name="Live")

@@ -1,6 +1,7 @@
 from starlette.responses import Response
 
 from tableau_pipeline.sandbox.errors import not_found, refusal
+from tableau_pipeline.sandbox.jobs import publish
 from tableau_pipeline.sandbox.jobs.registry import KINDS
 from tableau_pipeline.sandbox.rest.wire.lists import (
     Field,
@@ -63,7 +64,7 @@ def accepted(services: Services, job: Job) -> Reply:
 
 
 def _reply(services: Services, job: Job, *, status: int) -> Reply:
-    early = services.options.early_finish_code
+    early = services.options.finish_code_of_unfinished(is_publish=job.kind == publish.KIND)
     return Reply(status, (job_element(job, kind=KINDS[job.kind], early_finish_code=early),))
 
 

@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from dataclasses import replace
 from xml.etree.ElementTree import Element as XmlElement
 
@@ -5,6 +6,7 @@ from starlette.responses import Response
 
 from tableau_pipeline.sandbox.errors import malformed, not_found, refusal
 from tableau_pipeline.sandbox.identity import new_luid
+from tableau_pipeline.sandbox.rest.wire.elements import Element
 from tableau_pipeline.sandbox.rest.wire.fields import OWNER
 from tableau_pipeline.sandbox.rest.wire.lists import (
     flag_field,
@@ -17,7 +19,7 @@ from tableau_pipeline.sandbox.rest.wire.requests import Call, name_attribute, pa
 from tableau_pipeline.sandbox.rest.wire.router import Reply, Route
 from tableau_pipeline.sandbox.services import Services
 from tableau_pipeline.sandbox.store import accounts, projects
-from tableau_pipeline.sandbox.store.records import Project
+from tableau_pipeline.sandbox.store.records import Contents, Project
 from tableau_pipeline.sandbox.store.seed import default_project_luid
 
 _PERMISSIONS = (
@@ -50,7 +52,7 @@ def query_projects(services: Services, call: Call) -> Reply:
             call.query,
             fields=fields,
             name="projects",
-            write=project_element,
+            write=_writer(services, call),
             selectable=_SELECTABLE,
         ),
     )
@@ -75,7 +77,7 @@ def create_project(services: Services, call: Call) -> Reply:
         )
         _check_name_is_free(services, project)
         projects.save_project(services.database, project)
-    return Reply(201, (project_element(project),))
+        return Reply(201, (_writer(services, call)(project),))
 
 
 def update_project(services: Services, call: Call) -> Reply:
@@ -89,7 +91,7 @@ def update_project(services: Services, call: Call) -> Reply:
             _check_name_is_free(services, changed)
             changed = replace(changed, updated_at=services.now())
             projects.save_project(services.database, changed)
-    return Reply(200, (project_element(changed),))
+        return Reply(200, (_writer(services, call)(changed),))
 
 
 def delete_project(services: Services, call: Call) -> Response:
@@ -101,6 +103,15 @@ def delete_project(services: Services, call: Call) -> Response:
     projects.delete_project(services.database, project.luid)
     services.sweep_content()
     return Response(status_code=204)
+
+
+def _writer(services: Services, call: Call) -> Callable[[Project], Element]:
+    """Return a function that writes projects of the site as they are now."""
+    names = {user.luid: user.name for user in accounts.users(services.database)}
+    contents = projects.contents(services.database, call.site.luid)
+    return lambda project: project_element(
+        project, owner_name=names[project.owner], contents=contents.get(project.luid, Contents())
+    )
 
 
 def _changed(services: Services, call: Call, *, project: Project, request: XmlElement) -> Project:

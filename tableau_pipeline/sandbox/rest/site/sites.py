@@ -1,6 +1,7 @@
 """Sites and their users."""
 
 from tableau_pipeline.sandbox.errors import not_found, refusal
+from tableau_pipeline.sandbox.rest.wire.elements import Element
 from tableau_pipeline.sandbox.rest.wire.lists import list_page, text_field
 from tableau_pipeline.sandbox.rest.wire.records import site_element, user_element
 from tableau_pipeline.sandbox.rest.wire.requests import Call
@@ -29,7 +30,13 @@ def query_sites(services: Services, call: Call) -> Reply:
     sites: list[Site] = accounts.sites(services.database)
     return Reply(
         200,
-        list_page(sites, call.query, fields=_SITE_FIELDS, name="sites", write=site_element),
+        list_page(
+            sites,
+            call.query,
+            fields=_SITE_FIELDS,
+            name="sites",
+            write=lambda site: _written(services, site),
+        ),
     )
 
 
@@ -41,8 +48,13 @@ def get_site(services: Services, call: Call) -> Reply:
         if read(site) == wanted:
             if site != call.site:
                 raise refusal("403004", "The session belongs to another site.")
-            return Reply(200, (site_element(site),))
+            return Reply(200, (_written(services, site),))
     raise not_found("Site", wanted, code="404000")
+
+
+def _written(services: Services, site: Site) -> Element:
+    options = services.options
+    return site_element(site, revision_limit=options.kept_revisions if options.revisions else None)
 
 
 def query_users(services: Services, call: Call) -> Reply:
