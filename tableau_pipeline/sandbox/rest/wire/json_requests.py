@@ -1,7 +1,7 @@
 """Requests in JSON, as the same trees of elements that requests in XML are."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from xml.etree.ElementTree import Element
 
@@ -12,8 +12,12 @@ from tableau_pipeline.sandbox.rest.wire.elements import NOT_IN_XML
 _DEEPEST = 30
 
 
-def parse_json(body: bytes) -> Any:
-    """Parse a JSON text strictly; numbers stay as they are written, as texts.
+def parse_json(body: bytes, number: Callable[[str], Any] = float) -> Any:
+    """Parse a JSON text strictly.
+
+    Args:
+        body: the text.
+        number: returns the value of a number; it gets the number as it is written.
 
     Raises:
         RestError: 400000, it is not JSON, repeats a key, or is nested too deeply.
@@ -22,8 +26,8 @@ def parse_json(body: bytes) -> Any:
         return json.loads(
             body.decode("utf-8-sig"),
             object_pairs_hook=_object,
-            parse_int=str,
-            parse_float=str,
+            parse_int=number,
+            parse_float=number,
             parse_constant=_no_number,
         )
     except RecursionError as error:
@@ -42,7 +46,7 @@ def request_tree(body: bytes) -> Element:
         RestError: 400000, the body is not such a request.
     """
     root = Element("tsRequest")
-    _fill(root, parse_json(body), depth=0)
+    _fill(root, parse_json(body, str), depth=0)
     return root
 
 
