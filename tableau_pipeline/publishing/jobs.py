@@ -40,7 +40,7 @@ def find_job(server: TSC.Server, job_id: str) -> Job | None:
     return Job(
         id=job_id,
         outcome=_outcome(job),
-        notes=" ".join(note for note in job.notes if note),
+        notes=" ".join(_notes(job)),
         created_at=job.created_at,
         started_at=job.started_at,
         completed_at=job.completed_at,
@@ -70,6 +70,13 @@ def jobs_on(server: TSC.Server, *, name: str, since: datetime) -> Sequence[Job] 
         # Some names cannot be written in a filter, so titles are compared here.
         and same_name(job.title, name)
     ]
+
+
+def _notes(job: TSC.JobItem) -> list[str]:
+    """Return the server's notes: those of publishes are of another kind than those of updates."""
+    # Older releases of the client do not read the other kind.
+    others = [note.get("text") or note.get("value") for note in getattr(job, "status_notes", [])]
+    return [note for note in (*job.notes, *others) if note]
 
 
 def _outcome(job: TSC.JobItem) -> Outcome | None:

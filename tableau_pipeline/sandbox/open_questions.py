@@ -34,6 +34,14 @@ class JobStamps(StrEnum):
     AFTER = "after"
 
 
+class PendingPublish(StrEnum):
+    """The finish code of a publish job that has not ended."""
+
+    NONE = "none"
+    SUCCESS = "0"
+    FAILURE = "1"
+
+
 class JobOrder(StrEnum):
     """Which queued job runs next."""
 
@@ -76,11 +84,14 @@ class OpenQuestions:
         job_order: which queued job runs next.
         early_finish_code: whether unfinished jobs also have finish code 0, without a completion
             time.
+        pending_publish: the finish code of a publish job that has not ended, whatever
+            `early_finish_code` says; Tableau's samples have 1 there, without a completion time.
         publish_jobs_name_target: whether a succeeded publish job names its data source.
         replace: what publish mode Replace does; the data source must exist in any case.
         bare_download: the result of a download without the extract.
         zips_vary: whether the bytes of a package differ from download to download.
         tds_varies: whether each publish and each data update leaves a different mark in the `.tds`.
+        gateway_pages: whether refusals with the status 503 or 504 are HTML, as those of gateways.
     """
 
     repeated_request: RepeatedRequest = field(
@@ -111,6 +122,9 @@ class OpenQuestions:
     early_finish_code: bool = field(
         default=False, metadata={"help": "unfinished jobs have the finishCode 0"}
     )
+    pending_publish: PendingPublish = field(
+        default=PendingPublish.NONE, metadata={"help": "finishCode of an unfinished publish"}
+    )
     publish_jobs_name_target: bool = field(
         default=True, metadata={"help": "a finished publish names its data source"}
     )
@@ -126,3 +140,12 @@ class OpenQuestions:
     tds_varies: bool = field(
         default=False, metadata={"help": "publishes and data updates leave marks in the .tds"}
     )
+    gateway_pages: bool = field(
+        default=False, metadata={"help": "answers with the status 503 or 504 are HTML"}
+    )
+
+    def finish_code_of_unfinished(self, *, is_publish: bool) -> int | None:
+        """Return the finish code of a job that has not ended; None if it has none."""
+        if is_publish and self.pending_publish is not PendingPublish.NONE:
+            return int(self.pending_publish)
+        return 0 if self.early_finish_code else None

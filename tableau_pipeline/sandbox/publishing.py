@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
 from tableau_pipeline.sandbox.content.append import NotAppendableError, append_rows
 from tableau_pipeline.sandbox.content.uploaded import Content, appended_file
@@ -98,12 +99,16 @@ def prepare(services: Services, publication: Publication, content: Content) -> P
     publish meanwhile is lost.
 
     Raises:
-        RestError: as `find_target`; 400011 if the rows cannot be appended.
+        RestError: as `find_target`; 400011 if the rows cannot be appended, or there is no data to
+            replace.
     """
     target = find_target(services, publication)
-    if target is None or publication.mode != APPEND:
+    if target and publication.mode in _NEEDS_TARGET:
+        _check_have_data(target, content)
+    rows = content.hyper_path
+    if target is None or publication.mode != APPEND or rows is None:
         return Prepared(publication, content)
-    return Prepared(publication, _appended(services, target, content), target.hyper_file)
+    return Prepared(publication, _appended(services, target, content, rows=rows), target.hyper_file)
 
 
 def commit(services: Services, prepared: Prepared) -> Datasource:
@@ -111,20 +116,26 @@ def commit(services: Services, prepared: Prepared) -> Datasource:
 
     Raises:
         RestError: as `find_target`, which is called again because others change things too; 400011
-            if the rows were appended to a data source that has another name by now.
+            if there is no data to replace, or the rows were appended to a data source that has
+            another name by now.
     """
     database, publication, content = services.database, prepared.publication, prepared.content
     target = find_target(services, publication)
+    if target and publication.mode in _NEEDS_TARGET:
+        _check_have_data(target, content)
     if target and prepared.appended_to not in (None, target.hyper_file):
         raise refusal("400011", f"The datasource '{target.name}' was moved meanwhile.")
-    size = content.hyper_path.stat().st_size
+    file, size = "", 0
+    if content.hyper_path is not None:
+        size = content.hyper_path.stat().st_size
+        # If the transaction fails, no row names the file, and the next sweep removes it.
+        file = services.files.keep(content.hyper_path, services.files.content, suffix=".hyper")
     luid = target.luid if target else new_luid()
     saved = replace(
         _republished(services, target, publication)
         if target
         else _new(services, publication, luid),
-        # If the transaction fails, no row names the file, and the next sweep removes it.
-        hyper_file=services.files.keep(content.hyper_path, services.files.content, suffix=".hyper"),
+        hyper_file=file,
         hyper_bytes=size,
         tables=json.dumps(asdict(content.hyper)["tables"]),
     )
@@ -158,11 +169,21 @@ def _keeps_metadata(services: Services, publication: Publication) -> bool:
     return publication.mode == APPEND
 
 
-def _appended(services: Services, target: Datasource, content: Content) -> Content:
-    result = appended_file(content.hyper_path)
+def _check_have_data(target: Datasource, content: Content) -> None:
+    if content.hyper_path is None or not target.hyper_file:
+        whose = "published data source" if content.hyper_path else "file"
+        raise refusal(
+            "400011",
+            f"There was a problem publishing the file '{target.name}'. The {whose} has no data of"
+            " its own.",
+        )
+
+
+def _appended(services: Services, target: Datasource, content: Content, *, rows: Path) -> Content:
+    result = appended_file(rows)
     stored = services.files.content / target.hyper_file
     try:
-        hyper = append_rows(stored, content.hyper_path, result=result)
+        hyper = append_rows(stored, rows, result=result)
     except (NotAppendableError, FileNotFoundError) as error:
         if not stored.exists():
             raise not_found("Datasource", target.name, code="404004") from error

@@ -111,14 +111,14 @@ class Sandbox:
         """Return the current path of a data source's `.hyper` file; do not change or keep it open.
 
         Raises:
-            LookupError: there is no such data source.
+            LookupError: there is no such data source, or it has no data of its own.
         """
         # It has its own connection, so that a test can look while the sandbox is stopped.
         with closing(sqlite3.connect(self.data_dir / DATABASE_FILE)) as database:
             sql = "SELECT hyper_file FROM datasource WHERE luid = ?"
             row = database.execute(sql, (luid,)).fetchone()
-        if row is None:
-            raise LookupError(f"there is no data source {luid}")
+        if row is None or not row[0]:
+            raise LookupError(f"there is no data source {luid} with data")
         return self.data_dir / "content" / row[0]
 
     def now(self) -> datetime:

@@ -12,6 +12,7 @@ from tableauhyperapi import Connection, CreateMode
 
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.sandbox.testing import Sandbox
+from tableau_pipeline_tests.sandbox.wire.answer_check import check_answer
 
 TIMEOUT = 30
 ADMIN = tsc.TableauAuth(Sandbox.user, Sandbox.password)
@@ -48,12 +49,19 @@ def wrapped_extract(path: Path, hyper: Path) -> Path:
     return write_package(path, {"e.tds": tds, "Data/e.hyper": hyper})
 
 
+def checked_session() -> requests.Session:
+    """A session that compares each answer with the table of what answers may hold."""
+    session = requests.Session()
+    session.hooks["response"].append(check_answer)
+    return session
+
+
 def signed_in(
     sandbox: Sandbox | str, auth: tsc.TableauAuth | tsc.PersonalAccessTokenAuth = ADMIN
 ) -> tsc.Server:
     """Tableau's own client, on a sandbox or at the address of one."""
     url = sandbox if isinstance(sandbox, str) else sandbox.url
-    server = tsc.Server(url, use_server_version=True)
+    server = tsc.Server(url, use_server_version=True, session_factory=checked_session)
     server.auth.sign_in(auth)
     return server
 
@@ -101,9 +109,9 @@ def call(
     if server is not None:
         headers["X-Tableau-Auth"] = server.auth_token
         path = path.replace("{site}", server.site_id or "")
-    return requests.request(
-        method, f"{sandbox.url}/api/3.27/{path}", headers=headers, timeout=TIMEOUT, **arguments
-    )
+    url = f"{sandbox.url}/api/3.27/{path}"
+    with checked_session() as session:
+        return session.request(method, url, headers=headers, timeout=TIMEOUT, **arguments)
 
 
 def code_of(response: requests.Response) -> str:

@@ -14,6 +14,7 @@ from tableau_pipeline.sandbox.batch.grammar.batches import Kind
 from tableau_pipeline.sandbox.batch.repeated_keys import check_one_match, check_unique_source
 from tableau_pipeline.sandbox.batch.sql import aliased, column_sql
 from tableau_pipeline.sandbox.batch.step import Step
+from tableau_pipeline.sandbox.batch.unmatched import WAS_UNMATCHED, find_unmatched
 
 
 def _insert(step: Step) -> None:
@@ -21,22 +22,19 @@ def _insert(step: Step) -> None:
 
 
 def _update(step: Step) -> None:
-    columns = updated_columns(
-        step.target, step.rows, condition=step.condition, action=step.position
-    )
+    columns = _updated(step)
     check_one_match(step)
     _set(step, columns)
 
 
 def _upsert(step: Step) -> None:
-    columns = _inserted(step)
+    _inserted(step)
+    columns = _updated(step)
     check_unique_source(step)
+    # The update may change the values by which rows are found.
+    find_unmatched(step)
     _set(step, columns)
-    _insert_where(
-        step,
-        columns,
-        f"NOT EXISTS (SELECT 1 FROM {aliased(step.target)} WHERE {step.match})",  # noqa: S608
-    )
+    _insert_where(step, columns, WAS_UNMATCHED)
 
 
 def _delete(step: Step) -> None:
@@ -63,6 +61,10 @@ def _inserted(step: Step) -> list[str]:
         lenient=step.lenient,
         action=step.position,
     )
+
+
+def _updated(step: Step) -> list[str]:
+    return updated_columns(step.target, step.rows, condition=step.condition, action=step.position)
 
 
 def _insert_where(step: Step, columns: Sequence[str], chosen: str) -> None:

@@ -38,7 +38,7 @@ _DATETIME = re.compile(
     r"(\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2})(\.\d{1,3})?(Z|[+-]\d{2}:?\d{2})", re.ASCII
 )
 _BEYOND = 1 << 63
-# Beyond this, JSON numbers with a fraction cannot represent every whole number.
+# From here on, JSON numbers with a fraction cannot represent every whole number.
 _EXACT = 1 << 53
 
 
@@ -85,7 +85,7 @@ def _is_exact(written: object) -> TypeGuard[int | float]:
     if isinstance(written, bool) or not isinstance(written, int | float):
         return False
     # This also excludes 1e999, which JSON reads as infinity: its quotient is not a number.
-    return written == written // 1 and abs(written) <= _EXACT
+    return written == written // 1 and abs(written) < _EXACT
 
 
 def _string(written: object) -> str | None:

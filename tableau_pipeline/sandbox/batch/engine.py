@@ -13,6 +13,7 @@ from tableau_pipeline.sandbox.batch.grammar.batches import Action, Batch
 from tableau_pipeline.sandbox.batch.step import Step
 from tableau_pipeline.sandbox.batch.tables import find_table
 from tableau_pipeline.sandbox.batch.type_rules import check_condition
+from tableau_pipeline.sandbox.batch.unmatched import create_unmatched
 from tableau_pipeline.sandbox.hyperd import UnreadableFileError, with_hyperd
 
 
@@ -51,6 +52,7 @@ def _apply_all(
             _attach(connection, Side.TARGET, output)
             if payload is not None:
                 _attach(connection, Side.SOURCE, payload)
+            create_unmatched(connection)
             connection.execute_command("BEGIN")
             for position, action in enumerate(batch.actions):
                 _apply(connection, action, position=position, lenient=lenient)

@@ -28,7 +28,10 @@ def append_rows(stored: Path, uploaded: Path, *, result: Path) -> HyperContent:
         table = _only_table(read_hyper_file(stored), "The published data source")
         added = _only_table(read_hyper_file(uploaded), "The file")
         _check_same_columns(table, added)
-        with_hyperd(lambda hyper: _append(hyper, table, stored, uploaded, result=result))
+        with_hyperd(
+            lambda hyper: _append(hyper, table, stored, uploaded, result=result),
+            *(stored, uploaded, result),
+        )
         return read_hyper_file(result)
     except UnreadableFileError as error:
         raise NotAppendableError(str(error)) from error

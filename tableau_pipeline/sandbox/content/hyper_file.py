@@ -69,7 +69,7 @@ def read_hyper_file(path: Path) -> HyperContent:
     Raises:
         UnreadableFileError: it is not a `.hyper` file, or hyperd cannot open it.
     """
-    return with_hyperd(lambda hyper: _content(hyper, path))
+    return with_hyperd(lambda hyper: _content(hyper, path), path)
 
 
 def _content(hyper: HyperProcess, path: Path) -> HyperContent:

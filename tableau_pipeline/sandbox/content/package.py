@@ -64,7 +64,9 @@ def unpack(package: Path, *, hyper_path: Path) -> tuple[bytes, str]:
         # It is a ValueError too, and states already what is wrong.
         raise
     except _DAMAGE as error:
-        raise UnreadablePackageError(f"the package cannot be read: {error}") from error
+        # The whole of an error of the system may contain a path of the sandbox.
+        reason = getattr(error, "strerror", None) or error
+        raise UnreadablePackageError(f"the package cannot be read: {reason}") from error
 
 
 @dataclass(frozen=True)

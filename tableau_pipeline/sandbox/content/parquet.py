@@ -3,7 +3,7 @@ from pathlib import Path
 from tableauhyperapi import CreateMode, HyperProcess, escape_string_literal
 
 from tableau_pipeline.hyper.process import connect
-from tableau_pipeline.sandbox.hyperd import UnreadableFileError, with_hyperd
+from tableau_pipeline.sandbox.hyperd import with_hyperd
 
 
 def convert_parquet(parquet: Path, *, hyper_path: Path) -> None:
@@ -12,12 +12,7 @@ def convert_parquet(parquet: Path, *, hyper_path: Path) -> None:
     Raises:
         UnreadableFileError: it is not a Parquet file, or has columns for which Hyper has no type.
     """
-    try:
-        with_hyperd(lambda hyper: _convert(hyper, parquet, hyper_path))
-    except UnreadableFileError as error:
-        # The message of hyperd names a path of the sandbox, which says nothing to the client.
-        reason = str(error).replace(str(parquet), "that was uploaded")
-        raise UnreadableFileError(reason) from error
+    with_hyperd(lambda hyper: _convert(hyper, parquet, hyper_path), parquet, hyper_path)
 
 
 def _convert(hyper: HyperProcess, parquet: Path, hyper_path: Path) -> None:

@@ -1,6 +1,8 @@
 """The `.tds` of published data: write it for a `.hyper` file, inspect it in a `.tdsx`."""
 
 import hashlib
+import itertools
+from collections.abc import Collection
 from dataclasses import dataclass
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, ParseError, SubElement
@@ -181,11 +183,16 @@ def _local_names(content: HyperContent) -> dict[tuple[str, str, str], str]:
     names: dict[tuple[str, str, str], str] = {}
     for table in content.tables:
         for column in table.columns:
-            name = f"[{column.name}]"
-            if name in names.values():
-                name = f"[{column.name} ({table.name})]"
+            name = _unused_name(column.name, table.name, used=names.values())
             names[table.schema, table.name, column.name] = name
     return names
+
+
+def _unused_name(column: str, table: str, *, used: Collection[str]) -> str:
+    """Return the name of a column; the name of its table, and a number, distinguish equal ones."""
+    numbered = (f"[{column} ({table}) {number}]" for number in itertools.count(1))
+    names = itertools.chain((f"[{column}]", f"[{column} ({table})]"), numbered)
+    return next(name for name in names if name not in used)
 
 
 def _object_id(schema: str, table: str) -> str:

@@ -23,6 +23,8 @@ from tableau_pipeline.sandbox.hyperd import UnreadableFileError
 HYPER = "hyper"
 PACKAGE = "tdsx"
 PARQUET = "parquet"
+MODEL = "tds"
+_MODEL_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -30,14 +32,14 @@ class Content:
     """Content that may be published.
 
     Attributes:
-        hyper_path: the path of its data.
+        hyper_path: the path of its data; None for a model of data that are elsewhere.
         packaged_path: the path of the data in the package that the server creates.
         tds: its model, as in the package.
         facts: facts from the model.
         hyper: the content of the data file.
     """
 
-    hyper_path: Path
+    hyper_path: Path | None
     packaged_path: str
     tds: bytes
     facts: TdsFacts
@@ -52,13 +54,15 @@ def read_content(file: Path, *, name: str, file_type: str, hyper_profile: str) -
     Args:
         file: the upload.
         name: the name of the data source to publish.
-        file_type: `HYPER`, `PACKAGE` or `PARQUET`.
+        file_type: `HYPER`, `PACKAGE`, `PARQUET` or `MODEL`.
         hyper_profile: the rules for data without a model, see `check_bare_file`.
 
     Raises:
         RestError: 400011, the file may not be published.
     """
     try:
+        if file_type == MODEL:
+            return _model(file)
         content = _opened(file, name=name, file_type=file_type)
         check_tables(content.hyper)
         # A package brings its own model, which says how its tables are related.
@@ -104,6 +108,16 @@ def _package(file: Path) -> Content:
     tds, path = unpack(file, hyper_path=hyper_path)
     facts = inspect_tds(tds)
     return Content(hyper_path, path, tds, facts, read_hyper_file(hyper_path))
+
+
+def _model(file: Path) -> Content:
+    if file.stat().st_size > _MODEL_BYTES:
+        raise UnreadableTdsError(f"the .tds is larger than {_MODEL_BYTES} bytes")
+    tds = file.read_bytes()
+    facts = inspect_tds(tds)
+    if facts.has_extract or facts.connection_class == "hyper":
+        raise NotPublishableError("The .tds refers to data that only a .tdsx can contain.")
+    return Content(None, "", tds, facts, HyperContent((), ()))
 
 
 def _bare(file: Path, *, name: str) -> Content:

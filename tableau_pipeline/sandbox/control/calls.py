@@ -6,6 +6,7 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tableau_pipeline.sandbox.control.faults import (
@@ -16,7 +17,7 @@ from tableau_pipeline.sandbox.control.faults import (
     Refuse,
     Throttle,
 )
-from tableau_pipeline.sandbox.errors import refusal
+from tableau_pipeline.sandbox.errors import RestError, refusal
 from tableau_pipeline.sandbox.rest.wire.answers import write_error
 from tableau_pipeline.sandbox.services import Services
 from tableau_pipeline.sandbox.store import accounts
@@ -28,6 +29,8 @@ _REFUSALS = {
     503: refusal("503000", "The sandbox was configured to be unavailable."),
     504: refusal("504000", "The sandbox was configured to answer like a gateway that timed out."),
 }
+# On servers, a gateway in front of the REST API answers with these.
+_GATEWAY = (503, 504)
 
 
 class FaultyApi:
@@ -51,16 +54,20 @@ def _refusing(services: Services, fault: Refuse, _: ASGIApp) -> ASGIApp:
     async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
         # A client that is still sending would see an early answer as a broken connection.
         if await _is_read(receive):
-            answer = write_error(
-                Request(scope),
-                _REFUSALS[fault.status],
-                rest_version=services.options.rest_version,
-            )
+            answer = _refused(services, Request(scope), _REFUSALS[fault.status])
             if fault.retry_after is not None:
                 answer.headers["Retry-After"] = str(fault.retry_after)
             await answer(scope, receive, send)
 
     return refuse
+
+
+def _refused(services: Services, request: Request, error: RestError) -> Response:
+    if services.options.gateway_pages and error.status in _GATEWAY:
+        title = f"{error.status} {error.summary}"
+        page = f"<html><head><title>{title}</title></head><body><h1>{title}</h1></body></html>"
+        return HTMLResponse(page, error.status)
+    return write_error(request, error, rest_version=services.options.rest_version)
 
 
 async def _is_read(receive: Receive) -> bool:

@@ -6,6 +6,7 @@ from tableau_pipeline.sandbox.control.calls import FaultyApi
 from tableau_pipeline.sandbox.control.endpoint import ControlEndpoint
 from tableau_pipeline.sandbox.http.own_host import OwnHost
 from tableau_pipeline.sandbox.http.request_log import RequestLog
+from tableau_pipeline.sandbox.http.slashes import LeadingSlashes
 from tableau_pipeline.sandbox.pages.datasource import datasource
 from tableau_pipeline.sandbox.pages.overview import overview
 from tableau_pipeline.sandbox.rest.api import RestApi
@@ -61,7 +62,7 @@ def build_app(services: Services) -> Starlette:
             Route("/", overview, middleware=guard),
             Route("/datasources/{luid}", datasource, middleware=guard),
         ],
-        middleware=[Middleware(RequestLog)],
+        middleware=[Middleware(RequestLog), Middleware(LeadingSlashes)],
     )
     # Clients of the API repeat a redirected request in different ways, or not at all.
     app.router.redirect_slashes = False

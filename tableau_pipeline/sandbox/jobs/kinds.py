@@ -26,12 +26,14 @@ class JobKind:
         clean_up: removes the files of the job; called once, whatever its end.
         detail: the element that names the data source of the job, once the parameters of the job
             contain `datasource`, its id and name. They may also contain the id of a `connection`.
+        notes_first: whether the notes stand first in that element.
     """
 
     job_type: str
     prepare: Callable[[Services, Job], Commit]
     clean_up: Callable[[Services, Job], None]
     detail: str
+    notes_first: bool = False
 
 
 JobKinds = Mapping[str, JobKind]

@@ -40,5 +40,9 @@ def _clean_up(services: Services, job: Job) -> None:
 
 
 REFRESH = JobKind(
-    "RefreshExtract", prepare=_prepare, clean_up=_clean_up, detail="extractRefreshJob"
+    "RefreshExtract",
+    prepare=_prepare,
+    clean_up=_clean_up,
+    detail="extractRefreshJob",
+    notes_first=True,
 )

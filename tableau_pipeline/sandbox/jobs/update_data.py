@@ -9,7 +9,7 @@ from tableau_pipeline.sandbox.batch.engine import apply_batch
 from tableau_pipeline.sandbox.batch.errors import BatchError
 from tableau_pipeline.sandbox.batch.grammar.batches import parse_batch
 from tableau_pipeline.sandbox.content.hyper_file import read_hyper_file
-from tableau_pipeline.sandbox.hyperd import UnreadableFileError
+from tableau_pipeline.sandbox.hyperd import UnreadableFileError, without_paths
 from tableau_pipeline.sandbox.jobs.kinds import Commit, JobFailedError, JobKind
 from tableau_pipeline.sandbox.jobs.stamps import stamp_job
 from tableau_pipeline.sandbox.open_questions import UpdatedAt
@@ -48,9 +48,10 @@ def _prepare(services: Services, job: Job) -> Commit:
         _logger.warning("job %s: '%s' is no live-to-Hyper data source", job.luid, current.name)
         # Real servers fail such a job without a note.
         raise JobFailedError
+    published = services.files.content / current.hyper_file
     try:
         apply_batch(
-            services.files.content / current.hyper_file,
+            published,
             payload,
             parse_batch(job.parameters["batch"].encode()),
             updated,
@@ -58,7 +59,8 @@ def _prepare(services: Services, job: Job) -> Commit:
         )
         tables = json.dumps(asdict(read_hyper_file(updated))["tables"])
     except BatchError as error:
-        raise JobFailedError(error.note) from error
+        files = [file for file in (published, payload, updated) if file is not None]
+        raise JobFailedError(without_paths(error.note, *files)) from error
     except UnreadableFileError as error:
         raise JobFailedError(str(error)) from error
     except FileNotFoundError as error:

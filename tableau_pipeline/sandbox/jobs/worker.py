@@ -72,9 +72,9 @@ class Worker:
                 self._take_effect(job)
         except (JobFailedError, RestError) as error:
             self._fail(job, str(error))
-        except Exception as error:
+        except Exception:
             _logger.exception("job %s failed", job.luid)
-            self._fail(job, f"The sandbox itself failed: {error!r}")
+            self._fail(job, "The sandbox itself failed; its log shows why.")
         finally:
             self._kinds[job.kind].clean_up(self._services, job)
 

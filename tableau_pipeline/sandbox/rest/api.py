@@ -18,7 +18,6 @@ from tableau_pipeline.sandbox.store import accounts
 from tableau_pipeline.sandbox.store.records import Session
 
 _logger = logging.getLogger(__name__)
-_BODY_BYTES = 1 << 20
 
 
 class RestApi:
@@ -119,6 +118,6 @@ class RestApi:
         body = bytearray()
         async for chunk in stream:
             body += chunk
-            if len(body) > _BODY_BYTES:
-                raise malformed(f"The body of the request is larger than {_BODY_BYTES} bytes.")
+            if len(body) > route.body_bytes:
+                raise malformed(f"The body of the request is larger than {route.body_bytes} bytes.")
         return bytes(body), None

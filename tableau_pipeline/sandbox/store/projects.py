@@ -1,5 +1,5 @@
 from tableau_pipeline.sandbox.store.database import Database
-from tableau_pipeline.sandbox.store.records import Project
+from tableau_pipeline.sandbox.store.records import Contents, Project
 
 
 def projects(database: Database, site: str) -> list[Project]:
@@ -12,6 +12,20 @@ def project(database: Database, site: str, luid: str) -> Project | None:
     """Return the project with this LUID."""
     row = database.row("SELECT * FROM project WHERE site = ? AND luid = ?", site, luid)
     return Project.of(row) if row else None
+
+
+def contents(database: Database, site: str) -> dict[str, Contents]:
+    """Return how much each project of a site contains, by its LUID; empty ones are left out."""
+    children = "SELECT parent AS luid, count(*) AS number FROM project WHERE site = ? GROUP BY 1"
+    sources = "SELECT project AS luid, count(*) AS number FROM datasource WHERE site = ? GROUP BY 1"
+    numbers = [
+        {row["luid"]: row["number"] for row in database.rows(sql, site)}
+        for sql in (children, sources)
+    ]
+    return {
+        luid: Contents(*(number.get(luid, 0) for number in numbers))
+        for luid in {*numbers[0], *numbers[1]}
+    }
 
 
 def namesake(database: Database, site: str, *, parent: str | None, name: str) -> Project | None:

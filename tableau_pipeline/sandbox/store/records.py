@@ -68,6 +68,14 @@ class Project(_Record):
 
 
 @dataclass(frozen=True)
+class Contents:
+    """How much a project contains, not counting what its child projects contain."""
+
+    projects: int = 0
+    datasources: int = 0
+
+
+@dataclass(frozen=True)
 class Datasource(_Record):
     """A published data source: its properties, and its current content.
 

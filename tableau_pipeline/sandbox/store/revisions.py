@@ -42,6 +42,12 @@ def revisions(database: Database, datasource: str) -> list[Revision]:
     return [Revision.of(row) for row in rows]
 
 
+def delete_revision(database: Database, datasource: str, number: int) -> bool:
+    """Delete one revision of a data source; return False if there is none."""
+    sql = "DELETE FROM revision WHERE datasource = ? AND number = ?"
+    return database.change(sql, datasource, number) > 0
+
+
 def revision(database: Database, datasource: str, number: int) -> Revision | None:
     """Return one revision of a data source."""
     row = database.row(f"{_SELECT} AND number = ?", datasource, number)

@@ -188,10 +188,7 @@ def _check_upsert(condition: Any) -> None:
         )
 
     pairs = [leaf for leaf in _leaves(condition) if "const" not in leaf]
-    keys = {leaf["target-col"] for leaf in pairs}
-    targets = {leaf["target-col"] for leaf in _leaves(condition) if "target-col" in leaf}
-    same = all(leaf["target-col"] == leaf["source-col"] for leaf in pairs)
-    if not (is_plain(condition) and pairs and same and targets <= keys):
+    if not (is_plain(condition) and pairs):
         raise RefusedError("upsert")
 
 

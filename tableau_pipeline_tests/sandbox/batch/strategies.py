@@ -121,7 +121,7 @@ def conditions(draw: st.DrawFn, target: Rows, source: Rows | None, kind: str) ->
         common = sorted(set(target.types()) & set(source.types()))
         if common:
             keys = draw(st.lists(st.sampled_from(common), min_size=1, max_size=2, unique=True))
-            return conjunction(draw, keys)
+            return upsert_condition(draw, conjunction(draw, keys), target, source)
     if kind == "delete" and source is not None and not rarely(draw):
         return conjunction(draw, list(source.types()))
     leaf = leaves(target, source)
@@ -136,6 +136,19 @@ def conditions(draw: st.DrawFn, target: Rows, source: Rows | None, kind: str) ->
         max_leaves=4,
     )
     return draw(tree)
+
+
+def upsert_condition(draw: st.DrawFn, condition: dict, target: Rows, source: Rows) -> dict:
+    """The condition, or it and another equality, or an equality of columns of other names."""
+    others = [
+        leaf
+        for leaf in draw(st.lists(leaves(target, source), max_size=3))
+        if leaf["op"] in ("eq", "is")
+    ]
+    crossed = [leaf for leaf in others if leaf.keys() >= {"target-col", "source-col"}]
+    if crossed and draw(st.booleans()):
+        return crossed[0]
+    return {"op": "and", "args": [condition, *others]} if others else condition
 
 
 def conjunction(draw: st.DrawFn, keys: list[str]) -> dict:

@@ -104,6 +104,30 @@ def test_repeated_keys_are_named(tmp_path: Path, target: Path):
         )
 
 
+KEYED = 'CREATE TABLE "Extract".s AS (SELECT * FROM (VALUES %s) AS t (key, id, name))'
+
+
+def test_upsert_by_a_key_of_another_name(tmp_path: Path, target: Path):
+    # Prevents: rows are inserted or left out because the update has just changed their keys.
+    by_key = {**UPSERT, "condition": {**ON_ID, "source-col": "key"}}
+    payload = source(tmp_path, KEYED % "(2, 5, 'five'), (5, 7, 'seven'), (9, 9, 'nine')")
+    rows = [[1, "one"], [5, "five"], [7, "seven"], [9, "nine"]]
+    assert applied(target, payload, by_key) == rows
+    payload = source(tmp_path, "CREATE TABLE \"Extract\".s AS (SELECT 2 AS key, 'x' AS name)")
+    assert refused(target, payload, by_key).message == 'The source table "s" lacks "id".'
+    payload = source(tmp_path, 'CREATE TABLE "Extract".s AS (SELECT 2 AS key)')
+    with pytest.raises(BatchError, match="has no column of the"):
+        applied(target, payload, by_key, lenient=True)
+
+
+def test_upsert_by_a_constant(tmp_path: Path, target: Path):
+    # Prevents: rows are inserted again because the update has just changed what a constant tests.
+    condition = both("and", ON_ID, a_const("eq", "string", "two"))
+    payload = source(tmp_path, SOURCE % "(1, 'uno'), (2, 'zwei')")
+    rows = [[1, "one"], [1, "uno"], [2, "zwei"]]
+    assert applied(target, payload, {**UPSERT, "condition": condition}) == rows
+
+
 def test_null_is_no_key_to_eq(tmp_path: Path):
     # Prevents: rows without a key overwrite each other.
     target = execute(tmp_path / "t.hyper", TABLE % "(CAST(NULL AS INT), 'none'), (1, 'one')")

@@ -18,7 +18,8 @@ def test_job_that_fails(sandbox: Sandbox, server: tsc.Server, one_row: Path, not
     armed = sandbox.control.add(FailJob(notes=notes))
     with pytest.raises(tsc.server.endpoint.exceptions.JobFailedException) as caught:
         server.jobs.wait_for_job(publish_job(server, one_row), timeout=20)
-    assert caught.value.job.notes == ([notes] if notes else [])
+    texts = [note["text"] for note in caught.value.job.status_notes]
+    assert texts == ([notes] if notes else [])
     assert server.datasources.get()[0] == []
     assert list((sandbox.data_dir / "incoming").iterdir()) == []
     done = server.jobs.wait_for_job(publish_job(server, one_row), timeout=20)

@@ -45,7 +45,10 @@ def test_failed_job_says_why(server: tsc.Server, tmp_path: Path):
     job = publish_job(server, broken)
     with pytest.raises(tsc.server.endpoint.exceptions.JobFailedException) as caught:
         server.jobs.wait_for_job(job, timeout=20)
-    assert "There was a problem publishing the file 'Flights.hyper'" in caught.value.job.notes[0]
+    (note,) = caught.value.job.status_notes
+    assert (note["type"], note["value"]) == ("errorCode", "400011")
+    assert "There was a problem publishing the file 'Flights.hyper'" in note["text"]
+    assert str(tmp_path) not in note["text"]
     assert server.datasources.get()[0] == []
     assert [found.id for found in server.jobs.filter(status="Failed")] == [job.id]
     assert len(server.jobs.filter(job_type="publish_datasource")) == 1
@@ -98,8 +101,9 @@ def test_name_taken_while_the_job_waited(slow: Sandbox, one_row: Path):
     publish(server, one_row, name="Flights")
     wait_until_running(server, job)
     slow.control.advance(SOME_TIME)
-    with pytest.raises(tsc.server.endpoint.exceptions.JobFailedException, match="already exists"):
+    with pytest.raises(tsc.server.endpoint.exceptions.JobFailedException) as caught:
         server.jobs.wait_for_job(job, timeout=20)
+    assert "already exists" in caught.value.job.status_notes[0]["text"]
 
 
 def test_jobs_left_behind_have_failed(slow: Sandbox, one_row: Path):
@@ -112,4 +116,4 @@ def test_jobs_left_behind_have_failed(slow: Sandbox, one_row: Path):
         found = server.jobs.get_by_id(job.id)
         assert found.finish_code == 1
         assert found.completed_at is not None
-        assert "stopped before the job had finished" in found.notes[0]
+        assert "stopped before the job had finished" in found.status_notes[0]["text"]

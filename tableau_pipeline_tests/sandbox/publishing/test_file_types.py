@@ -11,14 +11,19 @@ import tableauserverclient as tsc
 from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.sandbox.publishing.test_rules import STAR
 from tableau_pipeline_tests.sandbox.samples import (
-    call,
     code_of,
     execute,
-    multipart,
     publish,
     rows_on_server,
+    send_parts,
     signed_in,
     wrapped_extract,
+)
+from tableau_pipeline_tests.sandbox.updates.test_update_data import (
+    CLEAR,
+    JobFailed,
+    finished,
+    update,
 )
 
 
@@ -126,9 +131,51 @@ def publish_raw(
     sandbox: Sandbox, server: tsc.Server, *, filename: str, file: Path, query: str = ""
 ):
     payload = '<tsRequest><datasource name="Claimed"/></tsRequest>'
-    body, content_type = multipart(
-        ("request_payload", "", payload), ("tableau_datasource", filename, file.read_bytes())
-    )
     path = f"sites/{{site}}/datasources?overwrite=true{query}"
-    headers = {"Content-Type": content_type}
-    return call(sandbox, "POST", path, server=server, data=body, headers=headers)
+    parts = ("request_payload", "", payload), ("tableau_datasource", filename, file.read_bytes())
+    return send_parts(sandbox, server, "POST", path, *parts)
+
+
+LIVE = "<datasource><connection class='postgres' server='db' dbname='x'/></datasource>"
+
+
+def test_model_alone(sandbox: Sandbox, server: tsc.Server, tmp_path: Path, one_row: Path):
+    # Prevents: a live data source cannot be published, or seems to hold data that it has not.
+    file = tmp_path / "live.tds"
+    file.write_text(LIVE, "utf-8")
+    item = publish(server, file, name="Live")
+    found = server.datasources.get_by_id(item.id)
+    assert (found.datasource_type, found.has_extracts, found.size) == ("postgres", False, 0)
+    downloaded = Path(server.datasources.download(item.id, str(tmp_path / "downloaded")))
+    assert (downloaded.suffix, downloaded.read_text("utf-8")) == (".tds", LIVE)
+    for mode, refused in {"Append": file, "Replace": one_row}.items():
+        with pytest.raises(tsc.ServerResponseError, match=r"400011(.|\n)*no data of its own"):
+            publish(server, refused, name="Live", mode=mode)
+    with pytest.raises(tsc.ServerResponseError, match="409090"):
+        server.datasources.refresh(item)
+    with pytest.raises(JobFailed):
+        finished(server, update(server, item, CLEAR))
+    assert list((sandbox.data_dir / "content").iterdir()) == []
+    # It becomes one with data, and back.
+    publish(server, one_row, name="Live", mode="Overwrite")
+    assert rows_on_server(server, item.id) == [[1, "one"]]
+    publish(server, file, name="Live", mode="Overwrite")
+    server.datasources.download_revision(item.id, "1", str(tmp_path / "first"))
+
+
+@pytest.mark.parametrize(
+    "tds",
+    [
+        "<datasource/>",
+        "<workbook/>",
+        LIVE.replace("postgres", "hyper"),
+        LIVE.replace("</d", "<extract/></d"),
+        pytest.param("<datasource>" + " " * (16 << 20) + "</datasource>", id="too large"),
+    ],
+)
+def test_models_of_data_that_are_missing(server: tsc.Server, tmp_path: Path, tds: str):
+    # Prevents: a model is published whose data nobody has.
+    file = tmp_path / "live.tds"
+    file.write_text(tds, "utf-8")
+    with pytest.raises(tsc.ServerResponseError, match="400011"):
+        publish(server, file, name="Live")

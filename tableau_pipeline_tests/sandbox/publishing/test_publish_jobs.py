@@ -86,7 +86,7 @@ def test_target_gone_while_the_job_waited(sandbox: Sandbox, server: tsc.Server, 
     found = server.jobs.get_by_id(job.id)
     assert found.finish_code == 1
     assert found.datasource_id is None
-    assert "404004" in found.notes[0]
+    assert "404004" in found.status_notes[0]["text"]
     assert server.datasources.get()[0] == []
 
 

@@ -54,3 +54,18 @@ def test_star(server: tsc.Server, tmp_path: Path):
         for node in root.iter("relationship")
     ]
     assert pairs == [["[a (fact)]", "[id]"], ["[b (fact)]", "[id (b)]"]]
+
+
+def test_names_that_other_columns_have(server: tsc.Server, tmp_path: Path):
+    # Prevents: two columns get one name, of which Tableau shows either.
+    keys = 'ALTER TABLE "Extract".%s ADD ASSUMED PRIMARY KEY (id)'
+    file = execute(
+        tmp_path / "equal.hyper",
+        'CREATE TABLE "Extract".a (id INT NOT NULL, "id (b)" INT, "id (b) 1" INT)',
+        'CREATE TABLE "Extract".b (id INT NOT NULL)',
+        keys % "b",
+        'ALTER TABLE "Extract".a ADD ASSUMED FOREIGN KEY (id) REFERENCES "Extract".b (id)',
+    )
+    root = ElementTree.fromstring(tds_of(server, publish(server, file).id, tmp_path))
+    names = [node.get("key") for node in root.iter("map")]
+    assert names == ["[id]", "[id (b)]", "[id (b) 1]", "[id (b) 2]"]

@@ -4,6 +4,7 @@ import re
 import socket
 from dataclasses import dataclass, replace
 from http.client import HTTPException, HTTPResponse
+from json import dumps
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
@@ -114,7 +115,12 @@ class World:
 
     def families(self) -> dict[str, list[Message]]:
         """Good requests, by the part of the API that they belong to."""
-        return self._site_families() | self._datasource_families() | self._publishing_families()
+        return (
+            self._site_families()
+            | self._datasource_families()
+            | self._publishing_families()
+            | {"json": self._json()}
+        )
 
     def _site_families(self) -> dict[str, list[Message]]:
         site = f"sites/{self.server.site_id}"
@@ -212,6 +218,30 @@ class World:
             ],
         }
 
+    def _json(self) -> list[Message]:
+        site = f"sites/{self.server.site_id}"
+        one = f"{site}/datasources/{self.datasource}"
+        source = {"datasource": {"name": "Fuzz", "project": {"id": self.project}}}
+        file = ("tableau_datasource", "x.hyper", self._file.read_bytes())
+        publish = multipart(("request_payload", "", dumps(source)), file)
+        tags = {"tags": {"tag": [{"label": "a"}, {"label": "b c"}]}}
+        connection = {"connection": {"serverAddress": "x", "serverPort": 1, "password": "p"}}
+        many = {"connectionLUIDs": {"connectionLUID": [self.connection]}, **connection}
+        query = {"query": "{workbooks {name}}", "variables": {"a": [1]}}
+        return [
+            self.json("POST", "auth/signin", {"credentials": _SIGN_IN}),
+            self.json("POST", "auth/switchSite", {"site": {"contentUrl": "second"}}),
+            self.json("POST", f"{site}/projects", {"project": {"name": "P", "description": "d"}}),
+            self.json("PUT", f"{site}/projects/{self.project}", {"project": {"name": "Fuzz"}}),
+            self.json("PUT", one, {"datasource": {"name": "New", "isCertified": True}}),
+            self.json("PUT", f"{one}/tags", tags),
+            self.json("PUT", f"{one}/connections/{self.connection}", connection),
+            self.json("PUT", f"{one}/connections", many),
+            self.json("POST", f"{one}/refresh", {}),
+            self.parts("POST", f"{site}/datasources?overwrite=true", publish),
+            replace(self.json("POST", "", query), target="/api/metadata/graphql"),
+        ]
+
     def message(self, method: str, path: str) -> Message:
         target = f"/api/3.27/{path}"
         return Message(method, target, headers=(("X-Tableau-Auth", str(self.server.auth_token)),))
@@ -219,6 +249,11 @@ class World:
     def xml(self, method: str, path: str, child: str) -> Message:
         message = self.message(method, path).with_header("Content-Type", XML)
         return replace(message, body=f"<tsRequest>{child}</tsRequest>".encode())
+
+    def json(self, method: str, path: str, value: object) -> Message:
+        message = self.message(method, path).with_header("Content-Type", "application/json")
+        accepting = message.with_header("Accept", "application/json")
+        return replace(accepting, body=dumps(value).encode())
 
     def batch(self, path: str, actions: str) -> Message:
         message = self.message("PATCH", path).with_header("Content-Type", "application/json")
@@ -246,6 +281,12 @@ _UPSERT = (
     '{"action":"upsert","target-table":"Extract","source-table":"rows","condition":'
     '{"op":"eq","target-col":"id","source-col":"id"}}'
 )
+_SIGN_IN = {
+    "name": "admin",
+    "password": "admin",
+    "site": {"contentUrl": ""},
+    "user": {"id": None},
+}
 _TOKEN = 'personalAccessTokenName="pipeline" personalAccessTokenSecret="pipeline-secret"'
 
 

@@ -1,5 +1,6 @@
 """Ways to spoil a request."""
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -82,6 +83,24 @@ _JSONS = (
     b'{"datasource": {"name": ' + b"9" * 10_000 + b"}}",
     b'\xef\xbb\xbf{"a": null}',
     b'{"credentials": [1, {}, "x", true]}',
+)
+_VALUES = (
+    *(None, True, False, 0, -1, 1.5, 1e308, float("nan"), 10**400, "", "x", "\x00", "\ud800"),
+    *([], {}, [[]], [None], [[["x"]]], [{}], {"": {}}, {"id": None}, {"id": "nowhere"}, ["x", {}]),
+    *({"x": "y"}, [{"label": 1}] * 500, "x" * 5_000, {"a": {"b": {"c": {"d": [{"e": "f"}]}}}}),
+)
+_KEYS = (
+    "",
+    "id",
+    "name",
+    "site",
+    "project",
+    "{x}y",
+    "\x00",
+    "\ud800",
+    "tsRequest",
+    "xmlns",
+    "k" * 999,
 )
 _WORDS = (
     b"../../x",
@@ -199,6 +218,32 @@ def _value(message: Message, chance: Random) -> Message:
     return replace(message, body=body)
 
 
+def _node(message: Message, chance: Random) -> Message:
+    """Another JSON value anywhere in the JSON of a body, or of its only line of JSON."""
+    found = re.search(rb"^\{.*\}(?=\r?$)", message.body, re.MULTILINE)
+    try:
+        whole = json.loads(found.group()) if found else None
+    # An earlier mutation may have left no JSON.
+    except (ValueError, RecursionError):
+        whole = None
+    if found is None or whole is None:
+        return message
+    body = json.dumps(_with_other_value(whole, chance)).encode()
+    return replace(message, body=message.body[: found.start()] + body + message.body[found.end() :])
+
+
+def _with_other_value(value: object, chance: Random) -> object:
+    """The value with another one somewhere inside, or in its place."""
+    if not value or not isinstance(value, dict | list) or chance.random() < 0.2:
+        return chance.choice(_VALUES)
+    if isinstance(value, list):
+        place = chance.randrange(len(value))
+        return [*value[:place], _with_other_value(value[place], chance), *value[place + 1 :]]
+    key = chance.choice(list(value))
+    changed = {**value, key: _with_other_value(value[key], chance)}
+    return {**changed, chance.choice(_KEYS): changed.pop(key)} if chance.random() < 0.1 else changed
+
+
 def _repeat(message: Message, chance: Random) -> Message:
     """The same parts again, or many empty ones."""
     doubled = message.body + message.body
@@ -215,4 +260,5 @@ def _lines(message: Message, chance: Random) -> Message:
 _MUTATIONS: tuple[Mutation, ...] = (
     *(_method, _path, _path, _query, _query, _header, _header, _no_headers, _length),
     *(_body, _payload, _payload, _cut, _insert, _insert, _damage, _value, _value, _repeat, _lines),
+    *(_node, _node, _node),
 )

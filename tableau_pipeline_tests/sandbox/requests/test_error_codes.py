@@ -144,6 +144,7 @@ CASES: list[tuple[str, Callable[[Site], object]]] = [
     ("403007", lambda s: publish(s.user("vera", "look"), s.file, name="Vera's")),
     ("403014", lambda s: s.server.datasources.get(options(pagesize=1001))),
     ("403032", lambda s: s.user("alice", "wonderland").datasources.update(s.item)),
+    ("403055", lambda s: s.raw("DELETE", f"sites/{{site}}/datasources/{s.item.id}/revisions/1")),
     ("403070", lambda s: s.raw("POST", "auth/switchSite", SECOND.format(""))),
     ("403091", lambda s: s.server.jobs.cancel(s.finished_job())),
     ("404000", lambda s: s.raw("GET", "sites/nowhere")),

@@ -25,6 +25,7 @@ FAMILIES = (
     "tags",
     "queries",
     "pages",
+    "json",
 )
 # Ten thousand in all; others each time.
 SHARE = 10_000 // len(FAMILIES) + 1

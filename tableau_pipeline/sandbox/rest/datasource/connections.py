@@ -1,6 +1,9 @@
+import re
+from collections.abc import Sequence
 from dataclasses import replace
+from xml.etree.ElementTree import Element as XmlElement
 
-from tableau_pipeline.sandbox.errors import not_found
+from tableau_pipeline.sandbox.errors import malformed, not_found
 from tableau_pipeline.sandbox.rest.datasource.datasources import check_may_change, find_datasource
 from tableau_pipeline.sandbox.rest.wire.elements import Element, listing
 from tableau_pipeline.sandbox.rest.wire.records import connection_element
@@ -20,23 +23,48 @@ def query_connections(services: Services, call: Call) -> Reply:
 def update_connection(services: Services, call: Call) -> Reply:
     """Set the values that the request names; a password is accepted but not stored."""
     request = parse_request(call.body, "connection")
+    connection = _changed(services, call, luids=[call.path["connection"]], request=request)
+    return Reply(200, (connection,))
+
+
+def update_connections(services: Services, call: Call) -> Reply:
+    """Set the same values for several connections, as `update_connection` does for one."""
+    request = parse_request(call.body, "connection")
+    luids = [element.text or "" for element in parse_request(call.body, "connectionLUIDs")]
+    if not luids:
+        raise malformed("The request names no connections.")
+    connection = _changed(services, call, luids=luids, request=request)
+    return Reply(200, (listing("connections", [connection]),))
+
+
+def _changed(
+    services: Services, call: Call, *, luids: Sequence[str], request: XmlElement
+) -> Element:
+    """Change the one connection of a data source, if no other is named."""
     with services.database.transaction():
         datasource = find_datasource(services, call, code="404011")
         check_may_change(call, datasource, code="403004")
-        if call.path["connection"] != datasource.connection:
-            raise not_found("Connection", call.path["connection"], code="404020")
+        for luid in luids:
+            if luid != datasource.connection:
+                raise not_found("Connection", luid, code="404020")
         old = datasources.connection_settings(services.database, datasource.luid)
+        embed = flag_attribute(request, "embedPassword", default=bool(old.embed_password))
         changed = replace(
             old,
             server_address=request.get("serverAddress", old.server_address),
-            server_port=request.get("serverPort", old.server_port),
+            server_port=_port(request, old.server_port),
             user_name=request.get("userName", old.user_name),
-            embed_password=flag_attribute(
-                request, "embedPassword", default=bool(old.embed_password)
-            ),
+            embed_password=embed,
         )
         datasources.save_connection_settings(services.database, datasource.luid, changed)
-        return Reply(200, (_written(services, datasource),))
+        return _written(services, datasource)
+
+
+def _port(request: XmlElement, default: str) -> str:
+    port = request.get("serverPort", default)
+    if port and not re.fullmatch("[0-9]{1,5}", port):
+        raise malformed(f"The port '{port:.100}' is no number.")
+    return port
 
 
 def _written(services: Services, datasource: Datasource) -> Element:
@@ -47,6 +75,15 @@ def _written(services: Services, datasource: Datasource) -> Element:
 ROUTES = (
     Route("GET", "sites/{site}/datasources/{datasource}/connections", query_connections),
     Route(
-        "PUT", "sites/{site}/datasources/{datasource}/connections/{connection}", update_connection
+        "PUT",
+        "sites/{site}/datasources/{datasource}/connections",
+        update_connections,
+        since="3.26",
+    ),
+    Route(
+        "PUT",
+        "sites/{site}/datasources/{datasource}/connections/{connection}",
+        update_connection,
+        since="2.3",
     ),
 )

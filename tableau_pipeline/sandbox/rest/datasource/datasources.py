@@ -4,8 +4,16 @@ from xml.etree.ElementTree import Element as XmlElement
 from starlette.responses import Response
 
 from tableau_pipeline.sandbox.errors import not_found, refusal
-from tableau_pipeline.sandbox.rest.wire.lists import Field, field, list_page, time_field
-from tableau_pipeline.sandbox.rest.wire.records import datasource_element
+from tableau_pipeline.sandbox.rest.wire.fields import OWNER
+from tableau_pipeline.sandbox.rest.wire.lists import (
+    Field,
+    flag_field,
+    list_page,
+    number_field,
+    text_field,
+    time_field,
+)
+from tableau_pipeline.sandbox.rest.wire.records import datasource_element, megabytes
 from tableau_pipeline.sandbox.rest.wire.requests import (
     Call,
     flag_attribute,
@@ -17,18 +25,28 @@ from tableau_pipeline.sandbox.services import Services
 from tableau_pipeline.sandbox.store import accounts, datasources, projects
 from tableau_pipeline.sandbox.store.records import Datasource
 
+# The operators of each field are those of Tableau's page on filters.
 _FIELDS: dict[str, Field[Datasource]] = {
-    "name": field(lambda datasource: datasource.name),
-    "projectName": field(lambda datasource: datasource.project_name, any_case=True),
-    "contentUrl": field(lambda datasource: datasource.content_url),
-    "type": field(lambda datasource: datasource.connection_class),
-    "ownerName": field(lambda datasource: datasource.owner_name),
-    "hasExtracts": field(lambda datasource: bool(datasource.has_extracts)),
-    "isCertified": field(lambda datasource: bool(datasource.is_certified)),
+    "name": text_field(lambda datasource: datasource.name),
+    "projectName": text_field(lambda datasource: datasource.project_name, any_case=True),
+    "contentUrl": text_field(lambda datasource: datasource.content_url),
+    "description": text_field(lambda datasource: datasource.description),
+    "type": text_field(lambda datasource: datasource.connection_class, operators=("eq",)),
+    "connectionType": text_field(lambda datasource: datasource.connection_class),
+    "ownerName": text_field(lambda datasource: datasource.owner_name),
+    "hasExtracts": flag_field(lambda datasource: bool(datasource.has_extracts)),
+    "isCertified": flag_field(lambda datasource: bool(datasource.is_certified)),
+    "isPublished": flag_field(lambda datasource: True),
+    "size": number_field(lambda datasource: megabytes(datasource.hyper_bytes)),
     "createdAt": time_field(lambda datasource: datasource.created_at),
     "updatedAt": time_field(lambda datasource: datasource.updated_at),
-    "tags": Field(lambda datasource: datasource.tags),
+    "tags": Field(lambda datasource: datasource.tags, ("eq", "in")),
 }
+_SELECTABLE = (
+    *("id", "name", "contentUrl", "type", "createdAt", "updatedAt", "description", "size"),
+    *("isCertified", "certificationNote", "encryptExtracts", "hasExtracts", "isPublished"),
+    *("useRemoteQueryAgent", "webpageUrl", "tags", "project.id", "project.name", *OWNER),
+)
 
 
 def query_datasources(services: Services, call: Call) -> Reply:
@@ -40,6 +58,7 @@ def query_datasources(services: Services, call: Call) -> Reply:
             call.query,
             fields=_FIELDS,
             name="datasources",
+            selectable=_SELECTABLE,
             write=lambda datasource: datasource_element(datasource, base_url=call.base_url),
         ),
     )

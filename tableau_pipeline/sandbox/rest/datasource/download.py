@@ -47,7 +47,9 @@ def content_response(
             revision=earlier.number if earlier else datasource.revision,
             mark=_mark(content),
         )
-    if not include_extract and options.bare_download is BareDownload.TDS:
+    wants_model = not include_extract and options.bare_download is BareDownload.TDS
+    # What was published without data has no package.
+    if wants_model or not content.hyper_file:
         return Response(tds, headers=_headers(f"{name}.tds"), media_type=_BINARY)
     members: list[tuple[str, BinaryIO]] = [(f"{name}.tds", io.BytesIO(tds))]
     if include_extract:
@@ -60,7 +62,7 @@ def content_response(
 
 def _mark(content: Datasource | Revision) -> int:
     # Each publish and each data update creates a file whose name consists of random digits.
-    return int(Path(content.hyper_file).stem[:8], 16)
+    return int(Path(content.hyper_file).stem[:8] or "0", 16)
 
 
 def _headers(filename: str) -> dict[str, str]:

@@ -1,11 +1,11 @@
 """The metadata API, limited to the answer that there are no workbooks."""
 
-import json
 import re
 
 from starlette.responses import JSONResponse, Response
 
 from tableau_pipeline.sandbox.errors import malformed
+from tableau_pipeline.sandbox.rest.wire.json_requests import parse_json
 from tableau_pipeline.sandbox.rest.wire.requests import Call
 from tableau_pipeline.sandbox.rest.wire.router import Route
 from tableau_pipeline.sandbox.services import Services
@@ -15,10 +15,7 @@ _FIRST_FIELD = re.compile(r"[^{]*\{\s*(\w+)")
 
 def query_metadata(services: Services, call: Call) -> Response:
     """Return an empty answer to a query of workbooks; refuse others in the form of GraphQL."""
-    try:
-        request = json.loads(call.body)
-    except ValueError as error:
-        raise malformed(f"The request is not JSON: {error}") from error
+    request = parse_json(call.body)
     query = request.get("query") if isinstance(request, dict) else None
     if not isinstance(query, str):
         raise malformed("The request has no query.")

@@ -5,7 +5,14 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from tableau_pipeline.sandbox import publishing
-from tableau_pipeline.sandbox.content.uploaded import HYPER, PACKAGE, PARQUET, discard, read_content
+from tableau_pipeline.sandbox.content.uploaded import (
+    HYPER,
+    MODEL,
+    PACKAGE,
+    PARQUET,
+    discard,
+    read_content,
+)
 from tableau_pipeline.sandbox.errors import malformed, refusal
 from tableau_pipeline.sandbox.jobs.publish import queue_publish
 from tableau_pipeline.sandbox.open_questions import Replace
@@ -23,7 +30,7 @@ from tableau_pipeline.sandbox.rest.wire.router import Reply, Route
 from tableau_pipeline.sandbox.services import Services
 from tableau_pipeline.sandbox.store.seed import default_project_luid
 
-_FILE_TYPES = (HYPER, PACKAGE, PARQUET)
+_FILE_TYPES = (HYPER, PACKAGE, PARQUET, MODEL)
 _MODES = (publishing.CREATE_NEW, publishing.OVERWRITE, publishing.REPLACE, publishing.APPEND)
 
 

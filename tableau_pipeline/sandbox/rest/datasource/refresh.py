@@ -2,16 +2,16 @@ from tableau_pipeline.sandbox.errors import RestError, refusal
 from tableau_pipeline.sandbox.jobs.refresh import queue_refresh
 from tableau_pipeline.sandbox.rest.datasource.datasources import check_may_change, find_datasource
 from tableau_pipeline.sandbox.rest.site.jobs import accepted
-from tableau_pipeline.sandbox.rest.wire.requests import Call, parse_request
+from tableau_pipeline.sandbox.rest.wire.requests import Call, optional_request
 from tableau_pipeline.sandbox.rest.wire.router import Reply, Route
 from tableau_pipeline.sandbox.services import Services
 
 
 def refresh_datasource(services: Services, call: Call) -> Reply:
     """Queue the refresh of an extract."""
-    # Older clients send no body.
+    # Older clients send no body, and others an empty request.
     if call.body.strip():
-        parse_request(call.body, "extractRefresh")
+        optional_request(call.body, "extractRefresh")
     datasource = find_datasource(services, call)
     check_may_change(call, datasource, code="403004")
     if not datasource.has_extracts:
@@ -26,4 +26,6 @@ def refresh_datasource(services: Services, call: Call) -> Reply:
     return accepted(services, job)
 
 
-ROUTES = (Route("POST", "sites/{site}/datasources/{datasource}/refresh", refresh_datasource),)
+ROUTES = (
+    Route("POST", "sites/{site}/datasources/{datasource}/refresh", refresh_datasource, since="2.8"),
+)

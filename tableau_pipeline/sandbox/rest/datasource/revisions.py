@@ -35,13 +35,31 @@ def download_revision(services: Services, call: Call) -> Response:
     include_extract = call.flag("includeExtract", default=True)
     with services.database.lock:
         datasource = _own_datasource(services, call)
-        number = call.path["revision"]
+        number = _number(call)
         found = None
-        if re.fullmatch("[0-9]{1,9}", number) and int(number) < datasource.revision:
-            found = revisions.revision(services.database, datasource.luid, int(number))
+        if number < datasource.revision:
+            found = revisions.revision(services.database, datasource.luid, number)
         if found is None:
-            raise not_found("Earlier revision", number, code="404024")
+            raise not_found("Earlier revision", call.path["revision"], code="404024")
         return content_response(services, datasource, found, include_extract=include_extract)
+
+
+def delete_revision(services: Services, call: Call) -> Response:
+    """Delete an earlier revision."""
+    with services.database.transaction():
+        datasource = _own_datasource(services, call)
+        number = _number(call)
+        if number == datasource.revision:
+            raise refusal("403055", f"The revision {number} is the current one.")
+        if not revisions.delete_revision(services.database, datasource.luid, number):
+            raise not_found("Revision", call.path["revision"], code="404024")
+    services.sweep_content()
+    return Response(status_code=204)
+
+
+def _number(call: Call) -> int:
+    number = call.path["revision"]
+    return int(number) if re.fullmatch("[0-9]{1,9}", number) else 0
 
 
 def _own_datasource(services: Services, call: Call) -> Datasource:
@@ -53,10 +71,17 @@ def _own_datasource(services: Services, call: Call) -> Datasource:
 
 
 ROUTES = (
-    Route("GET", "sites/{site}/datasources/{datasource}/revisions", query_revisions),
+    Route("GET", "sites/{site}/datasources/{datasource}/revisions", query_revisions, since="2.3"),
     Route(
         "GET",
         "sites/{site}/datasources/{datasource}/revisions/{revision}/content",
         download_revision,
+        since="2.3",
+    ),
+    Route(
+        "DELETE",
+        "sites/{site}/datasources/{datasource}/revisions/{revision}",
+        delete_revision,
+        since="2.3",
     ),
 )

@@ -84,11 +84,12 @@ def _user_of_signed_token(services: Services, credentials: XmlElement, token: st
 
 def _impersonated(services: Services, credentials: XmlElement, user: User) -> User:
     wanted = credentials.find("user")
-    if wanted is None:
+    luid = None if wanted is None else wanted.get("id")
+    # Some clients name nobody by `{"user": {"id": null}}`.
+    if luid is None:
         return user
     if not user.is_admin:
         raise _sign_in_error("Only administrators may impersonate users.")
-    luid = wanted.get("id", "")
     found = accounts.user(services.database, luid)
     if found is None:
         raise not_found("User", luid, code="404002")
@@ -124,5 +125,5 @@ def _sign_in_error(detail: str) -> RestError:
 ROUTES = (
     Route("POST", "auth/signin", sign_in, signed_in=False),
     Route("POST", "auth/signout", sign_out),
-    Route("POST", "auth/switchSite", switch_site),
+    Route("POST", "auth/switchSite", switch_site, since="2.6"),
 )

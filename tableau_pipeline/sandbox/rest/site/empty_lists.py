@@ -1,18 +1,18 @@
 """Lists that clients request and that are always empty in a sandbox."""
 
-from tableau_pipeline.sandbox.rest.wire.elements import Element
-from tableau_pipeline.sandbox.rest.wire.lists import Field, field, list_page
+from tableau_pipeline.sandbox.rest.wire.elements import Element, listing
+from tableau_pipeline.sandbox.rest.wire.lists import Field, list_page, text_field
 from tableau_pipeline.sandbox.rest.wire.requests import Call
-from tableau_pipeline.sandbox.rest.wire.router import Reply, Route
+from tableau_pipeline.sandbox.rest.wire.router import OLDEST_VERSION, Reply, Route
 from tableau_pipeline.sandbox.services import Services
 
 _FIELDS: dict[str, Field[None]] = dict.fromkeys(
     ("name", "contentUrl", "projectName", "ownerName", "tags", "createdAt", "updatedAt"),
-    field(lambda _: None),
+    text_field(lambda _: None),
 )
 
 
-def _empty_list(pattern: str, name: str) -> Route:
+def _empty_list(pattern: str, name: str, *, since: str = OLDEST_VERSION) -> Route:
     def query(services: Services, call: Call) -> Reply:
         """Return an empty page."""
         return Reply(
@@ -20,15 +20,20 @@ def _empty_list(pattern: str, name: str) -> Route:
             list_page([], call.query, fields=_FIELDS, name=name, write=lambda _: Element(name)),
         )
 
-    return Route("GET", pattern, query)
+    return Route("GET", pattern, query, since=since)
+
+
+def query_tasks(services: Services, call: Call) -> Reply:
+    """Return an empty list, which has no pages."""
+    return Reply(200, (listing("tasks", ()),))
 
 
 ROUTES = (
     _empty_list("sites/{site}/workbooks", "workbooks"),
-    _empty_list("sites/{site}/views", "views"),
-    _empty_list("sites/{site}/flows", "flows"),
+    _empty_list("sites/{site}/views", "views", since="2.2"),
+    _empty_list("sites/{site}/flows", "flows", since="3.3"),
     _empty_list("sites/{site}/groups", "groups"),
-    _empty_list("schedules", "schedules"),
-    _empty_list("sites/{site}/schedules", "schedules"),
-    _empty_list("sites/{site}/tasks/extractRefreshes", "tasks"),
+    _empty_list("schedules", "schedules", since="2.3"),
+    _empty_list("sites/{site}/schedules", "schedules", since="2.3"),
+    Route("GET", "sites/{site}/tasks/extractRefreshes", query_tasks, since="2.6"),
 )

@@ -1,12 +1,13 @@
 from starlette.responses import Response
 
 from tableau_pipeline.sandbox.errors import not_found, refusal
+from tableau_pipeline.sandbox.jobs import publish
 from tableau_pipeline.sandbox.jobs.registry import KINDS
 from tableau_pipeline.sandbox.rest.wire.lists import (
     Field,
-    field,
     list_page,
     number_field,
+    text_field,
     time_field,
 )
 from tableau_pipeline.sandbox.rest.wire.records import background_job_element, job_element
@@ -17,17 +18,21 @@ from tableau_pipeline.sandbox.store import jobs
 from tableau_pipeline.sandbox.store.records import Job
 
 _FIELDS: dict[str, Field[Job]] = {
-    "status": field(lambda job: job.status, operators=("eq", "in")),
-    "jobType": field(lambda job: job.kind, operators=("eq", "in")),
+    "status": text_field(lambda job: job.status),
+    "jobType": text_field(lambda job: job.kind),
     "progress": number_field(lambda job: 100 if job.completed_at else 0),
     "createdAt": time_field(lambda job: job.created_at),
     "startedAt": time_field(lambda job: job.started_at),
     "completedAt": time_field(lambda job: job.completed_at),
-    "title": field(lambda job: job.title, operators=("eq", "has")),
-    "subtitle": field(lambda job: None, operators=("eq", "has")),
-    "notes": field(lambda job: job.notes, operators=("has",)),
-    "args": field(lambda job: job.payload, operators=("has",)),
+    "title": text_field(lambda job: job.title, operators=("eq", "has")),
+    "subtitle": text_field(lambda job: None, operators=("eq", "has")),
+    "notes": text_field(lambda job: job.notes, operators=("has",)),
+    "args": text_field(lambda job: job.payload, operators=("has",)),
 }
+_SELECTABLE = (
+    *("id", "status", "createdAt", "startedAt", "endedAt"),
+    *("priority", "jobType", "title", "subtitle"),
+)
 
 
 def query_jobs(services: Services, call: Call) -> Reply:
@@ -43,6 +48,7 @@ def query_jobs(services: Services, call: Call) -> Reply:
             fields=_FIELDS,
             name="backgroundJobs",
             write=background_job_element,
+            selectable=_SELECTABLE,
         ),
     )
 
@@ -58,7 +64,7 @@ def accepted(services: Services, job: Job) -> Reply:
 
 
 def _reply(services: Services, job: Job, *, status: int) -> Reply:
-    early = services.options.early_finish_code
+    early = services.options.finish_code_of_unfinished(is_publish=job.kind == publish.KIND)
     return Reply(status, (job_element(job, kind=KINDS[job.kind], early_finish_code=early),))
 
 
@@ -93,7 +99,7 @@ def _job(services: Services, call: Call) -> Job:
 
 
 ROUTES = (
-    Route("GET", "sites/{site}/jobs", query_jobs),
+    Route("GET", "sites/{site}/jobs", query_jobs, since="2.6"),
     Route("GET", "sites/{site}/jobs/{job}", get_job),
-    Route("PUT", "sites/{site}/jobs/{job}", cancel_job),
+    Route("PUT", "sites/{site}/jobs/{job}", cancel_job, since="3.1"),
 )

@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from dataclasses import replace
 from xml.etree.ElementTree import Element as XmlElement
 
@@ -5,13 +6,20 @@ from starlette.responses import Response
 
 from tableau_pipeline.sandbox.errors import malformed, not_found, refusal
 from tableau_pipeline.sandbox.identity import new_luid
-from tableau_pipeline.sandbox.rest.wire.lists import field, list_page, time_field
+from tableau_pipeline.sandbox.rest.wire.elements import Element
+from tableau_pipeline.sandbox.rest.wire.fields import OWNER
+from tableau_pipeline.sandbox.rest.wire.lists import (
+    flag_field,
+    list_page,
+    text_field,
+    time_field,
+)
 from tableau_pipeline.sandbox.rest.wire.records import project_element
 from tableau_pipeline.sandbox.rest.wire.requests import Call, name_attribute, parse_request
 from tableau_pipeline.sandbox.rest.wire.router import Reply, Route
 from tableau_pipeline.sandbox.services import Services
 from tableau_pipeline.sandbox.store import accounts, projects
-from tableau_pipeline.sandbox.store.records import Project
+from tableau_pipeline.sandbox.store.records import Contents, Project
 from tableau_pipeline.sandbox.store.seed import default_project_luid
 
 _PERMISSIONS = (
@@ -19,23 +27,34 @@ _PERMISSIONS = (
     "LockedToProject",
     "LockedToProjectWithoutNested",
 )
+_SELECTABLE = (
+    *("id", "name", "description", "createdAt", "updatedAt", "contentPermissions"),
+    *("parentProjectId", "topLevelProject", "writeable", "contentsCounts", *OWNER),
+)
 
 
 def query_projects(services: Services, call: Call) -> Reply:
     """List the projects of a site."""
     names = {user.luid: user.name for user in accounts.users(services.database)}
     fields = {
-        "name": field(lambda project: project.name, any_case=True),
-        "parentProjectId": field(lambda project: project.parent),
-        "topLevelProject": field(lambda project: project.parent is None),
-        "ownerName": field(lambda project: names[project.owner]),
+        "name": text_field(lambda project: project.name, any_case=True),
+        "parentProjectId": text_field(lambda project: project.parent),
+        "topLevelProject": flag_field(lambda project: project.parent is None),
+        "ownerName": text_field(lambda project: names[project.owner]),
         "createdAt": time_field(lambda project: project.created_at),
         "updatedAt": time_field(lambda project: project.updated_at),
     }
     found: list[Project] = projects.projects(services.database, call.site.luid)
     return Reply(
         200,
-        list_page(found, call.query, fields=fields, name="projects", write=project_element),
+        list_page(
+            found,
+            call.query,
+            fields=fields,
+            name="projects",
+            write=_writer(services, call),
+            selectable=_SELECTABLE,
+        ),
     )
 
 
@@ -58,7 +77,7 @@ def create_project(services: Services, call: Call) -> Reply:
         )
         _check_name_is_free(services, project)
         projects.save_project(services.database, project)
-    return Reply(201, (project_element(project),))
+        return Reply(201, (_writer(services, call)(project),))
 
 
 def update_project(services: Services, call: Call) -> Reply:
@@ -72,7 +91,7 @@ def update_project(services: Services, call: Call) -> Reply:
             _check_name_is_free(services, changed)
             changed = replace(changed, updated_at=services.now())
             projects.save_project(services.database, changed)
-    return Reply(200, (project_element(changed),))
+        return Reply(200, (_writer(services, call)(changed),))
 
 
 def delete_project(services: Services, call: Call) -> Response:
@@ -84,6 +103,15 @@ def delete_project(services: Services, call: Call) -> Response:
     projects.delete_project(services.database, project.luid)
     services.sweep_content()
     return Response(status_code=204)
+
+
+def _writer(services: Services, call: Call) -> Callable[[Project], Element]:
+    """Return a function that writes projects of the site as they are now."""
+    names = {user.luid: user.name for user in accounts.users(services.database)}
+    contents = projects.contents(services.database, call.site.luid)
+    return lambda project: project_element(
+        project, owner_name=names[project.owner], contents=contents.get(project.luid, Contents())
+    )
 
 
 def _changed(services: Services, call: Call, *, project: Project, request: XmlElement) -> Project:

@@ -1,7 +1,8 @@
 """Sites and their users."""
 
-from tableau_pipeline.sandbox.errors import not_found
-from tableau_pipeline.sandbox.rest.wire.lists import field, list_page
+from tableau_pipeline.sandbox.errors import not_found, refusal
+from tableau_pipeline.sandbox.rest.wire.elements import Element
+from tableau_pipeline.sandbox.rest.wire.lists import list_page, text_field
 from tableau_pipeline.sandbox.rest.wire.records import site_element, user_element
 from tableau_pipeline.sandbox.rest.wire.requests import Call
 from tableau_pipeline.sandbox.rest.wire.router import Reply, Route
@@ -10,12 +11,12 @@ from tableau_pipeline.sandbox.store import accounts
 from tableau_pipeline.sandbox.store.records import Site, User
 
 _SITE_FIELDS = {
-    "name": field(lambda site: site.name),
-    "contentUrl": field(lambda site: site.content_url),
+    "name": text_field(lambda site: site.name),
+    "contentUrl": text_field(lambda site: site.content_url),
 }
 _USER_FIELDS = {
-    "name": field(lambda user: user.name),
-    "siteRole": field(lambda user: user.site_role),
+    "name": text_field(lambda user: user.name),
+    "siteRole": text_field(lambda user: user.site_role),
 }
 _KEYS = {
     "id": lambda site: site.luid,
@@ -29,7 +30,13 @@ def query_sites(services: Services, call: Call) -> Reply:
     sites: list[Site] = accounts.sites(services.database)
     return Reply(
         200,
-        list_page(sites, call.query, fields=_SITE_FIELDS, name="sites", write=site_element),
+        list_page(
+            sites,
+            call.query,
+            fields=_SITE_FIELDS,
+            name="sites",
+            write=lambda site: _written(services, site),
+        ),
     )
 
 
@@ -39,8 +46,15 @@ def get_site(services: Services, call: Call) -> Reply:
     wanted = call.path["any_site"]
     for site in accounts.sites(services.database):
         if read(site) == wanted:
-            return Reply(200, (site_element(site),))
+            if site != call.site:
+                raise refusal("403004", "The session belongs to another site.")
+            return Reply(200, (_written(services, site),))
     raise not_found("Site", wanted, code="404000")
+
+
+def _written(services: Services, site: Site) -> Element:
+    options = services.options
+    return site_element(site, revision_limit=options.kept_revisions if options.revisions else None)
 
 
 def query_users(services: Services, call: Call) -> Reply:
@@ -48,7 +62,14 @@ def query_users(services: Services, call: Call) -> Reply:
     users: list[User] = accounts.users(services.database)
     return Reply(
         200,
-        list_page(users, call.query, fields=_USER_FIELDS, name="users", write=user_element),
+        list_page(
+            users,
+            call.query,
+            fields=_USER_FIELDS,
+            name="users",
+            write=user_element,
+            selectable=("id", "name", "fullName", "siteRole"),
+        ),
     )
 
 

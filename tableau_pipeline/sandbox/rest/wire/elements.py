@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 NAMESPACE = "http://tableau.com/api"
 _XSI = "http://www.w3.org/2001/XMLSchema-instance"
 _SCHEMAS = "https://help.tableau.com/samples/en-us/rest_api/"
-_NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 @dataclass(frozen=True)
@@ -66,12 +66,12 @@ def as_json(elements: Iterable[Element]) -> bytes:
 
 def _append(parent: ElementTree.Element, element: Element) -> None:
     attributes = {
-        name: _NOT_IN_XML.sub("\ufffd", value)
+        name: NOT_IN_XML.sub("\ufffd", value)
         for name, value in element.written_attributes().items()
     }
     node = ElementTree.SubElement(parent, element.name, attributes)
     if element.text is not None:
-        node.text = _NOT_IN_XML.sub("\ufffd", element.text)
+        node.text = NOT_IN_XML.sub("\ufffd", element.text)
     for child in element.children:
         _append(node, child)
 

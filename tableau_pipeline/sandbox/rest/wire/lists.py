@@ -8,9 +8,11 @@ from typing import Any, Generic, TypeVar
 
 from tableau_pipeline.sandbox.errors import refusal
 from tableau_pipeline.sandbox.rest.wire.elements import Element, listing
+from tableau_pipeline.sandbox.rest.wire.fields import selection
 
 _LARGEST_PAGE = 1000
-_ALL_OPERATORS = ("eq", "cieq", "gt", "gte", "lt", "lte", "has", "in")
+# Fields of jobs are requested by a shorter name than that of their elements.
+_ITEMS = {"backgroundJobs": "job"}
 _COMPARISONS = ("eq", "gt", "gte", "lt", "lte")
 _T = TypeVar("_T")
 
@@ -21,47 +23,58 @@ class Field(Generic[_T]):
 
     Attributes:
         read: returns its values for one item: several for tags, none if the item lacks it.
+        operators: the operators that it supports.
         any_case: whether equality ignores case.
         parse: converts values for comparison; a ValueError refuses a filter.
-        operators: the operators that it supports.
     """
 
     read: Callable[[_T], Sequence[str]]
+    operators: Collection[str]
     any_case: bool = False
     parse: Callable[[str], Any] = str
-    operators: Collection[str] = _ALL_OPERATORS
 
     def values(self, item: _T) -> list[Any]:
         """Return its values for one item, converted for comparison."""
         return [self.parse(value) for value in self.read(item)]
 
 
-def field(
-    read: Callable[[_T], str | int | bool | None],
+def text_field(
+    read: Callable[[_T], str | None],
     *,
     any_case: bool = False,
-    parse: Callable[[str], Any] = str,
-    operators: Collection[str] = _ALL_OPERATORS,
+    operators: Collection[str] = ("eq", "in"),
 ) -> Field[_T]:
-    """Return a field with one value for each item, or None."""
+    """Return a field with a text for each item, or None."""
+    return Field(_one(read), operators, any_case)
 
-    def values(item: _T) -> Sequence[str]:
-        value = read(item)
-        if value is None:
-            return ()
-        return (str(value).lower() if isinstance(value, bool) else str(value),)
 
-    return Field(values, any_case, parse, operators)
+def flag_field(read: Callable[[_T], bool]) -> Field[_T]:
+    """Return a field that is true or false for each item."""
+    return Field(lambda item: (str(read(item)).lower(),), ("eq",), parse=_flag)
 
 
 def time_field(read: Callable[[_T], str | None]) -> Field[_T]:
     """Return a field with a time for each item, or None."""
-    return field(read, parse=_moment, operators=_COMPARISONS)
+    return Field(_one(read), _COMPARISONS, parse=_moment)
 
 
 def number_field(read: Callable[[_T], int]) -> Field[_T]:
     """Return a field with a whole number for each item."""
-    return field(read, parse=int, operators=_COMPARISONS)
+    return Field(lambda item: (str(read(item)),), _COMPARISONS, parse=int)
+
+
+def _one(read: Callable[[_T], str | None]) -> Callable[[_T], Sequence[str]]:
+    def values(item: _T) -> Sequence[str]:
+        value = read(item)
+        return () if value is None else (value,)
+
+    return values
+
+
+def _flag(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError("it is neither true nor false")
+    return text.lower() == "true"
 
 
 def _moment(text: str) -> datetime:
@@ -78,12 +91,25 @@ def list_page(
     fields: Mapping[str, Field[_T]],
     name: str,
     write: Callable[[_T], Element],
+    selectable: Collection[str] | None = None,
 ) -> tuple[Element, Element]:
     """Return the elements that answer a list query: `pagination`, and the list called `name`.
 
+    Args:
+        items: all items, in their usual order.
+        query: the query parameters.
+        fields: the fields by which the list can be filtered and sorted.
+        name: the name of the list, the plural of that of its items.
+        write: returns the element of an item.
+        selectable: what the parameter `fields` may name; without it, the parameter has no effect.
+
     Raises:
-        RestError: 400006, 400007, 403014, 400065: the page, its size or the filter is invalid.
+        RestError: 400006, 400007, 403014, 400065: the page, its size, the filter, the order or the
+            selected fields are invalid.
     """
+    select = None
+    if selectable is not None:
+        select = selection(query, item=_ITEMS.get(name, name.removesuffix("s")), known=selectable)
     clauses = _clauses(query, fields=fields)
     chosen = [item for item in items if all(clause(item) for clause in clauses)]
     for reading, descending in _order(query, fields=fields):
@@ -94,7 +120,9 @@ def list_page(
         raise refusal("400006", f"Page number {number} is beyond the last page.")
     pagination = {"pageNumber": number, "pageSize": size, "totalAvailable": len(chosen)}
     shown = chosen[(number - 1) * size : number * size]
-    return Element("pagination", pagination), listing(name, (write(item) for item in shown))
+    written = [write(item) for item in shown]
+    listed = [select(element) for element in written] if select else written
+    return Element("pagination", pagination), listing(name, listed)
 
 
 def _page(query: Mapping[str, str]) -> tuple[int, int]:
@@ -150,7 +178,7 @@ def _clause(text: str, *, fields: Mapping[str, Field[_T]]) -> Callable[[_T], boo
             "400065", f"The filter query has an operator unknown for '{name}': '{operator}'."
         )
     test = _OPERATORS[operator]
-    fold = str.casefold if chosen.any_case or operator == "cieq" else str
+    fold = str.casefold if chosen.any_case else str
     try:
         wanted = chosen.parse(fold(value))
     except ValueError as error:
@@ -177,7 +205,6 @@ def _listed(found: str, wanted: str) -> bool:
 
 _OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
     "eq": lambda found, wanted: found == wanted,
-    "cieq": lambda found, wanted: found == wanted,
     "gt": lambda found, wanted: found > wanted,
     "gte": lambda found, wanted: found >= wanted,
     "lt": lambda found, wanted: found < wanted,

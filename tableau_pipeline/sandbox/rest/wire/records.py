@@ -1,10 +1,14 @@
 """The elements of the API for the records of the store."""
 
+import re
+from collections.abc import Iterator
+
 from tableau_pipeline.sandbox.jobs.kinds import JobKind
 from tableau_pipeline.sandbox.rest.wire.elements import Element, listing
 from tableau_pipeline.sandbox.store import jobs
 from tableau_pipeline.sandbox.store.records import (
     ConnectionSettings,
+    Contents,
     Datasource,
     Job,
     Project,
@@ -22,8 +26,8 @@ def megabytes(size: int) -> int:
     return -(-size // _MEGABYTE)
 
 
-def site_element(site: Site) -> Element:
-    """Return the element of a site."""
+def site_element(site: Site, *, revision_limit: int | None) -> Element:
+    """Return the element of a site; without a limit, it keeps no revisions."""
     return Element(
         "site",
         {
@@ -32,6 +36,8 @@ def site_element(site: Site) -> Element:
             "contentUrl": site.content_url,
             "adminMode": "ContentAndUsers",
             "state": "Active",
+            "revisionHistoryEnabled": revision_limit is not None,
+            "revisionLimit": revision_limit,
         },
     )
 
@@ -44,7 +50,12 @@ def user_element(user: User) -> Element:
     )
 
 
-def project_element(project: Project) -> Element:
+def owner_element(luid: str, name: str) -> Element:
+    """Return the element of the user who owns something."""
+    return Element("owner", {"id": luid, "name": name, "fullName": name})
+
+
+def project_element(project: Project, *, owner_name: str, contents: Contents) -> Element:
     """Return the element of a project."""
     return Element(
         "project",
@@ -59,7 +70,19 @@ def project_element(project: Project) -> Element:
             "topLevelProject": project.parent is None,
             "writeable": True,
         },
-        (Element("owner", {"id": project.owner}),),
+        (
+            owner_element(project.owner, owner_name),
+            Element(
+                "contentsCounts",
+                {
+                    "projectCount": contents.projects,
+                    "workbookCount": 0,
+                    "viewCount": 0,
+                    # Tableau's client reads this spelling.
+                    "dataSourceCount": contents.datasources,
+                },
+            ),
+        ),
     )
 
 
@@ -80,13 +103,14 @@ def datasource_element(datasource: Datasource, *, base_url: str) -> Element:
             "certificationNote": datasource.certification_note or None,
             "encryptExtracts": bool(datasource.encrypt_extracts),
             "hasExtracts": bool(datasource.has_extracts),
+            "isPublished": True,
             "useRemoteQueryAgent": bool(datasource.use_remote_query_agent),
             # There are clients that print this address after a publish, and fail without it.
             "webpageUrl": f"{base_url}/datasources/{datasource.luid}",
         },
         (
             Element("project", {"id": datasource.project, "name": datasource.project_name}),
-            Element("owner", {"id": datasource.owner}),
+            owner_element(datasource.owner, datasource.owner_name),
             tags_element(datasource.tags),
         ),
     )
@@ -119,9 +143,8 @@ def connection_element(datasource: Datasource, settings: ConnectionSettings) -> 
         {
             "id": datasource.connection,
             "type": datasource.connection_class,
-            "dbName": datasource.packaged_path,
             "serverAddress": settings.server_address,
-            "serverPort": settings.server_port,
+            "serverPort": settings.server_port or None,
             "userName": settings.user_name,
             "embedPassword": bool(settings.embed_password),
             "queryTaggingEnabled": True,
@@ -130,17 +153,11 @@ def connection_element(datasource: Datasource, settings: ConnectionSettings) -> 
     )
 
 
-def job_element(job: Job, *, kind: JobKind, early_finish_code: bool = False) -> Element:
+def job_element(job: Job, *, kind: JobKind, early_finish_code: int | None = None) -> Element:
     """Return the element of a job. Clients recognize an unfinished job by its lack of an end.
 
-    With `early_finish_code`, it has the finish code of success from the start.
+    With `early_finish_code`, it has that finish code from the start.
     """
-    children: tuple[Element, ...] = (Element("notes", text=job.notes),) if job.notes else ()
-    if datasource := job.parameters.get("datasource"):
-        about = [Element("datasource", datasource)]
-        if connection := job.parameters.get("connection"):
-            about.append(Element("connectionLuid", text=connection))
-        children = (Element(kind.detail, children=(*about, *children)),)
     return Element(
         "job",
         {
@@ -151,10 +168,31 @@ def job_element(job: Job, *, kind: JobKind, early_finish_code: bool = False) -> 
             "createdAt": job.created_at,
             "startedAt": job.started_at,
             "completedAt": job.completed_at,
-            "finishCode": _FINISH_CODES.get(job.status, 0 if early_finish_code else None),
+            "finishCode": _FINISH_CODES.get(job.status, early_finish_code),
         },
-        children,
+        tuple(_about(job, kind)),
     )
+
+
+def _about(job: Job, kind: JobKind) -> Iterator[Element]:
+    datasource = job.parameters.get("datasource")
+    if datasource is None:
+        if job.notes and job.status == jobs.FAILED:
+            yield listing("statusNotes", [_status_note(job.notes)])
+        return
+    about = [Element("datasource", datasource)]
+    if connection := job.parameters.get("connection"):
+        about.append(Element("connectionLuid", text=connection))
+    notes = [Element("notes", text=job.notes)] if job.notes else []
+    children = [*notes, *about] if kind.notes_first else [*about, *notes]
+    yield Element(kind.detail, children=tuple(children))
+
+
+def _status_note(notes: str) -> Element:
+    code = re.match("[0-9]{6}", notes)
+    if code is None:
+        return Element("statusNote", {"type": "message", "value": notes, "text": notes})
+    return Element("statusNote", {"type": "errorCode", "value": code.group(), "text": notes})
 
 
 def background_job_element(job: Job) -> Element:

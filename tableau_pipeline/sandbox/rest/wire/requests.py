@@ -1,4 +1,4 @@
-"""Parse request bodies: XML read safely, and the values that handlers need."""
+"""Parse request bodies: XML and JSON read safely, and the values that handlers need."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,8 +8,9 @@ from xml.etree.ElementTree import Element, ParseError
 from defusedxml import ElementTree
 from defusedxml.common import DefusedXmlException
 
-from tableau_pipeline.sandbox.errors import malformed, refusal
+from tableau_pipeline.sandbox.errors import RestError, malformed, refusal
 from tableau_pipeline.sandbox.rest.wire.elements import NAMESPACE
+from tableau_pipeline.sandbox.rest.wire.json_requests import request_tree
 from tableau_pipeline.sandbox.store.records import Session, Site, User
 
 
@@ -84,24 +85,46 @@ class Call:
 
 
 def parse_request(body: bytes, child: str) -> Element:
-    """Return the element `child` of an XML request, with names without namespaces.
+    """Return the element `child` of a request in XML or JSON, with names without namespaces.
+
+    Raises:
+        RestError: 400000, the body is not such a request.
+    """
+    found = optional_request(body, child)
+    if found is None:
+        raise _lacks(child)
+    return found
+
+
+def optional_request(body: bytes, child: str) -> Element | None:
+    """Return the element `child` of a request as `parse_request` does, or None if it is empty.
 
     Raises:
         RestError: 400000, the body is not such a request.
     """
     text = body.lstrip(b"\xef\xbb\xbf \t\r\n")
-    if text.startswith(b"{"):
-        raise malformed("The sandbox reads XML requests only, this one is JSON.")
+    # Some clients send no content type, and some a wrong one.
+    root = request_tree(text) if text.startswith(b"{") else _xml_tree(text)
+    if root.tag != "tsRequest":
+        raise malformed(f"The request begins with '{root.tag}' instead of 'tsRequest'.")
+    found = root.find(child)
+    if found is None and (len(root) or root.attrib):
+        raise _lacks(child)
+    return found
+
+
+def _lacks(child: str) -> RestError:
+    return malformed(f"The request lacks the element 'tsRequest/{child}'.")
+
+
+def _xml_tree(text: bytes) -> Element:
     try:
         root = ElementTree.fromstring(text, forbid_dtd=True)
     except (ParseError, DefusedXmlException, ValueError, LookupError) as error:
         raise malformed(f"The request is not well-formed XML: {error}") from error
     for element in root.iter():
         element.tag = element.tag.removeprefix(f"{{{NAMESPACE}}}")
-    found = root.find(child) if root.tag == "tsRequest" else None
-    if found is None:
-        raise malformed(f"The request lacks the element 'tsRequest/{child}'.")
-    return found
+    return root
 
 
 def flag_attribute(element: Element, name: str, *, default: bool) -> bool:

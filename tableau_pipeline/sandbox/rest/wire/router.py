@@ -10,7 +10,8 @@ from tableau_pipeline.sandbox.rest.wire.elements import Element
 from tableau_pipeline.sandbox.rest.wire.requests import Call
 from tableau_pipeline.sandbox.services import Services
 
-OLDEST_VERSION = (2, 0)
+OLDEST_VERSION = "2.0"
+_BODY_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,8 @@ class Route:
         attachment: the name of the file part, if the body is multipart.
         signed_in: whether a session is required.
         versioned: whether the path under `/api/` begins with a version.
+        since: the version of the API that brought the method; older ones do not know it.
+        body_bytes: the largest body, unless it is multipart.
     """
 
     method: str
@@ -43,6 +46,8 @@ class Route:
     attachment: str | None = None
     signed_in: bool = True
     versioned: bool = True
+    since: str = OLDEST_VERSION
+    body_bytes: int = _BODY_BYTES
 
 
 def find_route(
@@ -73,7 +78,7 @@ def find_route(
 def _match(route: Route, segments: list[str], *, newest: str) -> dict[str, str] | None:
     if route.versioned:
         version, *segments = segments
-        if not _version_is_served(version, newest):
+        if not _is_served(version, since=route.since, newest=newest):
             return None
     expected = route.pattern.split("/")
     if len(expected) != len(segments):
@@ -88,10 +93,10 @@ def _match(route: Route, segments: list[str], *, newest: str) -> dict[str, str] 
     return variables
 
 
-def _version_is_served(version: str, newest: str) -> bool:
-    if not re.fullmatch(r"\d{1,3}\.\d{1,3}", version):
+def _is_served(version: str, *, since: str, newest: str) -> bool:
+    if not re.fullmatch(r"[0-9]{1,3}\.[0-9]{1,3}", version):
         return False
-    return OLDEST_VERSION <= _numbers(version) <= _numbers(newest)
+    return _numbers(since) <= _numbers(version) <= _numbers(newest)
 
 
 def _numbers(version: str) -> tuple[int, ...]:
