@@ -20,7 +20,16 @@ from tableau_pipeline.sandbox.rest.datasource import (
     update_data,
     uploads,
 )
-from tableau_pipeline.sandbox.rest.site import auth, empty_lists, jobs, projects, server_info, sites
+from tableau_pipeline.sandbox.rest.site import (
+    auth,
+    empty_lists,
+    groups,
+    jobs,
+    permissions,
+    projects,
+    server_info,
+    sites,
+)
 from tableau_pipeline.sandbox.services import Services
 
 _API_ROUTES = (
@@ -38,6 +47,8 @@ _API_ROUTES = (
     *uploads.ROUTES,
     *update_data.ROUTES,
     *jobs.ROUTES,
+    *groups.ROUTES,
+    *permissions.ROUTES,
     *empty_lists.ROUTES,
     *metadata.ROUTES,
 )

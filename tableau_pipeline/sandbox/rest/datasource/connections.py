@@ -1,7 +1,8 @@
 from dataclasses import replace
 
+from tableau_pipeline.sandbox.access.capabilities import WRITE
 from tableau_pipeline.sandbox.errors import not_found
-from tableau_pipeline.sandbox.rest.datasource.datasources import check_may_change, find_datasource
+from tableau_pipeline.sandbox.rest.datasource.datasources import find_datasource
 from tableau_pipeline.sandbox.rest.wire.elements import Element, listing
 from tableau_pipeline.sandbox.rest.wire.records import connection_element
 from tableau_pipeline.sandbox.rest.wire.requests import Call, flag_attribute, parse_request
@@ -13,7 +14,7 @@ from tableau_pipeline.sandbox.store.records import Datasource
 
 def query_connections(services: Services, call: Call) -> Reply:
     """List the connections of a data source, which always has one."""
-    datasource = find_datasource(services, call, code="404011")
+    datasource = find_datasource(services, call, unknown="404011")
     return Reply(200, (listing("connections", [_written(services, datasource)]),))
 
 
@@ -21,8 +22,7 @@ def update_connection(services: Services, call: Call) -> Reply:
     """Set the values that the request names; a password is accepted but not stored."""
     request = parse_request(call.body, "connection")
     with services.database.transaction():
-        datasource = find_datasource(services, call, code="404011")
-        check_may_change(call, datasource, code="403004")
+        datasource = find_datasource(services, call, to=WRITE, unknown="404011")
         if call.path["connection"] != datasource.connection:
             raise not_found("Connection", call.path["connection"], code="404020")
         old = datasources.connection_settings(services.database, datasource.luid)
@@ -45,8 +45,16 @@ def _written(services: Services, datasource: Datasource) -> Element:
 
 
 ROUTES = (
-    Route("GET", "sites/{site}/datasources/{datasource}/connections", query_connections),
     Route(
-        "PUT", "sites/{site}/datasources/{datasource}/connections/{connection}", update_connection
+        "GET",
+        "sites/{site}/datasources/{datasource}/connections",
+        query_connections,
+        scopes=("tableau:content:read",),
+    ),
+    Route(
+        "PUT",
+        "sites/{site}/datasources/{datasource}/connections/{connection}",
+        update_connection,
+        scopes=("tableau:datasources:update",),
     ),
 )

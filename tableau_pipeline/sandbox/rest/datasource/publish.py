@@ -110,5 +110,6 @@ ROUTES = (
         "sites/{site}/datasources",
         publish_datasource,
         attachment="tableau_datasource",
+        scopes=("tableau:datasources:create",),
     ),
 )

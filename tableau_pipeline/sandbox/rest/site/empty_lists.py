@@ -12,7 +12,7 @@ _FIELDS: dict[str, Field[None]] = dict.fromkeys(
 )
 
 
-def _empty_list(pattern: str, name: str) -> Route:
+def _empty_list(pattern: str, name: str, *scopes: str) -> Route:
     def query(services: Services, call: Call) -> Reply:
         """Return an empty page."""
         return Reply(
@@ -20,15 +20,14 @@ def _empty_list(pattern: str, name: str) -> Route:
             list_page([], call.query, fields=_FIELDS, name=name, write=lambda _: Element(name)),
         )
 
-    return Route("GET", pattern, query)
+    return Route("GET", pattern, query, scopes=scopes)
 
 
 ROUTES = (
-    _empty_list("sites/{site}/workbooks", "workbooks"),
-    _empty_list("sites/{site}/views", "views"),
-    _empty_list("sites/{site}/flows", "flows"),
-    _empty_list("sites/{site}/groups", "groups"),
+    _empty_list("sites/{site}/workbooks", "workbooks", "tableau:content:read"),
+    _empty_list("sites/{site}/views", "views", "tableau:content:read"),
+    _empty_list("sites/{site}/flows", "flows", "tableau:flows:read"),
     _empty_list("schedules", "schedules"),
     _empty_list("sites/{site}/schedules", "schedules"),
-    _empty_list("sites/{site}/tasks/extractRefreshes", "tasks"),
+    _empty_list("sites/{site}/tasks/extractRefreshes", "tasks", "tableau:tasks:read"),
 )
