@@ -32,7 +32,7 @@ from tableau_pipeline.sandbox.rest.site import (
 )
 from tableau_pipeline.sandbox.services import Services
 
-_API_ROUTES = (
+API_ROUTES = (
     *server_info.ROUTES,
     *auth.ROUTES,
     *sites.ROUTES,
@@ -58,7 +58,7 @@ def build_app(services: Services) -> Starlette:
     """Return the sandbox as a web application: the REST API and its status pages."""
     app = Starlette(
         routes=[
-            Mount("/api", FaultyApi(services, RestApi(services, _API_ROUTES))),
+            Mount("/api", FaultyApi(services, RestApi(services, API_ROUTES))),
             # A mount does not match its own path without a slash at the end.
             Route("/control", ControlEndpoint(services)),
             Mount("/control", ControlEndpoint(services)),

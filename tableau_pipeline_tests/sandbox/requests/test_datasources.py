@@ -71,7 +71,8 @@ def test_others_may_read_but_not_change(sandbox: Sandbox, server: tsc.Server, on
     # Prevents: missing rights go unnoticed until production.
     item = publish(server, one_row)
     alice = signed_in(sandbox, tsc.TableauAuth(ALICE.name, ALICE.password))
-    assert rows_on_server(alice, item.id) == [[1, "one"]]
+    with pytest.raises(tsc.ServerResponseError, match="403004"):
+        rows_on_server(alice, item.id)
     seen = alice.datasources.get_by_id(item.id)
     with pytest.raises(tsc.ServerResponseError, match="403032"):
         alice.datasources.update(seen)
@@ -109,5 +110,5 @@ def test_unquoted_labels_are_split(sandbox: Sandbox, server: tsc.Server, one_row
 def test_what_is_not_there_yet(sandbox: Sandbox, server: tsc.Server, one_row: Path):
     # Prevents: a method that the sandbox lacks seems to succeed.
     item = publish(server, one_row)
-    path = f"sites/{{site}}/datasources/{item.id}/permissions"
+    path = f"sites/{{site}}/datasources/{item.id}/dataQualityWarnings"
     assert code_of(call(sandbox, "GET", path, server=server)) == "404003"
