@@ -2,7 +2,7 @@ import re
 
 import pytest
 import tableauserverclient as tsc
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tableau_pipeline.sandbox.access.scopes import scopes_allow
@@ -72,6 +72,7 @@ NEEDED = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(granted=st.one_of(GRANTED, NEEDED), needed=NEEDED)
 def test_wildcards_cover_one_resource(granted: list[str], needed: list[str]):
     """Prevents: a wildcard grants more than the actions on its own resource."""
