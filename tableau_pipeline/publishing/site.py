@@ -1,11 +1,12 @@
 """A site of a Tableau Server, with the calls that a refresh needs."""
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import TypeVar
 
 import tableauserverclient as TSC
@@ -17,7 +18,12 @@ from tableau_pipeline.core.units import megabytes
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.publishing import datasources, jobs, projects, updates, uploads
 from tableau_pipeline.publishing.session.clock import ServerClock
-from tableau_pipeline.publishing.translate_errors import SESSION_GONE, SignInError, translate_errors
+from tableau_pipeline.publishing.translate_errors import (
+    SESSION_GONE,
+    UPLOAD_REMEDIES,
+    SignInError,
+    translate_errors,
+)
 
 _T = TypeVar("_T")
 
@@ -93,7 +99,7 @@ class TableauSite:
         doing = f"Uploading {file.name}"
         size, sent = file.stat().st_size, 0
         block_size = uploads.block_size(size)
-        upload = self._ask(doing, self.tsc.fileuploads.initiate)
+        upload = self._ask(doing, self.tsc.fileuploads.initiate, remedies=UPLOAD_REMEDIES)
         for block in uploads.blocks(file, block_size):
             self._ask(doing, lambda block=block: uploads.send_block(self.tsc, upload, block))
             sent += len(block)
@@ -193,8 +199,14 @@ class TableauSite:
             lambda: datasources.metadata(self.tsc, luid),
         )
 
-    def _ask(self, doing: str, call: Callable[[], _T]) -> _T:
-        with translate_errors(doing, url=self.url):
+    def _ask(
+        self,
+        doing: str,
+        call: Callable[[], _T],
+        *,
+        remedies: Mapping[str, str] = MappingProxyType({}),
+    ) -> _T:
+        with translate_errors(doing, url=self.url, remedies=remedies):
             try:
                 return call()
             except TSC.FailedSignInError as error:

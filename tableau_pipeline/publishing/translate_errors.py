@@ -22,6 +22,10 @@ from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.publishing.session.retries import RefusedLaterError, TooLargeError
 
 NO_ENTRY = "401001"
+# What a refused upload lacks is not what a refused update lacks, although the code is the same.
+UPLOAD_REMEDIES = MappingProxyType(
+    {"403004": "This user may not upload: it needs a Creator or Explorer (can publish) site role"}
+)
 _NOTHING_MORE: Mapping[str, str] = MappingProxyType({})
 _REMEDIES = {
     "400000": "If its message names a size: refresh with full: true, or have "

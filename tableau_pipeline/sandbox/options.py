@@ -2,6 +2,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tableau_pipeline.sandbox.access.capabilities import SITE_ROLES
 from tableau_pipeline.sandbox.open_questions import OpenQuestions
 
 ADMIN_NAME = "admin"
@@ -17,15 +18,25 @@ class UserSeed:
     Attributes:
         name: the sign-in name.
         password: the password.
-        site_role: Tableau's name of the role. "ServerAdministrator" may do everything, "Creator"
-            and "ExplorerCanPublish" may publish and change their own content, others may only read.
+        site_role: Tableau's name of the role. Administrators may do everything, "Creator" and
+            "ExplorerCanPublish" may publish, "Explorer" may download what rules allow, "Viewer" may
+            only look, and "Unlicensed" may not sign in.
         tokens: their personal access tokens, secrets by name.
+
+    Raises:
+        ValueError: Tableau has no such site role.
     """
 
     name: str
     password: str = field(repr=False)
     site_role: str = "Creator"
     tokens: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+    def __post_init__(self) -> None:
+        if self.site_role not in SITE_ROLES:
+            raise ValueError(
+                f"'{self.site_role}' is no site role; Tableau has {', '.join(SITE_ROLES)}"
+            )
 
 
 ADMIN = UserSeed(

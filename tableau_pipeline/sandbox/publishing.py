@@ -5,6 +5,9 @@ import re
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from tableau_pipeline.sandbox.access.capabilities import WRITE
+from tableau_pipeline.sandbox.access.checks import check_may
+from tableau_pipeline.sandbox.access.rules import give_datasource_rules
 from tableau_pipeline.sandbox.content.append import NotAppendableError, append_rows
 from tableau_pipeline.sandbox.content.uploaded import Content, appended_file
 from tableau_pipeline.sandbox.errors import not_found, refusal
@@ -12,7 +15,7 @@ from tableau_pipeline.sandbox.identity import new_luid
 from tableau_pipeline.sandbox.open_questions import Replace
 from tableau_pipeline.sandbox.services import Services
 from tableau_pipeline.sandbox.store import accounts, datasources, projects, revisions
-from tableau_pipeline.sandbox.store.records import Datasource, User
+from tableau_pipeline.sandbox.store.records import Datasource
 
 CREATE_NEW = "createnew"
 OVERWRITE = "overwrite"
@@ -48,33 +51,27 @@ def find_target(services: Services, publication: Publication) -> Datasource | No
         RestError: 404005, 404004, 403007: the mode, the project or the user's rights forbid it.
     """
     database = services.database
-    if projects.project(database, publication.site, publication.project) is None:
+    project = projects.project(database, publication.site, publication.project)
+    if project is None:
         raise not_found("Project", publication.project, code="404005")
     user = accounts.user(database, publication.user)
-    if user is None or not user.may_publish:
+    if user is None:
         raise refusal("403007", "The user is not allowed to publish data sources.")
+    check_may(database, WRITE, user=user, thing=project, code="403007")
     target = datasources.namesake(
         database, publication.site, project=publication.project, name=publication.name
     )
     if target is None and publication.mode in _NEEDS_TARGET:
         raise not_found("Datasource", publication.name, code="404004")
-    if target is not None:
-        _check_may_change(target, user=user, mode=publication.mode)
-    return target
-
-
-def _check_may_change(target: Datasource, *, user: User, mode: str) -> None:
-    if mode == CREATE_NEW:
+    if target is not None and publication.mode == CREATE_NEW:
         raise refusal(
             "403007",
             f"The datasource '{target.name}' already exists and may not be overwritten without the"
             " 'overwrite' flag set to 'true'.",
         )
-    if target.owner != user.luid and not user.is_admin:
-        raise refusal(
-            "403007",
-            f"The datasource '{target.name}' belongs to another user and may not be overwritten.",
-        )
+    if target is not None:
+        check_may(database, WRITE, user=user, thing=target, code="403007")
+    return target
 
 
 @dataclass(frozen=True)
@@ -148,6 +145,8 @@ def commit(services: Services, prepared: Prepared) -> Datasource:
             has_extracts=content.facts.has_extract,
         )
     datasources.save_datasource(database, saved)
+    if target is None:
+        give_datasource_rules(database, saved)
     datasources.forget_connection_settings(database, luid)
     revisions.add_revision(
         database,

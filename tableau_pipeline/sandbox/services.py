@@ -7,6 +7,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from tableau_pipeline.sandbox.access.rules import seed_rules
 from tableau_pipeline.sandbox.clock import stamp, stamp_after
 from tableau_pipeline.sandbox.control.control import Control
 from tableau_pipeline.sandbox.open_questions import Stamps
@@ -89,6 +90,7 @@ def open_services(options: Options, control: Control) -> Generator[Services]:
         try:
             services = Services(options, control, database, Files(options.data_dir))
             seed(database, options, created_at=services.now())
+            seed_rules(database)
             # Their files were in `incoming/`, which is empty again.
             jobs.fail_unfinished_jobs(
                 database,

@@ -76,7 +76,7 @@ def test_replace_needs_a_data_source(tableau: TableauSite, default: str, name: s
 
 def test_viewer_is_told_what_is_missing(sign_in: SignIn, default: str, name: str, small: Path):
     """Prevents: a missing permission shows as a number only."""
-    expected = pytest.raises(RefusedError, match=r"403007.*Creator.*Publish capability")
+    expected = pytest.raises(RefusedError, match=r"403004.*may not upload.*Creator")
     with sign_in(Password(VIEWER.name, VIEWER.password)) as viewer, expected:
         send(viewer, small, name=name, project_id=default)
 

@@ -11,15 +11,18 @@ from uuid import uuid4
 import jwt
 import tableauserverclient as TSC
 
-# The pipeline's calls, in the terms of Tableau's "Access Scopes for Connected Apps".
+# The pipeline's calls, in the terms of Tableau's "Access Scopes for Connected Apps". A wildcard
+# stands where it is not certain which scope a call needs: to cancel a job, to remove a tag.
 _SCOPES = [
     "tableau:content:read",
-    "tableau:datasources:*",
-    "tableau:datasource_tags:update",
+    "tableau:datasources:create",
+    "tableau:datasources:download",
+    "tableau:datasources:update",
+    "tableau:datasource_tags:*",
     "tableau:file_uploads:create",
     "tableau:hyper_data:update",
-    "tableau:jobs:read",
-    "tableau:projects:*",
+    "tableau:jobs:*",
+    "tableau:projects:create",
 ]
 # Tableau refuses tokens that live longer than 10 minutes; the session outlives the token.
 _TOKEN_LIFETIME = timedelta(minutes=5)

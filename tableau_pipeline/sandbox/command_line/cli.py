@@ -234,7 +234,10 @@ def _user(text: str) -> UserSeed:
     password, _, site_role = rest.partition(":")
     if not (name and separator and password):
         raise argparse.ArgumentTypeError("expected NAME:PASSWORD[:SITE_ROLE]")
-    return UserSeed(name=name, password=password, site_role=site_role or UserSeed.site_role)
+    try:
+        return UserSeed(name=name, password=password, site_role=site_role or UserSeed.site_role)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _connected_app(text: str) -> ConnectedApp:

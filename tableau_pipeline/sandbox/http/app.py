@@ -22,10 +22,19 @@ from tableau_pipeline.sandbox.rest.datasource import (
     update_data,
     uploads,
 )
-from tableau_pipeline.sandbox.rest.site import auth, empty_lists, jobs, projects, server_info, sites
+from tableau_pipeline.sandbox.rest.site import (
+    auth,
+    empty_lists,
+    groups,
+    jobs,
+    permissions,
+    projects,
+    server_info,
+    sites,
+)
 from tableau_pipeline.sandbox.services import Services
 
-_API_ROUTES = (
+API_ROUTES = (
     *server_info.ROUTES,
     *auth.ROUTES,
     *sites.ROUTES,
@@ -40,6 +49,8 @@ _API_ROUTES = (
     *uploads.ROUTES,
     *update_data.ROUTES,
     *jobs.ROUTES,
+    *groups.ROUTES,
+    *permissions.ROUTES,
     *empty_lists.ROUTES,
     *metadata.ROUTES,
 )
@@ -51,7 +62,7 @@ def build_app(services: Services) -> Starlette:
     # Pages, and orders from this machine, need no session.
     guard = [Middleware(OwnHost, allowed)]
     # Clients of the API may know the sandbox by any name, for example in a network of containers.
-    api = FaultyApi(services, RestApi(services, _API_ROUTES))
+    api = FaultyApi(services, RestApi(services, API_ROUTES))
     guarded_api = OwnHost(api, allowed, only_browsers=True)
     app = Starlette(
         routes=[

@@ -8,6 +8,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from tableau_pipeline.sandbox.access.scopes import scopes_allow
 from tableau_pipeline.sandbox.errors import RestError, malformed, refusal
 from tableau_pipeline.sandbox.rest.wire.answers import write_error, write_reply
 from tableau_pipeline.sandbox.rest.wire.multipart import read_multipart
@@ -68,6 +69,7 @@ class RestApi:
         if route.signed_in:
             # This comes before the body: without a session, nobody may write to the disk.
             session = await run_in_threadpool(self._authenticate, request, path.get("site"))
+            _check_scopes(session, route)
         body, attachment = await self._read_body(request, stream, route)
         call = Call(
             path=path,
@@ -121,3 +123,12 @@ class RestApi:
             if len(body) > route.body_bytes:
                 raise malformed(f"The body of the request is larger than {route.body_bytes} bytes.")
         return bytes(body), None
+
+
+def _check_scopes(session: Session, route: Route) -> None:
+    if not session.scopes or route.scopes is None or scopes_allow(session.scopes, route.scopes):
+        return
+    # Servers do not say what is missing; whoever runs a sandbox wants to know.
+    needed = " or ".join(route.scopes) or "another way to sign in"
+    _logger.warning("%s %s: the connected app needs %s", route.method, route.pattern, needed)
+    raise refusal("401002", "Invalid authentication credentials were provided.")

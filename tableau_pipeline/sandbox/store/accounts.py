@@ -1,5 +1,7 @@
 """Sites, users, personal access tokens and sessions."""
 
+from collections.abc import Iterable
+
 from tableau_pipeline.sandbox import identity
 from tableau_pipeline.sandbox.store.database import Database
 from tableau_pipeline.sandbox.store.records import Session, Site, User
@@ -60,19 +62,29 @@ def use_token_once(database: Database, identifier: str, *, expires_at: float) ->
 
 
 def open_session(
-    database: Database, *, user: User, site: Site, access_token: str | None, expires_at: float
+    database: Database,
+    *,
+    user: User,
+    site: Site,
+    access_token: str | None,
+    scopes: Iterable[str],
+    expires_at: float,
 ) -> str:
     """Open a session; return its token, of which only a digest is stored."""
     token = identity.new_token(site.luid)
-    database.change(
-        "INSERT INTO session (token_digest, user, site, access_token, expires_at)"
-        " VALUES (?, ?, ?, ?, ?)",
-        identity.digest(token),
-        user.luid,
-        site.luid,
-        access_token,
-        expires_at,
-    )
+    with database.transaction():
+        database.change(
+            "INSERT INTO session (token_digest, user, site, access_token, expires_at)"
+            " VALUES (?, ?, ?, ?, ?)",
+            identity.digest(token),
+            user.luid,
+            site.luid,
+            access_token,
+            expires_at,
+        )
+        for scope in scopes:
+            sql = "INSERT OR IGNORE INTO session_scope (token_digest, scope) VALUES (?, ?)"
+            database.change(sql, identity.digest(token), scope)
     return token
 
 
@@ -89,11 +101,15 @@ def session(database: Database, token: str, *, now: float) -> Session | None:
     user_row = database.row("SELECT * FROM user WHERE luid = ?", row["user"])
     if site_row is None or user_row is None:
         return None
+    scopes = database.rows(
+        "SELECT scope FROM session_scope WHERE token_digest = ?", row["token_digest"]
+    )
     return Session(
         row["token_digest"],
         User.of(user_row),
         Site.of(site_row),
         row["access_token"],
+        tuple(found["scope"] for found in scopes),
         row["expires_at"],
     )
 

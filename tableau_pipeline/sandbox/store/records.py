@@ -31,6 +31,11 @@ class User(_Record):
     site_role: str
 
     @property
+    def may_sign_in(self) -> bool:
+        """Whether the user has a license."""
+        return self.site_role != "Unlicensed"
+
+    @property
     def is_admin(self) -> bool:
         """Whether the user may do everything."""
         return "Administrator" in self.site_role
@@ -43,12 +48,16 @@ class User(_Record):
 
 @dataclass(frozen=True)
 class Session(_Record):
-    """A sign-in that still lasts; `expires_at` is in seconds of the epoch."""
+    """A sign-in that still lasts; `expires_at` is in seconds of the epoch.
+
+    Only sessions of connected apps have scopes, and these sessions may do nothing else.
+    """
 
     token_digest: str
     user: User
     site: Site
     access_token: str | None
+    scopes: tuple[str, ...]
     expires_at: float
 
 

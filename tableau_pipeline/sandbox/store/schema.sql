@@ -129,3 +129,33 @@ CREATE TABLE IF NOT EXISTS late_stamp (
     datasource TEXT NOT NULL REFERENCES datasource ON DELETE CASCADE,
     due REAL NOT NULL
 );
+-- The scopes of the sessions of connected apps; other sessions have none, and need none.
+CREATE TABLE IF NOT EXISTS session_scope (
+    token_digest TEXT NOT NULL REFERENCES session ON DELETE CASCADE,
+    scope TEXT NOT NULL,
+    PRIMARY KEY (token_digest, scope)
+);
+-- Permission rules: about a project, the data sources to come in a project, or a data source. The
+-- grantee is a user, or the group of all users, which is in no table.
+CREATE TABLE IF NOT EXISTS rule (
+    luid TEXT NOT NULL,
+    subject TEXT NOT NULL,
+    grantee TEXT NOT NULL,
+    capability TEXT NOT NULL,
+    mode TEXT NOT NULL,
+    PRIMARY KEY (luid, subject, grantee, capability)
+);
+-- The sets of rules that exist, with rules or without.
+CREATE TABLE IF NOT EXISTS rule_set (
+    luid TEXT NOT NULL,
+    subject TEXT NOT NULL,
+    PRIMARY KEY (luid, subject)
+);
+CREATE TRIGGER IF NOT EXISTS rules_of_project AFTER DELETE ON project BEGIN
+    DELETE FROM rule WHERE luid = OLD.luid;
+    DELETE FROM rule_set WHERE luid = OLD.luid;
+END;
+CREATE TRIGGER IF NOT EXISTS rules_of_datasource AFTER DELETE ON datasource BEGIN
+    DELETE FROM rule WHERE luid = OLD.luid;
+    DELETE FROM rule_set WHERE luid = OLD.luid;
+END;

@@ -12,10 +12,10 @@ def test_token_may_do_what_a_refresh_does_and_no_more():
     scopes = jwt.decode(token, SECRET, algorithms=["HS256"], audience="tableau")["scp"]
     assert {
         "tableau:content:read",
-        "tableau:datasources:*",
+        "tableau:datasources:create",
         "tableau:file_uploads:create",
-        "tableau:jobs:read",
-        "tableau:projects:*",
+        "tableau:jobs:*",
+        "tableau:projects:create",
     } <= set(scopes)
-    assert "tableau:*" not in scopes
-    assert not any("users" in scope or "permissions" in scope for scope in scopes)
+    forbidden = ("tableau:*", "users", "permissions", "datasources:*", "projects:*", "delete")
+    assert not [each for each in scopes if any(part in each for part in forbidden)]

@@ -39,8 +39,8 @@ def test_pipeline_signs_in(start_sandbox: Callable[..., Sandbox]):
     log = logging.getLogger("test")
     arguments = {"site": "second", "ca_bundle": None, "log": log}
     with sign_in.signed_in(sandbox.url, credentials=mine, **arguments) as opened:
-        user = opened.tsc.users.get_by_id(opened.user_id)
-        assert (user.name, opened.tsc.is_signed_in()) == ("admin", True)
+        admin = signed_in(sandbox, tsc.TableauAuth(sandbox.user, sandbox.password))
+        assert (opened.user_id, opened.tsc.is_signed_in()) == (admin.user_id, True)
 
 
 def test_token_is_good_once(shared_sandbox: Sandbox):

@@ -50,7 +50,8 @@ def test_others_may_read_but_not_change(sandbox: Sandbox, server: tsc.Server, on
     # Prevents: missing rights go unnoticed until production.
     item = publish(server, one_row)
     alice = signed_in(sandbox, tsc.TableauAuth(ALICE.name, ALICE.password))
-    assert rows_on_server(alice, item.id) == [[1, "one"]]
+    with pytest.raises(tsc.ServerResponseError, match="403004"):
+        rows_on_server(alice, item.id)
     seen = alice.datasources.get_by_id(item.id)
     with pytest.raises(tsc.ServerResponseError, match="403032"):
         alice.datasources.update(seen)

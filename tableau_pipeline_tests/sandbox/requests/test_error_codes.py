@@ -5,6 +5,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 import requests
@@ -67,6 +68,26 @@ class Site:
 
     def default(self) -> tsc.ProjectItem:
         return self.server.projects.filter(name="Default")[0]
+
+    def given_away(self, to: str) -> object:
+        alice = self.user("alice", "wonderland")
+        item: Any = publish(alice, self.file, name="Given away", mode="Overwrite")
+        item.owner_id = next(each.id for each in self.server.users.get()[0] if each.name == to)
+        return alice.datasources.update(item)
+
+    def moved_to_locked(self) -> object:
+        alice = self.user("alice", "wonderland")
+        item: Any = publish(alice, self.file, name="To be moved", mode="Overwrite")
+        target = self.server.projects.create(self.project("Nobody's"))
+        self.server.projects.populate_permissions(target)
+        for rule in target.permissions:
+            self.server.projects.delete_permission(target, rule)
+        item.project_id = target.id
+        return alice.datasources.update(item)
+
+    def rule_of_admin(self) -> str:
+        path = f"sites/{{site}}/datasources/{self.item.id}/permissions"
+        return f"{path}/users/{self.server.user_id}/Read/Allow"
 
     def refused(self, status: int) -> object:
         self.sandbox.control.add(Refuse(status=status, path="sites/*/users"))
@@ -143,6 +164,8 @@ CASES: list[tuple[str, Callable[[Site], object]]] = [
     ("403007", lambda s: publish(s.server, s.file, name="Taken")),
     ("403007", lambda s: publish(s.user("vera", "look"), s.file, name="Vera's")),
     ("403014", lambda s: s.server.datasources.get(options(pagesize=1001))),
+    ("403027", lambda s: s.given_away(to="vera")),
+    ("403030", lambda s: s.moved_to_locked()),
     ("403032", lambda s: s.user("alice", "wonderland").datasources.update(s.item)),
     ("403055", lambda s: s.raw("DELETE", f"sites/{{site}}/datasources/{s.item.id}/revisions/1")),
     ("403070", lambda s: s.raw("POST", "auth/switchSite", SECOND.format(""))),
@@ -157,6 +180,8 @@ CASES: list[tuple[str, Callable[[Site], object]]] = [
     ("404005", lambda s: s.server.projects.create(s.project("Child", "nowhere"))),
     ("404007", lambda s: s.server.datasources.delete_tags(s.item, ["no such tag"])),
     ("404011", lambda s: s.raw("GET", "sites/{site}/datasources/nothing/connections")),
+    ("404012", lambda s: s.raw("GET", "sites/{site}/groups/nothing/users")),
+    ("404013", lambda s: s.raw("DELETE", s.rule_of_admin())),
     ("404015", lambda s: s.publish_parts("uploadSessionId=1:x&datasourceType=hyper", REQUEST)),
     ("404018", lambda s: s.server.jobs.get_by_id("nothing")),
     ("404020", lambda s: s.update(f"{s.item.id}/connections/nothing")),

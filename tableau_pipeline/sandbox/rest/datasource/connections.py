@@ -3,8 +3,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from xml.etree.ElementTree import Element as XmlElement
 
+from tableau_pipeline.sandbox.access.capabilities import WRITE
 from tableau_pipeline.sandbox.errors import malformed, not_found
-from tableau_pipeline.sandbox.rest.datasource.datasources import check_may_change, find_datasource
+from tableau_pipeline.sandbox.rest.datasource.datasources import find_datasource
 from tableau_pipeline.sandbox.rest.wire.elements import Element, listing
 from tableau_pipeline.sandbox.rest.wire.records import connection_element
 from tableau_pipeline.sandbox.rest.wire.requests import Call, flag_attribute, parse_request
@@ -16,7 +17,7 @@ from tableau_pipeline.sandbox.store.records import Datasource
 
 def query_connections(services: Services, call: Call) -> Reply:
     """List the connections of a data source, which always has one."""
-    datasource = find_datasource(services, call, code="404011")
+    datasource = find_datasource(services, call, unknown="404011")
     return Reply(200, (listing("connections", [_written(services, datasource)]),))
 
 
@@ -42,8 +43,7 @@ def _changed(
 ) -> Element:
     """Change the one connection of a data source, if no other is named."""
     with services.database.transaction():
-        datasource = find_datasource(services, call, code="404011")
-        check_may_change(call, datasource, code="403004")
+        datasource = find_datasource(services, call, to=WRITE, unknown="404011")
         for luid in luids:
             if luid != datasource.connection:
                 raise not_found("Connection", luid, code="404020")
@@ -73,17 +73,24 @@ def _written(services: Services, datasource: Datasource) -> Element:
 
 
 ROUTES = (
-    Route("GET", "sites/{site}/datasources/{datasource}/connections", query_connections),
+    Route(
+        "GET",
+        "sites/{site}/datasources/{datasource}/connections",
+        query_connections,
+        scopes=("tableau:content:read",),
+    ),
     Route(
         "PUT",
         "sites/{site}/datasources/{datasource}/connections",
         update_connections,
         since="3.26",
+        scopes=("tableau:datasources:update",),
     ),
     Route(
         "PUT",
         "sites/{site}/datasources/{datasource}/connections/{connection}",
         update_connection,
         since="2.3",
+        scopes=("tableau:datasources:update",),
     ),
 )

@@ -3,6 +3,9 @@ from xml.etree.ElementTree import Element as XmlElement
 
 from starlette.responses import Response
 
+from tableau_pipeline.sandbox.access.capabilities import DELETE, MOVE, PROJECT_LEADER, READ, WRITE
+from tableau_pipeline.sandbox.access.checks import check_may
+from tableau_pipeline.sandbox.access.rules import access_to_all, keep_rules
 from tableau_pipeline.sandbox.errors import not_found, refusal
 from tableau_pipeline.sandbox.rest.wire.fields import OWNER
 from tableau_pipeline.sandbox.rest.wire.lists import (
@@ -51,10 +54,12 @@ _SELECTABLE = (
 
 def query_datasources(services: Services, call: Call) -> Reply:
     """List the data sources of a site."""
+    access = access_to_all(services.database, call.site.luid)
+    found = datasources.datasources(services.database, call.site.luid)
     return Reply(
         200,
         list_page(
-            datasources.datasources(services.database, call.site.luid),
+            [each for each in found if access.may(call.user, READ, each)],
             call.query,
             fields=_FIELDS,
             name="datasources",
@@ -74,9 +79,9 @@ def update_datasource(services: Services, call: Call) -> Reply:
     """Rename, move, describe or certify a data source, or change its owner."""
     request = parse_request(call.body, "datasource")
     with services.database.transaction():
-        old = find_datasource(services, call)
-        check_may_change(call, old, code="403032")
+        old = find_datasource(services, call, to=WRITE, refused="403032")
         changed = _changed(services, call, old=old, request=request)
+        _check_may_manage(services, call, old=old, changed=changed)
         namesake = datasources.namesake(
             services.database, call.site.luid, project=changed.project, name=changed.name
         )
@@ -87,6 +92,8 @@ def update_datasource(services: Services, call: Call) -> Reply:
         if changed != old:
             if services.options.edits_move_stamp:
                 changed = replace(changed, updated_at=services.stamp_of_change(old.updated_at))
+            if changed.project != old.project:
+                keep_rules(services.database, [old])
             datasources.save_datasource(services.database, changed)
         found = find_datasource(services, call)
     return Reply(200, (datasource_element(found, base_url=call.base_url),))
@@ -94,30 +101,57 @@ def update_datasource(services: Services, call: Call) -> Reply:
 
 def delete_datasource(services: Services, call: Call) -> Response:
     """Delete a data source."""
-    datasource = find_datasource(services, call)
-    check_may_change(call, datasource, code="403004")
+    datasource = find_datasource(services, call, to=DELETE)
     datasources.delete_datasource(services.database, datasource.luid)
     services.sweep_content()
     return Response(status_code=204)
 
 
-def find_datasource(services: Services, call: Call, *, code: str = "404004") -> Datasource:
-    """Return the data source that the path names.
+def find_datasource(
+    services: Services,
+    call: Call,
+    *,
+    to: str = READ,
+    unknown: str = "404004",
+    refused: str = "403004",
+) -> Datasource:
+    """Return the data source that the path names, for a user who has the capability `to`.
 
     Raises:
-        RestError: there is none; the error has this `code`.
+        RestError: there is none (`unknown`), or the user may not see it, or lacks the capability
+            (`refused`).
     """
     luid = call.path["datasource"]
     found = datasources.datasource(services.database, call.site.luid, luid)
     if found is None:
-        raise not_found("Datasource", luid, code=code)
+        raise not_found("Datasource", luid, code=unknown)
+    for capability in (READ, to):
+        check_may(
+            services.database,
+            capability,
+            user=call.user,
+            thing=found,
+            code="403004" if capability == READ else refused,
+        )
     return found
 
 
-def check_may_change(call: Call, datasource: Datasource, *, code: str) -> None:
-    """Refuse with `code` unless the user owns the data source or is an administrator."""
-    if datasource.owner != call.user.luid and not call.user.is_admin:
-        raise refusal(code, f"The datasource '{datasource.name}' belongs to another user.")
+def _check_may_manage(
+    services: Services, call: Call, *, old: Datasource, changed: Datasource
+) -> None:
+    """Refuse to move, give away or certify a data source to those who may only write it."""
+    database, user = services.database, call.user
+    if changed.project != old.project:
+        check_may(database, MOVE, user=user, thing=old, code="403032")
+        target = projects.project(database, old.site, changed.project)
+        if target is not None:
+            check_may(database, WRITE, user=user, thing=target, code="403030")
+    if changed.owner != old.owner and not user.is_admin:
+        raise refusal("403027", "Only administrators may change the owner of a data source.")
+    if changed.is_certified != old.is_certified:
+        project = projects.project(database, old.site, old.project)
+        if project is not None:
+            check_may(database, PROJECT_LEADER, user=user, thing=project, code="403032")
 
 
 def _changed(services: Services, call: Call, *, old: Datasource, request: XmlElement) -> Datasource:
@@ -146,8 +180,23 @@ def _changed(services: Services, call: Call, *, old: Datasource, request: XmlEle
 
 
 ROUTES = (
-    Route("GET", "sites/{site}/datasources", query_datasources),
-    Route("GET", "sites/{site}/datasources/{datasource}", get_datasource),
-    Route("PUT", "sites/{site}/datasources/{datasource}", update_datasource),
-    Route("DELETE", "sites/{site}/datasources/{datasource}", delete_datasource),
+    Route("GET", "sites/{site}/datasources", query_datasources, scopes=("tableau:content:read",)),
+    Route(
+        "GET",
+        "sites/{site}/datasources/{datasource}",
+        get_datasource,
+        scopes=("tableau:content:read",),
+    ),
+    Route(
+        "PUT",
+        "sites/{site}/datasources/{datasource}",
+        update_datasource,
+        scopes=("tableau:datasources:update",),
+    ),
+    Route(
+        "DELETE",
+        "sites/{site}/datasources/{datasource}",
+        delete_datasource,
+        scopes=("tableau:datasources:delete",),
+    ),
 )

@@ -6,6 +6,7 @@ from typing import BinaryIO
 
 from starlette.responses import Response, StreamingResponse
 
+from tableau_pipeline.sandbox.access.capabilities import DOWNLOAD
 from tableau_pipeline.sandbox.content.package import any_packing, file_name, pack
 from tableau_pipeline.sandbox.content.tds_marks import mark_tds
 from tableau_pipeline.sandbox.open_questions import BareDownload
@@ -23,7 +24,7 @@ def download_datasource(services: Services, call: Call) -> Response:
     include_extract = call.flag("includeExtract", default=True)
     # The lock keeps the file of the row from being removed before it is opened.
     with services.database.lock:
-        datasource = find_datasource(services, call)
+        datasource = find_datasource(services, call, to=DOWNLOAD)
         return content_response(services, datasource, include_extract=include_extract)
 
 
@@ -72,4 +73,11 @@ def _headers(filename: str) -> dict[str, str]:
     return {"Content-Disposition": f'name="tableau_datasource"; filename="{on_the_wire}"'}
 
 
-ROUTES = (Route("GET", "sites/{site}/datasources/{datasource}/content", download_datasource),)
+ROUTES = (
+    Route(
+        "GET",
+        "sites/{site}/datasources/{datasource}/content",
+        download_datasource,
+        scopes=("tableau:datasources:download",),
+    ),
+)

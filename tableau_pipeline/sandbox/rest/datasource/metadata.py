@@ -25,4 +25,12 @@ def query_metadata(services: Services, call: Call) -> Response:
     return JSONResponse({"data": {"workbooks": []}})
 
 
-ROUTES = (Route("POST", "metadata/graphql", query_metadata, versioned=False),)
+ROUTES = (
+    Route(
+        "POST",
+        "metadata/graphql",
+        query_metadata,
+        scopes=("tableau:content:read",),
+        versioned=False,
+    ),
+)

@@ -125,5 +125,6 @@ ROUTES = (
         "sites/{site}/datasources",
         publish_datasource,
         attachment="tableau_datasource",
+        scopes=("tableau:datasources:create",),
     ),
 )

@@ -1,6 +1,7 @@
+from tableau_pipeline.sandbox.access.capabilities import REFRESH
 from tableau_pipeline.sandbox.errors import RestError, refusal
 from tableau_pipeline.sandbox.jobs.refresh import queue_refresh
-from tableau_pipeline.sandbox.rest.datasource.datasources import check_may_change, find_datasource
+from tableau_pipeline.sandbox.rest.datasource.datasources import find_datasource
 from tableau_pipeline.sandbox.rest.site.jobs import accepted
 from tableau_pipeline.sandbox.rest.wire.requests import Call, optional_request
 from tableau_pipeline.sandbox.rest.wire.router import Reply, Route
@@ -12,8 +13,7 @@ def refresh_datasource(services: Services, call: Call) -> Reply:
     # Older clients send no body, and others an empty request.
     if call.body.strip():
         optional_request(call.body, "extractRefresh")
-    datasource = find_datasource(services, call)
-    check_may_change(call, datasource, code="403004")
+    datasource = find_datasource(services, call, to=REFRESH)
     if not datasource.has_extracts:
         raise RestError(
             "409090",
@@ -27,5 +27,11 @@ def refresh_datasource(services: Services, call: Call) -> Reply:
 
 
 ROUTES = (
-    Route("POST", "sites/{site}/datasources/{datasource}/refresh", refresh_datasource, since="2.8"),
+    Route(
+        "POST",
+        "sites/{site}/datasources/{datasource}/refresh",
+        refresh_datasource,
+        since="2.8",
+        scopes=("tableau:tasks:run",),
+    ),
 )

@@ -2,8 +2,9 @@ import re
 
 from starlette.responses import Response
 
+from tableau_pipeline.sandbox.access.capabilities import DOWNLOAD, WRITE
 from tableau_pipeline.sandbox.errors import not_found, refusal
-from tableau_pipeline.sandbox.rest.datasource.datasources import check_may_change, find_datasource
+from tableau_pipeline.sandbox.rest.datasource.datasources import find_datasource
 from tableau_pipeline.sandbox.rest.datasource.download import content_response
 from tableau_pipeline.sandbox.rest.wire.lists import list_page
 from tableau_pipeline.sandbox.rest.wire.records import revision_element
@@ -35,6 +36,7 @@ def download_revision(services: Services, call: Call) -> Response:
     include_extract = call.flag("includeExtract", default=True)
     with services.database.lock:
         datasource = _own_datasource(services, call)
+        find_datasource(services, call, to=DOWNLOAD)
         number = _number(call)
         found = None
         if number < datasource.revision:
@@ -63,25 +65,33 @@ def _number(call: Call) -> int:
 
 
 def _own_datasource(services: Services, call: Call) -> Datasource:
-    datasource = find_datasource(services, call)
-    check_may_change(call, datasource, code="403004")
+    # A history belongs to those who may add to it.
+    datasource = find_datasource(services, call, to=WRITE)
     if not services.options.revisions:
         raise refusal("403053", "The site keeps no revisions of its content.")
     return datasource
 
 
 ROUTES = (
-    Route("GET", "sites/{site}/datasources/{datasource}/revisions", query_revisions, since="2.3"),
+    Route(
+        "GET",
+        "sites/{site}/datasources/{datasource}/revisions",
+        query_revisions,
+        since="2.3",
+        scopes=("tableau:content:read",),
+    ),
     Route(
         "GET",
         "sites/{site}/datasources/{datasource}/revisions/{revision}/content",
         download_revision,
         since="2.3",
+        scopes=("tableau:datasources:download",),
     ),
     Route(
         "DELETE",
         "sites/{site}/datasources/{datasource}/revisions/{revision}",
         delete_revision,
         since="2.3",
+        scopes=("tableau:datasources:delete",),
     ),
 )

@@ -2,8 +2,9 @@ import re
 
 from starlette.responses import Response
 
+from tableau_pipeline.sandbox.access.capabilities import WRITE
 from tableau_pipeline.sandbox.errors import not_found, refusal
-from tableau_pipeline.sandbox.rest.datasource.datasources import check_may_change, find_datasource
+from tableau_pipeline.sandbox.rest.datasource.datasources import find_datasource
 from tableau_pipeline.sandbox.rest.wire.records import tags_element
 from tableau_pipeline.sandbox.rest.wire.requests import Call, parse_request
 from tableau_pipeline.sandbox.rest.wire.router import Reply, Route
@@ -21,8 +22,7 @@ def add_tags(services: Services, call: Call) -> Reply:
     if not labels or any(len(label) > _LONGEST for label in labels):
         raise refusal("400075", f"A tag must have 1 to {_LONGEST} characters.")
     with services.database.transaction():
-        datasource = find_datasource(services, call)
-        check_may_change(call, datasource, code="403004")
+        datasource = find_datasource(services, call, to=WRITE)
         for label in labels:
             datasources.add_tag(services.database, datasource.luid, label)
         found = find_datasource(services, call)
@@ -34,8 +34,7 @@ def add_tags(services: Services, call: Call) -> Reply:
 def delete_tag(services: Services, call: Call) -> Response:
     """Remove one tag."""
     with services.database.transaction():
-        datasource = find_datasource(services, call)
-        check_may_change(call, datasource, code="403004")
+        datasource = find_datasource(services, call, to=WRITE)
         label = call.path["label"]
         if not datasources.remove_tag(services.database, datasource.luid, label):
             raise not_found("Tag", label, code="404007")
@@ -57,6 +56,16 @@ def _labels(text: str) -> list[str]:
 
 
 ROUTES = (
-    Route("PUT", "sites/{site}/datasources/{datasource}/tags", add_tags),
-    Route("DELETE", "sites/{site}/datasources/{datasource}/tags/{label}", delete_tag),
+    Route(
+        "PUT",
+        "sites/{site}/datasources/{datasource}/tags",
+        add_tags,
+        scopes=("tableau:datasource_tags:update",),
+    ),
+    Route(
+        "DELETE",
+        "sites/{site}/datasources/{datasource}/tags/{label}",
+        delete_tag,
+        scopes=("tableau:datasource_tags:delete",),
+    ),
 )

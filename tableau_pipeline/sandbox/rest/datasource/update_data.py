@@ -2,12 +2,13 @@
 
 from pathlib import Path
 
+from tableau_pipeline.sandbox.access.capabilities import WRITE
 from tableau_pipeline.sandbox.batch.errors import GrammarError
 from tableau_pipeline.sandbox.batch.grammar.batches import parse_batch
 from tableau_pipeline.sandbox.errors import malformed, not_found, refusal
 from tableau_pipeline.sandbox.jobs.update_data import queue_update
 from tableau_pipeline.sandbox.open_questions import RepeatedRequest
-from tableau_pipeline.sandbox.rest.datasource.datasources import check_may_change, find_datasource
+from tableau_pipeline.sandbox.rest.datasource.datasources import find_datasource
 from tableau_pipeline.sandbox.rest.datasource.uploads import consume_upload
 from tableau_pipeline.sandbox.rest.site.jobs import accepted
 from tableau_pipeline.sandbox.rest.wire.elements import Element
@@ -25,13 +26,10 @@ _BATCH_BYTES = 16 << 20
 
 def update_data(services: Services, call: Call) -> Reply:
     """Queue an action batch; a RequestID that was used within 24 hours changes nothing."""
-    datasource = find_datasource(services, call)
+    datasource = find_datasource(services, call, to=WRITE)
     connection = call.path.get("connection", datasource.connection)
     if connection != datasource.connection:
         raise not_found("Connection", connection, code="404020")
-    if not call.user.may_publish:
-        raise refusal("403004", "The user is not allowed to update data sources.")
-    check_may_change(call, datasource, code="403004")
     request_id = call.headers.get("RequestID", "").strip()
     if not request_id:
         raise malformed("The request lacks the header 'RequestID'.")
@@ -105,6 +103,7 @@ ROUTES = tuple(
         update_data,
         since="3.12",
         body_bytes=_BATCH_BYTES,
+        scopes=("tableau:hyper_data:update",),
     )
     for path in ("data", "connections/{connection}/data")
 )

@@ -12,9 +12,13 @@ from tableau_pipeline.sandbox.services import Services
 from tableau_pipeline.sandbox.store import uploads
 from tableau_pipeline.sandbox.store.files import join
 
+_SCOPES = ("tableau:file_uploads:create",)
+
 
 def initiate_upload(services: Services, call: Call) -> Reply:
     """Open an upload session."""
+    if not call.user.may_publish:
+        raise refusal("403004", "The user is not allowed to upload files.")
     services.sweep_uploads()
     luid = uploads.open_upload(
         services.database,
@@ -107,6 +111,12 @@ def _upload_element(services: Services, luid: str) -> Element:
 
 
 ROUTES = (
-    Route("POST", "sites/{site}/fileUploads", initiate_upload),
-    Route("PUT", "sites/{site}/fileUploads/{upload}", append_to_upload, attachment="tableau_file"),
+    Route("POST", "sites/{site}/fileUploads", initiate_upload, scopes=_SCOPES),
+    Route(
+        "PUT",
+        "sites/{site}/fileUploads/{upload}",
+        append_to_upload,
+        attachment="tableau_file",
+        scopes=_SCOPES,
+    ),
 )

@@ -1,5 +1,7 @@
 """Sign in and out."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from xml.etree.ElementTree import Element as XmlElement
 
 from starlette.responses import Response
@@ -14,21 +16,33 @@ from tableau_pipeline.sandbox.store import accounts
 from tableau_pipeline.sandbox.store.records import Site, User
 
 
+@dataclass(frozen=True)
+class _Identity:
+    """Whom credentials stand for, and what their session is bound to."""
+
+    user: User
+    access_token: str | None = None
+    scopes: Sequence[str] = ()
+
+
 def sign_in(services: Services, call: Call) -> Reply:
     """Open a session, by password, personal access token or JSON web token."""
     credentials = parse_request(call.body, "credentials")
-    user, access_token = _identify(services, credentials)
+    identity = _identify(services, credentials)
     site_element = credentials.find("site")
     content_url = "" if site_element is None else site_element.get("contentUrl", "")
     site = accounts.site_by_content_url(services.database, content_url)
-    if user is None or site is None:
+    if identity is None or site is None:
         raise _sign_in_error("Error signing in to Tableau Server")
-    user = _impersonated(services, credentials, user)
+    identity = replace(identity, user=_impersonated(services, credentials, identity.user))
+    if not identity.user.may_sign_in:
+        raise _sign_in_error("The user has no license to sign in.")
+    token = identity.access_token
     with services.database.transaction():
         accounts.forget_expired_sessions(services.database, now=services.now_seconds())
-        if access_token and services.options.one_session_per_token:
-            accounts.end_sessions_of_access_token(services.database, access_token)
-        return _open_session(services, user=user, site=site, access_token=access_token)
+        if token and services.options.one_session_per_token:
+            accounts.end_sessions_of_access_token(services.database, token)
+        return _open_session(services, identity, site=site)
 
 
 def switch_site(services: Services, call: Call) -> Reply:
@@ -41,9 +55,8 @@ def switch_site(services: Services, call: Call) -> Reply:
         raise refusal("403070", "The session belongs to this site already.")
     with services.database.transaction():
         accounts.end_session(services.database, call.session)
-        return _open_session(
-            services, user=call.user, site=site, access_token=call.session.access_token
-        )
+        identity = _Identity(call.user, call.session.access_token, call.session.scopes)
+        return _open_session(services, identity, site=site)
 
 
 def sign_out(services: Services, call: Call) -> Response:
@@ -52,8 +65,7 @@ def sign_out(services: Services, call: Call) -> Response:
     return Response(status_code=204)
 
 
-def _identify(services: Services, credentials: XmlElement) -> tuple[User | None, str | None]:
-    """Return the user with these credentials, and the name of the personal access token if any."""
+def _identify(services: Services, credentials: XmlElement) -> _Identity | None:
     password = credentials.get("name"), credentials.get("password")
     token = (
         credentials.get("personalAccessTokenName"),
@@ -63,23 +75,26 @@ def _identify(services: Services, credentials: XmlElement) -> tuple[User | None,
     if [any(password), any(token), signed is not None].count(True) != 1:
         raise malformed("Give a name and a password, a personal access token, or a signed token.")
     if signed is not None:
-        return _user_of_signed_token(services, credentials, signed), None
+        return _identify_by_signed_token(services, credentials, signed)
     name, secret = password if any(password) else token
     if name is None or secret is None:
         raise malformed("The credentials are incomplete.")
     if any(password):
-        return accounts.user_of_password(services.database, name, secret), None
-    return accounts.user_of_access_token(services.database, name, secret), name
+        user, used = accounts.user_of_password(services.database, name, secret), None
+    else:
+        user, used = accounts.user_of_access_token(services.database, name, secret), name
+    return _Identity(user, used) if user else None
 
 
-def _user_of_signed_token(services: Services, credentials: XmlElement, token: str) -> User:
+def _identify_by_signed_token(services: Services, credentials: XmlElement, token: str) -> _Identity:
     if flag_attribute(credentials, "isUat", default=False):
         raise _sign_in_error("Unified access tokens are a matter of Tableau Cloud.")
     try:
-        return user_of_token(services, token)
+        user, scopes = user_of_token(services, token)
     except UntrustedTokenError as error:
         detail = f"Error signing in to Tableau Server: {error}"
         raise _sign_in_error(detail) from error
+    return _Identity(user, scopes=scopes)
 
 
 def _impersonated(services: Services, credentials: XmlElement, user: User) -> User:
@@ -96,13 +111,14 @@ def _impersonated(services: Services, credentials: XmlElement, user: User) -> Us
     return found
 
 
-def _open_session(services: Services, *, user: User, site: Site, access_token: str | None) -> Reply:
+def _open_session(services: Services, identity: _Identity, *, site: Site) -> Reply:
     minutes = services.options.session_minutes
     token = accounts.open_session(
         services.database,
-        user=user,
+        user=identity.user,
         site=site,
-        access_token=access_token,
+        access_token=identity.access_token,
+        scopes=identity.scopes,
         expires_at=services.now_seconds() + minutes * 60,
     )
     hours, seconds = divmod(int(minutes * 60), 3600)
@@ -112,7 +128,7 @@ def _open_session(services: Services, *, user: User, site: Site, access_token: s
         {"token": token, "estimatedTimeToExpiration": lasts},
         (
             Element("site", {"id": site.luid, "contentUrl": site.content_url}),
-            Element("user", {"id": user.luid}),
+            Element("user", {"id": identity.user.luid}),
         ),
     )
     return Reply(200, (credentials,))
@@ -124,6 +140,6 @@ def _sign_in_error(detail: str) -> RestError:
 
 ROUTES = (
     Route("POST", "auth/signin", sign_in, signed_in=False),
-    Route("POST", "auth/signout", sign_out),
+    Route("POST", "auth/signout", sign_out, scopes=None),
     Route("POST", "auth/switchSite", switch_site, since="2.6"),
 )

@@ -1,6 +1,6 @@
 """Sign in with a JSON web token that a connected app has signed (direct trust)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jwt
@@ -18,8 +18,10 @@ class UntrustedTokenError(ValueError):
     """The token is not accepted; the message states why, without repeating the token."""
 
 
-def user_of_token(services: Services, token: str) -> User:
-    """Return the user for whom a connected app has signed this token, valid for one sign-in.
+def user_of_token(services: Services, token: str) -> tuple[User, Sequence[str]]:
+    """Return the user for whom a connected app has signed this token, and the token's scopes.
+
+    The token is valid for one sign-in.
 
     Raises:
         UntrustedTokenError: the token is not accepted.
@@ -34,7 +36,7 @@ def user_of_token(services: Services, token: str) -> User:
     )
     if not first_use:
         raise UntrustedTokenError("the claim 'jti' was used before")
-    return user
+    return user, claims["scp"]
 
 
 def _verified_claims(services: Services, token: str) -> Mapping[str, Any]:

@@ -12,7 +12,7 @@ _FIELDS: dict[str, Field[None]] = dict.fromkeys(
 )
 
 
-def _empty_list(pattern: str, name: str, *, since: str = OLDEST_VERSION) -> Route:
+def _empty_list(pattern: str, name: str, *scopes: str, since: str = OLDEST_VERSION) -> Route:
     def query(services: Services, call: Call) -> Reply:
         """Return an empty page."""
         return Reply(
@@ -20,7 +20,7 @@ def _empty_list(pattern: str, name: str, *, since: str = OLDEST_VERSION) -> Rout
             list_page([], call.query, fields=_FIELDS, name=name, write=lambda _: Element(name)),
         )
 
-    return Route("GET", pattern, query, since=since)
+    return Route("GET", pattern, query, since=since, scopes=scopes)
 
 
 def query_tasks(services: Services, call: Call) -> Reply:
@@ -29,11 +29,16 @@ def query_tasks(services: Services, call: Call) -> Reply:
 
 
 ROUTES = (
-    _empty_list("sites/{site}/workbooks", "workbooks"),
-    _empty_list("sites/{site}/views", "views", since="2.2"),
-    _empty_list("sites/{site}/flows", "flows", since="3.3"),
-    _empty_list("sites/{site}/groups", "groups"),
+    _empty_list("sites/{site}/workbooks", "workbooks", "tableau:content:read"),
+    _empty_list("sites/{site}/views", "views", "tableau:content:read", since="2.2"),
+    _empty_list("sites/{site}/flows", "flows", "tableau:flows:read", since="3.3"),
     _empty_list("schedules", "schedules", since="2.3"),
     _empty_list("sites/{site}/schedules", "schedules", since="2.3"),
-    Route("GET", "sites/{site}/tasks/extractRefreshes", query_tasks, since="2.6"),
+    Route(
+        "GET",
+        "sites/{site}/tasks/extractRefreshes",
+        query_tasks,
+        since="2.6",
+        scopes=("tableau:tasks:read",),
+    ),
 )

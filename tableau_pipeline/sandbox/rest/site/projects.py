@@ -4,6 +4,14 @@ from xml.etree.ElementTree import Element as XmlElement
 
 from starlette.responses import Response
 
+from tableau_pipeline.sandbox.access.capabilities import PROJECT_LEADER, READ
+from tableau_pipeline.sandbox.access.checks import check_may
+from tableau_pipeline.sandbox.access.decision import (
+    LOCKED,
+    LOCKED_WITHOUT_NESTED,
+    MANAGED_BY_OWNER,
+)
+from tableau_pipeline.sandbox.access.rules import access_to_all, give_project_rules, keep_rules
 from tableau_pipeline.sandbox.errors import malformed, not_found, refusal
 from tableau_pipeline.sandbox.identity import new_luid
 from tableau_pipeline.sandbox.rest.wire.elements import Element
@@ -18,15 +26,11 @@ from tableau_pipeline.sandbox.rest.wire.records import project_element
 from tableau_pipeline.sandbox.rest.wire.requests import Call, name_attribute, parse_request
 from tableau_pipeline.sandbox.rest.wire.router import Reply, Route
 from tableau_pipeline.sandbox.services import Services
-from tableau_pipeline.sandbox.store import accounts, projects
-from tableau_pipeline.sandbox.store.records import Contents, Project
+from tableau_pipeline.sandbox.store import accounts, datasources, projects
+from tableau_pipeline.sandbox.store.records import Contents, Datasource, Project
 from tableau_pipeline.sandbox.store.seed import default_project_luid
 
-_PERMISSIONS = (
-    "ManagedByOwner",
-    "LockedToProject",
-    "LockedToProjectWithoutNested",
-)
+_PERMISSIONS = (MANAGED_BY_OWNER, LOCKED, LOCKED_WITHOUT_NESTED)
 _SELECTABLE = (
     *("id", "name", "description", "createdAt", "updatedAt", "contentPermissions"),
     *("parentProjectId", "topLevelProject", "writeable", "contentsCounts", *OWNER),
@@ -44,11 +48,12 @@ def query_projects(services: Services, call: Call) -> Reply:
         "createdAt": time_field(lambda project: project.created_at),
         "updatedAt": time_field(lambda project: project.updated_at),
     }
-    found: list[Project] = projects.projects(services.database, call.site.luid)
+    access = access_to_all(services.database, call.site.luid)
+    seen = [each for each in access.projects.values() if access.may(call.user, READ, each)]
     return Reply(
         200,
         list_page(
-            found,
+            seen,
             call.query,
             fields=fields,
             name="projects",
@@ -61,7 +66,6 @@ def query_projects(services: Services, call: Call) -> Reply:
 def create_project(services: Services, call: Call) -> Reply:
     """Create a project, at the top level or inside another one."""
     request = parse_request(call.body, "project")
-    _check_may_manage(call)
     with services.database.transaction():
         parent = _parent(services, call, request.get("parentProjectId", ""))
         project = Project(
@@ -71,12 +75,15 @@ def create_project(services: Services, call: Call) -> Reply:
             owner=call.user.luid,
             name=name_attribute(request),
             description=request.get("description", ""),
-            content_permissions=_content_permissions(request, "ManagedByOwner"),
+            content_permissions=_content_permissions(request, MANAGED_BY_OWNER),
             created_at=services.now(),
             updated_at=services.now(),
         )
         _check_name_is_free(services, project)
         projects.save_project(services.database, project)
+        # A new project begins with the rules of the one around it; on top, the default one's.
+        template = parent or default_project_luid(call.site.luid)
+        give_project_rules(services.database, project, template=template)
         return Reply(201, (_writer(services, call)(project),))
 
 
@@ -84,22 +91,24 @@ def update_project(services: Services, call: Call) -> Reply:
     """Change what the request names; an empty request only returns the project."""
     request = parse_request(call.body, "project")
     with services.database.transaction():
-        project = _project(services, call)
+        project = find_project(services, call)
         changed = _changed(services, call, project=project, request=request)
         if changed != project:
-            _check_may_manage(call)
+            _check_may_change(services, call, old=project, changed=changed)
             _check_name_is_free(services, changed)
             changed = replace(changed, updated_at=services.now())
+            if _place(changed) != _place(project):
+                keep_rules(services.database, _content(services, project))
             projects.save_project(services.database, changed)
         return Reply(200, (_writer(services, call)(changed),))
 
 
 def delete_project(services: Services, call: Call) -> Response:
     """Delete a project with its content."""
-    project = _project(services, call)
+    project = find_project(services, call)
     if project.luid == default_project_luid(call.site.luid):
         raise refusal("403003", "The default project cannot be deleted.")
-    _check_may_manage(call)
+    _check_leads(services, call, project if project.parent else None)
     projects.delete_project(services.database, project.luid)
     services.sweep_content()
     return Response(status_code=204)
@@ -121,7 +130,9 @@ def _changed(services: Services, call: Call, *, project: Project, request: XmlEl
         raise refusal("403005", "The default project cannot be renamed.")
     parent = project.parent
     if "parentProjectId" in request.attrib:
-        parent = _parent(services, call, request.attrib["parentProjectId"])
+        luid = request.attrib["parentProjectId"]
+        # Whoever leaves a project where it is needs no rights on the one around it.
+        parent = parent if luid == (parent or "") else _parent(services, call, luid)
         if parent is not None and parent in _subtree(services, project):
             raise malformed("A project cannot be moved into itself.")
     owner = project.owner
@@ -140,17 +151,25 @@ def _changed(services: Services, call: Call, *, project: Project, request: XmlEl
     )
 
 
-def _project(services: Services, call: Call) -> Project:
+def find_project(services: Services, call: Call) -> Project:
+    """Return the project that the path names.
+
+    Raises:
+        RestError: 404005, there is none; 403004, the user may not see it.
+    """
     luid = call.path["project"]
     project = projects.project(services.database, call.site.luid, luid)
     if project is None:
         raise not_found("Project", luid, code="404005")
+    check_may(services.database, READ, user=call.user, thing=project, code="403004")
     return project
 
 
 def _parent(services: Services, call: Call, luid: str) -> str | None:
-    if luid and projects.project(services.database, call.site.luid, luid) is None:
+    parent = projects.project(services.database, call.site.luid, luid) if luid else None
+    if luid and parent is None:
         raise not_found("Project", luid, code="404005")
+    _check_leads(services, call, parent)
     return luid or None
 
 
@@ -170,9 +189,32 @@ def _check_name_is_free(services: Services, project: Project) -> None:
         raise refusal("409006", f"A project already exists with the name '{project.name}'")
 
 
-def _check_may_manage(call: Call) -> None:
-    if not call.user.is_admin:
-        raise refusal("403004", "The user is not allowed to manage projects.")
+def _place(project: Project) -> tuple[str | None, str]:
+    """Return what decides which rules count in a project."""
+    return project.parent, project.content_permissions
+
+
+def _content(services: Services, project: Project) -> list[Project | Datasource]:
+    inside = _subtree(services, project)
+    database, site = services.database, project.site
+    return [
+        *(each for each in projects.projects(database, site) if each.luid in inside),
+        *(each for each in datasources.datasources(database, site) if each.project in inside),
+    ]
+
+
+def _check_may_change(services: Services, call: Call, *, old: Project, changed: Project) -> None:
+    _check_leads(services, call, old)
+    if changed.owner != old.owner and not (call.user.is_admin or old.owner == call.user.luid):
+        raise refusal("403027", "The user is not allowed to change the owner of the project.")
+
+
+def _check_leads(services: Services, call: Call, project: Project | None) -> None:
+    """Refuse to change a project to users who do not lead it; None is the top of the site."""
+    if project is not None:
+        check_may(services.database, PROJECT_LEADER, user=call.user, thing=project, code="403004")
+    elif not call.user.is_admin:
+        raise refusal("403004", "Only administrators manage projects at the top level.")
 
 
 def _content_permissions(request: XmlElement, default: str) -> str:
@@ -183,8 +225,18 @@ def _content_permissions(request: XmlElement, default: str) -> str:
 
 
 ROUTES = (
-    Route("GET", "sites/{site}/projects", query_projects),
-    Route("POST", "sites/{site}/projects", create_project),
-    Route("PUT", "sites/{site}/projects/{project}", update_project),
-    Route("DELETE", "sites/{site}/projects/{project}", delete_project),
+    Route("GET", "sites/{site}/projects", query_projects, scopes=("tableau:content:read",)),
+    Route("POST", "sites/{site}/projects", create_project, scopes=("tableau:projects:create",)),
+    Route(
+        "PUT",
+        "sites/{site}/projects/{project}",
+        update_project,
+        scopes=("tableau:projects:update",),
+    ),
+    Route(
+        "DELETE",
+        "sites/{site}/projects/{project}",
+        delete_project,
+        scopes=("tableau:projects:delete",),
+    ),
 )

@@ -58,7 +58,9 @@ def _written(services: Services, site: Site) -> Element:
 
 
 def query_users(services: Services, call: Call) -> Reply:
-    """List all users of a site."""
+    """List all users of a site, for administrators."""
+    if not call.user.is_admin:
+        raise refusal("403004", "Only administrators may list the users of a site.")
     users: list[User] = accounts.users(services.database)
     return Reply(
         200,
@@ -74,7 +76,9 @@ def query_users(services: Services, call: Call) -> Reply:
 
 
 def get_user(services: Services, call: Call) -> Reply:
-    """Return one user."""
+    """Return one user, to the user and to administrators."""
+    if call.path["user"] != call.user.luid and not call.user.is_admin:
+        raise refusal("403004", "Only administrators may look up other users.")
     user = accounts.user(services.database, call.path["user"])
     if user is None:
         raise not_found("User", call.path["user"], code="404002")
@@ -82,8 +86,10 @@ def get_user(services: Services, call: Call) -> Reply:
 
 
 ROUTES = (
-    Route("GET", "sites", query_sites),
-    Route("GET", "sites/{any_site}", get_site),
-    Route("GET", "sites/{site}/users", query_users),
-    Route("GET", "sites/{site}/users/{user}", get_user),
+    Route("GET", "sites", query_sites, scopes=("tableau:content:read", "tableau:sites:read")),
+    Route(
+        "GET", "sites/{any_site}", get_site, scopes=("tableau:content:read", "tableau:sites:read")
+    ),
+    Route("GET", "sites/{site}/users", query_users, scopes=("tableau:users:read",)),
+    Route("GET", "sites/{site}/users/{user}", get_user, scopes=("tableau:users:read",)),
 )

@@ -20,6 +20,7 @@ class Element:
         children: in the order in which they are written.
         text: the text, for an element without attributes and children.
         is_list: whether the children are items of one list.
+        repeated: whether it may be one of several children with its name.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Element:
     children: tuple["Element", ...] = ()
     text: str | None = None
     is_list: bool = False
+    repeated: bool = False
 
     def written_attributes(self) -> dict[str, str]:
         """Return the attributes as the API writes them."""
@@ -82,6 +84,10 @@ def _json(element: Element) -> object:
     if element.is_list:
         items = [_json(child) for child in element.children]
         return {element.children[0].name: items} if items else {}
-    children = {child.name: _json(child) for child in element.children}
+    children: dict[str, object] = {
+        child.name: _json(child) for child in element.children if not child.repeated
+    }
+    for name in {child.name for child in element.children if child.repeated}:
+        children[name] = [_json(child) for child in element.children if child.name == name]
     value = {} if element.text is None else {"value": element.text}
     return {**value, **element.written_attributes(), **children}

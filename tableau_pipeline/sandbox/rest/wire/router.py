@@ -34,6 +34,8 @@ class Route:
         pattern: the path under `/api/{version}/`, with `{names}` for its variable parts.
         handler: the function that answers.
         attachment: the name of the file part, if the body is multipart.
+        scopes: the sessions of connected apps need one of these scopes; without any, they cannot
+            make the call, which is in no list of Tableau's. None lets every session make it.
         signed_in: whether a session is required.
         versioned: whether the path under `/api/` begins with a version.
         since: the version of the API that brought the method; older ones do not know it.
@@ -44,6 +46,7 @@ class Route:
     pattern: str
     handler: Handler
     attachment: str | None = None
+    scopes: tuple[str, ...] | None = ()
     signed_in: bool = True
     versioned: bool = True
     since: str = OLDEST_VERSION

@@ -12,6 +12,7 @@ from tableauhyperapi import CreateMode, HyperException, Name, TableName
 
 from tableau_pipeline.hyper.process import connect, hyper_process
 from tableau_pipeline.sandbox import publishing
+from tableau_pipeline.sandbox.access.rules import give_project_rules
 from tableau_pipeline.sandbox.content.uploaded import HYPER, PACKAGE, discard, read_content
 from tableau_pipeline.sandbox.identity import new_luid, seeded_luid
 from tableau_pipeline.sandbox.jobs.update_data import queue_update
@@ -158,6 +159,8 @@ class Hands:
                 updated_at=services.now(),
             )
             projects.save_project(services.database, found)
+            template = default_project_luid(site)
+            give_project_rules(services.database, found, template=template)
         return found.luid
 
     def _tables(self, target: Datasource) -> Sequence[str]:
