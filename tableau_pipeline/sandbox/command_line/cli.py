@@ -69,7 +69,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="tableau-sandbox",
-        description="A local Tableau Server to publish data sources to.",
+        description="A local Tableau Server to publish data sources to. `tableau-sandbox verify"
+        " --help` says how to compare a real one with it.",
         epilog=control.__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -13,7 +13,7 @@ from xml.sax.saxutils import quoteattr
 
 from requests import RequestException
 
-from tableau_pipeline.sandbox.facts.answer import Answer, Deviation, attribute
+from tableau_pipeline.sandbox.facts.answer import Answer, Deviation, attribute, expect_that
 from tableau_pipeline.sandbox.facts.files import packaged_hyper, rows_file, rows_of
 from tableau_pipeline.sandbox.facts.scene import Scene
 
@@ -81,6 +81,7 @@ class Playground:
         self.pass_a_second = pass_a_second
         self._mark = f"verify-{secrets.token_hex(4)}"
         self._names: list[str] = []
+        self._datasources: list[str] = []
         self._projects: list[str] = []
         self._jobs: list[str] = []
 
@@ -108,9 +109,12 @@ class Playground:
         except (Deviation, RequestException) as error:
             raise LeftBehindError(f"{self._mark}*") from error
         left = [job for job in [*self._jobs] if not _succeeds(self._end, job)]
-        left += [name for name in self._names if not _succeeds(self._delete, name)]
-        inner_first = reversed(self._projects)
-        left += [luid for luid in inner_first if not _succeeds(self._delete_project, luid)]
+        # By their names as well: a job names nothing, and the answer to a publish may get lost.
+        left += [name for name in self._names if not _succeeds(self._delete_named, name)]
+        # Inner projects come first.
+        created = [f"datasources/{luid}" for luid in self._datasources]
+        created += [f"projects/{luid}" for luid in reversed(self._projects)]
+        left += [path for path in created if not _succeeds(self._delete, path)]
         if left:
             raise LeftBehindError(", ".join(left))
 
@@ -119,16 +123,15 @@ class Playground:
         self.scene.ask("PUT", f"jobs/{job}")
         self.wait(job)
 
-    def _delete(self, name: str) -> None:
+    def _delete_named(self, name: str) -> None:
         path = f"datasources?filter=name:eq:{quote(name, safe='')}"
         found = self.scene.ask("GET", path).succeeds(200).elements("datasources/datasource")
         for item in found:
-            self.scene.ask("DELETE", f"datasources/{attribute(item, 'id')}").succeeds(204)
+            self._delete(f"datasources/{attribute(item, 'id')}")
 
-    def _delete_project(self, luid: str) -> None:
-        answer = self.scene.ask("DELETE", f"projects/{luid}")
-        if answer.status != 404:
-            answer.succeeds(204)
+    def _delete(self, path: str) -> None:
+        answer = self.scene.ask("DELETE", path)
+        expect_that(answer.status in (204, 404), "204", answer)
 
     def new_name(self, suffix: str = "") -> str:
         """Return a name that nothing on the site has yet; what gets it is removed in the end."""
@@ -158,6 +161,7 @@ class Playground:
         answer = self.scene.ask(method, path, body, headers=headers)
         if method == "POST" and answer.status == 201:
             self._projects += [attribute(item, "id") for item in answer.elements("project")]
+            self._datasources += [attribute(item, "id") for item in answer.elements("datasource")]
         if answer.status == 202:
             self._jobs += [attribute(item, "id") for item in answer.elements("job")]
         return answer
