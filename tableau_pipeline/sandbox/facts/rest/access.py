@@ -127,7 +127,7 @@ def unknown_capability(play: Playground) -> None:
     _grant(play, play.shared, "NoSuchCapability").is_refused("400000", "400009")
 
 
-@writes("DELETE " + _PERMISSIONS + "/users/{user}/{capability}/{mode}", REFERENCE)
+@writes("DELETE " + _PERMISSIONS + "/{grantees}/{grantee}/{capability}/{mode}", REFERENCE)
 def revoked_capability(play: Playground) -> None:
     """A capability is revoked with 204."""
     target = play.published()
