@@ -1,3 +1,4 @@
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -48,13 +49,20 @@ def test_airflow(
     live = publish(server, one_row, name="Live")
     publish(server, wrapped_extract(tmp_path / "e.tdsx", one_row), name="Extract")
     python = environment(*AIRFLOW) / Path(sys.executable).name
-    host = sandbox.url.removeprefix("http://")
+    # The provider makes an address of the schema and the host, and leaves the port out.
+    connection = {
+        "conn_type": "tableau",
+        "schema": "http",
+        "host": sandbox.url.removeprefix("http://"),
+        "login": sandbox.user,
+        "password": sandbox.password,
+    }
     done = run(
         str(python),
         "-c",
         SCRIPT,
         live.id,
         AIRFLOW_HOME=str(tmp_path / "airflow"),
-        AIRFLOW_CONN_TABLEAU_DEFAULT=f"tableau://{sandbox.user}:{sandbox.password}@{host}/http",
+        AIRFLOW_CONN_TABLEAU_DEFAULT=json.dumps(connection),
     )
     assert done.stdout.endswith("done\n")
