@@ -85,7 +85,6 @@ def refresh(
         server=lambda: signed_in(environment["TABLEAU_SERVER_URL"], credentials=token),
         hyper=hyper,
         folder=folder,
-        run_id="bench",
         log=logging.getLogger(__name__),
     )
     started, cpu = time.perf_counter(), _cpu()

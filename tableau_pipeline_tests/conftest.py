@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 import pytest
+from hypothesis import HealthCheck, settings
 from pyspark.sql import SparkSession
 from sqlalchemy import Engine, event
 
@@ -19,6 +20,11 @@ if TYPE_CHECKING:
     from tableau_pipeline.demo.story import Line
 
 ROOT = Path(__file__).parents[1]
+# The first example of a property imports what it needs, and a machine may be busy.
+settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("any machine")
 VARIABLES = ("TABLEAU_", "PIPELINE_", "SPARK_REMOTE", "DAGSTER_HOME")
 
 

@@ -234,21 +234,6 @@ def test_journal_of_the_version_before(script: Script):
     assert isinstance(script.run().plan, NoChange)
 
 
-def test_another_data_source_does_not_wait(script: Script):
-    # Prevents: scripts of a whole department in a queue.
-    other = Declaration("other", "Other", "Default", script.declaration.tables)
-
-    @contextmanager
-    def server() -> Generator[TableauSite]:
-        journal = script.data / "other.json"
-        run = script.run(declaration=other, journal=journal, timeouts=Timeouts(claim=0))
-        assert isinstance(run.plan, Publish)
-        with script.session() as site:
-            yield site
-
-    assert isinstance(script.run(server=server).plan, Publish)
-
-
 @pytest.mark.parametrize(
     ("edges", "problem"),
     [

@@ -14,14 +14,7 @@ from typing import Any, ClassVar
 from tableauhyperapi import TableName
 
 from tableau_pipeline.actions.columns import source, target
-from tableau_pipeline.actions.conditions import (
-    Condition,
-    Side,
-    all_of,
-    always,
-    any_of,
-    columns_of,
-)
+from tableau_pipeline.actions.conditions import Condition, Side, all_of, always, any_of, columns_of
 from tableau_pipeline.actions.names import schema_and_table
 from tableau_pipeline.actions.upserts import upsert_problem
 from tableau_pipeline.errors import BatchError
@@ -152,11 +145,6 @@ class Batch:
                     f"{action!r:.100} is not an action: use Insert, Update, Upsert, Delete or "
                     "Replace"
                 )
-
-    @property
-    def needs_payload(self) -> bool:
-        """Whether an action reads from the uploaded file."""
-        return any(action.source is not None for action in self.actions)
 
     def wire_actions(self) -> list[dict[str, Any]]:
         """Return the actions as `update_hyper_data` of the Tableau Server Client takes them."""

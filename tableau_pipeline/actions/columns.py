@@ -3,13 +3,7 @@
 from dataclasses import dataclass
 
 from tableau_pipeline.actions.conditions import Op, Predicate, Side
-from tableau_pipeline.actions.constants import (
-    NULL,
-    Constant,
-    ConstantType,
-    Value,
-    constant,
-)
+from tableau_pipeline.actions.constants import NULL, Constant, ConstantType, Value, constant
 from tableau_pipeline.actions.names import checked_name
 from tableau_pipeline.errors import BatchError
 

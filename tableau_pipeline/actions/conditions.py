@@ -55,17 +55,15 @@ _SIGNS = {Joint.AND: "&", Joint.OR: "|"}
 
 
 class Condition(ABC):
-    """Selects rows. Combine conditions by `&` and `|`, each in its own parentheses."""
+    """Selects rows. Combine conditions by `&` and `|`, each in its own parentheses.
 
-    @property
-    def depth(self) -> int:
-        """The number of nested junctions."""
-        return 0
+    Attributes:
+        depth: the number of nested junctions.
+        terms: the number of comparisons.
+    """
 
-    @property
-    def terms(self) -> int:
-        """The number of comparisons."""
-        return 1
+    depth = 0
+    terms = 1
 
     def __and__(self, other: "Condition") -> "Condition":
         return _joined(Joint.AND, (self, other))

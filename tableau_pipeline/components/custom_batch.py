@@ -46,7 +46,6 @@ def send_batch(
             journal=DagsterJournal(context, dg.AssetKey.from_user_string(datasource)),
             server=lambda: tableau.session(context.log),
             hyper=lambda: hyper.process,
-            run_id=context.run.run_id,
             log=context.log,
             timeouts=tableau.timeouts,
         )

@@ -7,20 +7,20 @@ outlive a crash of the step, and keeps them when somebody deletes the run.
 import json
 import os
 import platform
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from pathlib import Path
 from uuid import uuid4
 
 import dagster as dg
 from dagster._core.storage.runs import SqlRunStorage
-from filelock import FileLock, Timeout
+from filelock import FileLock
 from pydantic import TypeAdapter, ValidationError
 
 from tableau_pipeline.core.checkpoint import Claim, Closing, Former, Intent, Owner, Record
 from tableau_pipeline.core.declaration import file_name
-from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.core.journal import held
 from tableau_pipeline.resources import data_dir
 
 RECORD = "tableau_pipeline/record"
@@ -104,31 +104,13 @@ class DagsterJournal:
         # Dagster stores one such event for each attempt.
         return len(ended) > owner.attempt
 
-    @contextmanager
-    def lock(self, timeout: float) -> Generator[None]:
-        """Lock this asset on this host. Ephemeral instances do not see each other's records.
-
-        Raises:
-            RefreshError: another process has held the lock for more than `timeout` seconds.
-        """
+    def lock(self, timeout: float) -> AbstractContextManager[None]:
+        """Lock this asset on this host. Ephemeral instances do not see each other's records."""
         if not self._is_temporary:
-            yield
-            return
+            return nullcontext()
         key = self._asset_key.to_user_string()
-        path = data_dir() / "locks" / f"{file_name(key)}.lock"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(path)
-        try:
-            lock.acquire(timeout=timeout)
-        except Timeout:
-            raise RefreshError(
-                f"Another refresh of {key} has held {path} for more than {timeout:.0f} s. Look for "
-                "a process that hangs, and stop it."
-            ) from None
-        try:
-            yield
-        finally:
-            lock.release()
+        lock = FileLock(data_dir() / "locks" / f"{file_name(key)}.lock")
+        return held(lock, by=f"Another refresh of {key}", timeout=timeout)
 
     @property
     def _is_temporary(self) -> bool:

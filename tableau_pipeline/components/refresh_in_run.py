@@ -26,7 +26,6 @@ def refresh_in_run(
         server=lambda: tableau.session(context.log),
         hyper=lambda: hyper.process,
         folder=data_dir(),
-        run_id=context.run.run_id,
         log=context.log,
         timeouts=tableau.timeouts,
         takeover=tableau.takeover,

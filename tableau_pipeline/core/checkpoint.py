@@ -7,9 +7,10 @@ from typing import Annotated, Any, Literal
 from uuid import uuid4
 
 from pydantic import Field, ValidationError
+from tableauhyperapi import TableName
 
 from tableau_pipeline.core.snapshot import Fingerprint, Frozen
-from tableau_pipeline.hyper.tables import Column
+from tableau_pipeline.hyper.tables import EXTRACT_SCHEMA, Column
 
 # The value of `unreconciled` until the published rows are compared with the models.
 NOT_RECONCILED = "nobody has looked yet"
@@ -126,6 +127,10 @@ class Checkpoint(Frozen):
     def versions(self) -> Iterator[tuple[str, int]]:
         """The snapshots that it refers to, by model and number."""
         return ((table.model, table.version) for table in self.tables.values())
+
+    def target(self, table: str) -> TableName:
+        """Return where the rows of a table are in the published file."""
+        return TableName(EXTRACT_SCHEMA, EXTRACT_SCHEMA if len(self.tables) == 1 else table)
 
     @property
     def rows(self) -> Mapping[str, int]:

@@ -108,7 +108,7 @@ class Declaration:
     @property
     def tag(self) -> str:
         """The tag that marks the data source on the server as ours."""
-        return tag_of(self.key)
+        return f"{TAG_PREFIX}{self.key}"
 
     @property
     def project_path(self) -> str:
@@ -155,9 +155,9 @@ class Declaration:
         return hashlib.sha256(json.dumps(shape).encode()).hexdigest()[:16]
 
 
-def tag_of(key: str) -> str:
-    """Return the tag of the data source with this asset key."""
-    return f"{TAG_PREFIX}{key}"
+def tags_of(key: str, instance: str) -> frozenset[str]:
+    """Return the tags of the data source with this asset key that a deployment publishes."""
+    return frozenset({f"{TAG_PREFIX}{key}", f"{INSTANCE_TAG_PREFIX}{instance}"})
 
 
 def file_name(key: str) -> str:

@@ -1,10 +1,14 @@
 """The journal: a refresh reads there what earlier ones recorded, and records its own work."""
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import Protocol
 
+from filelock import FileLock, Timeout
+
 from tableau_pipeline.core.checkpoint import Owner, Record
+from tableau_pipeline.errors import RefreshError
 
 
 class Journal(Protocol):
@@ -36,3 +40,22 @@ class Journal(Protocol):
         Raises:
             RefreshError: another process has held it for more than `timeout` seconds.
         """
+
+
+@contextmanager
+def held(lock: FileLock, *, by: str, timeout: float) -> Generator[None]:
+    """Hold a lock file during the block, as `Journal.lock` promises it.
+
+    Args:
+        by: who else may hold it, for messages.
+    """
+    Path(lock.lock_file).parent.mkdir(parents=True, exist_ok=True)
+    try:
+        acquired = lock.acquire(timeout=timeout)
+    except Timeout:
+        raise RefreshError(
+            f"{by} has held {lock.lock_file} for more than {timeout:.0f} s. Look for a process "
+            "that hangs, and stop it."
+        ) from None
+    with acquired:
+        yield

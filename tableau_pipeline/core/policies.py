@@ -74,8 +74,3 @@ class Retain:
 def is_span(lookback: str) -> bool:
     """Whether a lookback is a time span, such as "3 days"."""
     return bool(_SPAN.fullmatch(lookback))
-
-
-def is_lookback(lookback: str) -> bool:
-    """Whether a text is a time span or a number."""
-    return is_span(lookback) or lookback.isdecimal()

@@ -4,6 +4,8 @@ import hashlib
 import json
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
+from functools import reduce
+from operator import add
 from pathlib import Path
 from typing import Annotated, Protocol, Self
 
@@ -40,9 +42,10 @@ class Fingerprint(Frozen):
 
     def __add__(self, other: Self) -> Self:
         """Return the fingerprint of both sets of rows together."""
-        return self.model_copy(
-            update={"rows": self.rows + other.rows, "hash_sum": self.hash_sum + other.hash_sum}
-        )
+        # A sum over several algorithms carries the name of none, and so equals no other sum.
+        names = dict.fromkeys((self.algorithm, other.algorithm))
+        rows, hash_sum = self.rows + other.rows, self.hash_sum + other.hash_sum
+        return type(self)(rows=rows, hash_sum=hash_sum, algorithm=" and ".join(names))
 
     def __sub__(self, part: Self) -> Self:
         """Return the fingerprint of the rows that remain without a part of them."""
@@ -121,7 +124,9 @@ class Snapshot(Frozen):
     @property
     def fingerprint(self) -> Fingerprint:
         """The fingerprint of all rows."""
-        return sum((part.fingerprint for part in self.parts), Fingerprint(rows=0, hash_sum=0))
+        if not self.parts:
+            return Fingerprint(rows=0, hash_sum=0)
+        return reduce(add, (part.fingerprint for part in self.parts))
 
     @property
     def is_partitioned(self) -> bool:
@@ -196,21 +201,27 @@ class Snapshot(Frozen):
         alike = tuple(part.model_copy(update={"columns": None}) for part in parts)
         return self.model_copy(update={"columns": shared.pop(), "parts": alike})
 
+    def column_problem(self) -> str | None:
+        """Return which partition has other columns than the newest write; None if none has."""
+        for part in self.parts:
+            if part.columns is not None and part.columns != self.columns:
+                differing = set(part.columns) ^ set(self.columns)
+                names = ", ".join(sorted(f"{each.name} ({each.type})" for each in differing))
+                return (
+                    f'Model "{self.asset_key}": its partition {part.partition} differs from the '
+                    f"newest one in its columns: {names or 'their order'}. Materialize "
+                    f"{part.partition} and the others of its age again."
+                )
+        return None
+
     def check_columns(self) -> None:
         """Check that all partitions have the columns of the newest write.
 
         Raises:
             RefusedError: a partition has others; the message names it and the columns.
         """
-        for part in self.parts:
-            if part.columns is not None and part.columns != self.columns:
-                differing = set(part.columns) ^ set(self.columns)
-                names = ", ".join(sorted(f"{each.name} ({each.type})" for each in differing))
-                raise RefusedError(
-                    f'Model "{self.asset_key}": its partition {part.partition} differs from the '
-                    f"newest one in its columns: {names or 'their order'}. Materialize "
-                    f"{part.partition} and the others of its age again."
-                )
+        if problem := self.column_problem():
+            raise RefusedError(problem)
 
 
 class Snapshots(Protocol):

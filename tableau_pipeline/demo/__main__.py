@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import dagster as dg
 
 from tableau_pipeline.demo.sandbox_process import local_sandbox
-from tableau_pipeline.demo.story import CHAPTERS, Line, from_the_start, tell
+from tableau_pipeline.demo.story import CHAPTERS, Line, from_the_start, refresh
 
 _WIDTHS = (17, 15, 17, 8, 8, 9, 9, 8, 7)
 _HEADINGS = (
@@ -46,7 +46,7 @@ def _run_all() -> list[Line]:
     lines: list[Line] = []
     for chapter in CHAPTERS:
         _write(f"As of {chapter.as_of} ({chapter.title})")
-        lines += tell(chapter, definitions, instance)
+        lines += refresh(chapter, definitions, instance)
     return lines
 
 

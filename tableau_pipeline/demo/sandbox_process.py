@@ -5,7 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from tableau_pipeline.resources import data_dir
@@ -15,8 +15,7 @@ _STOP_SECONDS = 10
 _PORT = "8765"
 
 
-@contextmanager
-def local_sandbox() -> Generator[dict[str, str]]:
+def local_sandbox() -> AbstractContextManager[dict[str, str]]:
     """Start the sandbox of `make demo` and `make dev`: one folder, and the port SANDBOX_PORT.
 
     Both use the same sandbox data and port, so links in Dagster stay valid.
@@ -27,8 +26,7 @@ def local_sandbox() -> Generator[dict[str, str]]:
     port = os.environ.get("SANDBOX_PORT") or _PORT
     if not port.isdecimal():
         raise RuntimeError(f"SANDBOX_PORT is {port!r}: set it to a port, such as {_PORT}")
-    with sandbox_process(data_dir() / "sandbox", port=int(port)) as environment:
-        yield environment
+    return sandbox_process(data_dir() / "sandbox", port=int(port))
 
 
 @contextmanager

@@ -75,7 +75,9 @@ def from_the_start() -> None:
                     site.tsc.datasources.delete(str(found.id))
 
 
-def tell(chapter: Chapter, definitions: dg.Definitions, instance: dg.DagsterInstance) -> list[Line]:
+def refresh(
+    chapter: Chapter, definitions: dg.Definitions, instance: dg.DagsterInstance
+) -> list[Line]:
     """Materialize everything through Dagster, then compare the data on Tableau with the models.
 
     Raises:

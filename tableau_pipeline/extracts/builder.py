@@ -166,8 +166,8 @@ class Builder:
         return Change(
             table=table,
             columns=now.columns,
-            new=TableVersion.of(now, self.models[table.model]),
-            old=TableVersion.of(before, old) if old and not whole else None,
+            new=TableVersion(self.models[table.model], now.content, now.cutoff),
+            old=TableVersion(old, before.content, before.cutoff) if old and not whole else None,
             published_rows=before.content.rows,
             whole=whole,
         )

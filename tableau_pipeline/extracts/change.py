@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from tableau_pipeline.core.checkpoint import Cutoff, TableContent
+from tableau_pipeline.core.checkpoint import Cutoff
 from tableau_pipeline.core.declaration import Table
 from tableau_pipeline.core.snapshot import Fingerprint, Snapshot
 from tableau_pipeline.extracts.affected_rows import KeyMatch, KeyTable, Kind
@@ -23,11 +23,6 @@ class TableVersion:
     snapshot: Snapshot
     content: Fingerprint
     cutoff: Cutoff | None
-
-    @classmethod
-    def of(cls, table: TableContent, snapshot: Snapshot) -> "TableVersion":
-        """Return the version of a table whose rows are in this snapshot."""
-        return cls(snapshot=snapshot, content=table.content, cutoff=table.cutoff)
 
     def rows(self) -> str:
         """Return its rows with their hashes, as SQL."""

@@ -54,7 +54,7 @@ def compare(
     """
     problems: list[str] = []
     counts, sums = {}, {}
-    names = _names(checkpoint)
+    names = {name: checkpoint.target(name) for name in checkpoint.tables}
 
     def model(name: str, table: TableContent) -> str:
         return rows(source(name, _snapshot(snapshots, table), table.cutoff))
@@ -105,15 +105,6 @@ def _snapshot(snapshots: Snapshots, table: TableContent) -> Snapshot:
 def count_rows(connection: Connection) -> dict[str, int]:
     """Count the rows of each table in the extract schema, by table name."""
     return {table.name.unescaped: _rows(connection, str(table)) for table in _tables(connection)}
-
-
-def _names(checkpoint: Checkpoint) -> dict[str, TableName]:
-    """Map the tables of a checkpoint to their names in the published file."""
-    single = len(checkpoint.tables) == 1
-    return {
-        name: TableName(EXTRACT_SCHEMA, EXTRACT_SCHEMA if single else name)
-        for name in checkpoint.tables
-    }
 
 
 def _tables(connection: Connection) -> set[TableName]:

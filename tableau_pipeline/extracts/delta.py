@@ -81,6 +81,12 @@ class Delta:
     extract: Extract
     tables: Sequence[TableDelta]
 
+    @classmethod
+    def of(cls, path: Path, tables: Sequence[TableDelta], *, version: int) -> "Delta":
+        """Return the delta whose payload was written to `path`."""
+        rows = {each.change.table.name: each.counts.inserted for each in tables}
+        return cls(Extract(path, rows, path.stat().st_size, version), tables)
+
     @property
     def counts(self) -> Mapping[str, RowCounts]:
         """The row counts by table."""
@@ -116,13 +122,18 @@ def build_delta(
             _Payload(connection, change, targets[change.table.name], models).table()
             for change in changes
         ]
-    extract = Extract(
-        path=path,
-        rows={each.change.table.name: each.counts.inserted for each in tables},
-        size=path.stat().st_size,
-        version=version,
+    return Delta.of(path, tables, version=version)
+
+
+def insert_rows(connection: Connection, change: Change, relation: str, where: str) -> int:
+    """Create the table of a payload with the rows to insert, from a relation named `source`."""
+    table = in_payload(ROWS, change.table.name)
+    create_table(connection, table, change.columns)
+    columns = names([column.name for column in change.columns])
+    inserted = connection.execute_command(
+        f"INSERT INTO {table} SELECT {columns} FROM {relation} source WHERE {where}"  # noqa: S608
     )
-    return Delta(extract=extract, tables=tables)
+    return inserted or 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +159,7 @@ class _Payload:
                 self._drop()
             else:
                 if counts.inserted:
-                    self._insert(where=affected(keys, "source"))
+                    self._insert(affected(keys, "source"))
                 return TableDelta(
                     self.change,
                     self.target,
@@ -160,7 +171,7 @@ class _Payload:
 
     def _whole(self, reason: str) -> TableDelta:
         """Replace all published rows with all rows of the table."""
-        inserted = self._insert(where="TRUE")
+        inserted = self._insert("TRUE")
         counts = RowCounts(self.change.published_rows, inserted, whole=reason)
         return TableDelta(self.change, self.target, counts)
 
@@ -180,15 +191,8 @@ class _Payload:
         found = self.connection.execute_scalar_query(f"SELECT COUNT(*) FROM ({keys}) keys")  # noqa: S608
         return found == counts.inserted
 
-    def _insert(self, *, where: str) -> int:
-        table = in_payload(ROWS, self.change.table.name)
-        create_table(self.connection, table, self.change.columns)
-        columns = names([column.name for column in self.change.columns])
-        inserted = self.connection.execute_command(
-            f"INSERT INTO {table} SELECT {columns} FROM {self.change.new.rows()} source "  # noqa: S608
-            f"WHERE {where}"
-        )
-        return inserted or 0
+    def _insert(self, where: str) -> int:
+        return insert_rows(self.connection, self.change, self.change.new.rows(), where)
 
     def _drop(self) -> None:
         """Remove from the payload what an attempt without a proof has left."""

@@ -139,8 +139,9 @@ def _cutoff(
         return Cutoff(column=retain.column, days=retain.days, as_of=retain.as_of, value=value)
     rule = (retain.column, retain.days, retain.as_of)
     # Equal rows have the same latest value, so no file need be opened to find it.
-    if known and known.cutoff and _rule(known.cutoff) == rule:
-        return known.cutoff
+    recorded = known.cutoff if known else None
+    if recorded and (recorded.column, recorded.days, recorded.as_of) == rule:
+        return recorded
     type_ = _type(snapshot.columns, retain.column)
     with connect(hyper()) as connection:
         last = connection.execute_scalar_query(
@@ -150,10 +151,6 @@ def _cutoff(
     if last is None:
         return None
     return Cutoff(column=retain.column, days=retain.days, as_of=retain.as_of, value=str(last))
-
-
-def _rule(cutoff: Cutoff) -> tuple[str, int, str]:
-    return cutoff.column, cutoff.days, cutoff.as_of
 
 
 def _type(columns: Sequence[Column], name: str) -> str:

@@ -5,18 +5,15 @@ Between two parts, every row is either in its old or in its new version. All par
 one payload that was built, so the versions are compared only once.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
 from tableauhyperapi import Connection, HyperProcess, TableName, escape_name
 
-from tableau_pipeline.extracts.affected_rows import KeyMatch, KeyTable, affected, fill, in_payload
-from tableau_pipeline.extracts.delta import ROWS, Delta, TableDelta
-from tableau_pipeline.hyper.build import Extract
-from tableau_pipeline.hyper.new_file import create_table, new_file
+from tableau_pipeline.extracts.affected_rows import KeyMatch, KeyTable, affected, fill
+from tableau_pipeline.extracts.delta import ROWS, Delta, TableDelta, insert_rows
+from tableau_pipeline.hyper.new_file import new_file
 from tableau_pipeline.hyper.rows import names
-from tableau_pipeline.hyper.tables import Column
 
 # Several payloads are together larger than one, as every file has some overhead.
 _ROOM = 1.3
@@ -36,7 +33,7 @@ def split_delta(hyper: HyperProcess, delta: Delta, limit: int) -> list[Delta]:
     for of in (number, 2 * number, 4 * number):
         parts: list[Delta] = []
         for index in range(of):
-            part = _build(hyper, delta, _Slice(index, of))
+            part = _build(hyper, delta, index, of)
             parts.append(part)
             if part.extract.size > limit:
                 break
@@ -47,51 +44,33 @@ def split_delta(hyper: HyperProcess, delta: Delta, limit: int) -> list[Delta]:
     return []
 
 
-@dataclass(frozen=True, slots=True)
-class _Slice:
-    """One of several parts; `index` counts from 0."""
-
-    index: int
-    of: int
-
-
-def _build(hyper: HyperProcess, delta: Delta, slice_: _Slice) -> Delta:
-    path = delta.extract.path.with_name(
-        f"{delta.extract.path.stem}-{slice_.index + 1}-of-{slice_.of}.hyper"
-    )
-    with new_file(hyper, path, version=delta.extract.version) as connection:
-        connection.catalog.attach_database(delta.extract.path, _WHOLE)
-        tables = [
-            part
-            for table in delta.tables
-            if (part := _PartOf(connection, table, slice_).table()) is not None
-        ]
+def _build(hyper: HyperProcess, delta: Delta, index: int, of: int) -> Delta:
+    whole = delta.extract
+    path = whole.path.with_name(f"{whole.path.stem}-{index + 1}-of-{of}.hyper")
+    with new_file(hyper, path, version=whole.version) as connection:
+        connection.catalog.attach_database(whole.path, _WHOLE)
+        parts = [_PartOf(connection, table, index, of).table() for table in delta.tables]
         connection.catalog.detach_database(_WHOLE)
-    extract = Extract(
-        path=path,
-        rows={each.change.table.name: each.counts.inserted for each in tables},
-        size=path.stat().st_size,
-        version=delta.extract.version,
-    )
-    return Delta(extract, tables)
+    return Delta.of(path, [part for part in parts if part], version=whole.version)
 
 
 @dataclass(frozen=True, slots=True)
 class _PartOf:
-    """Writes the part of one table."""
+    """Writes the part of one table; `index` counts the `of` parts from 0."""
 
     connection: Connection
     delta: TableDelta
-    slice: _Slice
+    index: int
+    of: int
 
     def table(self) -> TableDelta | None:
         """Return the table's delta; None if this part has nothing of the table."""
         counts = self.delta.counts
         if counts.whole:
             # A table that is replaced in pieces would lack most of its rows between them.
-            if self.slice.index:
+            if self.index:
                 return None
-            self._insert(where="TRUE")
+            self._insert("TRUE")
             return self.delta
         keys = [
             # The key table of an append has only one row, its start, which cannot be dealt out.
@@ -100,25 +79,15 @@ class _PartOf:
             else self._some_rows(each)
             for each in self.delta.keys
         ]
-        inserted = self._insert(where=affected(keys, "source")) if counts.inserted else 0
+        inserted = self._insert(affected(keys, "source")) if counts.inserted else 0
         return replace(self.delta, keys=keys, counts=replace(counts, inserted=inserted))
-
-    @property
-    def _columns(self) -> Sequence[Column]:
-        return self.delta.change.columns
 
     def _payload(self, schema: str) -> TableName:
         """A table of the payload that is being split."""
         return TableName(_WHOLE, schema, self.delta.change.table.name)
 
-    def _insert(self, *, where: str) -> int:
-        table = in_payload(ROWS, self.delta.change.table.name)
-        create_table(self.connection, table, self._columns)
-        columns = names([column.name for column in self._columns])
-        inserted = self.connection.execute_command(
-            f"INSERT INTO {table} SELECT {columns} FROM {self._payload(ROWS)} source WHERE {where}"  # noqa: S608
-        )
-        return inserted or 0
+    def _insert(self, where: str) -> int:
+        return insert_rows(self.connection, self.delta.change, str(self._payload(ROWS)), where)
 
     def _some_rows(self, keys: KeyTable) -> KeyTable:
         columns = names(keys.columns)
@@ -130,7 +99,7 @@ class _PartOf:
             typed,
             f"SELECT {columns} FROM (SELECT {columns}, ROW_NUMBER() OVER (ORDER BY {columns}) "  # noqa: S608
             f"AS {_RANK} FROM {self._payload(keys.kind)}) ranked "
-            f"WHERE {_RANK} % {self.slice.of} = {self.slice.index}",
+            f"WHERE {_RANK} % {self.of} = {self.index}",
         )
         return keys
 
@@ -147,11 +116,11 @@ class _PartOf:
             "SELECT start, LEAD(start) OVER (ORDER BY start) AS stop, "  # noqa: S608
             "ROW_NUMBER() OVER (ORDER BY start) - 1 AS rank "
             f"FROM (SELECT {start} AS start FROM {self._payload(keys.kind)} "
-            f"UNION SELECT MIN({cursor}) FROM (SELECT {cursor}, NTILE({self.slice.of}) "
+            f"UNION SELECT MIN({cursor}) FROM (SELECT {cursor}, NTILE({self.of}) "
             f"OVER (ORDER BY {cursor}) AS {_RANK} FROM {self._payload(ROWS)}) tiled "
             f"WHERE {_RANK} > 1 GROUP BY {_RANK}) starts"
         )
-        this = f"FROM ({starts}) stretches WHERE rank = {self.slice.index}"
+        this = f"FROM ({starts}) stretches WHERE rank = {self.index}"
         open_end = self.connection.execute_scalar_query(f"SELECT COUNT(*) {this} AND stop IS NULL")
         stretch = keys
         if not open_end:

@@ -1,7 +1,7 @@
 """An open `.hyper` file: inspect, read and change it, by SQL and by Arrow."""
 
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -132,9 +132,15 @@ class HyperFile:
             self._check(table, scan, key=key)
             exists = f"EXISTS (SELECT 1 FROM {table} target WHERE {_same(key)})"  # noqa: S608
             # The caller may catch an error of the insert, and must not keep half of the upsert.
-            with self._transaction():
-                updated = self._update(table, scan, key)
-                return updated + self._insert(table, scan, where=f"NOT {exists}")
+            self.execute("BEGIN TRANSACTION")
+            try:
+                changed = self._update(table, scan, key)
+                changed += self._insert(table, scan, where=f"NOT {exists}")
+            except BaseException:
+                self.execute("ROLLBACK")
+                raise
+            self.execute("COMMIT")
+            return changed
 
     def delete(self, table: TableName, keys: ArrowStream) -> int:
         """Delete the rows that match a row of `keys` in all its columns; return their number.
@@ -194,16 +200,6 @@ class HyperFile:
         if repeated:
             shown = ", ".join(map(str, repeated[0]))
             raise HyperFileError(f"{table}: the key ({shown}) is repeated in the data")
-
-    @contextmanager
-    def _transaction(self) -> Generator[None]:
-        self.execute("BEGIN TRANSACTION")
-        try:
-            yield
-        except BaseException:
-            self.execute("ROLLBACK")
-            raise
-        self.execute("COMMIT")
 
 
 def _same(key: Sequence[str]) -> str:

@@ -8,6 +8,7 @@ from tableauhyperapi import Connection, HyperProcess, TableName, escape_name
 
 from tableau_pipeline.hyper.atomic import replacing
 from tableau_pipeline.hyper.process import connect
+from tableau_pipeline.hyper.rows import names
 from tableau_pipeline.hyper.tables import Column
 from tableau_pipeline.hyper.types.spark_types import hyper_type
 
@@ -43,7 +44,6 @@ def create_table(
         required = " NOT NULL" if column.name in key else ""
         definitions.append(f"{escape_name(column.name)} {type_}{required}")
     if key:
-        quoted = ", ".join(escape_name(column) for column in key)
-        definitions.append(f"ASSUMED PRIMARY KEY ({quoted})")
+        definitions.append(f"ASSUMED PRIMARY KEY ({names(key)})")
     connection.catalog.create_schema_if_not_exists(table.schema_name)
     connection.execute_command(f"CREATE TABLE {table} ({', '.join(definitions)})")

@@ -8,12 +8,6 @@ from tableauhyperapi import HyperProcess, TableName
 from tableau_pipeline.hyper.open_file import open_hyper
 
 
-def table_names(hyper: HyperProcess, path: Path) -> list[TableName]:
-    """Return the names of the tables of all schemas of a file, sorted."""
-    with open_hyper(path, hyper=hyper) as file:
-        return file.table_names()
-
-
 def table_columns(hyper: HyperProcess, path: Path) -> dict[TableName, dict[str, str]]:
     """Return the SQL types of the columns of each table of a file, by name and in order."""
     with open_hyper(path, hyper=hyper) as file:

@@ -62,10 +62,10 @@ class BadRows:
             if self.total > len(self.examples)
             else ""
         )
-        remedies = [*self.hints, "fix the file", "declare other columns"]
+        remedies = "; ".join([*self.hints, "fix the file", "declare other columns"])
         return (
             f"{rows} not fit the columns {described}: {'; '.join(self.examples)}{more}. "
-            f"{_capital('; '.join(remedies))}, or leave such rows out with bad_rows: drop"
+            f"{remedies[:1].upper()}{remedies[1:]}, or leave such rows out with bad_rows: drop"
         )
 
 
@@ -74,7 +74,3 @@ def printable(text: str) -> str:
     return "".join(
         each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
     )
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]

@@ -1,7 +1,6 @@
 """The rows of files, or of a database table, stored as versions of a model without code."""
 
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -16,9 +15,9 @@ from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline.snapshots.successor import in_order
 from tableau_pipeline.snapshots.write import (
     columns_of,
+    commit,
     nothing_left,
     stored_parts,
-    version_of,
     write_snapshot,
 )
 
@@ -65,8 +64,11 @@ class FileStore:
             reading = self.read()
             if not self.drop_bad_rows:
                 reading.check_rows()
-            with _refused():
+            try:
                 self._written[asset_key] = self._stored(asset_key, reading)
+            except (UnstorableError, *READ_ERRORS) as error:
+                # The files are at fault, whether Spark or the store does not take them.
+                raise RefusedError(reason(error)) from error
             self.read_rows = reading
         return self._written[asset_key]
 
@@ -103,7 +105,10 @@ class FileStore:
             frame = frame.withColumn(self.file_column, F.expr(_FILE))
         base = self._base(asset_key)
         others = [part for part in (base.parts if base else ()) if part.partition not in names]
-        kept = [part if part.partition else _as_partition(part) for part in others]
+        kept = [
+            part if part.partition else part.model_copy(update={"partition": _EARLIER})
+            for part in others
+        ]
         digests = {path.name: digest for path, digest in reading.digests.items()}
         with nothing_left(self.store, asset_key) as folder:
             parts = stored_parts(
@@ -117,14 +122,14 @@ class FileStore:
             named = [
                 part.model_copy(update={"digest": digests[str(part.partition)]}) for part in parts
             ]
-
-            def make(number: int, _: Snapshot | None) -> Snapshot:
-                new = version_of(
-                    frame, self.store, named, number=number, asset_key=asset_key, run_id=self.run_id
-                )
-                return new.model_copy(update={"parts": in_order([*kept, *new.parts])})
-
-            return self.store.commit(asset_key, make)
+            return commit(
+                frame,
+                self.store,
+                named,
+                asset_key=asset_key,
+                run_id=self.run_id,
+                parts=lambda new, _: in_order([*kept, *new]),
+            )
 
     def _base(self, asset_key: str) -> Snapshot | None:
         number = self.built_on()
@@ -140,15 +145,6 @@ class FileStore:
         return base
 
 
-@contextmanager
-def _refused() -> Generator[None]:
-    """Turn errors of Spark's readers and of the store into refusals: the files are at fault."""
-    try:
-        yield
-    except (UnstorableError, *READ_ERRORS) as error:
-        raise RefusedError(reason(error)) from error
-
-
 def _names(reading: Reading) -> list[str]:
     names = [path.name for path in reading.digests]
     if twice := sorted({name for name in names if names.count(name) > 1}):
@@ -157,10 +153,6 @@ def _names(reading: Reading) -> list[str]:
             "rows it replaces: rename one of them"
         )
     return names
-
-
-def _as_partition(whole: Part) -> Part:
-    return whole.model_copy(update={"partition": _EARLIER})
 
 
 def _check_free(name: str, columns: Sequence[str]) -> None:

@@ -15,7 +15,6 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
     {".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet"}
 )
 COMPRESSED = (".gz", ".bz2")
-_NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +29,7 @@ class Files:
 
     paths: tuple[Path, ...]
     format: Format
-    reader: Mapping[str, str] = field(default_factory=lambda: _NO_OPTIONS)
+    reader: Mapping[str, str] = field(default_factory=dict)
     columns: str | None = None
 
 
@@ -58,14 +57,13 @@ def format_of(paths: Sequence[Path]) -> Format:
     Raises:
         RefusedError: the suffixes are unknown, or of several formats.
     """
-    formats = {FORMATS.get(ending(path)) for path in paths}
-    if len(formats) > 1 or None in formats:
+    first, *others = {FORMATS.get(ending(path)) for path in paths}
+    if first is None or others:
         endings = ", ".join(sorted({path.suffix or path.name for path in paths}))
         raise RefusedError(
             f"The suffixes {endings} do not determine one format: set format: csv, json or parquet"
         )
-    (format_,) = formats
-    return format_ or "csv"
+    return first
 
 
 def ending(path: Path) -> str:

@@ -11,18 +11,10 @@ from typing import Literal
 from pyspark.sql import DataFrame, SparkSession
 
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.ingest.arrow_columns import stored_schema
-from tableau_pipeline.ingest.found import (
-    Files,
-    Format,
-    digests,
-    format_of,
-    found_files,
-)
+from tableau_pipeline.ingest.found import Files, Format, format_of, found_files
 from tableau_pipeline.ingest.parquet.load_parquet import load_parquet
 from tableau_pipeline.ingest.reading import Reading
-from tableau_pipeline.ingest.text.waiting import waiting_rows
-from tableau_pipeline.snapshots.load import exact_path
+from tableau_pipeline.ingest.text.load_text import load_text
 
 _LOG = logging.getLogger(__name__)
 _NO_OPTIONS: Mapping[str, str] = {}
@@ -84,11 +76,4 @@ def load(spark: SparkSession, files: Files, folder: Path) -> Reading:
                 "columns cannot be declared for Parquet files, which contain their types: remove it"
             )
         return load_parquet(spark, files, folder)
-    before = digests(files.paths)
-    waiting = waiting_rows(files, folder)
-    paths = map(exact_path, waiting.paths)
-    frame = spark.read.schema(stored_schema(waiting.schema)).parquet(*paths)
-    reading = Reading(frame, before, waiting.bad)
-    # From here on the rows come from the copy, so a later change of the files does no harm.
-    reading.check_unchanged()
-    return reading
+    return load_text(spark, files, folder)

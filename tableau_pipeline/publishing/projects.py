@@ -1,5 +1,7 @@
 """Projects by path or LUID; their names are unique only within one parent."""
 
+from contextlib import suppress
+
 import tableauserverclient as TSC
 
 from tableau_pipeline.core.declaration import Project, ProjectLuid
@@ -16,16 +18,9 @@ def in_words(project: Project) -> str:
 
 def find_project(server: TSC.Server, project: Project) -> str | None:
     """Return the id of a project; None if there is none, or none that this user may see."""
-    if isinstance(project, ProjectLuid):
-        found = any(item.id == project.luid for item in every(server.projects))
-        return project.luid if found else None
-    parent: str | None = None
-    for name in _names(project):
-        item = _child(server, name, parent)
-        if item is None:
-            return None
-        parent = item.id
-    return parent
+    with suppress(RefusedError):
+        return project_id(server, project, create=False)
+    return None
 
 
 def project_id(server: TSC.Server, project: Project, *, create: bool) -> str:
@@ -36,8 +31,8 @@ def project_id(server: TSC.Server, project: Project, *, create: bool) -> str:
             false. The message lists the existing ones.
     """
     if isinstance(project, ProjectLuid):
-        if found := find_project(server, project):
-            return found
+        if any(item.id == project.luid for item in every(server.projects)):
+            return project.luid
         raise RefusedError(
             f"There is no project {project.luid} on the site, or this user may not see it. Correct "
             "the LUID in `project:`, or name the project by its path."

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
@@ -16,47 +17,28 @@ from tableau_pipeline.core.units import megabytes
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.publishing import datasources, jobs, projects, updates, uploads
 from tableau_pipeline.publishing.session.clock import ServerClock
-from tableau_pipeline.publishing.translate_errors import (
-    SESSION_GONE,
-    SignInError,
-    translate_errors,
-)
+from tableau_pipeline.publishing.translate_errors import SESSION_GONE, SignInError, translate_errors
 
 _T = TypeVar("_T")
 
 
+@dataclass(frozen=True, slots=True)
 class TableauSite:
     """Implements `core.server.Server` on the Tableau Server Client library (TSC).
 
-    The session is renewed at most once in each call if it has ended. `.tsc` is the TSC client.
+    The session is renewed at most once in each call if it has ended.
+
+    Attributes:
+        tsc: the TSC client.
+        sign_in: renews the session.
     """
 
-    def __init__(
-        self,
-        tsc: TSC.Server,
-        *,
-        url: str,
-        site: str,
-        sign_in: Callable[[], object],
-        clock: ServerClock,
-        log: logging.Logger,
-    ) -> None:
-        self.tsc = tsc
-        self._url = url
-        self._site = site
-        self._sign_in = sign_in
-        self._clock = clock
-        self._log = log
-
-    @property
-    def url(self) -> str:
-        """The URL of the server, without a trailing slash."""
-        return self._url
-
-    @property
-    def site(self) -> str:
-        """The site's content URL; "" is the default site."""
-        return self._site
+    tsc: TSC.Server
+    url: str
+    site: str
+    sign_in: Callable[[], object]
+    clock: ServerClock
+    log: logging.Logger
 
     @property
     def user_id(self) -> str:
@@ -70,9 +52,9 @@ class TableauSite:
 
     def now(self) -> datetime:
         """Return the time by the server's own clock; a second or so late, never early."""
-        if self._clock.now() is None:
+        if self.clock.now() is None:
             self._ask("Asking for the time", self.tsc.server_info.get)
-        if (now := self._clock.now()) is None:
+        if (now := self.clock.now()) is None:
             raise RefreshError(
                 f"The answers of {self.url} lack a valid Date header. Does a proxy in between "
                 "remove it?"
@@ -116,7 +98,7 @@ class TableauSite:
             self._ask(doing, lambda block=block: uploads.send_block(self.tsc, upload, block))
             sent += len(block)
             of = f" of {megabytes(size)}" if sent < size else ""
-            self._log.info("Uploaded %s%s", megabytes(sent), of)
+            self.log.info("Uploaded %s%s", megabytes(sent), of)
         return upload
 
     def publish(
@@ -220,5 +202,5 @@ class TableauSite:
                     raise
                 # Without a session the server carries nothing out, so the call cannot take effect
                 # twice.
-                self._sign_in()
+                self.sign_in()
                 return call()

@@ -1,12 +1,12 @@
 """Publish a Parquet file unread: the server makes the extract from it."""
 
 import shutil
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
-from tableau_pipeline.extracts.parquet_file import parquet_file
-from tableau_pipeline.refresh.attempt import Attempt
+from tableau_pipeline.extracts.parquet_file import ParquetFile, parquet_file
 from tableau_pipeline.refresh.plan.decide import Options
-from tableau_pipeline.refresh.recover.history import read_history
 from tableau_pipeline.refresh.refresh import Refresh
 from tableau_pipeline.refresh.report import Report
 
@@ -20,24 +20,20 @@ def refresh_as_is(refresh: Refresh, file: Path, options: Options) -> Report:
         RefusedError: publishing would be wrong or unsafe; nothing was sent or overwritten.
         RefreshError: publishing failed; the next run finds out what became of it.
     """
-    return refresh.summarized(options, lambda: _refreshed(refresh, file, options))
+    return refresh.run_with(_content(refresh, file, options), options)
 
 
-def _refreshed(refresh: Refresh, file: Path, options: Options) -> Report:
-    bare = refresh.content({})
+@contextmanager
+def _content(refresh: Refresh, file: Path, options: Options) -> Generator[ParquetFile]:
+    bare = refresh.builder({})
     if options.dry_run:
-        history = read_history(refresh.journal.records())
-        with refresh.server() as server:
-            content = parquet_file(file, bare)
-            return Attempt(refresh, server, content, history, options).dry_run()
-    with refresh.claimed() as claim:
-        # What is sent must be what was checked, even if somebody writes the file meanwhile.
-        bare.folder.mkdir(parents=True, exist_ok=True)
-        copy = bare.folder / f"{refresh.run_id}.parquet"
-        shutil.copyfile(file, copy)
-        try:
-            content = parquet_file(copy, bare)
-            with refresh.server() as server:
-                return Attempt(refresh, server, content, claim.history, options).run(claim)
-        finally:
-            copy.unlink()
+        yield parquet_file(file, bare)
+        return
+    # What is sent must be what was checked, even if somebody writes the file meanwhile.
+    bare.folder.mkdir(parents=True, exist_ok=True)
+    copy = bare.folder / f"{refresh.journal.owner.run_id}.parquet"
+    shutil.copyfile(file, copy)
+    try:
+        yield parquet_file(copy, bare)
+    finally:
+        copy.unlink()

@@ -5,13 +5,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tableau_pipeline.core.checkpoint import NOT_RECONCILED, Checkpoint, TableContent
+from tableau_pipeline.core.declaration import tags_of
 from tableau_pipeline.core.server import Server
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.extracts.builder import Builder
 from tableau_pipeline.extracts.delta import Delta, Size
 from tableau_pipeline.refresh.claim import Claimed
+from tableau_pipeline.refresh.deliver.datasource import DriftError
 from tableau_pipeline.refresh.deliver.delivery import Delivery, counts, total
-from tableau_pipeline.refresh.deliver.marks import DriftError
 from tableau_pipeline.refresh.deliver.send import Sender
 from tableau_pipeline.refresh.deliver.sent import Sent
 from tableau_pipeline.refresh.job_waiting import Jobs
@@ -70,11 +71,17 @@ class Attempt:
             folder=refresh.folder / "extracts",
             log=refresh.log,
         )
+        self._observer = Observer(
+            declaration=refresh.declaration,
+            server=server,
+            reconciler=self._reconciler,
+            tags=tags_of(refresh.declaration.key, refresh.journal.instance),
+            log=refresh.log,
+        )
 
     def dry_run(self) -> Report:
         """Report what would be done: check the rows, and build an update to measure it."""
-        recovered, observer = self._recovered(acts=False)
-        published = observer.observe(recovered, self._project())
+        published = self._observer.observe(self._recovered(acts=False), self._project())
         desired, decision, deltas = self._decided(published)
         report = self._report(decision, desired, published)
         if isinstance(decision, Publish):
@@ -88,49 +95,28 @@ class Attempt:
 
     def run(self, claim: Claimed) -> Report:
         """Recover, observe, decide, deliver and record."""
-        recovered, observer = self._recovered(acts=True)
-        sender = Sender(
-            server=self._server,
-            journal=self._refresh.journal,
-            claim=claim,
-            jobs=self._jobs,
-            run_id=self._refresh.run_id,
-            tags=observer.tags,
-            sleep=self._refresh.sleep,
-            log=self._refresh.log,
-        )
+        recovered = self._recovered(acts=True)
+        sender = Sender(claim, self._jobs, self._observer.tags)
         try:
-            published = observer.observe(recovered, self._project())
-            report, sent = self._delivered(published, sender)
+            report, sent = self._delivered(recovered, sender)
         except DriftError as error:
             # No data was sent, so what recovery found still holds; only the server has to be
             # observed again.
             self._refresh.log.warning("%s", error)
-            published = observer.observe(recovered, self._project())
-            report, sent = self._delivered(published, sender)
+            report, sent = self._delivered(recovered, sender)
         else:
             if sent.doubt:
                 self._refresh.log.warning("%s. It is published in full", sent.doubt)
                 # The rows may be a mixture of ours and others', which only a whole file ends.
                 recovered = recovered.after(sent.intent) if sent.intent else recovered
                 recovered = replace(recovered, untrusted=sent.doubt)
-                published = observer.observe(recovered, self._project())
-                report, sent = self._delivered(published, sender)
+                report, sent = self._delivered(recovered, sender)
         return self._recorded(claim, report, sent)
 
-    def _recovered(self, *, acts: bool) -> tuple[Recovered, Observer]:
-        refresh = self._refresh
-        recovery = Recovery(refresh.journal, self._server, self._jobs, refresh.log, acts=acts)
+    def _recovered(self, *, acts: bool) -> Recovered:
+        recovery = Recovery(self._refresh.journal, self._jobs, acts=acts)
         with phase(self._seconds, "settle"):
-            recovered = recovery.recover(self._history)
-        return recovered, Observer(
-            declaration=self._declaration,
-            server=self._server,
-            recovery=recovery,
-            reconciler=self._reconciler,
-            instance=refresh.journal.instance,
-            log=refresh.log,
-        )
+            return recovery.recover(self._history)
 
     def _project(self) -> str | None:
         """The id of the project; None if it does not exist, and may be created."""
@@ -214,13 +200,12 @@ class Attempt:
         known = {edge: count for edge, count in before.items() if edge in unchanged}
         return replace(report, orphans=known | counted)
 
-    def _delivered(self, published: Published, sender: Sender) -> tuple[Report, Sent]:
+    def _delivered(self, recovered: Recovered, sender: Sender) -> tuple[Report, Sent]:
+        published = self._observer.observe(recovered, self._project())
         desired, decision, deltas = self._decided(published)
         if isinstance(decision, Refuse):
             raise RefusedError(decision.reason, decision.failed)
         delivery = Delivery(
-            declaration=self._declaration,
-            server=self._server,
             content=self._content,
             desired=desired,
             published=published,

@@ -4,7 +4,7 @@ import logging
 import random
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from tableau_pipeline.core.checkpoint import Checkpoint, Claim, Closing
 from tableau_pipeline.core.journal import Journal
@@ -32,7 +32,7 @@ class Claimed:
     history: History
     journal: Journal
     sleep: Callable[[float], None]
-    checkpoint: Checkpoint | None = field(default=None)
+    checkpoint: Checkpoint | None = None
 
     @property
     def number(self) -> int:
@@ -83,7 +83,7 @@ def claimed(
         RefreshError: another refresh has not ended by then.
     """
     with journal.lock(timeout):
-        held = _claim(journal, what=what, timeout=timeout, sleep=sleep, log=log)
+        held = _claim(journal, what, timeout, sleep, log)
         try:
             yield held
         finally:
@@ -95,12 +95,7 @@ def claimed(
 
 
 def _claim(
-    journal: Journal,
-    *,
-    what: str,
-    timeout: float,
-    sleep: Callable[[float], None],
-    log: logging.Logger,
+    journal: Journal, what: str, timeout: float, sleep: Callable[[float], None], log: logging.Logger
 ) -> Claimed:
     waited, is_logged = 0.0, False
     while True:

@@ -11,13 +11,12 @@ from tableauhyperapi import HyperProcess, TableName
 from tableau_pipeline.actions.batch import Batch
 from tableau_pipeline.actions.validate import batch_problems
 from tableau_pipeline.core.checkpoint import Checkpoint
-from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, tag_of
+from tableau_pipeline.core.declaration import tags_of
 from tableau_pipeline.core.journal import Journal
 from tableau_pipeline.core.server import RemoteDatasource, Server
 from tableau_pipeline.core.timeouts import Timeouts
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.read import table_columns
-from tableau_pipeline.hyper.tables import EXTRACT_SCHEMA
 from tableau_pipeline.hyper.types.spark_types import hyper_type
 from tableau_pipeline.refresh.claim import claimed
 from tableau_pipeline.refresh.deliver.send import Sender
@@ -33,7 +32,6 @@ def send_custom_batch(
     journal: Journal,
     server: Callable[[], AbstractContextManager[Server]],
     hyper: Callable[[], HyperProcess],
-    run_id: str,
     log: logging.Logger,
     timeouts: Timeouts,
     sleep: Callable[[float], None] = time.sleep,
@@ -53,22 +51,13 @@ def send_custom_batch(
     alone = claimed(journal, what=key, timeout=timeouts.claim, sleep=sleep, log=log)
     with alone as claim, server() as site:
         jobs = Jobs(site, timeouts, sleep, log)
-        record = Recovery(journal, site, jobs, log).recover(claim.history).record
+        record = Recovery(journal, jobs).recover(claim.history).record
         remote = _published(site, key, record)
         source = table_columns(hyper(), payload) if payload else {}
         target = _published_columns(record) if record else {}
         if problems := batch_problems(batch, target=target, source=source):
             raise RefusedError(f"{key}: " + "\n".join(problems))
-        sender = Sender(
-            server=site,
-            journal=journal,
-            claim=claim,
-            jobs=jobs,
-            run_id=run_id,
-            tags=frozenset({tag_of(key), f"{INSTANCE_TAG_PREFIX}{journal.instance}"}),
-            sleep=sleep,
-            log=log,
-        )
+        sender = Sender(claim, jobs, tags_of(key, journal.instance))
         partial = "an update that was written by hand changed it"
         # There is no target: afterwards the rows are those of no model, so no delta may follow.
         return sender.update(batch.json(), payload, None, to=remote, partial=partial).job_id
@@ -88,9 +77,8 @@ def _published(site: Server, key: str, record: Checkpoint | None) -> RemoteDatas
 
 
 def _published_columns(record: Checkpoint) -> dict[TableName, dict[str, str]]:
-    single = len(record.tables) == 1
     return {
-        TableName(EXTRACT_SCHEMA, EXTRACT_SCHEMA if single else name): {
+        record.target(name): {
             column.name: hyper_type(column, table=name) for column in table.columns
         }
         for name, table in record.tables.items()

@@ -14,7 +14,7 @@ _GROWTH = 1.5
 # The first looks are closer together, as most jobs are short.
 _FIRST_POLLS = 8
 # Seconds: shorter waits are not logged.
-_WORTH_TELLING = 1
+_WORTH_LOGGING = 1
 # Seconds: HTTP dates have whole seconds, so within less the server's clock may not move at all.
 _RESOLUTION = 1
 
@@ -48,7 +48,7 @@ class Jobs:
                 return status
             meanwhile()
             pause, left = next(pauses), self._left(status, began)
-            if pause >= _WORTH_TELLING:
+            if pause >= _WORTH_LOGGING:
                 self.log.info(
                     "Waiting for job %s on the server (%s)",
                     job_id,

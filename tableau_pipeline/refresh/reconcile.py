@@ -42,45 +42,13 @@ class Reconciler:
     folder: Path
     log: logging.Logger
 
-    def compare(self, checkpoint: Checkpoint, remote: RemoteDatasource) -> Reconciliation:
+    def compare(
+        self, checkpoint: Checkpoint, remote: RemoteDatasource, *, by_row: bool = False
+    ) -> Reconciliation:
         """Compare what a refresh has just left: its rows, and its values if declared."""
         rule = self.declaration.reconcile
         if rule is None:
             return Reconciliation(skipped="reconcile: never")
-        return self._compared(checkpoint, remote, rule)
-
-    def judge(self, checkpoint: Checkpoint, remote: RemoteDatasource) -> Reconciliation:
-        """Compare the data on the server with a checkpoint, row by row."""
-        rule = self.declaration.reconcile
-        if rule is None:
-            return Reconciliation(skipped="reconcile: never")
-        return self._compared(checkpoint, remote, rule, by_row=True)
-
-    def count(self, remote: RemoteDatasource) -> Mapping[str, int] | None:
-        """The published rows of the declared tables; None if the file is too large to count."""
-        # Guards need the rows even if the declaration wants nothing compared.
-        rule = self.declaration.reconcile or Reconcile()
-        names = {
-            self.declaration.published_name(table.name): table.name
-            for table in self.declaration.tables
-        }
-        try:
-            # Rows are counted where no checkpoint is left, so only the server can tell the size.
-            with self._published(remote, rule, size=None) as connection:
-                found = count_rows(connection)
-                return {names[name]: rows for name, rows in found.items() if name in names}
-        except (RefreshError, HyperException, zipfile.BadZipFile, ValueError) as error:
-            self.log.warning("The published rows cannot be counted: %s", error)
-            return None
-
-    def _compared(
-        self,
-        checkpoint: Checkpoint,
-        remote: RemoteDatasource,
-        rule: Reconcile,
-        *,
-        by_row: bool = False,
-    ) -> Reconciliation:
         # An upper bound: payloads count in full, even where their rows replaced others.
         size = None if checkpoint.size is None else checkpoint.size + checkpoint.grown
         try:
@@ -98,6 +66,27 @@ class Reconciler:
             # A file that may not be read proves nothing. One that came but does not open is
             # broken, and only a publish repairs it.
             return Reconciliation(problem=f"it cannot be read: {error}")
+
+    def judge(self, checkpoint: Checkpoint, remote: RemoteDatasource) -> Reconciliation:
+        """Compare the data on the server with a checkpoint, row by row."""
+        return self.compare(checkpoint, remote, by_row=True)
+
+    def count(self, remote: RemoteDatasource) -> Mapping[str, int] | None:
+        """The published rows of the declared tables; None if the file is too large to count."""
+        # Guards need the rows even if the declaration wants nothing compared.
+        rule = self.declaration.reconcile or Reconcile()
+        names = {
+            self.declaration.published_name(table.name): table.name
+            for table in self.declaration.tables
+        }
+        try:
+            # Rows are counted where no checkpoint is left, so only the server can tell the size.
+            with self._published(remote, rule, size=None) as connection:
+                found = count_rows(connection)
+                return {names[name]: rows for name, rows in found.items() if name in names}
+        except (RefreshError, HyperException, zipfile.BadZipFile, ValueError) as error:
+            self.log.warning("The published rows cannot be counted: %s", error)
+            return None
 
     @contextmanager
     def _published(

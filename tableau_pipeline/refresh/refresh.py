@@ -2,9 +2,9 @@
 
 import logging
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,12 +21,11 @@ from tableau_pipeline.extracts.desired import Models
 from tableau_pipeline.extracts.validate.models import Declared, checked_models
 from tableau_pipeline.extracts.validate.readable import readable
 from tableau_pipeline.refresh.attempt import Attempt
-from tableau_pipeline.refresh.claim import Claimed, claimed
+from tableau_pipeline.refresh.claim import claimed
 from tableau_pipeline.refresh.plan.decide import Accept, Options
 from tableau_pipeline.refresh.plan.guards import guard_problems
 from tableau_pipeline.refresh.recover.history import read_history
-from tableau_pipeline.refresh.report import Report, phase
-from tableau_pipeline.refresh.summary import summarized
+from tableau_pipeline.refresh.report import Report, phase, summary
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,6 @@ class Refresh:
             because an older version must not be published last.
         server: opens a session when it is first needed.
         folder: the folder for built files, the same for every run of a data source.
-        run_id: the run to which the records attribute this refresh.
         now: returns the time of the refresh, from which rolling windows count.
         sleep: takes seconds.
         takeover: take over data sources that another deployment publishes.
@@ -50,7 +48,6 @@ class Refresh:
     server: Callable[[], AbstractContextManager[Server]]
     hyper: Callable[[], HyperProcess]
     folder: Path
-    run_id: str
     log: logging.Logger
     timeouts: Timeouts = field(default_factory=Timeouts)
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
@@ -64,55 +61,55 @@ class Refresh:
             RefusedError: the refresh would be wrong or unsafe; nothing was sent or overwritten.
             RefreshError: the refresh failed; the next run finds out what became of it.
         """
-        return self.summarized(options, lambda: self._run(options))
+        return self.run_with(self._content(), options)
 
-    def summarized(self, options: Options, run: Callable[[], Report]) -> Report:
-        """Run a refresh and log its closing line; return its report."""
-        began = time.monotonic()
-        report = run()
-        seconds = time.monotonic() - began
-        report = summarized(report, self.declaration, options, seconds=seconds)
+    def run_with(self, content: AbstractContextManager[Builder], options: Options) -> Report:
+        """Make the published data source hold a content, which is opened when its turn comes.
+
+        Raises:
+            RefusedError, RefreshError: as `run`.
+        """
+        seconds: dict[str, float] = {}
+        with phase(seconds, "total"):
+            report = self._run(content, options)
+        report = replace(report, seconds={**report.seconds, **seconds})
+        report = replace(report, summary=summary(report, self.declaration, options))
         self.log.info("%s", report.summary)
         return report
 
-    def _run(self, options: Options) -> Report:
+    def _run(self, opened: AbstractContextManager[Builder], options: Options) -> Report:
         if not options.publish:
-            models = self.models()
-            with readable(self.hyper, self.declaration, models):
-                return self._only_build(models, options)
+            with opened as content:
+                return self._only_build(content, options)
         # A look at the plan neither waits for a running refresh nor leaves a trace in the journal.
         if options.dry_run:
             history = read_history(self.journal.records())
-            models = self.models()
-            with readable(self.hyper, self.declaration, models), self.server() as server:
-                return Attempt(self, server, self.content(models), history, options).dry_run()
-        with self.claimed() as claim:
-            models = self.models()
-            with readable(self.hyper, self.declaration, models), self.server() as server:
-                content = self.content(models)
-                return Attempt(self, server, content, claim.history, options).run(claim)
-
-    def models(self) -> Models:
-        """The newest version of each model, with the column types that the data source declares.
-
-        Raises:
-            RefusedError: a model has no snapshot, or cannot be published.
-        """
-        declared = Declared(self.snapshots, self.declaration.types)
-        found = {model: declared.newest(model) for model in self.declaration.models}
-        return checked_models(self.declaration, found)
-
-    def claimed(self) -> AbstractContextManager[Claimed]:
-        """Hold the claim on the data source, so that no other refresh runs within the block."""
-        return claimed(
+            with opened as content, self.server() as server:
+                return Attempt(self, server, content, history, options).dry_run()
+        alone = claimed(
             self.journal,
             what=self.declaration.key,
             timeout=self.timeouts.claim,
             sleep=self.sleep,
             log=self.log,
         )
+        with alone as claim, opened as content, self.server() as server:
+            return Attempt(self, server, content, claim.history, options).run(claim)
 
-    def content(self, models: Models) -> Builder:
+    @contextmanager
+    def _content(self) -> Generator[Builder]:
+        """The builder of files from the newest version of each model.
+
+        Raises:
+            RefusedError: a model has no snapshot, or cannot be published.
+        """
+        declared = Declared(self.snapshots, self.declaration.types)
+        found = {model: declared.newest(model) for model in self.declaration.models}
+        models = checked_models(self.declaration, found)
+        with readable(self.hyper, self.declaration, models):
+            yield self.builder(models)
+
+    def builder(self, models: Models) -> Builder:
         """The builder of files from these models."""
         return Builder(
             declaration=self.declaration,
@@ -124,8 +121,7 @@ class Refresh:
             log=self.log,
         )
 
-    def _only_build(self, models: Models, options: Options) -> Report:
-        builder = self.content(models)
+    def _only_build(self, builder: Builder, options: Options) -> Report:
         seconds: dict[str, float] = {}
         with phase(seconds, "build"):
             desired = builder.desired(None)

@@ -33,10 +33,8 @@ def belongs_to(definition: dg.PartitionsDefinition | None) -> Callable[[Part], b
 
 def _has_window(definition: dg.TimeWindowPartitionsDefinition) -> Callable[[Part], bool]:
     with dg.partition_loading_context(effective_dt=_LATER):
-        first, last = (
-            definition.get_first_partition_window(),
-            definition.get_last_partition_window(),
-        )
+        first = definition.get_first_partition_window()
+        last = definition.get_last_partition_window()
 
     def has(part: Part) -> bool:
         if not (first and last and part.span and part.partition):

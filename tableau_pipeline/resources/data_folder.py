@@ -1,5 +1,4 @@
 import os
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tableau_pipeline.errors import RefusedError
@@ -24,13 +23,7 @@ def data_dir() -> Path:
         return Path(value).absolute()
     checkout, home = Path(__file__).parents[2], os.environ.get("DAGSTER_HOME")
     places = [Path(home or ".").absolute(), Path.cwd()]
-    if (checkout / "workspace.yaml").exists() and checkout in _upwards(places):
+    within = any(place.is_relative_to(checkout) for place in places)
+    if within and (checkout / "workspace.yaml").exists():
         return checkout / "data"
     return places[0] / "data"
-
-
-def _upwards(places: Iterable[Path]) -> Iterator[Path]:
-    """Yield these folders and all their parents."""
-    for place in places:
-        yield place
-        yield from place.parents

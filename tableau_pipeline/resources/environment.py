@@ -8,11 +8,7 @@ from tableau_pipeline.resources.data_folder import data_dir
 from tableau_pipeline.resources.hyperd import HyperResource
 from tableau_pipeline.resources.io_manager import SnapshotIOManager
 from tableau_pipeline.resources.spark import SparkResource
-from tableau_pipeline.resources.tableau import (
-    JOB_SECONDS,
-    QUEUE_SECONDS,
-    TableauServerResource,
-)
+from tableau_pipeline.resources.tableau import JOB_SECONDS, QUEUE_SECONDS, TableauServerResource
 
 
 def resources_from_env() -> dict[str, Any]:

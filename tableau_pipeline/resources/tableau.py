@@ -1,7 +1,6 @@
 import logging
 import os
-from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +20,7 @@ from tableau_pipeline.publishing.site import TableauSite
 
 # The launchpad shows this instead of a secret, and sends it back as the value.
 _MASK = "********"
-_SECRETS = {
-    "token_value": "TABLEAU_TOKEN_VALUE",
-    "password": "TABLEAU_PASSWORD",
-    "connected_app_secret_value": "TABLEAU_CONNECTED_APP_SECRET_VALUE",
-}
+_SECRETS = ("token_value", "password", "connected_app_secret_value")
 _WHERE = (
     "Set it in the environment, or in a .env in the folder where Dagster starts. For a test "
     "server with credentials, start `tableau-sandbox`."
@@ -33,10 +28,15 @@ _WHERE = (
 JOB_SECONDS, QUEUE_SECONDS = 7200, 7200
 
 
+def _variable(field: str) -> str:
+    """Return the environment variable of a setting: TABLEAU_TOKEN_NAME of `token_name`."""
+    return f"TABLEAU_{field.upper()}"
+
+
 def _secret(name: str) -> Any:
     return Field(
         default=None,
-        description=_SECRETS[name],
+        description=_variable(name),
         repr=False,
         json_schema_extra={"dagster__is_secret": True},
     )
@@ -76,7 +76,7 @@ class TableauServerResource(dg.ConfigurableResource):
     @classmethod
     def _unmasked(cls, value: str | None, info: ValidationInfo) -> str | None:
         if value == _MASK:
-            return os.environ.get(_SECRETS[str(info.field_name)])
+            return os.environ.get(_variable(str(info.field_name)))
         return value
 
     @property
@@ -84,50 +84,41 @@ class TableauServerResource(dg.ConfigurableResource):
         """The time limits of a refresh with this server."""
         return Timeouts(job=self.job_timeout, queue=self.queue_timeout)
 
-    @contextmanager
-    def session(self, log: logging.Logger | None = None) -> Generator[TableauSite]:
+    def session(self, log: logging.Logger | None = None) -> AbstractContextManager[TableauSite]:
         """Open a session on the site, which ends with the block; `.tsc` is the TSC client.
 
         Raises:
             RefusedError: a setting is missing, or the server rejects the credentials.
             RefreshError: no Tableau Server answers.
         """
-        with signed_in(
-            self._needed("server_url", "TABLEAU_SERVER_URL"),
+        return signed_in(
+            self._needed("server_url"),
             site=self.site,
             credentials=self._credentials(),
             ca_bundle=Path(self.ca_bundle) if self.ca_bundle else None,
             log=log or logging.getLogger(__name__),
-        ) as site:
-            yield site
+        )
 
     def _credentials(self) -> Credentials:
         if self.token_name or self.token_value:
-            return PersonalAccessToken(
-                self._needed("token_name", "TABLEAU_TOKEN_NAME"),
-                self._needed("token_value", "TABLEAU_TOKEN_VALUE"),
-            )
+            return PersonalAccessToken(self._needed("token_name"), self._needed("token_value"))
         # Before the password, because a connected app has a user name as well.
         if self.connected_app_client_id:
-            prefix = "TABLEAU_CONNECTED_APP"
             return ConnectedApp(
-                username=self._needed("username", "TABLEAU_USERNAME"),
+                username=self._needed("username"),
                 client_id=self.connected_app_client_id,
-                secret_id=self._needed("connected_app_secret_id", f"{prefix}_SECRET_ID"),
-                secret_value=self._needed("connected_app_secret_value", f"{prefix}_SECRET_VALUE"),
+                secret_id=self._needed("connected_app_secret_id"),
+                secret_value=self._needed("connected_app_secret_value"),
             )
         if self.username or self.password:
-            return Password(
-                self._needed("username", "TABLEAU_USERNAME"),
-                self._needed("password", "TABLEAU_PASSWORD"),
-            )
+            return Password(self._needed("username"), self._needed("password"))
         raise RefusedError(
             "No credentials for Tableau: set TABLEAU_TOKEN_NAME and TABLEAU_TOKEN_VALUE, or "
             "TABLEAU_USERNAME and TABLEAU_PASSWORD, or TABLEAU_USERNAME and "
             "TABLEAU_CONNECTED_APP_CLIENT_ID, _SECRET_ID and _SECRET_VALUE. " + _WHERE
         )
 
-    def _needed(self, field: str, variable: str) -> str:
+    def _needed(self, field: str) -> str:
         if value := getattr(self, field):
             return value
-        raise RefusedError(f"{variable} is not set. {_WHERE}")
+        raise RefusedError(f"{_variable(field)} is not set. {_WHERE}")

@@ -2,18 +2,19 @@
 
 import os
 import platform
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal
 from uuid import uuid4
 
-from filelock import FileLock, Timeout
+from filelock import FileLock
 from pydantic import ValidationError
 
 from tableau_pipeline.core.checkpoint import Closing, Former, Owner, Record
+from tableau_pipeline.core.journal import held
 from tableau_pipeline.core.snapshot import Frozen
-from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.errors import RefusedError
 
 
 class _Content(Frozen):
@@ -37,6 +38,8 @@ class FileJournal:
     def __init__(self, path: Path) -> None:
         """Use the journal at `path`; the file need not exist yet."""
         self.path = path.resolve()
+        # Of its own, because a record may be stored without the lock of a refresh, and two that
+        # read the file at once would lose one of their records.
         self._writing = FileLock(f"{self.path}.lock")
         self._refreshing = FileLock(f"{self.path}.refresh.lock")
         self.owner = Owner(run_id=f"{platform.node()}:{os.getpid()}", pid=os.getpid())
@@ -53,7 +56,8 @@ class FileJournal:
 
     def append(self, record: Record) -> None:
         """Store a record; a new checkpoint removes all earlier records."""
-        with self._locked():
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self._writing:
             content = self._read()
             records = (*content.records, record)
             if isinstance(record, Closing) and record.checkpoint:
@@ -64,31 +68,9 @@ class FileJournal:
         """Whether this process holds the lock: then all other owners have ended."""
         return self._refreshing.is_locked
 
-    @contextmanager
-    def lock(self, timeout: float) -> Generator[None]:
-        """Prevent other processes from refreshing.
-
-        Raises:
-            RefreshError: another process has held the lock for more than `timeout` seconds.
-        """
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            self._refreshing.acquire(timeout=timeout)
-        except Timeout:
-            raise RefreshError(
-                f"Another refresh has held {self._refreshing.lock_file} for more than "
-                f"{timeout:.0f} s. Look for a process that hangs, and stop it."
-            ) from None
-        try:
-            yield
-        finally:
-            self._refreshing.release()
-
-    @contextmanager
-    def _locked(self) -> Generator[None]:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self._writing:
-            yield
+    def lock(self, timeout: float) -> AbstractContextManager[None]:
+        """Prevent other processes from refreshing."""
+        return held(self._refreshing, by="Another refresh", timeout=timeout)
 
     def _read(self) -> _Content:
         try:

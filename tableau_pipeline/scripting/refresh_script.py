@@ -1,6 +1,4 @@
 import logging
-import os
-import platform
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -55,7 +53,6 @@ def refresh(
         server=server,
         hyper=hyper_process,
         folder=folder.resolve(),
-        run_id=f"{platform.node()}:{os.getpid()}",
         log=log,
         timeouts=timeouts,
     ).run(options)

@@ -2,9 +2,10 @@
 
 import os
 from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
-from uuid import uuid4
+from tempfile import NamedTemporaryFile
 
 from tableau_pipeline.snapshots import former
 from tableau_pipeline.snapshots.store import DATA, VERSIONS, SnapshotStore
@@ -51,12 +52,8 @@ def collect(
 def _now(root: Path) -> float:
     """Return the time by the clock that stamps files; the clock of a worker may differ."""
     root.mkdir(parents=True, exist_ok=True)
-    probe = root / f".{uuid4().hex}"
-    probe.touch()
-    try:
-        return probe.stat().st_mtime
-    finally:
-        probe.unlink()
+    with NamedTemporaryFile(prefix=".", dir=root) as probe:
+        return Path(probe.name).stat().st_mtime
 
 
 def _replaced(store: SnapshotStore, model: str, before: float) -> Iterator[int]:
@@ -83,7 +80,9 @@ def _remove_files(store: SnapshotStore, model: str, before: float) -> None:
             if Path(place) not in named:
                 for file in files:
                     _remove(Path(place) / file)
-                _remove_empty(Path(place))
+                # It may still contain files, or no longer exist.
+                with suppress(OSError):
+                    Path(place).rmdir()
     for unfinished in (folder / VERSIONS).glob(".*"):
         if _last_change(unfinished) <= before:
             _remove(unfinished)
@@ -102,11 +101,9 @@ def _last_change(path: Path) -> float:
     changes: list[float] = []
     folders: list[float] = []
     for place, _, files in os.walk(path):
-        try:
+        with suppress(FileNotFoundError):
             folders.append(Path(place).stat().st_mtime)
             changes += [(Path(place) / file).stat().st_mtime for file in files]
-        except FileNotFoundError:
-            continue
     if not folders:
         try:
             return path.stat().st_mtime
@@ -122,10 +119,3 @@ def _remove(file: Path) -> bool:
     except FileNotFoundError:
         return False
     return True
-
-
-def _remove_empty(folder: Path) -> None:
-    try:
-        folder.rmdir()
-    except OSError:  # It still contains files, or no longer exists.
-        return

@@ -21,12 +21,7 @@ from tableau_pipeline.snapshots.partitions import (
     partition_folder,
     with_partition,
 )
-from tableau_pipeline.snapshots.row_hash import (
-    hash_parts,
-    json_values,
-    row_hash,
-    sum_of_hashes,
-)
+from tableau_pipeline.snapshots.row_hash import hash_parts, json_values, row_hash, sum_of_hashes
 from tableau_pipeline.snapshots.storable import check_storable
 from tableau_pipeline.snapshots.store import SnapshotStore, spark_path
 from tableau_pipeline.snapshots.successor import succeeding
@@ -56,12 +51,7 @@ def write_snapshot(
         before_commit()
         # The number is given at the commit, when it is known which ones other writers have taken.
         whole = Part(version=0, fingerprint=fingerprint, files=files)
-        return store.commit(
-            asset_key,
-            lambda number, before: version_of(
-                frame, store, [whole], number=number, asset_key=asset_key, run_id=run_id
-            ),
-        )
+        return commit(frame, store, [whole], asset_key=asset_key, run_id=run_id)
 
 
 def write_partitions(
@@ -93,15 +83,12 @@ def write_partitions(
             model=store.folder(asset_key),
         )  # fmt: skip
         before_commit()
+        columns = columns_of(frame)
 
-        def make(number: int, before: Snapshot | None) -> Snapshot:
-            new = version_of(
-                frame, store, written, number=number, asset_key=asset_key, run_id=run_id
-            )
-            parts = succeeding(before, new.parts, columns=new.columns, keeps=keeps)
-            return new.model_copy(update={"parts": parts})
+        def parts(new: Sequence[Part], before: Snapshot | None) -> tuple[Part, ...]:
+            return succeeding(before, new, columns=columns, keeps=keeps)
 
-        return store.commit(asset_key, make)
+        return commit(frame, store, written, asset_key=asset_key, run_id=run_id, parts=parts)
 
 
 def stored_parts(
@@ -148,26 +135,36 @@ def stored_parts(
     return parts
 
 
-def version_of(
+def commit(
     frame: DataFrame,
     store: SnapshotStore,
-    parts: Sequence[Part],
+    written: Sequence[Part],
     *,
-    number: int,
     asset_key: str,
     run_id: str,
+    parts: Callable[[Sequence[Part], Snapshot | None], Sequence[Part]] = lambda new, before: new,
 ) -> Snapshot:
-    """Return a version with exactly these parts, all of them new."""
-    return Snapshot(
-        folder=store.folder(asset_key),
-        asset_key=asset_key,
-        number=number,
-        created_at=datetime.now(UTC),
-        run_id=run_id,
-        columns=columns_of(frame),
-        comments=_comments(frame),
-        parts=tuple(part.model_copy(update={"version": number}) for part in parts),
-    )
+    """Commit the next version of a model.
+
+    Args:
+        written: the parts that were just stored; their number is set here.
+        parts: all parts of the version, given those and the version before.
+    """
+
+    def make(number: int, before: Snapshot | None) -> Snapshot:
+        new = [part.model_copy(update={"version": number}) for part in written]
+        return Snapshot(
+            folder=store.folder(asset_key),
+            asset_key=asset_key,
+            number=number,
+            created_at=datetime.now(UTC),
+            run_id=run_id,
+            columns=columns_of(frame),
+            comments=_comments(frame),
+            parts=tuple(parts(new, before)),
+        )
+
+    return store.commit(asset_key, make)
 
 
 def columns_of(frame: DataFrame) -> tuple[Column, ...]:

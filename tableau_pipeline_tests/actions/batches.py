@@ -26,14 +26,13 @@ def carry_out(
     *,
     published: Mapping[str, str],
     payload: Mapping[str, str] | None = None,
-    schema: str = "Extract",
 ) -> dict[str, Rows]:
     """The rows of each published table after a batch that nobody finds fault with.
 
-    Both files are made by queries; the tables of the payload are in `schema`.
+    Both files are made by queries.
     """
-    before = _file(folder / "before.hyper", published, "Extract")
-    source = None if payload is None else _file(folder / "payload.hyper", payload, schema)
+    before = _file(folder / "before.hyper", published)
+    source = None if payload is None else _file(folder / "payload.hyper", payload)
     hyper, after = hyper_process(), folder / "after.hyper"
     known = table_columns(hyper, source) if source else {}
     assert batch_problems(batch, target=table_columns(hyper, before), source=known) == []
@@ -51,11 +50,10 @@ def constant_test(op: str, column: str, type_: str, value: str | None) -> dict[s
     return {"op": op, "target-col": column, "const": {"type": type_, "v": value}}
 
 
-def _file(path: Path, tables: Mapping[str, str], schema: str) -> Path:
+def _file(path: Path, tables: Mapping[str, str]) -> Path:
     return execute(
         path,
-        f'CREATE SCHEMA IF NOT EXISTS "{schema}"',
-        *(f'CREATE TABLE "{schema}"."{name}" AS ({query})' for name, query in tables.items()),
+        *(f'CREATE TABLE "Extract"."{name}" AS ({query})' for name, query in tables.items()),
     )
 
 

@@ -117,7 +117,7 @@ def test_checks_agree_with_the_engine(case: tuple[Tables, Tables, list[dict]]):
         compare(folder, case)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(1800)
 @runs(500)
 @given(case=spoilt_batches())

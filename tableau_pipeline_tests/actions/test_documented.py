@@ -29,25 +29,6 @@ def wire(batch: Batch) -> Any:
     return json.loads(batch.json())["actions"]
 
 
-def test_single_table_append(tmp_path: Path):
-    # Prevents: the commonest of all batches appends nothing, or to another table.
-    batch = Batch(
-        [Insert(target=TableName("Extract", "Extract"), source=TableName("extract", "new_data"))]
-    )
-    assert wire(batch) == [
-        {
-            "action": "insert",
-            "source-schema": "extract",
-            "source-table": "new_data",
-            "target-schema": "Extract",
-            "target-table": "Extract",
-        }
-    ]
-    new = {"new_data": "SELECT 'dee' AS name, 4 AS user_id"}
-    after = carry_out(batch, tmp_path, published={"Extract": USERS}, payload=new, schema="extract")
-    assert after == {"Extract": [(1, "ann"), (2, "bob"), (3, "cy"), (4, "dee")]}
-
-
 def test_multi_table_append(tmp_path: Path):
     # Prevents: the rows of one table land in the other one.
     batch = Batch(
@@ -96,28 +77,6 @@ def test_incremental_star(tmp_path: Path):
     assert carry_out(batch, tmp_path, published=STAR, payload=payload) == {
         "marketing_campaigns": [(2, "new")],
         "ad_customers": [(6,)],
-        "ad_views": [(100, 1, 5), (101, 1, 5)],
-    }
-
-
-def test_incremental_snowflake(tmp_path: Path):
-    # Prevents: a table that should grow is replaced.
-    batch = Batch(
-        [
-            Replace(target="marketing_campaigns", source="campaigns"),
-            Insert(target="ad_customers", source="new_ad_customers"),
-            Insert(target="ad_views", source="new_ad_views"),
-        ]
-    )
-    assert wire(batch) == [
-        sent("replace", "campaigns", "marketing_campaigns"),
-        sent("insert", "new_ad_customers", "ad_customers"),
-        sent("insert", "new_ad_views", "ad_views"),
-    ]
-    payload = {"campaigns": CAMPAIGNS, "new_ad_customers": NEW_CUSTOMER, "new_ad_views": NEW_VIEW}
-    assert carry_out(batch, tmp_path, published=STAR, payload=payload) == {
-        "marketing_campaigns": [(2, "new")],
-        "ad_customers": [(5,), (6,)],
         "ad_views": [(100, 1, 5), (101, 1, 5)],
     }
 
@@ -221,16 +180,6 @@ def test_deletes_without_a_payload(tmp_path: Path, where: Any, condition: Any, l
     batch = Batch([Delete(target="users", where=where)])
     assert wire(batch) == [{"action": "delete", "target-table": "users", "condition": condition}]
     assert carry_out(batch, tmp_path, published={"users": USERS}) == {"users": left}
-
-
-def test_deletes_beyond_a_key(tmp_path: Path):
-    # Prevents: the source is taken for the smaller one of two columns compared.
-    batch = Batch([Delete(target="users", source="ids", where=target("user_id") > source("id"))])
-    pair = {"op": "gt", "target-col": "user_id", "source-col": "id"}
-    assert wire(batch) == [sent("delete", "ids", "users", condition=pair)]
-    payload = {"ids": "SELECT 2 AS id"}
-    after = carry_out(batch, tmp_path, published={"users": USERS}, payload=payload)
-    assert after == {"users": [(1, "ann"), (2, "bob")]}
 
 
 def test_sent_by_the_client_library(tmp_path: Path, eyes: TableauSite):

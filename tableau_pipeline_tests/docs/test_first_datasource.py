@@ -9,16 +9,13 @@ import venv
 from pathlib import Path
 
 import pytest
-from tableauhyperapi import TableName
 
 from tableau_pipeline.components import PublishedDatasource
-from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline.hyper.read import read_table
 from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline.sandbox.testing import tableau_sandbox as tableau_sandbox  # a fixture
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.docs.page import README, page
-from tableau_pipeline_tests.refresh.support.pipeline import session
+from tableau_pipeline_tests.refresh.support.pipeline import published_rows, session
 
 FIRST = README.sections["Your first data source"]
 SHELL, DATA, SCAFFOLD, LAUNCH, CHANGE = FIRST.blocks("bash")
@@ -70,8 +67,7 @@ class Project:
 def published(sandbox: Sandbox, name: str = "My Sales") -> list[tuple]:
     with session(sandbox) as site:
         (item,) = site.tsc.datasources.filter(name=name)
-    path = sandbox.hyper_file(str(item.id))
-    rows = read_table(hyper_process(), path, TableName("Extract", "Extract")).to_pylist()
+        rows = published_rows(site, str(item.id)).to_pylist()
     return sorted(tuple(map(float, row.values())) for row in rows)
 
 

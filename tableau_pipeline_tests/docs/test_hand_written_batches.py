@@ -1,9 +1,7 @@
 import runpy
 from collections.abc import Generator, Mapping
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
-from zipfile import ZipFile
 
 import dagster as dg
 import pyarrow as pa
@@ -13,14 +11,13 @@ from tableauhyperapi import CreateMode, TableName
 
 from tableau_pipeline.components.published_datasource.assets import refresh_assets
 from tableau_pipeline.hyper.process import connect, hyper_process
-from tableau_pipeline.hyper.read import read_table
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.resources import data_dir, resources_from_env
 from tableau_pipeline.sandbox.testing import running_sandbox
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.docs.page import declared, page
 from tableau_pipeline_tests.refresh.support.models import snapshot
-from tableau_pipeline_tests.refresh.support.pipeline import session
+from tableau_pipeline_tests.refresh.support.pipeline import published_rows, session
 
 EXAMPLE = ROOT / "examples" / "hand_written_batches.py"
 PAGE = page("how-to/custom-batches.md")
@@ -41,10 +38,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[TableauSi
 def published(site: TableauSite, name: str) -> dict[Any, Any]:
     """The rows of a data source of one table and two columns."""
     (item,) = site.tsc.datasources.filter(name=name)
-    with TemporaryDirectory() as folder, ZipFile(site.download(str(item.id), Path(folder))) as tdsx:
-        (member,) = (name for name in tdsx.namelist() if name.endswith(".hyper"))
-        rows = read_table(hyper_process(), Path(tdsx.extract(member, folder)), PUBLISHED)
-    keys, values = (column.to_pylist() for column in rows.columns)
+    keys, values = (column.to_pylist() for column in published_rows(site, str(item.id)).columns)
     return dict(zip(keys, values, strict=True))
 
 

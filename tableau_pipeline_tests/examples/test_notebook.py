@@ -4,17 +4,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
-from tableauhyperapi import TableName
 
-from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline.hyper.read import read_table
 from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline.sandbox.testing import tableau_sandbox as tableau_sandbox  # a fixture
 from tableau_pipeline_tests.conftest import ROOT
-from tableau_pipeline_tests.refresh.support.pipeline import session
+from tableau_pipeline_tests.refresh.support.pipeline import published_rows, session
 
 NOTEBOOK = ROOT / "examples" / "refresh_from_a_notebook.ipynb"
 
@@ -36,7 +32,5 @@ def test_every_cell(
     assert decisions[2] in ("update", "publish (replace)")
     with session(tableau_sandbox) as site:
         (item,) = site.tsc.datasources.filter(name="Notebook Orders")
-    published = read_table(
-        hyper_process(), tableau_sandbox.hyper_file(str(item.id)), TableName("Extract", "Extract")
-    )
-    assert set(pa.table(published)["order_id"].to_pylist()) == set(range(1_000)) - {7}
+        published = published_rows(site, str(item.id))
+    assert set(published["order_id"].to_pylist()) == set(range(1_000)) - {7}

@@ -173,7 +173,7 @@ def arrow(columns: dict[str, pa.DataType], rows: list[tuple]) -> pa.Table:
 NUMBER, TEXT = pa.int64(), pa.string()
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
 @given(before=TABLES, data=DATA, method=st.sampled_from(["update", "upsert", "delete", "insert"]))
 def test_changes_are_those_of_a_dictionary(
     file: HyperFile, before: list[tuple], data: list[tuple], method: str

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.ingest import Files, format_of
 from tableau_pipeline.ingest.bad_rows import BadRows
-from tableau_pipeline.ingest.text.waiting import waiting_rows
+from tableau_pipeline.ingest.text.load_text import as_parquet
 
 
 def read_all(path: Path, **settings: Any) -> tuple[pa.Table, BadRows]:
@@ -18,8 +18,8 @@ def read_all(path: Path, **settings: Any) -> tuple[pa.Table, BadRows]:
     format_ = settings.pop("format", None) or format_of([path])
     files = Files((path,), format_, **settings)
     with TemporaryDirectory() as folder:
-        waiting = waiting_rows(files, Path(folder))
-        return pa.concat_tables([pq.read_table(each) for each in waiting.paths]), waiting.bad
+        _, written, bad = as_parquet(files, Path(folder))
+        return pa.concat_tables([pq.read_table(each) for each in written]), bad
 
 
 def read_unless(path: Path, *reasons: str, **settings: Any) -> list[tuple] | None:

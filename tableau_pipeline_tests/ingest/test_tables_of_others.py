@@ -31,7 +31,6 @@ COLUMNS = {
 }  # fmt: skip
 MANY = settings(
     max_examples=100,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 

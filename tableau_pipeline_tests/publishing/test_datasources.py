@@ -14,8 +14,6 @@ from tableau_pipeline.sandbox.control.faults import Delay
 from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.publishing.conftest import VIEWER, SignIn, armed, hooked, published
 
-REVISIONS = "sites/*/datasources/*/revisions"
-
 
 def again(tableau: TableauSite, sales: RemoteDatasource, file: Path) -> RemoteDatasource:
     return published(

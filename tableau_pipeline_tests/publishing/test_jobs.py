@@ -12,7 +12,6 @@ from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.sandbox.control.faults import HoldJobs, Refuse
 from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.publishing.conftest import VIEWER, SignIn, armed, finished, hooked, send
-from tableau_pipeline_tests.publishing.test_publish import rows
 from tableau_pipeline_tests.publishing.test_updates import CLEAR, fresh
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
@@ -41,15 +40,6 @@ def test_job_tells_when(tableau: TableauSite, sales: RemoteDatasource):
     assert status.completed_at <= datetime.now(UTC) + timedelta(seconds=1)
 
 
-def test_unfinished_job_has_no_end(tableau: TableauSite, sandbox: Sandbox, sales: RemoteDatasource):
-    # Prevents: a job that waits passes for one that is done.
-    with armed(sandbox, HoldJobs()):
-        status = tableau.job(clear(tableau, sales.luid))
-    assert status
-    assert status.created_at
-    assert (status.outcome, status.completed_at) == (None, None)
-
-
 def test_code_without_an_end(tableau: TableauSite, sandbox: Sandbox, sales: RemoteDatasource):
     # Prevents: a server that shows a code before the end makes a waiting job pass for done.
     def with_code(response: requests.Response, **_: object) -> None:
@@ -60,7 +50,8 @@ def test_code_without_an_end(tableau: TableauSite, sandbox: Sandbox, sales: Remo
         with hooked(tableau, with_code):
             status = tableau.job(job)
     assert status
-    assert status.outcome is None
+    assert status.created_at
+    assert (status.outcome, status.completed_at) == (None, None)
 
 
 def test_job_that_the_server_hides(tableau: TableauSite, sandbox: Sandbox, sales: RemoteDatasource):
@@ -138,23 +129,6 @@ def test_credentials_that_do_not_allow_it(
     cancelling = Refuse(method="PUT", path="sites/*/jobs/*", status=401, times=None)
     with armed(sandbox, HoldJobs()), armed(sandbox, cancelling):
         assert not tableau.cancel(clear(tableau, sales.luid))
-
-
-def test_waiting_job_is_cancelled(tableau: TableauSite, sandbox: Sandbox, sales: RemoteDatasource):
-    # Prevents: a job that was given up takes effect after all.
-    with armed(sandbox, HoldJobs()):
-        job = clear(tableau, sales.luid)
-        assert tableau.cancel(job)
-    assert finished(tableau, job)[0] is Outcome.CANCELLED
-    assert finished(tableau, clear(tableau, sales.luid))[0] is Outcome.DONE
-    assert rows(sandbox, sales.luid) == 0
-
-
-def test_finished_job_is_not_cancelled(tableau: TableauSite, sales: RemoteDatasource):
-    # Prevents: a job that took effect passes for one that never will.
-    job = clear(tableau, sales.luid)
-    finished(tableau, job)
-    assert not tableau.cancel(job)
 
 
 def test_unknown_job_is_not_cancelled(tableau: TableauSite):

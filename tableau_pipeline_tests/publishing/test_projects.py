@@ -78,22 +78,6 @@ def test_awkward_names(tableau: TableauSite, top: str, name: str):
     assert tableau.project(path, create=True) == created
 
 
-@pytest.mark.parametrize(
-    ("path", "phrases"),
-    [
-        ("{top}", ['no project "{top}" on the site']),
-        ("Default/{top}/x", ['no project "{top}" in "Default"', '"Default/{top}/x"']),
-    ],
-)
-def test_missing_project(tableau: TableauSite, top: str, path: str, phrases: list[str]):
-    """Prevents: a misspelt project is created, or the error does not say which part is wrong."""
-    with pytest.raises(RefusedError) as caught:
-        tableau.project(path.format(top=top), create=False)
-    for phrase in (*phrases, "create_project: true", "may not see"):
-        assert phrase.format(top=top) in str(caught.value)
-    assert named(tableau, top) == []
-
-
 def test_names_that_hold_a_slash(tableau: TableauSite, top: str):
     """Prevents: a project "Sales/EU" cannot be named, or is taken for "EU" in "Sales"."""
     created = tableau.project((top, "Sales/EU"), create=True)
@@ -103,13 +87,6 @@ def test_names_that_hold_a_slash(tableau: TableauSite, top: str):
     assert tableau.find_project(f"{top}/Sales/EU") is None
     with pytest.raises(RefusedError, match=f'"{top}/Sales/US".*"Sales/US" in "{top}"'):
         tableau.project((top, "Sales/US"), create=False)
-
-
-def test_project_by_its_luid(tableau: TableauSite, top: str):
-    """Prevents: a project that is renamed now and then has no lasting name."""
-    created = tableau.project(f"{top}/Deep", create=True)
-    assert tableau.find_project(ProjectLuid(created)) == created
-    assert tableau.project(ProjectLuid(created), create=False) == created
 
 
 @pytest.mark.parametrize("create", [True, False])

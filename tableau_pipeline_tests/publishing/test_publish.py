@@ -1,17 +1,15 @@
 import logging
 from datetime import UTC, datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import requests
 import tableauserverclient as TSC
 from tableauhyperapi import TableName
 
-from tableau_pipeline.core.checkpoint import Outcome, PublishMode
+from tableau_pipeline.core.checkpoint import PublishMode
 from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.core.units import megabytes
 from tableau_pipeline.errors import RefreshError, RefusedError
@@ -25,7 +23,6 @@ from tableau_pipeline_tests.publishing.conftest import (
     VIEWER,
     SignIn,
     armed,
-    finished,
     hooked,
     hyper_file,
     published,
@@ -82,25 +79,6 @@ def test_viewer_is_told_what_is_missing(sign_in: SignIn, default: str, name: str
     expected = pytest.raises(RefusedError, match=r"403007.*Creator.*Publish capability")
     with sign_in(Password(VIEWER.name, VIEWER.password)) as viewer, expected:
         send(viewer, small, name=name, project_id=default)
-
-
-def test_failed_job_tells_why(tableau: TableauSite, default: str, name: str, tmp_path: Path):
-    """Prevents: a job that failed passes for done, or gives no reason."""
-    broken = tmp_path / "broken.hyper"
-    broken.write_bytes(b"no database")
-    outcome, notes = finished(tableau, send(tableau, broken, name=name, project_id=default))
-    assert outcome is Outcome.FAILED
-    assert "problem publishing" in notes
-
-
-def test_parquet_file(
-    tableau: TableauSite, sandbox: Sandbox, default: str, name: str, tmp_path: Path
-):
-    """Prevents: files other than `.hyper` pass for such."""
-    file = tmp_path / "sales.parquet"
-    pq.write_table(pa.table({"number": range(7)}), file)
-    made = published(tableau, file, name=name, project_id=default)
-    assert rows(sandbox, made.luid) == 7
 
 
 @pytest.mark.parametrize(
@@ -165,11 +143,6 @@ def test_upload_tells_how_far_it_is(
     assert sandbox.hyper_file(found.luid).read_bytes() == file.read_bytes()
 
 
-def test_unknown_job(tableau: TableauSite):
-    """Prevents: a job that the server forgot, as it does after a while, stops all refreshes."""
-    assert tableau.job("00000000-0000-0000-0000-000000000000") is None
-
-
 @pytest.mark.parametrize("awkward", AWKWARD)
 def test_found_by_awkward_name(
     tableau: TableauSite, default: str, name: str, awkward: str, small: Path
@@ -216,11 +189,6 @@ def test_server_too_busy_to_tell(tableau: TableauSite, sandbox: Sandbox, default
     assert "run again later" in str(caught.value)
 
 
-def test_unknown_luid(tableau: TableauSite):
-    """Prevents: a data source that was deleted shows as an error instead of being published."""
-    assert tableau.find_by_luid("00000000-0000-0000-0000-000000000000") is None
-
-
 def test_tags_add_up(tableau: TableauSite, sandbox: Sandbox, sales: RemoteDatasource):
     """Prevents: our tags drop those of others, or are split at a colon, slash, space or comma."""
     tableau.tag(sales.luid, ["certified"])
@@ -248,13 +216,6 @@ def test_metadata_digest(
     renamed = hyper_file(tmp_path, pa.table({"renamed": [1]}))
     published(tableau, renamed, name=name, project_id=default, mode=OVERWRITE)
     assert tableau.metadata(created.luid).columns == {("Extract", "renamed")}
-
-
-def test_download(tableau: TableauSite, default: str, name: str, small: Path):
-    """Prevents: what was published cannot be looked at."""
-    created = published(tableau, small, name=name, project_id=default)
-    with TemporaryDirectory() as folder:
-        assert tableau.download(created.luid, Path(folder)).suffix == ".tdsx"
 
 
 def test_server_that_stops_in_between(

@@ -144,7 +144,7 @@ def test_columns_of_an_extract():
     extra=st.booleans(),
     feature=st.booleans(),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_what_products_write_changes_nothing(
     seed: int,
     build: str,
@@ -230,7 +230,7 @@ EDITS: dict[str, Callable[[Element, str], None]] = {
 
 @pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
 @given(text=st.text(st.characters(min_codepoint=33, max_codepoint=0xD000), min_size=1))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_the_work_of_people_is_seen(edit: Callable[[Element, str], None], text: str):
     # Prevents: a whole file is published over what an analyst has made, and nobody asked them.
     root = ElementTree.fromstring(TDS)

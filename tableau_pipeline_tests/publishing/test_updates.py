@@ -14,7 +14,6 @@ from tableau_pipeline.publishing.session.credentials import Password
 from tableau_pipeline.publishing.session.sign_in import signed_in
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.sandbox.control.faults import Drop, Refuse
-from tableau_pipeline.sandbox.open_questions import RepeatedRequest
 from tableau_pipeline.sandbox.testing import Sandbox, running_sandbox
 from tableau_pipeline_tests.publishing.conftest import (
     LOG,
@@ -54,39 +53,6 @@ def site_on(folder: Path, **options) -> Generator[TableauSite]:
         yield site
 
 
-def test_rows_are_inserted_and_deleted(
-    tableau: TableauSite, sandbox: Sandbox, sales: RemoteDatasource, other: Path
-):
-    # Prevents: a batch does not arrive, or arrives without its payload.
-    job = tableau.update(sales.luid, batch=INSERT, upload=tableau.upload(other), request_id=fresh())
-    assert job
-    assert finished(tableau, job) == (Outcome.DONE, "")
-    assert rows(sandbox, sales.luid) == 5 + 9
-    job = tableau.update(sales.luid, batch=CLEAR, upload=None, request_id=fresh())
-    assert job
-    assert finished(tableau, job)[0] is Outcome.DONE
-    assert rows(sandbox, sales.luid) == 0
-
-
-def test_one_request_takes_effect_once(
-    tableau: TableauSite, sandbox: Sandbox, sales: RemoteDatasource, small: Path
-):
-    # Prevents: a batch that is sent again because its answer was lost inserts its rows twice.
-    request = fresh()
-    with armed(sandbox, Drop(method="PATCH", path=DATA, when="after")) as dropped:
-        job = tableau.update(
-            sales.luid, batch=INSERT, upload=tableau.upload(small), request_id=request
-        )
-    assert (dropped.met, dropped.fired) == (2, 1)
-    assert job
-    assert finished(tableau, job)[0] is Outcome.DONE
-    again = tableau.update(
-        sales.luid, batch=INSERT, upload=tableau.upload(small), request_id=request
-    )
-    assert again == job
-    assert rows(sandbox, sales.luid) == 5 + 5
-
-
 def test_refusal_of_what_was_sent_again(
     tableau: TableauSite, sandbox: Sandbox, sales: RemoteDatasource
 ):
@@ -100,19 +66,6 @@ def test_refusal_of_what_was_sent_again(
     ):
         tableau.update(sales.luid, batch=CLEAR, upload=None, request_id=fresh())
     assert not isinstance(caught.value, RefusedError)
-
-
-@pytest.mark.few_variants(1)
-@pytest.mark.parametrize("answer", [RepeatedRequest.EMPTY_JOB, RepeatedRequest.CONFLICT])
-def test_job_of_a_repeated_request_may_stay_unknown(
-    tmp_path: Path, small: Path, answer: RepeatedRequest
-):
-    # Prevents: a refresh fails for ever on a server that does not name the first job.
-    with site_on(tmp_path, repeated_request=answer) as site:
-        project = site.project("Default", create=False)
-        sales = published(site, small, name="Sales", project_id=project)
-        assert site.update(sales.luid, batch=CLEAR, upload=None, request_id="same")
-        assert site.update(sales.luid, batch=CLEAR, upload=None, request_id="same") is None
 
 
 def test_answer_without_any_job(tableau: TableauSite, sales: RemoteDatasource):
@@ -201,19 +154,6 @@ def test_page_in_place_of_an_answer(tableau: TableauSite, sales: RemoteDatasourc
 
     with hooked(tableau, page), pytest.raises(RefreshError, match="TABLEAU_SERVER_URL"):
         tableau.update(sales.luid, batch=CLEAR, upload=None, request_id=fresh())
-
-
-def test_failed_job_tells_why(tableau: TableauSite, sandbox: Sandbox, sales: RemoteDatasource):
-    # Prevents: the server's reason for a failed update is lost, or it passes for done.
-    batch = CLEAR.replace('"Extract"}', '"Nope"}').replace(
-        '"target-table": "Extract"', '"target-table": "Nope"'
-    )
-    job = tableau.update(sales.luid, batch=batch, upload=None, request_id=fresh())
-    assert job
-    outcome, notes = finished(tableau, job)
-    assert outcome is Outcome.FAILED
-    assert "Nope" in notes
-    assert rows(sandbox, sales.luid) == 5
 
 
 def test_viewer_may_not_update(sign_in: SignIn, sales: RemoteDatasource):

@@ -14,7 +14,6 @@ from tableau_pipeline.refresh.plan.decide import Accept, NoChange, Options, Publ
 from tableau_pipeline.sandbox.open_questions import JobStamps
 from tableau_pipeline_tests.refresh.support import analyst
 from tableau_pipeline_tests.refresh.support.analyst import ADMIN
-from tableau_pipeline_tests.refresh.support.crashes import killed_before
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline, session
 
@@ -74,21 +73,6 @@ def test_renamed_and_moved_in_the_declaration(pipeline: Pipeline, rows: int):
     assert isinstance(pipeline.run().plan, NoChange)
     pipeline.declare(name=old)
     assert pipeline.found() == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("step", ["move", "upload"])
-def test_killed_around_a_move(pipeline: Pipeline, step: str):
-    """Prevents: a move that nobody recorded passes for somebody else's, and is undone or lost."""
-    luid = published(pipeline)
-    pipeline.model("flights", flights(9))
-    pipeline.declare(name=f"{pipeline.name} better")
-    assert killed_before(pipeline, step)
-    pipeline.run()
-    (item,) = pipeline.found()
-    assert item.id == luid
-    assert pipeline.wrong() == []
-    assert isinstance(pipeline.run().plan, NoChange)
 
 
 @pytest.mark.slow
@@ -165,18 +149,6 @@ def test_overwritten_by_hand_without_our_column(pipeline: Pipeline):
     assert "<remote-name>delay<" in pipeline.tds()
     assert pipeline.found()[0].id == luid
     assert isinstance(pipeline.run().plan, NoChange)
-
-
-@pytest.mark.slow
-def test_calculated_field_outlives_refreshes(pipeline: Pipeline):
-    """Prevents: the nightly refresh drops what analysts added by day."""
-    published(pipeline)
-    analyst.adds_a_calculated_field(pipeline)
-    for delay in (1, 2):
-        pipeline.model("flights", flights(delay=delay))
-        pipeline.run()
-    assert pipeline.wrong() == []
-    assert analyst.CALCULATION[:24] in pipeline.tds()
 
 
 @pytest.mark.few_variants(1)

@@ -9,15 +9,6 @@ from tableau_pipeline_tests.refresh.support.models import airlines, flights
 from tableau_pipeline_tests.refresh.support.pipeline import WHOLE, Pipeline
 
 
-def test_only_the_last_is_left(pipeline: Pipeline):
-    """Prevents: each refresh leaves a file behind until the disk is full."""
-    for delay in range(3):
-        pipeline.model("flights", flights(delay=delay))
-        report = pipeline.run()
-        assert report.extract is not None
-        assert pipeline.extract_files() == [report.extract.path]
-
-
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize("step", ["upload", "publish", "job"])
 def test_those_of_killed_refreshes_are_removed(pipeline: Pipeline, step: str):

@@ -37,13 +37,6 @@ def test_line_tells_what_a_refresh_did(star: Pipeline, caplog: pytest.LogCapture
     ]
 
 
-def test_line_tells_that_nothing_was_compared(pipeline: Pipeline):
-    """Prevents: "equal" where nobody has looked."""
-    pipeline.declare(reconcile=Reconcile(max_bytes=1))
-    assert ", not compared: its file of up to 0.07 MB is larger" in pipeline.run().summary
-    assert ", not compared: its file of up to 0.07 MB is larger" in pipeline.run().summary
-
-
 def test_line_of_a_dry_run_and_of_a_refusal(pipeline: Pipeline):
     """Prevents: a dry run that reads as if something had been sent."""
     name = pipeline.declaration.name

@@ -13,6 +13,7 @@ from tableau_pipeline_tests.sandbox.samples import signed_in, write_hyper
 
 ALICE = UserSeed(name="alice", password="wonderland", tokens=(("alice", "alice-secret"),))
 VIEWER = UserSeed(name="vera", password="look", site_role="Viewer")
+NewServer = Callable[..., tuple[Sandbox, tsc.Server]]
 
 
 @pytest.fixture(scope="session")
@@ -41,6 +42,17 @@ def start_sandbox(
 
 
 @pytest.fixture
+def new_server(start_sandbox: Callable[..., Sandbox]) -> NewServer:
+    """Starts a sandbox, and signs its administrator in to it."""
+
+    def start(**options: Any) -> tuple[Sandbox, tsc.Server]:
+        sandbox = start_sandbox(**options)
+        return sandbox, signed_in(sandbox)
+
+    return start
+
+
+@pytest.fixture
 def sandbox(start_sandbox: Callable[..., Sandbox]) -> Sandbox:
     """A fresh sandbox with two users beside the administrator, and a second site."""
     return start_sandbox(users=(ALICE, VIEWER), sites=("second",))
@@ -56,13 +68,13 @@ def shared_sandbox(tmp_path_factory: pytest.TempPathFactory) -> Generator[Sandbo
 @pytest.fixture(scope="session")
 def shared_server(shared_sandbox: Sandbox) -> tsc.Server:
     """Tableau's own client, signed in to the shared sandbox."""
-    return signed_in(shared_sandbox, tsc.TableauAuth(Sandbox.user, Sandbox.password))
+    return signed_in(shared_sandbox)
 
 
 @pytest.fixture
 def server(sandbox: Sandbox) -> tsc.Server:
     """Tableau's own client, signed in as the administrator."""
-    return signed_in(sandbox, tsc.TableauAuth(sandbox.user, sandbox.password))
+    return signed_in(sandbox)
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,7 @@ from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.sandbox.testing import Sandbox
 
 TIMEOUT = 30
+ADMIN = tsc.TableauAuth(Sandbox.user, Sandbox.password)
 ALL_ROWS = 'SELECT * FROM "Extract"."Extract"'
 
 
@@ -47,8 +48,12 @@ def wrapped_extract(path: Path, hyper: Path) -> Path:
     return write_package(path, {"e.tds": tds, "Data/e.hyper": hyper})
 
 
-def signed_in(sandbox: Sandbox, auth: tsc.TableauAuth | tsc.PersonalAccessTokenAuth) -> tsc.Server:
-    server = tsc.Server(sandbox.url, use_server_version=True)
+def signed_in(
+    sandbox: Sandbox | str, auth: tsc.TableauAuth | tsc.PersonalAccessTokenAuth = ADMIN
+) -> tsc.Server:
+    """Tableau's own client, on a sandbox or at the address of one."""
+    url = sandbox if isinstance(sandbox, str) else sandbox.url
+    server = tsc.Server(url, use_server_version=True)
     server.auth.sign_in(auth)
     return server
 
@@ -123,3 +128,12 @@ def multipart(*parts: tuple[str, str, str | bytes]) -> tuple[bytes, str]:
         named = f"; filename={filename}" if filename else ""
         body += f"--b\r\nContent-Disposition: name={name}{named}\r\n\r\n".encode() + data + b"\r\n"
     return body + b"--b--\r\n", "multipart/mixed; boundary=b"
+
+
+def send_parts(
+    sandbox: Sandbox, server: tsc.Server, method: str, path: str, *parts: tuple[str, str, Any]
+) -> requests.Response:
+    """A raw request with such a body."""
+    body, content_type = multipart(*parts)
+    headers = {"Content-Type": content_type}
+    return call(sandbox, method, path, server=server, data=body, headers=headers)

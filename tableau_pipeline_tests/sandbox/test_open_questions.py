@@ -2,7 +2,6 @@ import argparse
 import time
 from collections.abc import Callable
 from dataclasses import fields, replace
-from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 
@@ -13,25 +12,11 @@ from tableau_pipeline.sandbox.command_line.switches import add_switches, chosen_
 from tableau_pipeline.sandbox.open_questions import (
     JobOrder,
     OpenQuestions,
-    RepeatedRequest,
-    UpdatedAt,
 )
 from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.sandbox.samples import publish, rows_on_server, signed_in
 from tableau_pipeline_tests.sandbox.service.command import started_sandbox
 from tableau_pipeline_tests.sandbox.updates.test_update_data import APPEND, CLEAR, finished, update
-
-ADMIN = tsc.TableauAuth("admin", "admin")
-
-
-def test_other_answers_to_a_repeated_request(start_sandbox: Callable[..., Sandbox], one_row: Path):
-    # Prevents: a pipeline that relies on one answer passes its tests against every sandbox.
-    server = signed_in(start_sandbox(repeated_request=RepeatedRequest.EMPTY_JOB), ADMIN)
-    item = publish(server, one_row)
-    job = update(server, item, CLEAR, id="x")
-    again = update(server, item, CLEAR, id="x")
-    assert (again.id, again.finish_code, again.type) == (None, -1, None)
-    finished(server, job)
 
 
 def test_options_of_the_command(tmp_path: Path, one_row: Path, monkeypatch: pytest.MonkeyPatch):
@@ -41,12 +26,9 @@ def test_options_of_the_command(tmp_path: Path, one_row: Path, monkeypatch: pyte
         "--updated-at=stays",
         "--update-limit-mb=0.01",
         "--upload-blocks=1",
-        "--replace=refused",
-        "--no-revisions",
     )
     with started_sandbox(tmp_path, *options) as (_, url):
-        server = tsc.Server(url, use_server_version=True)
-        server.auth.sign_in(ADMIN)
+        server = signed_in(url)
         item = publish(server, one_row)
         finished(server, update(server, item, CLEAR, id="x"))
         with pytest.raises(tsc.ServerResponseError, match="409093"):
@@ -55,11 +37,6 @@ def test_options_of_the_command(tmp_path: Path, one_row: Path, monkeypatch: pyte
             update(server, item, APPEND, payload=one_row)
         assert server.datasources.get_by_id(item.id).updated_at == item.updated_at
         assert rows_on_server(server, item.id) == []
-        with pytest.raises(tsc.ServerResponseError, match="'replace' is not supported"):
-            publish(server, one_row, mode="Replace")
-        server.datasources.populate_revisions(item)
-        with pytest.raises(tsc.ServerResponseError, match="403053"):
-            list(item.revisions)
         monkeypatch.setenv("TSC_CHUNK_SIZE_MB", "1")
         large = tmp_path / "large.hyper"
         large.write_bytes(bytes((1 << 20) + 1))
@@ -95,32 +72,9 @@ def test_senseless_answers(wrong: str, capsys: pytest.CaptureFixture[str]):
     assert wrong.partition("=")[0] in capsys.readouterr().err
 
 
-def test_updated_at_may_move_late(start_sandbox: Callable[..., Sandbox], one_row: Path):
-    # Prevents: a pipeline takes its own late mark for a change by someone else.
-    now = [datetime(2026, 1, 1, tzinfo=UTC)]
-    sandbox = start_sandbox(clock=lambda: now[0], updated_at=UpdatedAt.MOVES_LATE, late_seconds=5)
-    server = signed_in(sandbox, ADMIN)
-    item = publish(server, one_row)
-    finished(server, update(server, item, CLEAR))
-
-    def seen() -> datetime | None:
-        return server.datasources.get_by_id(item.id).updated_at
-
-    time.sleep(0.1)
-    assert seen() == item.updated_at
-    now[0] += timedelta(seconds=4)
-    time.sleep(0.1)
-    assert seen() == item.updated_at
-    now[0] += timedelta(seconds=1)
-    deadline = time.monotonic() + 10
-    while seen() == item.updated_at and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert seen() == now[0]
-
-
 def test_jobs_may_come_in_any_order(start_sandbox: Callable[..., Sandbox], one_row: Path):
     # Prevents: a pipeline that sends a batch before the last one is done is never caught.
-    server = signed_in(start_sandbox(job_order=JobOrder.ANY, job_delay=0.05), ADMIN)
+    server = signed_in(start_sandbox(job_order=JobOrder.ANY, job_delay=0.05))
     item = publish(server, one_row)
     for _ in range(10):
         update(server, item, CLEAR)

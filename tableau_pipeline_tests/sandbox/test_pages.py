@@ -1,4 +1,3 @@
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -6,7 +5,8 @@ import requests
 import tableauserverclient as tsc
 
 from tableau_pipeline.sandbox.testing import Sandbox
-from tableau_pipeline_tests.sandbox.samples import TIMEOUT, publish, signed_in, write_hyper
+from tableau_pipeline_tests.sandbox.conftest import NewServer
+from tableau_pipeline_tests.sandbox.samples import TIMEOUT, publish, write_hyper
 
 
 def test_people_can_look(sandbox: Sandbox, server: tsc.Server, tmp_path: Path):
@@ -25,10 +25,9 @@ def test_people_can_look(sandbox: Sandbox, server: tsc.Server, tmp_path: Path):
     assert "<script>" not in page.text + overview
 
 
-def test_sites_as_trees(start_sandbox: Callable[..., Sandbox], tmp_path: Path, one_row: Path):
+def test_sites_as_trees(new_server: NewServer, tmp_path: Path, one_row: Path):
     # Prevents: people cannot see where a data source is, what it was before, or why a job failed.
-    sandbox = start_sandbox(sites=("second",))
-    server = signed_in(sandbox, tsc.TableauAuth(sandbox.user, sandbox.password))
+    sandbox, server = new_server(sites=("second",))
     outer = server.projects.create(tsc.ProjectItem("Outer"))
     inner = server.projects.create(tsc.ProjectItem("Inner", parent_id=outer.id))
     item = tsc.DatasourceItem(inner.id, name="Deep")

@@ -27,9 +27,7 @@ _row = st.tuples(
 )
 _rows = st.lists(_row, max_size=4)
 
-_settings = settings(
-    deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True
-)
+_settings = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True)
 
 
 def content(rows: list[Any]) -> Counter[str]:

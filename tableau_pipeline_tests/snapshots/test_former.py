@@ -3,8 +3,6 @@
 import json
 from pathlib import Path
 
-import pytest
-
 from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.hyper.tables import Column
 from tableau_pipeline.snapshots.retention import collect
@@ -37,11 +35,6 @@ def old_write(
     }
     (folder / "manifest.json").write_text(json.dumps(manifest), "utf-8")
     return folder
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> SnapshotStore:
-    return SnapshotStore(tmp_path / "snapshots")
 
 
 def newest(store: SnapshotStore) -> Snapshot:

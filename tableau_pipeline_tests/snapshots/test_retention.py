@@ -18,11 +18,6 @@ from tableau_pipeline_tests.snapshots.support.samples import rows
 from tableau_pipeline_tests.snapshots.support.versions import age, commit, written
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> SnapshotStore:
-    return SnapshotStore(tmp_path / "snapshots")
-
-
 def collected(store: SnapshotStore, *referenced: int) -> list[int]:
     """Collect what is older than 14 days; the numbers that went."""
     needed = {("model", number) for number in referenced}
@@ -46,18 +41,6 @@ def files(store: SnapshotStore) -> set[str]:
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*.parquet")}
 
 
-def test_replaced_unreferenced_and_old_goes(store: SnapshotStore):
-    """Prevents: a disk full of snapshots, or the one gone that everybody reads."""
-    for _ in range(3):
-        commit(store)
-        days_pass(store)
-    assert collected(store) == [1, 2]
-    assert store.numbers("model") == [3]
-    assert files(store) == store.files("model")
-    assert len([*(store.folder("model") / "@data").iterdir()]) == 1
-    assert store.version("model", 1) is None
-
-
 def test_a_referenced_one_stays_however_old(store: SnapshotStore):
     """Prevents: a full refresh of a data source that is refreshed once a quarter, every time."""
     for _ in range(3):
@@ -78,24 +61,6 @@ def test_who_reads_it_has_the_time_to_end(store: SnapshotStore, days: float, lef
     collected(store)
     assert store.numbers("model") == left
     check_whole(store)
-
-
-def test_shared_files_stay_with_the_last_version_that_has_them(store: SnapshotStore):
-    """Prevents: a month gone because another one was written again; or kept for ever."""
-    commit(store, "jan", "feb", "a/b")
-    days_pass(store)
-    commit(store, "feb")
-    days_pass(store)
-    commit(store, "jan")
-    days_pass(store)
-    before = store.newest("model")
-    assert collected(store, 1) == [2]
-    check_whole(store)
-    assert len(files(store)) == 5
-    assert collected(store) == [1]
-    assert store.newest("model") == before
-    assert files(store) == store.files("model")
-    assert rows(before) == {"a/b": 1, "feb": 1, "jan": 1}
 
 
 def test_every_model_is_looked_at(store: SnapshotStore):
@@ -213,12 +178,14 @@ WRITES = st.lists(
 
 
 @given(writes=WRITES, kill_after=st.integers(0, 9), last_days=st.sampled_from([1, 20]))
-@settings(deadline=None, max_examples=100, derandomize=True)
+@settings(max_examples=100, derandomize=True)
 def test_every_version_is_whole_whenever_it_is_killed(
     writes: list[tuple[str, set[str], bool]], kill_after: int, last_days: int
 ):
     """Prevents: a model that reads otherwise after a collection, or a base without its files."""
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        # Nobody cuts the power.
+        patch.setattr(os, "fsync", lambda _: None)
         store, referenced = SnapshotStore(Path(folder)), []
         for kind, partitions, is_referenced in writes:
             days_pass(store, 10)
@@ -245,9 +212,12 @@ def test_every_version_is_whole_whenever_it_is_killed(
         collected(store, *referenced)
         sound()
         assert collected(store, *referenced) == []
-        if last_days == 20 and not referenced:
-            assert store.numbers("model") == ([before.number] if before else [])
+        if last_days == 20:
             assert files(store) == store.files("model")
+            assert set(store.numbers("model")) == {
+                *referenced,
+                *([before.number] if before else []),
+            }
 
 
 def _killed(calls: int):

@@ -9,7 +9,7 @@ from dagster_shared.check import CheckError
 from pydantic import Field, field_validator, model_validator
 
 from tableau_pipeline.components.attributes.base import Attributes
-from tableau_pipeline.components.attributes.zones import known_zone
+from tableau_pipeline.components.attributes.zones import Zone
 from tableau_pipeline.core.declaration import Reconcile
 
 _SPAN = re.compile(r"(\d+) ?(m|h|d)")
@@ -46,7 +46,7 @@ class FreshnessAttributes(Attributes):
         default=None,
         description='The data source must be refreshed each day by this time, "07:00".',
     )
-    timezone: str = Field(
+    timezone: Zone = Field(
         default="UTC", description='Time zone of `by` and `since`: "Europe/Paris".'
     )
     since: str | None = Field(
@@ -74,11 +74,6 @@ class FreshnessAttributes(Attributes):
         if value is not None and not _SPAN.fullmatch(value):
             raise ValueError(f"{value!r} is not a time span: write it as 24h, 90m or 7d")
         return value
-
-    @field_validator("timezone")
-    @classmethod
-    def _exists(cls, timezone: str) -> str:
-        return known_zone(timezone)
 
     @model_validator(mode="after")
     def _one(self) -> Self:

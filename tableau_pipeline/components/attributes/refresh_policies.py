@@ -5,15 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator
 
 from tableau_pipeline.components.attributes.base import Attributes, keys
-from tableau_pipeline.core.policies import (
-    Append,
-    Diff,
-    Feed,
-    Partitions,
-    Policy,
-    Replace,
-    is_lookback,
-)
+from tableau_pipeline.core.policies import Append, Diff, Feed, Partitions, Policy, Replace, is_span
 
 
 class ChangesAttributes(Attributes):
@@ -27,10 +19,6 @@ class ChangesAttributes(Attributes):
         default_factory=dict,
         description="Where their names differ, key column of the table: column of the feed.",
     )
-
-    def to_domain(self, key: list[str]) -> Feed:
-        """Convert these keys to the core's `Feed` for a table with this key."""
-        return Feed(self.feed, tuple((name, self.columns.get(name, name)) for name in key))
 
 
 def _one_or_more(key: Any) -> Any:
@@ -50,10 +38,6 @@ class DiffAttributes(Attributes):
         "snapshots are compared.",
     )
 
-    def to_domain(self) -> Diff:
-        """Convert these keys to the core's `Diff`."""
-        return Diff(tuple(self.key), self.changes.to_domain(self.key) if self.changes else None)
-
 
 class AppendAttributes(Attributes):
     """Send the rows from the last published maximum of the cursor on, inclusive."""
@@ -72,17 +56,14 @@ class AppendAttributes(Attributes):
     def _span(cls, lookback: str | int | None) -> str | int | None:
         text = str(lookback)
         # A template is validated again after Dagster has filled it in.
-        if lookback is not None and "{{" not in text and not is_lookback(text):
+        known = lookback is None or is_span(text) or text.isdecimal()
+        if not known and "{{" not in text:
             raise ValueError(
                 f'"{lookback}" is not a lookback: write a whole number for a numeric cursor, or a '
                 'span such as "3 days" or "12 hours", in seconds, minutes, hours, days, '
                 "weeks, months or years"
             )
         return lookback
-
-    def to_domain(self) -> Append:
-        """Convert these keys to the core's `Append`."""
-        return Append(self.cursor, self.lookback)
 
 
 class PartitionsAttributes(Attributes):
@@ -91,10 +72,6 @@ class PartitionsAttributes(Attributes):
     column: str = Field(
         description="Column that holds the partition of a row. It must not be NULL."
     )
-
-    def to_domain(self) -> Partitions:
-        """Convert these keys to the core's `Partitions`."""
-        return Partitions(self.column)
 
 
 class DiffRefresh(Attributes):
@@ -120,7 +97,7 @@ class PartitionsRefresh(Attributes):
 _POLICIES = ("diff", "append", "partitions")
 
 
-def validate_policy(refresh: Any) -> Any:
+def _validate(refresh: Any) -> Any:
     """Return the value if it is one of the policies.
 
     Raises:
@@ -155,17 +132,21 @@ Refresh = Annotated[
     | Annotated[PartitionsRefresh, Tag("partitions")],
     # A plain union would report the errors of every member, and not only of the one that is meant.
     Discriminator(_policy),
+    BeforeValidator(_validate),
 ]
 
 
 def policy(refresh: Refresh) -> Policy:
     """Convert the key `refresh` to the core's policy."""
     match refresh:
-        case DiffRefresh(diff=diff):
-            return diff.to_domain()
+        case DiffRefresh(diff=DiffAttributes(key=key, changes=None)):
+            return Diff(tuple(key))
+        case DiffRefresh(diff=DiffAttributes(key=key, changes=ChangesAttributes() as changes)):
+            columns = tuple((name, changes.columns.get(name, name)) for name in key)
+            return Diff(tuple(key), Feed(changes.feed, columns))
         case AppendRefresh(append=append):
-            return append.to_domain()
+            return Append(append.cursor, append.lookback)
         case PartitionsRefresh(partitions=partitions):
-            return partitions.to_domain()
+            return Partitions(partitions.column)
         case _:
             return Replace()

@@ -1,17 +1,13 @@
 """The YAML keys of a table and of a relationship. Every error names its key."""
 
-from typing import Any
+from typing import Any, Literal
 
-from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from tableau_pipeline.components.attributes.base import Attributes
-from tableau_pipeline.components.attributes.refresh_policies import (
-    Refresh,
-    policy,
-    validate_policy,
-)
-from tableau_pipeline.components.attributes.retain import RetainAttributes
+from tableau_pipeline.components.attributes.refresh_policies import Refresh, policy
 from tableau_pipeline.core.declaration import Guard, Table
+from tableau_pipeline.core.policies import Retain
 from tableau_pipeline.extracts.validate.contract import spark_name
 from tableau_pipeline.hyper.tables import Column
 
@@ -27,6 +23,17 @@ class GuardAttributes(Attributes):
         ge=0,
         le=1,
         description="The largest share of the published rows that one refresh may remove.",
+    )
+
+
+class RetainAttributes(Attributes):
+    """A rolling window: rows older than `days` are not published."""
+
+    column: str = Field(description="A date or timestamp column. Rows where it is NULL are kept.")
+    days: int = Field(gt=0, description="Rows older than this many days are not published.")
+    as_of: Literal["run", "max"] = Field(
+        default="run",
+        description="Count the days from today (UTC), or from the latest value in the model.",
     )
 
 
@@ -50,17 +57,11 @@ class TableAttributes(Attributes):
         default_factory=GuardAttributes,
         description="The conditions that the table must meet before it is published.",
     )
-
     columns: dict[str, str] = Field(
         default_factory=dict,
         description="The contract: the model must have exactly these columns, by name and Spark "
         "type. Default: any columns.",
     )
-
-    @field_validator("refresh", mode="before")
-    @classmethod
-    def _validate_policy(cls, refresh: Any) -> Any:
-        return validate_policy(refresh)
 
     def to_domain(self, name: str) -> Table:
         """Convert these keys to the core's `Table` with this name."""
@@ -69,7 +70,7 @@ class TableAttributes(Attributes):
             model=self.model or name,
             guard=Guard(self.guard.min_rows, self.guard.max_shrink),
             policy=policy(self.refresh),
-            retain=self.retain.to_domain() if self.retain else None,
+            retain=Retain(**self.retain.model_dump()) if self.retain else None,
             columns=tuple(Column(name, spark_name(type_)) for name, type_ in self.columns.items()),
         )
 

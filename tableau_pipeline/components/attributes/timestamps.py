@@ -3,10 +3,10 @@
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
 
-from pydantic import Discriminator, Field, Tag, field_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from tableau_pipeline.components.attributes.base import Attributes, keys
-from tableau_pipeline.components.attributes.zones import known_zone
+from tableau_pipeline.components.attributes.zones import Zone
 
 _WORDS = ("utc", "with_time_zone")
 
@@ -14,15 +14,10 @@ _WORDS = ("utc", "with_time_zone")
 class ZoneAttributes(Attributes):
     """Show instants as the wall clock time of a zone."""
 
-    zone: str = Field(description='Name of the time zone: "Europe/Paris".')
-
-    @field_validator("zone")
-    @classmethod
-    def _exists(cls, zone: str) -> str:
-        return known_zone(zone)
+    zone: Zone = Field(description='Name of the time zone: "Europe/Paris".')
 
 
-def validate_timestamps(value: Any) -> Any:
+def _validate(value: Any) -> Any:
     """Return the value if it is one of the ways to publish an instant.
 
     Raises:
@@ -45,6 +40,7 @@ Timestamps = Annotated[
     Annotated[Literal["utc", "with_time_zone"], Tag("word")]
     | Annotated[ZoneAttributes, Tag("zone")],
     Discriminator(_timestamps),
+    BeforeValidator(_validate),
 ]
 
 

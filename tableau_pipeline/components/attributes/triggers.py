@@ -3,10 +3,10 @@
 from typing import Annotated, Any, Literal
 
 import dagster as dg
-from pydantic import Discriminator, Field, Tag, field_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator
 
 from tableau_pipeline.components.attributes.base import Attributes, keys
-from tableau_pipeline.components.attributes.zones import known_zone
+from tableau_pipeline.components.attributes.zones import Zone
 
 
 class AfterTrigger(Attributes):
@@ -22,7 +22,7 @@ class CronTrigger(Attributes):
     """Refresh at fixed times."""
 
     cron: str = Field(description='A cron expression, as in "0 6 * * *".')
-    timezone: str = Field(
+    timezone: Zone = Field(
         default="UTC", description='Time zone of the cron expression: "Europe/Paris".'
     )
 
@@ -39,11 +39,6 @@ class CronTrigger(Attributes):
                 'day of the week, as in "0 6 * * *" or "*/30 8-18 * * MON-FRI", or @daily'
             ) from None
         return cron
-
-    @field_validator("timezone")
-    @classmethod
-    def _exists(cls, timezone: str) -> str:
-        return known_zone(timezone)
 
 
 class DbtTrigger(Attributes):
@@ -80,13 +75,13 @@ def _trigger(value: Any) -> str | None:
     return names[0] if len(names) == 1 else None
 
 
-def validate_trigger(value: Any) -> Any:
-    """Return the value if it is None or exactly one of the triggers.
+def _validate(value: Any) -> Any:
+    """Return the value if it is exactly one of the triggers.
 
     Raises:
         ValueError: it is none of them, or several. The message lists them.
     """
-    if value is None or _trigger(value):
+    if _trigger(value):
         return value
     if names := _named(value):
         raise ValueError(
@@ -101,4 +96,5 @@ Trigger = Annotated[
     | Annotated[CronTrigger, Tag("cron")]
     | Annotated[DbtTrigger, Tag("dbt")],
     Discriminator(_trigger),
+    BeforeValidator(_validate),
 ]

@@ -1,11 +1,14 @@
 """Time zones by their names."""
 
+from typing import Annotated
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
+
+from pydantic import AfterValidator
 
 from tableau_pipeline.components.attributes.base import guess
 
 
-def known_zone(zone: str) -> str:
+def _known(zone: str) -> str:
     """Return the name itself if such a time zone exists.
 
     Raises:
@@ -19,3 +22,6 @@ def known_zone(zone: str) -> str:
             f'"{zone}" is not a time zone: {meant}Write it as "Europe/Paris", or UTC'
         ) from None
     return zone
+
+
+Zone = Annotated[str, AfterValidator(_known)]

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from pydantic import BaseModel, ValidationError
+from pydantic import AliasPath, BaseModel, Field, ValidationError
 from upath import UPath
 
 _BUILDS = ("run", "build", "retry")
@@ -15,22 +15,14 @@ class NotABuildError(Exception):
     """There is no invocation to follow; the message states why. A later look may find one."""
 
 
-class _Metadata(BaseModel):
-    invocation_id: str
-
-
-class _Arguments(BaseModel):
-    which: str
-
-
 class _Result(BaseModel):
     unique_id: str
     status: str
 
 
 class _RunResults(BaseModel):
-    metadata: _Metadata
-    args: _Arguments
+    invocation_id: str = Field(validation_alias=AliasPath("metadata", "invocation_id"))
+    which: str = Field(validation_alias=AliasPath("args", "which"))
     results: list[_Result]
 
 
@@ -45,8 +37,7 @@ class Invocation:
     Attributes:
         id: dbt's invocation id.
         statuses: the status of each node that it ran or skipped, by unique id. A retry lists
-            only what
-            had failed before, so a missing node is no obstacle.
+            only what had failed before, so a missing node is no obstacle.
         parents: the parents of each node. The parents of a test are the models that it tests.
     """
 
@@ -104,15 +95,14 @@ def read_invocation(run_results: str, *, seen: str | None) -> Invocation:
         raise NotABuildError(
             f"{run_results} cannot be read, perhaps because dbt is writing it: {wrong}"
         ) from error
-    invocation = results.metadata.invocation_id
-    if invocation == seen:
-        raise NotABuildError(f"dbt's last invocation, {invocation}, was already followed")
-    if results.args.which not in _BUILDS:
+    if results.invocation_id == seen:
+        raise NotABuildError(f"dbt's last invocation, {seen}, was already followed")
+    if results.which not in _BUILDS:
         raise NotABuildError(
-            f"dbt's last command was `{results.args.which}`: only {', '.join(_BUILDS)} count"
+            f"dbt's last command was `{results.which}`: only {', '.join(_BUILDS)} count"
         )
     return Invocation(
-        id=invocation,
+        id=results.invocation_id,
         statuses={each.unique_id: each.status for each in results.results},
         parents=_parents(path.with_name("manifest.json")),
     )

@@ -29,7 +29,7 @@ def refresh_schedules(datasources: Iterable[PublishedDatasource]) -> list[dg.Sch
     names = Counter(_name(cron, zone) for cron, zone in due)
     return [
         _schedule(
-            _name(cron, zone) + (_mark(cron, zone) if names[_name(cron, zone)] > 1 else ""),
+            _name(cron, zone) + (_suffix(cron, zone) if names[_name(cron, zone)] > 1 else ""),
             cron,
             zone,
             keys=keys,
@@ -43,7 +43,7 @@ def _name(cron: str, zone: str) -> str:
     return f"refresh_at_{words}_{re.sub(r'[^A-Za-z0-9]+', '_', zone)}"
 
 
-def _mark(cron: str, zone: str) -> str:
+def _suffix(cron: str, zone: str) -> str:
     """Return a suffix that separates names with equal words: "1-5" and "1,5", GMT+1 and GMT-1."""
     return f"_{crc32(f'{cron} {zone}'.encode()):08x}"
 

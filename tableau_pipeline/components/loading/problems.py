@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import yaml
 from dagster._core.definitions.metadata.source_code import CodeReferencesMetadataSet
 
 from tableau_pipeline.components.asset_keys import extract_key
 from tableau_pipeline.components.attributes.base import guess
 from tableau_pipeline.components.attributes.refresh_policies import DiffRefresh
 from tableau_pipeline.components.published_datasource.component import PublishedDatasource
-from tableau_pipeline.components.yaml_component.lines import line_of
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.extracts.validate.models import Declared, checked_models
 from tableau_pipeline.resources import SnapshotIOManager
@@ -32,7 +32,7 @@ class Datasource:
 
     def at(self, *keys: str) -> str:
         """Return "file:line: key" for a key of the declaration."""
-        line = line_of(self.file, self.line, ("attributes", *keys))
+        line = _line_of(self.file, self.line, ("attributes", *keys))
         return f"{self.file}:{line}: {'.'.join(('attributes', *keys))}"
 
 
@@ -162,3 +162,29 @@ def _models(datasource: PublishedDatasource) -> Iterator[tuple[tuple[str, ...], 
 def _snapshots(definitions: dg.Definitions) -> SnapshotIOManager | None:
     found = (definitions.resources or {}).get("snapshots")
     return found if isinstance(found, SnapshotIOManager) else None
+
+
+def _line_of(file: Path, begin: int, keys: Sequence[str]) -> int:
+    """Return the line of the innermost of these keys that exists.
+
+    Args:
+        begin: the first line of the document that holds the keys.
+    """
+    line = begin
+    for document in yaml.compose_all(file.read_text("utf-8"), Loader=yaml.SafeLoader):
+        if document and document.start_mark.line + 1 == begin:
+            node: yaml.Node | None = document
+            for key in keys:
+                found = _child(node, key)
+                if found is None:
+                    break
+                line, node = found
+    return line
+
+
+def _child(node: yaml.Node | None, key: str) -> tuple[int, yaml.Node] | None:
+    if isinstance(node, yaml.MappingNode):
+        for name, value in node.value:
+            if name.value == key:
+                return name.start_mark.line + 1, value
+    return None

@@ -1,7 +1,7 @@
 """A job that publishes files and database tables without any code."""
 
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import cast
@@ -64,11 +64,12 @@ def publish_files(
         as_failure(context.log),
         _about(config),
         _store(config, snapshots) as store,
-        _folder() as folder,
+        # For the rows of files: the executors of Spark can read the data folder.
+        TemporaryDirectory(prefix="files ", dir=_existing(data_dir())) as folder,
     ):
         rows = FileStore(
             store=store,
-            read=lambda: _reading(context, config, spark, folder=folder),
+            read=lambda: _reading(context, config, spark, folder=Path(folder)),
             run_id=context.run.run_id,
             mode="append" if config.mode == "append" else "replace",
             # Asked when it is this run's turn: a run before it may have published another version.
@@ -133,7 +134,9 @@ def _reading(
             table.check(config.reader)
             context.log.info("Reading %s of %s", table.table, table.url)
             return Reading(table.read(session, config.reader))
-        files = _files(config)
+        paths = found_files(config.path)
+        format_ = cast("Format | None", config.format) or format_of(paths)
+        files = Files(paths, format_, config.reader, config.columns)
         context.log.info("Reading %s", ", ".join(map(str, files.paths)))
         return load(session, files, folder)
     except READ_ERRORS as error:
@@ -165,31 +168,18 @@ def _only_file(config: PublishFileConfig) -> Path:
     return paths[0]
 
 
-def _files(config: PublishFileConfig) -> Files:
-    paths = found_files(config.path)
-    format_ = cast("Format | None", config.format) or format_of(paths)
-    return Files(paths, format_, config.reader, config.columns)
-
-
-@contextmanager
-def _store(config: PublishFileConfig, snapshots: SnapshotIOManager) -> Generator[SnapshotStore]:
-    """Yield where rows are stored; rows that will not be published go to a temporary store."""
+def _store(
+    config: PublishFileConfig, snapshots: SnapshotIOManager
+) -> AbstractContextManager[SnapshotStore]:
+    """Return where rows are stored; rows that will not be published go to a temporary store."""
     if config.publish and not config.dry_run:
-        yield snapshots.store
-        return
-    trial = TrialStore(snapshots.store.root)
-    try:
-        yield trial
-    finally:
-        trial.close()
+        return nullcontext(snapshots.store)
+    return closing(TrialStore(snapshots.store.root))
 
 
-@contextmanager
-def _folder() -> Generator[Path]:
-    """Yield a folder for the rows of files. The executors of Spark can read the data folder."""
-    data_dir().mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix="files ", dir=data_dir()) as folder:
-        yield Path(folder)
+def _existing(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 @contextmanager

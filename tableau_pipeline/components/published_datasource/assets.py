@@ -33,11 +33,7 @@ from tableau_pipeline.components.snapshot_retention import collect_snapshots
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.refresh.plan.decide import Accept, Options
-from tableau_pipeline.resources import (
-    HyperResource,
-    SnapshotIOManager,
-    TableauServerResource,
-)
+from tableau_pipeline.resources import HyperResource, SnapshotIOManager, TableauServerResource
 
 # The pool of the runs that sign in to Tableau; the instance limits how many run at once.
 POOL = "tableau"

@@ -18,6 +18,7 @@ from tableau_pipeline.refresh.report import Report
 _REFUSED = "the refresh would be refused anyway"
 _ONLY_BUILT = "only the file was built, and not compared with what is published"
 RELATIONSHIPS, RECONCILIATION = "relationships", "reconciliation"
+_WARN = dg.AssetCheckSeverity.WARN
 _BEFORE = {
     Check.GUARD: "No table is empty or suddenly small (`guard`); otherwise nothing is sent.",
     Check.KEYS: "Keys that a relationship or a policy needs are unique and not NULL; otherwise "
@@ -49,18 +50,13 @@ def check_results(
     for check in Check:
         if refused and check in refused.failed:
             # A dry run reports a refusal but does not fail.
-            yield _failed(published, check.value, refused.failed[check], is_dry_run=True)
+            yield _failed(published, check.value, refused.failed[check], severity=_WARN)
         elif refused and check is Check.KEYS:
             yield _not_looked_at(published, check.value, _REFUSED)
         elif check is not Check.KEYS and report.plan is None:
             yield _not_looked_at(published, check.value, _ONLY_BUILT)
         else:
-            yield dg.AssetCheckResult(
-                asset_key=published,
-                check_name=check.value,
-                passed=True,
-                metadata=_numbers(check, report),
-            )
+            yield _passed(published, check.value, _numbers(check, report))
     if declaration.relationships and refused:
         yield _not_looked_at(published, RELATIONSHIPS, _REFUSED)
     elif declaration.relationships:
@@ -80,16 +76,13 @@ def failed_checks(published: dg.AssetKey, error: RefreshError) -> Iterator[dg.As
 
 
 def _relationships(published: dg.AssetKey, report: Report) -> dg.AssetCheckResult:
-    return dg.AssetCheckResult(
-        asset_key=published,
-        check_name=RELATIONSHIPS,
-        passed=not report.orphans,
-        severity=dg.AssetCheckSeverity.WARN,
-        description="; ".join(
-            f"{edge}: {count:,} rows without a partner" for edge, count in report.orphans.items()
-        ),
-        metadata=_metadata("rows without a partner", report.orphans),
+    if not report.orphans:
+        return _passed(published, RELATIONSHIPS)
+    found = "; ".join(
+        f"{edge}: {count:,} rows without a partner" for edge, count in report.orphans.items()
     )
+    rows = _metadata("rows without a partner", report.orphans)
+    return _failed(published, RELATIONSHIPS, found, rows, severity=_WARN)
 
 
 def _reconciliation(published: dg.AssetKey, report: Report) -> dg.AssetCheckResult:
@@ -99,22 +92,25 @@ def _reconciliation(published: dg.AssetKey, report: Report) -> dg.AssetCheckResu
         why = found.skipped if found else known
         if why:
             return _not_looked_at(published, RECONCILIATION, why)
-        return dg.AssetCheckResult(
-            asset_key=published,
-            check_name=RECONCILIATION,
-            passed=True,
-            description="Nothing was sent since it was reconciled.",
-        )
+        return _passed(published, RECONCILIATION, why="Nothing was sent since it was reconciled.")
     # A difference never comes this far: it raises an error, which fails the check.
+    metadata = {
+        **_metadata("rows read back", found.rows),
+        "seconds": report.seconds.get("reconcile", 0.0),
+        **{f"checksum/{name}": f"{value:x}" for name, value in found.checksums.items()},
+    }
+    return _passed(published, RECONCILIATION, metadata)
+
+
+def _passed(
+    published: dg.AssetKey,
+    name: str,
+    metadata: Mapping[str, Any] | None = None,
+    *,
+    why: str | None = None,
+) -> dg.AssetCheckResult:
     return dg.AssetCheckResult(
-        asset_key=published,
-        check_name=RECONCILIATION,
-        passed=True,
-        metadata={
-            **_metadata("rows read back", found.rows),
-            "seconds": report.seconds.get("reconcile", 0.0),
-            **{f"checksum/{name}": f"{value:x}" for name, value in found.checksums.items()},
-        },
+        asset_key=published, check_name=name, passed=True, metadata=metadata, description=why
     )
 
 
@@ -124,9 +120,8 @@ def _failed(
     found: str,
     metadata: Mapping[str, Any] | None = None,
     *,
-    is_dry_run: bool = False,
+    severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR,
 ) -> dg.AssetCheckResult:
-    severity = dg.AssetCheckSeverity.WARN if is_dry_run else dg.AssetCheckSeverity.ERROR
     return dg.AssetCheckResult(
         asset_key=published,
         check_name=name,
@@ -158,13 +153,7 @@ def _numbers(check: Check, report: Report) -> dict[str, float]:
 
 def _not_looked_at(published: dg.AssetKey, name: str, why: str) -> dg.AssetCheckResult:
     """Return a result that is not passed, with severity WARN, for a check that did not run."""
-    return dg.AssetCheckResult(
-        asset_key=published,
-        check_name=name,
-        passed=False,
-        severity=dg.AssetCheckSeverity.WARN,
-        description=f"Not checked: {why}",
-    )
+    return _failed(published, name, f"Not checked: {why}", severity=_WARN)
 
 
 def _metadata(what: str, counts: Mapping[str, float]) -> dict[str, float]:

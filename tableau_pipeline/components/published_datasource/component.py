@@ -13,8 +13,8 @@ from tableau_pipeline.components.attributes.promises import (
     reconcile,
 )
 from tableau_pipeline.components.attributes.tables import RelationshipAttributes, TableAttributes
-from tableau_pipeline.components.attributes.timestamps import Timestamps, clock, validate_timestamps
-from tableau_pipeline.components.attributes.triggers import Trigger, validate_trigger
+from tableau_pipeline.components.attributes.timestamps import Timestamps, clock
+from tableau_pipeline.components.attributes.triggers import Trigger
 from tableau_pipeline.components.published_datasource.assets import refresh_assets
 from tableau_pipeline.components.published_datasource.scaffolder import (
     PublishedDatasourceScaffolder,
@@ -125,16 +125,6 @@ class PublishedDatasource(YamlComponent):
         default=None, description="What starts a refresh. Default: none, refresh by hand only."
     )
 
-    @field_validator("trigger", mode="before")
-    @classmethod
-    def _validate_trigger(cls, trigger: Any) -> Any:
-        return validate_trigger(trigger)
-
-    @field_validator("timestamps", mode="before")
-    @classmethod
-    def _validate_timestamps(cls, timestamps: Any) -> Any:
-        return validate_timestamps(timestamps)
-
     @field_validator("project", mode="before")
     @classmethod
     def _validate_project(cls, project: Any) -> Any:
@@ -209,9 +199,7 @@ class PublishedDatasource(YamlComponent):
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Return the extract and the published data source, two assets of one step."""
         freshness = self.freshness.policy() if self.freshness else None
-        return dg.Definitions(
-            assets=[refresh_assets(self.declaration, self.trigger, freshness)],
-        )
+        return dg.Definitions(assets=[refresh_assets(self.declaration, self.trigger, freshness)])
 
 
 def _project(project: str | list[str] | ProjectAttributes) -> Project:

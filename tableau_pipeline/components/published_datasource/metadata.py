@@ -104,9 +104,8 @@ def run_tags(declaration: Declaration, decision: str) -> dict[str, str]:
 
 
 def _plan(declaration: Declaration, report: Report) -> dict[str, Any]:
-    if report.plan is None:
-        return {}
-    return {"plan": dg.MetadataValue.md(plan_table(declaration, report))}
+    table = plan_table(declaration, report)
+    return {"plan": dg.MetadataValue.md(table)} if table else {}
 
 
 def _decision(report: Report) -> dict[str, str]:

@@ -1,16 +1,17 @@
+from functools import partial
+
 import dagster as dg
 from pyspark.sql import DataFrame
 
 from tableau_pipeline.defs.flights import column_descriptions as columns
 from tableau_pipeline.defs.flights import transformations
 
-
-@dg.asset(
-    group_name="nyc_flights",
-    owners=["team:aviation"],
-    kinds={"pyspark", "parquet"},
-    metadata=columns.schema(columns.FLIGHTS),
+model = partial(
+    dg.asset, group_name="nyc_flights", owners=["team:aviation"], kinds={"pyspark", "parquet"}
 )
+
+
+@model(metadata=columns.schema(columns.FLIGHTS))
 def flights(raw_flights: DataFrame) -> DataFrame:
     """One row per flight scheduled to leave New York City: planned and actual times, delays.
 
@@ -21,23 +22,13 @@ def flights(raw_flights: DataFrame) -> DataFrame:
     return transformations.flights(raw_flights)
 
 
-@dg.asset(
-    group_name="nyc_flights",
-    owners=["team:aviation"],
-    kinds={"pyspark", "parquet"},
-    metadata=columns.schema(columns.AIRLINES),
-)
+@model(metadata=columns.schema(columns.AIRLINES))
 def airlines(raw_airlines: DataFrame) -> DataFrame:
     """One row per airline: the name behind the `carrier` code of a flight."""
     return transformations.airlines(raw_airlines)
 
 
-@dg.asset(
-    group_name="nyc_flights",
-    owners=["team:aviation"],
-    kinds={"pyspark", "parquet"},
-    metadata=columns.schema(columns.AIRPORTS),
-)
+@model(metadata=columns.schema(columns.AIRPORTS))
 def airports(raw_airports: DataFrame) -> DataFrame:
     """One row per airport: name, place and time zone behind a flight's `destination`.
 
@@ -46,12 +37,7 @@ def airports(raw_airports: DataFrame) -> DataFrame:
     return transformations.airports(raw_airports)
 
 
-@dg.asset(
-    group_name="nyc_flights",
-    owners=["team:aviation"],
-    kinds={"pyspark", "parquet"},
-    metadata=columns.schema(columns.PLANES),
-)
+@model(metadata=columns.schema(columns.PLANES))
 def planes(raw_planes: DataFrame) -> DataFrame:
     """One row per plane: what flew under a `tail_number`, and when it was built.
 
@@ -60,12 +46,7 @@ def planes(raw_planes: DataFrame) -> DataFrame:
     return transformations.planes(raw_planes)
 
 
-@dg.asset(
-    group_name="nyc_flights",
-    owners=["team:aviation"],
-    kinds={"pyspark", "parquet"},
-    metadata=columns.schema(columns.DAILY_DEPARTURES),
-)
+@model(metadata=columns.schema(columns.DAILY_DEPARTURES))
 def daily_departures(flights: DataFrame) -> DataFrame:
     """One row per day and airport of origin: flights, cancellations, delays at departure.
 

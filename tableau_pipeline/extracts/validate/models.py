@@ -54,8 +54,7 @@ def checked_models(declaration: Declaration, found: Mapping[str, Snapshot | None
         for model in declaration.models
         if model not in models
     ]
-    for snapshot in models.values():
-        snapshot.check_columns()
+    problems += filter(None, (snapshot.column_problem() for snapshot in models.values()))
     known = {
         table.name: models[table.model].columns
         for table in declaration.tables

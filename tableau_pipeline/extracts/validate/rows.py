@@ -33,19 +33,11 @@ def check_rows(
     Raises:
         RefusedError: names the tables, the columns and sample values.
     """
-    sources = {
-        table.name: source(table.name, models[table.model], desired[table.name].cutoff)
-        for table in declaration.tables
-        if table.name in tables
-    }
-    problems = [
-        *_relationship_problems(hyper, declaration, sources),
-        *_policy_problems(
-            hyper,
-            declaration,
-            {name: each for name, each in sources.items() if name not in identified},
-        ),
-    ]
+    every = _sources(declaration, models, desired)
+    sources = {name: each for name, each in every.items() if name in tables}
+    problems = [*_relationship_problems(hyper, declaration, sources)]
+    doubtful = {name: each for name, each in sources.items() if name not in identified}
+    problems += _policy_problems(hyper, declaration, doubtful)
     if problems:
         found = "\n".join(problems)
         raise RefusedError(found, {Check.KEYS: found})
@@ -67,16 +59,22 @@ def count_orphans(
     Args:
         tables: the tables that change.
     """
-    sources = {
-        table.name: source(table.name, models[table.model], desired[table.name].cutoff)
-        for table in declaration.tables
-    }
+    sources = _sources(declaration, models, desired)
     found = {
         str(edge): orphans(hyper, sources[edge.many], sources[edge.one], edge.on)
         for edge in declaration.relationships
         if {edge.many, edge.one}.intersection(tables)
     }
     return {edge: count for edge, count in found.items() if count}
+
+
+def _sources(
+    declaration: Declaration, models: Models, desired: Mapping[str, TableContent]
+) -> dict[str, TableSource]:
+    return {
+        table.name: source(table.name, models[table.model], desired[table.name].cutoff)
+        for table in declaration.tables
+    }
 
 
 def _relationship_problems(

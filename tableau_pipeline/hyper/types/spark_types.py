@@ -1,4 +1,4 @@
-"""Map Spark types to Hyper types, exactly or not at all; `docs/types.md` prints this table."""
+"""Map Spark types to Hyper types, exactly or not at all; `docs/reference/types.md` lists them."""
 
 import re
 from collections.abc import Iterable
@@ -11,40 +11,38 @@ from tableau_pipeline.hyper.types.versions import LOWEST, needed_version
 
 
 @dataclass(frozen=True, slots=True)
-class _Rule:
+class Rule:
     """How a Spark type is stored.
 
     Attributes:
         spark: a pattern for the name that Spark, or a `TypePolicy`, gives the type.
         hyper: the SQL type; `{0}` stands for the first group of the pattern.
-        tableau: the name of the type in Tableau Desktop.
         family: Hyper compares types within a family; types without one only with their own
             kind.
     """
 
     spark: str
     hyper: str
-    tableau: str
     family: str
 
 
-_RULES = (
-    _Rule("boolean", "BOOLEAN", "Boolean", "BOOLEAN"),
-    _Rule("tinyint|smallint", "SMALLINT", "Number (whole)", "NUMBER"),
-    _Rule("int", "INTEGER", "Number (whole)", "NUMBER"),
-    _Rule("bigint", "BIGINT", "Number (whole)", "NUMBER"),
+RULES = (
+    Rule("boolean", "BOOLEAN", "BOOLEAN"),
+    Rule("tinyint|smallint", "SMALLINT", "NUMBER"),
+    Rule("int", "INTEGER", "NUMBER"),
+    Rule("bigint", "BIGINT", "NUMBER"),
     # Widening a 32-bit float is exact; storing it needs a file version that older products refuse.
-    _Rule("float|double", "DOUBLE PRECISION", "Number (decimal)", "NUMBER"),
-    _Rule("float as real", "REAL", "Number (decimal)", "NUMBER"),
-    _Rule(r"decimal\((\d+),(\d+)\)", "NUMERIC({0},{1})", "Number (decimal)", "NUMERIC"),
-    _Rule(r"string( collate .+)?|(char|varchar)\(\d+\)|json of .+", "TEXT", "String", "TEXT"),
-    _Rule("binary", "BYTES", "(unknown)", "BYTES"),
-    _Rule("date", "DATE", "Date", "MOMENT"),
+    Rule("float|double", "DOUBLE PRECISION", "NUMBER"),
+    Rule("float as real", "REAL", "NUMBER"),
+    Rule(r"decimal\((\d+),(\d+)\)", "NUMERIC({0},{1})", "NUMERIC"),
+    Rule(r"string( collate .+)?|(char|varchar)\(\d+\)|json of .+", "TEXT", "TEXT"),
+    Rule("binary", "BYTES", "BYTES"),
+    Rule("date", "DATE", "MOMENT"),
     # Tableau's datetime has no zone: an instant becomes the wall clock time in UTC, or in a zone.
-    _Rule("timestamp|timestamp at .+|timestamp_ntz", "TIMESTAMP", "Date & Time", "MOMENT"),
-    _Rule("timestamp with time zone", "TIMESTAMPTZ", "Date & Time", "INSTANT"),
+    Rule("timestamp|timestamp at .+|timestamp_ntz", "TIMESTAMP", "MOMENT"),
+    Rule("timestamp with time zone", "TIMESTAMPTZ", "INSTANT"),
 )
-_PATTERNS = [(re.compile(rule.spark, re.IGNORECASE), rule) for rule in _RULES]
+_PATTERNS = [(re.compile(rule.spark, re.IGNORECASE), rule) for rule in RULES]
 
 _JSON_REMEDY = "declare nested: json for its JSON text"
 _REMEDIES = {
@@ -82,12 +80,6 @@ def hyper_type(column: Column, *, table: str) -> str:
     return rule.hyper.format(*groups)
 
 
-def tableau_type(column: Column) -> str:
-    """Return the name that Tableau Desktop gives the type of a column; "(none)" if unsupported."""
-    found = _find(column.type)
-    return found[0].tableau if found else "(none)"
-
-
 def stored_name(column: Column) -> str:
     """Return the name of the column in a model's Parquet files that holds this column."""
     return json_text(column.name) if column.type.startswith("json of ") else column.name
@@ -122,11 +114,6 @@ def is_moment(column: Column) -> bool:
     return found is not None and found[0].family in ("MOMENT", "INSTANT")
 
 
-def rules() -> list[str]:
-    """Return the name patterns of all supported types."""
-    return [rule.spark for rule in _RULES]
-
-
 def comparable(one: str, other: str) -> bool:
     """Whether Hyper can compare columns of these two Spark types."""
     return _family(one) == _family(other)
@@ -139,7 +126,7 @@ def file_version(columns: Iterable[Column]) -> int:
     return max(map(needed_version, types), default=LOWEST)
 
 
-def _find(type_: str) -> tuple[_Rule, tuple[str, ...]] | None:
+def _find(type_: str) -> tuple[Rule, tuple[str, ...]] | None:
     for pattern, rule in _PATTERNS:
         if match := pattern.fullmatch(type_):
             return rule, match.groups()

@@ -1,6 +1,6 @@
 """Load Parquet files with Spark, or with pyarrow where Spark cannot read them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -45,19 +45,19 @@ def load_parquet(spark: SparkSession, files: Files, folder: Path) -> Reading:
         frame = _frame(spark, files.reader, paths.values())
     except READ_ERRORS:
         # Spark does not say which of the files it refuses, so each one is tried by itself.
-        paths = {
-            path: _by_schema(spark, path, number, folder) if path == now else now
-            for number, (path, now) in enumerate(paths.items())
-        }
+        paths = _readable(paths, folder, lambda path: spark.read.parquet(exact_path(path)))
         frame = _frame(spark, files.reader, paths.values())
 
     def otherwise() -> Reading:
         """Rewrite files that Spark cannot read even though it accepts their schema."""
-        readable = [
-            _by_rows(spark, now, number, folder) if path == now else now
-            for number, (path, now) in enumerate(paths.items())
-        ]
-        again = _frame(spark, files.reader, readable)
+
+        def decode(path: Path) -> None:
+            # Some files fail only when their values are decoded, so all are read, and none is kept.
+            rows = spark.read.parquet(exact_path(path))
+            rows.write.format("noop").mode("overwrite").save()
+
+        readable = _readable(paths, folder, decode)
+        again = _frame(spark, files.reader, readable.values())
         return replace(reading, frame=again, otherwise=None)
 
     reading = Reading(frame, before, otherwise=otherwise)
@@ -68,23 +68,22 @@ def _frame(spark: SparkSession, reader: Mapping[str, str], paths: Iterable[Path]
     return spark.read.options(**reader).parquet(*map(exact_path, paths))
 
 
-def _by_schema(spark: SparkSession, path: Path, number: int, folder: Path) -> Path:
-    """Return the file, or pyarrow's copy if Spark does not accept its schema."""
-    try:
-        spark.read.parquet(exact_path(path))
-    except READ_ERRORS as error:
-        return _rewritten(path, number, folder, instead_of=error)
-    return path
+def _readable(
+    paths: Mapping[Path, Path], folder: Path, read: Callable[[Path], object]
+) -> dict[Path, Path]:
+    """Return the files to read, by the original ones: pyarrow's copies where Spark's `read` fails.
 
-
-def _by_rows(spark: SparkSession, path: Path, number: int, folder: Path) -> Path:
-    """Return the file, or pyarrow's copy if Spark cannot read its rows."""
-    try:
-        # Some files fail only when their values are decoded, so all are read, and none is kept.
-        spark.read.parquet(exact_path(path)).write.format("noop").mode("overwrite").save()
-    except READ_ERRORS as error:
-        return _rewritten(path, number, folder, instead_of=error)
-    return path
+    Args:
+        paths: the same so far; a copy is not tried again.
+    """
+    found = dict(paths)
+    for number, (path, now) in enumerate(paths.items()):
+        try:
+            if path == now:
+                read(path)
+        except READ_ERRORS as error:
+            found[path] = _rewritten(path, number, folder, instead_of=error)
+    return found
 
 
 def _rewritten(

@@ -18,21 +18,21 @@ _OTHER_SEPARATORS = (";", "\t", "|", ",")
 
 
 def csv_schema(
-    paths: Sequence[Path], options: Options, declared: StructType | None, *, separator_said: bool
+    paths: Sequence[Path], options: Options, declared: StructType | None, *, separator_is_set: bool
 ) -> StructType:
     """Return the columns of files that must all have the same ones.
 
     Args:
         declared: their names and types, to be compared with the header; None to infer them.
-        separator_said: whether the separator was set explicitly.
+        separator_is_set: whether the separator was set explicitly.
 
     Raises:
         RefusedError: headers differ from each other or from the declared columns, or the
             separator is wrong.
     """
-    names = _names(paths[0], options, separator_said=separator_said)
+    names = _names(paths[0], options, separator_is_set=separator_is_set)
     for path in paths[1:]:
-        others = _names(path, options, separator_said=separator_said)
+        others = _names(path, options, separator_is_set=separator_is_set)
         if others != names:
             raise RefusedError(
                 f"The header of {path.name} ({', '.join(others)}) differs from that of "
@@ -64,14 +64,14 @@ def csv_batches(
     return batches(rows, readers, file=path.name, bad=bad)
 
 
-def _names(path: Path, options: Options, *, separator_said: bool) -> list[str]:
+def _names(path: Path, options: Options, *, separator_is_set: bool) -> list[str]:
     first = next((values for _, values in csv_rows(path, options) if values), None)
     if first is None:
         raise RefusedError(
             f"{path.name} is empty: it has no {'header' if options.header else 'rows'}"
         )
     # With the wrong separator a whole file would be published as one column of text.
-    if len(first) == 1 and first[0] and not separator_said:
+    if len(first) == 1 and first[0] and not separator_is_set:
         for separator in _OTHER_SEPARATORS:
             if separator != options.separator and separator in first[0]:
                 raise RefusedError(
@@ -100,10 +100,10 @@ def _compare(names: Sequence[str], declared: StructType, path: Path, options: Op
 def _guessed(paths: Sequence[Path], options: Options, width: int) -> list[DataType]:
     guesses = [Guess(options) for _ in range(width)]
     # Bad rows are reported when the rows are read, not during inference.
-    unheard = BadRows(options)
+    ignored = BadRows(options)
     for path in paths:
         chunk: list[Sequence[str | None]] = []
-        for _, values in _full_rows(path, options, width, unheard):
+        for _, values in _full_rows(path, options, width, ignored):
             chunk.append(values)
             if len(chunk) == 20_000:
                 _see(guesses, chunk)

@@ -78,28 +78,26 @@ def _reader(lines: Iterable[str], options: Options) -> Iterator[list[str]]:
 
 
 class _Lines:
-    """Feeds lines to the reader, and keeps those of the current record."""
+    """Feeds lines to the reader, and keeps those of the current record.
+
+    `first` and `last` are the numbers of its first and its last line.
+    """
 
     def __init__(self, text: TextIO, options: Options) -> None:
         self._text = text
         self._comment = options.comment
-        self._number = 0
+        self.last = 0
         self._end = ""
         self.begin_record()
 
     def begin_record(self) -> None:
         self._record: list[str] = []
-        self.first = self._number + 1
+        self.first = self.last + 1
 
     @property
     def text(self) -> str:
         """The text of the record in the file."""
         return "".join(self._record)
-
-    @property
-    def last(self) -> int:
-        """The last line of the record."""
-        return self._number
 
     def end_alike(self) -> bool:
         """Whether this record ends as earlier ones do; line ends in quotes are ignored."""
@@ -115,11 +113,11 @@ class _Lines:
 
     def __next__(self) -> str:
         for line in self._text:
-            self._number += 1
+            self.last += 1
             # Inside quotes a line belongs to the value, even if it begins like a comment.
             if self._record or not self._comment or not line.startswith(self._comment):
                 if not self._record:
-                    self.first = self._number
+                    self.first = self.last
                 self._record.append(line)
                 return line
         raise StopIteration

@@ -20,19 +20,11 @@ class Guess:
     def __init__(self, options: Options) -> None:
         self._options = options
         self._empty = True
-        numbers = [T.IntegerType(), T.LongType(), T.DoubleType()]
+        numbers: list[T.DataType] = [T.IntegerType(), T.LongType(), T.DoubleType()]
         # A date format that the user set may consist of digits only, as yyyyMMdd does.
-        times = [
-            *([T.DateType()] if options.date else []),
-            *([T.TimestampType()] if options.timestamp else []),
-        ]
-        types: list[T.DataType] = [
-            *times,
-            *numbers,
-            T.DateType(),
-            T.TimestampType(),
-            T.BooleanType(),
-        ]
+        declared = [(T.DateType(), options.date), (T.TimestampType(), options.timestamp)]
+        times: list[T.DataType] = [type_ for type_, pattern in declared if pattern]
+        types = [*times, *numbers, T.DateType(), T.TimestampType(), T.BooleanType()]
         self._left: list[tuple[T.DataType, Parser]] = [
             (type_, read) for type_ in types if (read := parser(type_, options))
         ]

@@ -31,9 +31,9 @@ def json_schema(
         return declared
     seen = _Seen()
     # Bad rows are reported when the rows are read, not during inference.
-    unheard = BadRows(options)
+    ignored = BadRows(options)
     for path in paths:
-        for _, row in json_rows(path, options, unheard):
+        for _, row in json_rows(path, options, ignored):
             seen.see(row)
     names = sorted(seen.fields)
     if not names:
@@ -82,7 +82,7 @@ class _Seen:
                 return
             case bool():
                 self.kinds.add("boolean")
-            # A number is kept as text, so it has to be told apart before the texts.
+            # A number is kept as text, so it has to be recognized before the texts.
             case Number():
                 self.kinds.add("number")
                 self._see_number(value)
@@ -141,26 +141,37 @@ def _convert(field: T.StructField, options: Options) -> Convert:
 def _converter(type_: T.DataType, options: Options) -> Convert:
     match type_:
         case T.ArrayType():
-            return _array(_converter(type_.elementType, options))
+            element = _converter(type_.elementType, options)
+            return _only(list, lambda values: [element(each) for each in values])
         case T.MapType() if isinstance(type_.keyType, T.StringType):
-            return _map(_converter(type_.valueType, options))
+            value_of = _converter(type_.valueType, options)
+            return _only(dict, lambda row: [(name, value_of(each)) for name, each in row.items()])
         case T.StructType():
             inner = {each.name: _converter(each.dataType, options) for each in type_.fields}
-            return _struct(inner)
+            return _only(
+                dict, lambda row: {name: read(row.get(name)) for name, read in inner.items()}
+            )
+        case T.BooleanType():
+            return _only(bool, bool)
     read = parser(type_, options)
     if read is None:
         raise TypeError(type_.simpleString())
-    if isinstance(type_, T.BooleanType):
-        return _boolean
     if isinstance(type_, _STRINGS):
         return _string(read)
     return _scalar(read, as_text=isinstance(type_, _TIMES))
 
 
-def _boolean(value: Any) -> bool | None:
-    if value is None or isinstance(value, bool):
-        return value
-    raise ValueError(value)
+def _only(kind: type, read: Convert) -> Convert:
+    """Return a converter of JSON values of one kind, and of null."""
+
+    def convert(value: Any) -> object:
+        if value is None:
+            return None
+        if not isinstance(value, kind):
+            raise ValueError(value)
+        return read(value)
+
+    return convert
 
 
 def _string(read: Parser) -> Convert:
@@ -183,38 +194,5 @@ def _scalar(read: Parser, *, as_text: bool) -> Convert:
         if not isinstance(value, str) or isinstance(value, Number) == as_text:
             raise ValueError(value)
         return read(str(value))
-
-    return convert
-
-
-def _array(element: Convert) -> Convert:
-    def convert(value: Any) -> list | None:
-        if value is None:
-            return None
-        if not isinstance(value, list):
-            raise ValueError(value)
-        return [element(each) for each in value]
-
-    return convert
-
-
-def _map(value_of: Convert) -> Convert:
-    def convert(value: Any) -> list | None:
-        if value is None:
-            return None
-        if not isinstance(value, dict):
-            raise ValueError(value)
-        return [(name, value_of(each)) for name, each in value.items()]
-
-    return convert
-
-
-def _struct(fields: dict[str, Convert]) -> Convert:
-    def convert(value: Any) -> dict | None:
-        if value is None:
-            return None
-        if not isinstance(value, dict):
-            raise ValueError(value)
-        return {name: field(value.get(name)) for name, field in fields.items()}
 
     return convert

@@ -1,7 +1,11 @@
-"""The three ways to sign in to Tableau. A repr never shows a secret."""
+"""The three ways to sign in to Tableau. A repr never shows a secret.
+
+`remedy` is what to check if the server rejects the credentials.
+"""
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import ClassVar
 from uuid import uuid4
 
 import jwt
@@ -27,19 +31,15 @@ class PersonalAccessToken:
 
     name: str
     value: str = field(repr=False)
+    remedy: ClassVar = (
+        "Check TABLEAU_TOKEN_NAME and TABLEAU_TOKEN_VALUE; a token ends after 15 days without use, "
+        "and a year after it was made: make a new one under My Account Settings"
+    )
 
     @property
     def described(self) -> str:
         """Who signs in, for messages."""
         return f'with the token "{self.name}"'
-
-    @property
-    def remedy(self) -> str:
-        """What to check if the server rejects the credentials."""
-        return (
-            "Check TABLEAU_TOKEN_NAME and TABLEAU_TOKEN_VALUE; a token ends after 15 days without "
-            "use, and a year after it was made: make a new one under My Account Settings"
-        )
 
     def for_site(self, site: str) -> TSC.PersonalAccessTokenAuth:
         """Return TSC's credentials."""
@@ -52,19 +52,15 @@ class Password:
 
     username: str
     password: str = field(repr=False)
+    remedy: ClassVar = (
+        "Check TABLEAU_USERNAME and TABLEAU_PASSWORD; a user with multi-factor authentication "
+        "needs a token instead"
+    )
 
     @property
     def described(self) -> str:
         """Who signs in, for messages."""
         return f'as "{self.username}" with a password'
-
-    @property
-    def remedy(self) -> str:
-        """What to check if the server rejects the credentials."""
-        return (
-            "Check TABLEAU_USERNAME and TABLEAU_PASSWORD; a user with multi-factor authentication "
-            "needs a token instead"
-        )
 
     def for_site(self, site: str) -> TSC.TableauAuth:
         """Return TSC's credentials."""
@@ -79,19 +75,15 @@ class ConnectedApp:
     client_id: str
     secret_id: str
     secret_value: str = field(repr=False)
+    remedy: ClassVar = (
+        "Check TABLEAU_USERNAME and the three TABLEAU_CONNECTED_APP_* variables, whether the "
+        "connected app is enabled, and the clock of this host"
+    )
 
     @property
     def described(self) -> str:
         """Who signs in, for messages."""
         return f'as "{self.username}" by the connected app {self.client_id}'
-
-    @property
-    def remedy(self) -> str:
-        """What to check if the server rejects the credentials."""
-        return (
-            "Check TABLEAU_USERNAME and the three TABLEAU_CONNECTED_APP_* variables, whether the "
-            "connected app is enabled, and the clock of this host"
-        )
 
     def for_site(self, site: str) -> TSC.JWTAuth:
         """Return TSC's credentials."""

@@ -6,7 +6,7 @@ import os
 import tempfile
 import threading
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -44,7 +44,8 @@ def only_session(url: str, *, token: str, timeout: float, log: logging.Logger) -
             f'A session of token "{token}" on {url} is open in this thread already, and a token '
             "carries one. Pass that session on, end it first, or sign in with another token."
         )
-    with _acquired(path, url=url, token=token, timeout=timeout, log=log):
+    # A new lock object for each session: a shared FileLock lets all threads of the process in.
+    with _acquired(FileLock(path), url=url, token=token, timeout=timeout, log=log):
         _holders[path] = threading.get_ident()
         try:
             yield
@@ -52,16 +53,13 @@ def only_session(url: str, *, token: str, timeout: float, log: logging.Logger) -
             del _holders[path]
 
 
-@contextmanager
 def _acquired(
-    path: Path, *, url: str, token: str, timeout: float, log: logging.Logger
-) -> Generator[None]:
-    # A new lock object for each session: a shared FileLock lets all threads of the process in.
-    lock = FileLock(path)
+    lock: FileLock, *, url: str, token: str, timeout: float, log: logging.Logger
+) -> AbstractContextManager[object]:
     # A shorter wait is not logged.
     quiet = min(timeout, 1.0)
     try:
-        lock.acquire(timeout=quiet, poll_interval=_POLL_SECONDS)
+        return lock.acquire(timeout=quiet, poll_interval=_POLL_SECONDS)
     except Timeout:
         log.info(
             'Waiting for token "%s" on %s: another refresh on this host has a session with it, and '
@@ -70,17 +68,13 @@ def _acquired(
             url,
         )
         try:
-            lock.acquire(timeout=timeout - quiet, poll_interval=_POLL_SECONDS)
+            return lock.acquire(timeout=timeout - quiet, poll_interval=_POLL_SECONDS)
         except Timeout as error:
             raise RefreshError(
                 f'Token "{token}" on {url} was in use by other refreshes on this host for '
                 f"{timeout:.0f} s, and it carries one session at a time. Run again later, or give "
                 "each deployment and host a token of its own."
             ) from error
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def _lock_file(url: str, token: str) -> Path:

@@ -4,12 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tableau_pipeline.core.checkpoint import Checkpoint, Habits, PublishMode, TableContent
-from tableau_pipeline.core.declaration import Declaration
-from tableau_pipeline.core.server import RemoteDatasource, Server
+from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.extracts.builder import Builder
 from tableau_pipeline.extracts.delta import Delta, RowCounts
 from tableau_pipeline.hyper.build import Extract
-from tableau_pipeline.refresh.deliver.marks import mark, move
+from tableau_pipeline.refresh.deliver.datasource import move, tag
 from tableau_pipeline.refresh.deliver.send import Sender
 from tableau_pipeline.refresh.deliver.sent import Sent
 from tableau_pipeline.refresh.plan.decide import NoChange, Publish, Update
@@ -22,8 +21,6 @@ from tableau_pipeline.refresh.report import Report, phase
 class Delivery:
     """Carries out decisions about the data source `published`."""
 
-    declaration: Declaration
-    server: Server
     content: Builder
     desired: Mapping[str, TableContent]
     published: Published
@@ -60,11 +57,8 @@ class Delivery:
 
     def _target(self, report: Report) -> Checkpoint:
         """The checkpoint to reach, as far as it is known before the update or publish."""
-        record, remote, metadata = (
-            self.published.record,
-            self.published.remote,
-            self.published.metadata,
-        )
+        record, remote = self.published.record, self.published.remote
+        declaration, metadata = self.content.declaration, self.published.metadata
         left = record.metadata if record else None
         # Metadata that somebody edited is never recorded as ours: a later overwrite would drop it
         # unasked.
@@ -72,10 +66,10 @@ class Delivery:
             left = metadata.digest
         return Checkpoint(
             refresh=self.sender.claim.number,
-            server=self.server.url,
-            site=self.server.site,
-            project=self.declaration.project_path,
-            name=self.declaration.name,
+            server=self.sender.server.url,
+            site=self.sender.server.site,
+            project=declaration.project_path,
+            name=declaration.name,
             luid=remote.luid if remote else None,
             declaration=self.content.digest,
             tables=dict(self.desired),
@@ -89,23 +83,24 @@ class Delivery:
 
     def _in_place(self) -> RemoteDatasource | None:
         """The data source, renamed or moved if its declaration changed since the last refresh."""
-        remote, record, declared = self.published.remote, self.published.record, self.declaration
+        remote, record = self.published.remote, self.published.record
+        server, declared = self.sender.server, self.content.declaration
         if remote is None or record is None:
             return remote
         project_id, name = remote.project_id, remote.name
         # Only a change of the declaration moves it; what people did on the server stays as it is.
         if record.project != declared.project_path:
-            project_id = self.server.project(declared.project, create=declared.create_project)
+            project_id = server.project(declared.project, create=declared.create_project)
         if record.name != declared.name:
             name = declared.name
         if (name, project_id) == (remote.name, remote.project_id):
             return remote
         # A move takes effect at once, so an overtaken refresh must be stopped before it.
         self.sender.claim.check_fence()
-        return move(self.server, remote, name=name, project_id=project_id)
+        return move(server, remote, name=name, project_id=project_id)
 
     def _unchanged(self, target: Checkpoint, remote: RemoteDatasource, record: Checkpoint) -> Sent:
-        remote, doubt = mark(self.server, remote, self.sender.tags)
+        remote, doubt = tag(self.sender.server, remote, self.sender.tags)
         update = {
             "updated_at": remote.updated_at,
             "revision": remote.revision,
@@ -145,11 +140,12 @@ class Delivery:
         # The file brings its own metadata, whose digest is known only once the server has it.
         if mode is not PublishMode.REPLACE:
             target = target.model_copy(update={"metadata": None})
-        project, creates = self.declaration.project, self.declaration.create_project
+        server, declared = self.sender.server, self.content.declaration
         with phase(self.seconds, "send"):
-            project_id = (
-                remote.project_id if remote else self.server.project(project, create=creates)
-            )
+            if remote:
+                project_id = remote.project_id
+            else:
+                project_id = server.project(declared.project, create=declared.create_project)
             return self.sender.publish(extract.path, target, mode, to=remote, project_id=project_id)
 
     def _proved(self, report: Report, sent: Sent) -> tuple[Report, Sent]:

@@ -1,18 +1,16 @@
 """Send, and record enough for the next refresh to find out what became of it."""
 
-import logging
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
 from tableau_pipeline.actions.batch import in_words
 from tableau_pipeline.core.checkpoint import Checkpoint, Habits, Intent, Outcome, PublishMode
-from tableau_pipeline.core.journal import Journal
 from tableau_pipeline.core.server import RemoteDatasource, Server
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.refresh.claim import Claimed
-from tableau_pipeline.refresh.deliver.marks import DriftError, found, located, mark, place
+from tableau_pipeline.refresh.deliver.datasource import DriftError, found, located, place, tag
 from tableau_pipeline.refresh.deliver.sent import Sent
 from tableau_pipeline.refresh.job_waiting import Jobs
 from tableau_pipeline.refresh.recover.window import Change, Window, revisions_of
@@ -30,19 +28,19 @@ class Sender:
     """Sends for one refresh, which has claimed the data source.
 
     Attributes:
-        tags: the tags that mark the data source as ours.
+        tags: the tags of the data source that show that it is ours.
         sent: the number of requests that were sent.
     """
 
-    server: Server
-    journal: Journal
     claim: Claimed
     jobs: Jobs
-    run_id: str
     tags: frozenset[str]
-    sleep: Callable[[float], None]
-    log: logging.Logger
-    sent: int = field(default=0)
+    sent: int = 0
+
+    @property
+    def server(self) -> Server:
+        """The server to send to."""
+        return self.jobs.server
 
     def publish(
         self,
@@ -145,7 +143,7 @@ class Sender:
             refresh=self.claim.number,
             step=self.sent,
             recorded_at=self.server.now(),
-            run_id=self.run_id,
+            run_id=self.claim.claim.owner.run_id,
             mode=mode,
             name=name,
             project_id=project_id,
@@ -167,7 +165,7 @@ class Sender:
     ) -> Sent:
         """Record the intent, check that nothing changed, send, wait, and check the result."""
         # The intent is stored before the claim is checked: whoever claims after that check sees it.
-        self.journal.append(intent)
+        self.claim.journal.append(intent)
         self.claim.check_fence()
         self._check_unchanged(intent, before)
         intent = self._called(intent, call, doing)
@@ -206,7 +204,7 @@ class Sender:
             raise
         if job_id is None:
             raise RefreshError(f"{doing}: the server does not name the job. {_UNKNOWN}")
-        self.log.info("%s goes on as job %s of the server", doing, job_id)
+        self.jobs.log.info("%s goes on as job %s of the server", doing, job_id)
         return self._record(intent, job_id=job_id)
 
     def _check_unchanged(self, intent: Intent, before: RemoteDatasource | None) -> None:
@@ -263,7 +261,7 @@ class Sender:
         partial = intent.partial or doubt
         # Recorded before the tags are set: what may fail there must not lose the outcome.
         intent = self._record(intent, outcome=Outcome.DONE, target=target, partial=partial)
-        remote, doubt_of_tags = mark(self.server, remote, self.tags)
+        remote, doubt_of_tags = tag(self.server, remote, self.tags)
         doubt = doubt or doubt_of_tags
         if target is None:
             return Sent(None, remote, intent, doubt)
@@ -281,11 +279,11 @@ class Sender:
             return remote
         until = self.server.now() + timedelta(seconds=self.jobs.timeouts.timestamp)
         while remote.updated_at == before.updated_at and self.server.now() < until:
-            self.sleep(_TIMESTAMP_PAUSE)
+            self.jobs.sleep(_TIMESTAMP_PAUSE)
             remote = found(self.server, remote.luid)
         return remote
 
     def _record(self, intent: Intent, **changes: object) -> Intent:
         changed = intent.model_copy(update=changes)
-        self.journal.append(changed)
+        self.claim.journal.append(changed)
         return changed

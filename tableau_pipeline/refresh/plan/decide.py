@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import ClassVar
 
 from tableau_pipeline.core.checkpoint import Checkpoint, PublishMode, TableContent
 from tableau_pipeline.core.declaration import Declaration
@@ -38,11 +39,7 @@ class NoChange:
     """The data source already holds what it should."""
 
     reason: str
-
-    @property
-    def decision(self) -> str:
-        """The decision in a few words."""
-        return "no change"
+    decision: ClassVar = "no change"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +53,7 @@ class Update:
     tables: Mapping[str, str | None]
     reason: str
     pieces: int = 1
-
-    @property
-    def decision(self) -> str:
-        """The decision in a few words."""
-        return "update"
+    decision: ClassVar = "update"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +79,10 @@ class Refuse:
 
     reason: str
     failed: Mapping[Check, str] = field(default_factory=dict)
-
-    @property
-    def decision(self) -> str:
-        """The decision in a few words."""
-        return "refuse"
+    decision: ClassVar = "refuse"
 
 
+# Each states its `decision` in a few words, and the `reason`.
 Plan = NoChange | Update | Publish | Refuse
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 from tableau_pipeline.core.checkpoint import TableContent
-from tableau_pipeline.core.declaration import Declaration, Guard
+from tableau_pipeline.core.declaration import Declaration, Table
 
 _REMEDY = "If that is right, run again with accept: [shrink], or change its guard"
 
@@ -23,17 +23,12 @@ def guard_problems(
     return [
         f'Table "{table.name}": model "{table.model}" has {problem}'
         for table in declaration.tables
-        if (
-            problem := _problem(
-                table.guard, desired[table.name].content.rows, table.name, published
-            )
-        )
+        if (problem := _problem(table, desired[table.name].content.rows, published))
     ]
 
 
-def _problem(
-    guard: Guard, rows: int, table: str, published: Mapping[str, int] | None
-) -> str | None:
+def _problem(table: Table, rows: int, published: Mapping[str, int] | None) -> str | None:
+    guard = table.guard
     if rows < guard.min_rows:
         return f"{rows:,} rows, fewer than guard.min_rows ({guard.min_rows:,}). {_REMEDY}"
     # Such a table passes before its rows are asked for, as counting them may take a download.
@@ -45,7 +40,7 @@ def _problem(
             "and the file is too large to count them (reconcile: max_mb), or may not be read. "
             f"guard.max_shrink cannot be checked. {_REMEDY}"
         )
-    before = published.get(table, 0)
+    before = published.get(table.name, 0)
     # As floats, 1 - 0.41 is not 0.59.
     if before - rows > before * Fraction(str(guard.max_shrink)):
         return (

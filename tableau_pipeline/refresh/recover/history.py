@@ -3,7 +3,18 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tableau_pipeline.core.checkpoint import Checkpoint, Claim, Closing, Former, Intent, Record
+from tableau_pipeline.core.checkpoint import (
+    Checkpoint,
+    Claim,
+    Closing,
+    Former,
+    Intent,
+    Outcome,
+    Record,
+)
+
+# Unknown outcomes belong here: if the server took the rows, their snapshots are still needed.
+_LANDED = (None, Outcome.DONE, Outcome.LOST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +45,19 @@ class History:
 
     def published_version(self, model: str) -> int | None:
         """The newest version of a model that may be published; None if no record names one."""
-        targets = [intent.target for intent in self.intents if _may_have_landed(intent)]
-        for checkpoint in (*reversed(targets), self.checkpoint):
-            for known, version in checkpoint.versions if checkpoint else ():
-                if known == model:
-                    return version
-        return None
+        versions = (each for checkpoint in self._published for each in checkpoint.versions)
+        return next((number for known, number in versions if known == model), None)
 
     @property
     def versions(self) -> set[tuple[str, int]]:
         """All snapshots that a refresh may have to compare with, by model and number."""
-        known = [self.checkpoint, *(i.target for i in self.intents if _may_have_landed(i))]
-        return {version for each in known if each for version in each.versions}
+        return {version for checkpoint in self._published for version in checkpoint.versions}
+
+    @property
+    def _published(self) -> list[Checkpoint]:
+        """The checkpoints that the server may hold, the newest first."""
+        landed = [each.target for each in reversed(self.intents) if each.outcome in _LANDED]
+        return [each for each in (*landed, self.checkpoint) if each]
 
 
 def read_history(records: Sequence[Record]) -> History:
@@ -81,11 +93,3 @@ def read_history(records: Sequence[Record]) -> History:
 def _knowledge(intent: Intent) -> tuple[bool, bool]:
     # Of two outcomes, the one with a job was read from the server, the other only given up.
     return intent.outcome is not None, intent.job_id is not None
-
-
-def _may_have_landed(intent: Intent) -> bool:
-    return intent.target is not None and intent.outcome in _LANDED
-
-
-# Unknown outcomes belong here: if the server took the rows, their snapshots are still needed.
-_LANDED = (None, "done", "lost")

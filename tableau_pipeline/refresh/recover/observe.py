@@ -10,8 +10,8 @@ from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, TAG_PREFIX, D
 from tableau_pipeline.core.server import Metadata, RemoteDatasource, Server
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.refresh.reconcile import Reconciler
-from tableau_pipeline.refresh.recover.recovery import Recovered, Recovery
-from tableau_pipeline.refresh.recover.window import Change, revisions_of
+from tableau_pipeline.refresh.recover.recovery import Recovered
+from tableau_pipeline.refresh.recover.window import Change, Window, revisions_of
 
 # The largest difference between the times that a server gives to a request and to its result.
 _SLACK = timedelta(seconds=2)
@@ -52,19 +52,13 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class Observer:
-    """Observes the data source of a declaration; `instance` is the id of our deployment."""
+    """Observes the data source of a declaration; `tags` are those that it has if it is ours."""
 
     declaration: Declaration
     server: Server
-    recovery: Recovery
     reconciler: Reconciler
-    instance: str
+    tags: frozenset[str]
     log: logging.Logger
-
-    @property
-    def tags(self) -> frozenset[str]:
-        """The tags that mark the data source as ours."""
-        return frozenset({self.declaration.tag, f"{INSTANCE_TAG_PREFIX}{self.instance}"})
 
     def observe(self, recovered: Recovered, project_id: str | None) -> Published:
         """Find the data source, and check whether it is as our records state.
@@ -147,12 +141,9 @@ class Observer:
             return Change(None, before, remote.stamp, revisions=(0,))
         is_update = sent.mode is None
         before = (sent.before, sent.before_revision) if sent.before else None
-        return Change(
-            self.recovery.window(sent),
-            before,
-            remote.stamp,
-            revisions=revisions_of(record.habits, is_update=is_update),
-        )
+        window = Window.of(self.server.job(sent.job_id)) if sent.job_id else None
+        revisions = revisions_of(record.habits, is_update=is_update)
+        return Change(window, before, remote.stamp, revisions=revisions)
 
     def _counted(self, remote: RemoteDatasource) -> Mapping[str, int] | None:
         # Counting may download the whole file, which is wasted if no guard will ask.

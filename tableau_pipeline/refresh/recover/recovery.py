@@ -1,18 +1,14 @@
 """Recovery: find out what became of the requests that earlier refreshes sent."""
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from types import MappingProxyType
 
 from tableau_pipeline.core.checkpoint import Checkpoint, Former, Intent, Outcome, PublishMode
 from tableau_pipeline.core.journal import Journal
-from tableau_pipeline.core.server import Server
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.refresh.job_waiting import Jobs
 from tableau_pipeline.refresh.recover.history import History
-from tableau_pipeline.refresh.recover.window import Window
 
 _NEW_METADATA = (PublishMode.CREATE, PublishMode.OVERWRITE)
 
@@ -37,7 +33,7 @@ class Recovered:
     untrusted: str | None = None
     sent: Intent | None = None
     creating: Intent | None = None
-    rows: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    rows: Mapping[str, int] = field(default_factory=dict)
     left: frozenset[str] = frozenset()
 
     @property
@@ -101,9 +97,7 @@ class Recovery:
     """
 
     journal: Journal
-    server: Server
     jobs: Jobs
-    log: logging.Logger
     acts: bool = True
 
     def recover(self, history: History) -> Recovered:
@@ -123,16 +117,13 @@ class Recovery:
             )
         return recovered
 
-    def window(self, intent: Intent) -> Window | None:
-        """When a request took effect; None if the server no longer shows it."""
-        return Window.of(self.server.job(intent.job_id)) if intent.job_id else None
-
     def _resolved(self, intent: Intent) -> Intent:
         if intent.job_id:
-            status = self.jobs.wait(intent.job_id) if self.acts else self.server.job(intent.job_id)
+            look = self.jobs.wait if self.acts else self.jobs.server.job
+            status = look(intent.job_id)
             if status and status.outcome:
                 return self._closed(intent, status.outcome, status.notes)
-            self.log.warning("The server no longer knows job %s", intent.job_id)
+            self.jobs.log.warning("The server no longer knows job %s", intent.job_id)
         # A dry run does not wait: left open, the request is planned for as if it were lost.
         if not self.acts:
             return intent
@@ -140,7 +131,9 @@ class Recovery:
         return self._closed(intent, Outcome.LOST, "its outcome cannot be determined")
 
     def _closed(self, intent: Intent, outcome: Outcome, note: str) -> Intent:
-        self.log.info("An interrupted refresh had sent a %s: %s %s", intent.action, outcome, note)
+        self.jobs.log.info(
+            "An interrupted refresh had sent a %s: %s %s", intent.action, outcome, note
+        )
         intent = intent.model_copy(update={"outcome": outcome, "note": note or None})
         if self.acts:
             self.journal.append(intent)
@@ -152,12 +145,13 @@ class Recovery:
         Raises:
             RefreshError: that is not certain yet.
         """
-        remote = self.server.find_by_luid(intent.luid) if intent.luid else None
+        server = self.jobs.server
+        remote = server.find_by_luid(intent.luid) if intent.luid else None
         # A job is listed by the name of its data source, which somebody may have changed.
         for name in {intent.name, remote.name if remote else intent.name}:
             # The server cuts off fractions, so a job of the same second would seem older.
             since = intent.recorded_at.replace(microsecond=0)
-            found = self.server.jobs(name=name, since=since)
+            found = server.jobs(name=name, since=since)
             if found is None:
                 self._check_time(intent)
                 return
@@ -168,7 +162,7 @@ class Recovery:
     def _check_time(self, intent: Intent) -> None:
         timeouts = self.jobs.timeouts
         until = intent.recorded_at + timedelta(seconds=timeouts.queue + timeouts.job)
-        if self.server.now() < until:
+        if self.jobs.server.now() < until:
             raise RefreshError(
                 f"An interrupted refresh sent a {intent.action} that the server may have received, "
                 "and which job that became is not known, nor may this user list jobs. Nothing is "

@@ -40,14 +40,29 @@ class Fact:
 
 def reads(endpoint: str, source: Source) -> Callable[[ReadCheck], Fact]:
     """Make a function a fact that changes nothing on the server."""
-    return lambda check: Fact(**_described(check), endpoint=endpoint, source=source, read=check)
+
+    def fact(check: ReadCheck) -> Fact:
+        return Fact(
+            name=_name(check), claim=_claim(check), endpoint=endpoint, source=source, read=check
+        )
+
+    return fact
 
 
 def writes(endpoint: str, source: Source) -> Callable[[WriteCheck], Fact]:
     """Make a function a fact that changes a project of the server."""
-    return lambda check: Fact(**_described(check), endpoint=endpoint, source=source, write=check)
+
+    def fact(check: WriteCheck) -> Fact:
+        return Fact(
+            name=_name(check), claim=_claim(check), endpoint=endpoint, source=source, write=check
+        )
+
+    return fact
 
 
-def _described(check: Callable) -> dict[str, str]:
-    claim = " ".join((inspect.getdoc(check) or "").split())
-    return {"name": check.__name__.replace("_", "-"), "claim": claim}
+def _name(check: Callable[..., None]) -> str:
+    return getattr(check, "__name__", "").replace("_", "-")
+
+
+def _claim(check: Callable[..., None]) -> str:
+    return " ".join((inspect.getdoc(check) or "").split())

@@ -9,7 +9,7 @@ from tableau_pipeline.components.dagster_journal import records_of
 from tableau_pipeline.core.checkpoint import Closing
 from tableau_pipeline.core.snapshot import Fingerprint, Part
 from tableau_pipeline_tests.components.support.location import MODEL, Location, decision, failure
-from tableau_pipeline_tests.components.support.records import KEY, killed, look, store, withheld
+from tableau_pipeline_tests.components.support.records import KEY, look, store, withheld
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.pipeline import session
 
@@ -32,23 +32,6 @@ def test_a_checkpoint_that_is_stored_late_is_none_of_the_newest(
     store(location, closing)
     assert location.checkpoint("busy") == newest
     assert decision(location.refresh("busy")).startswith("no change")
-    assert location.wrong("busy") == []
-
-
-def test_a_run_that_is_refused_sends_nothing_of_a_killed_one(
-    location: Location, monkeypatch: pytest.MonkeyPatch
-):
-    """Prevents: the operator kills a run with bad rows, and the next one ships them."""
-    location.model()
-    assert location.refresh("busy").success
-    location.model(flights(8, delay=-1000))
-    killed(location, monkeypatch)
-    location.model(flights(1))
-    before = location.jobs("busy")
-    assert "a loss of 88%" in failure(location.refresh("busy"))
-    assert location.jobs("busy") == before
-    location.model(flights(8))
-    assert "in full: an earlier refresh was interrupted" in decision(location.refresh("busy"))
     assert location.wrong("busy") == []
 
 

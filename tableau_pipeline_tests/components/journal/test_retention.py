@@ -59,20 +59,6 @@ def test_what_an_open_intent_is_about_stays(
     assert location.stored() == [4]
 
 
-def test_models_that_no_data_source_has_are_collected_too(location: Location):
-    """Prevents: a disk full of snapshots of models between others, and of feeds of changes."""
-    for model in ("staging/flights", "changes/flights", "old/forgotten"):
-        for _ in range(3):
-            location.model(asset_key=model)
-    location.model()
-    location.days_pass()
-    assert location.refresh("weekly").success
-    for model in ("staging/flights", "changes/flights", "old/forgotten"):
-        assert location.stored(model) == [3]
-        (data,) = (location.store.folder(model) / "@data").iterdir()
-        assert len(list(data.glob("*.parquet"))) == 2
-
-
 @pytest.mark.slow
 def test_only_a_refresh_that_succeeded_collects(location: Location):
     """Prevents: a rehearsal that removes what it was rehearsing with."""

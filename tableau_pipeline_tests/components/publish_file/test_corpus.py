@@ -11,13 +11,13 @@ import pytest
 
 from tableau_pipeline_tests.components.publish_file.test_publish_file import (
     Publish,
-    failure,
     published,
 )
 from tableau_pipeline_tests.components.publish_file.test_publish_file import (
     publish as publish,  # a fixture
 )
 from tableau_pipeline_tests.components.support.corpus import REFUSED, write_corpus
+from tableau_pipeline_tests.components.support.location import failure
 from tableau_pipeline_tests.conftest import Shipped
 
 GIVEN = os.environ.get("PARQUET_CORPUS")

@@ -9,15 +9,12 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from tableauhyperapi import TableName
 
-from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline.hyper.read import read_table
 from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline.sandbox.testing import tableau_sandbox as tableau_sandbox  # a fixture
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.postgresql import PASSWORD, USER, running_postgresql
-from tableau_pipeline_tests.refresh.support.pipeline import session
+from tableau_pipeline_tests.refresh.support.pipeline import published_rows, session
 
 DRIVER = Path("/usr/share/java/postgresql.jar")
 ORDERS = """
@@ -72,8 +69,7 @@ def test_a_table_of_postgresql(tableau_sandbox: Sandbox, tmp_path: Path):
     assert "Decision: update" in printed
     with session(tableau_sandbox) as site:
         (item,) = site.tsc.datasources.filter(name="Orders")
-    path = tableau_sandbox.hyper_file(str(item.id))
-    rows = read_table(hyper_process(), path, TableName("Extract", "Extract")).to_pylist()
+        rows = published_rows(site, str(item.id)).to_pylist()
     assert sorted(rows, key=lambda row: row["id"]) == [
         {
             "id": 1,

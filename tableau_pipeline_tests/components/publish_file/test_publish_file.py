@@ -5,21 +5,17 @@ from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 from uuid import uuid4
-from zipfile import ZipFile
 
 import dagster as dg
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tableauhyperapi import TableName
 
-from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline.hyper.read import read_table
+from tableau_pipeline_tests.components.support.location import failure
 from tableau_pipeline_tests.conftest import Shipped, Story
-from tableau_pipeline_tests.refresh.support.pipeline import session
+from tableau_pipeline_tests.refresh.support.pipeline import published_rows, session
 
 Publish = Callable[..., dg.ExecuteInProcessResult]
 
@@ -44,12 +40,6 @@ def name() -> str:
     return f"Files {uuid4().hex[:8]}"
 
 
-def failure(result: dg.ExecuteInProcessResult) -> str:
-    assert not result.success
-    (event,) = result.get_step_failure_events()
-    return str(event.step_failure_data.user_failure_data.description)
-
-
 def told(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
     """The metadata of the data source that was published."""
     assert result.success
@@ -59,12 +49,9 @@ def told(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
 
 def published(shipped: Shipped, name: str) -> pa.Table:
     """The rows on the server, in the order of their first column."""
-    with session(shipped.sandbox) as site, TemporaryDirectory() as folder:
+    with session(shipped.sandbox) as site:
         (item,) = site.tsc.datasources.filter(name=name)
-        with ZipFile(site.download(str(item.id), Path(folder))) as tdsx:
-            (member,) = (each for each in tdsx.namelist() if each.endswith(".hyper"))
-            path = Path(tdsx.extract(member, folder))
-        rows = read_table(hyper_process(), path, TableName("Extract", "Extract"))
+        rows = published_rows(site, str(item.id))
     return rows.sort_by(rows.column_names[0])
 
 
@@ -114,15 +101,6 @@ def test_bad_rows(publish: Publish, shipped: Shipped, name: str, tmp_path: Path)
     found = told(publish(**config, bad_rows="drop"))
     assert found["bad rows"] == 2
     assert published(shipped, name).to_pylist() == [{"id": 1, "day": date(2024, 1, 1)}]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("line", ["1,2,3", "1"])
-def test_lines_of_another_length_are_bad(publish: Publish, name: str, tmp_path: Path, line: str):
-    """Prevents: a comma too many or too few that moves values, or loses them."""
-    path = tmp_path / "x.csv"
-    path.write_text(f"a,b\n1,2\n{line}\n", "utf-8")
-    assert "1 row does not fit" in failure(publish(path=str(path), name=name))
 
 
 def test_numbers_and_quotes_arrive_as_they_are(

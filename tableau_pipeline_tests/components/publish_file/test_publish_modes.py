@@ -11,7 +11,6 @@ from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.ingest.database_table import DatabaseTable
 from tableau_pipeline_tests.components.publish_file.test_publish_file import (
     Publish,
-    failure,
     published,
     told,
 )
@@ -21,6 +20,7 @@ from tableau_pipeline_tests.components.publish_file.test_publish_file import (
 from tableau_pipeline_tests.components.publish_file.test_publish_file import (
     publish as publish,  # a fixture
 )
+from tableau_pipeline_tests.components.support.location import failure
 from tableau_pipeline_tests.conftest import Shipped
 
 
@@ -53,31 +53,6 @@ def test_only_new_files_are_sent(publish: Publish, shipped: Shipped, name: str, 
     assert (found["decision"], found[f"rows inserted/{name}"]) == ("update", 1)
     files = published(shipped, name)["file"].to_pylist()
     assert (set(files[:-1]), files[-1]) == ({"a+b c%20.csv"}, "ü.csv")
-
-
-@pytest.mark.slow
-def test_a_refused_file_leaves_nothing(
-    publish: Publish, shipped: Shipped, name: str, tmp_path: Path
-):
-    """Prevents: one bad file that blocks all later ones, or that is published with the next."""
-    config = {"name": name, "mode": "append"}
-    told(publish(path=str(write(tmp_path / "a.csv", "id,v", "1,a")), **config))
-    other = publish(path=str(write(tmp_path / "b.csv", "id,v", "x,2.5")), **config)
-    for part in (
-        "columns of b.csv differ from those of a.csv",
-        "id (string)",
-        "id (int)",
-        "mode: repl",
-    ):
-        assert part in failure(other)
-    bad = publish(
-        path=str(write(tmp_path / "c.csv", "id,v", "x,c")), columns="id int, v string", **config
-    )
-    assert "1 row does not fit" in failure(bad)
-    dry = publish(path=str(write(tmp_path / "d.csv", "id,v", "4,d")), dry_run=True, **config)
-    assert dry.success
-    told(publish(path=str(write(tmp_path / "e.csv", "id,v", "5,e")), **config))
-    assert published(shipped, name)["v"].to_pylist() == ["a", "e"]
 
 
 def test_a_parquet_file_as_it_is(publish: Publish, shipped: Shipped, name: str, tmp_path: Path):
@@ -184,7 +159,8 @@ def test_what_is_only_built_is_not_kept(
     config = {"name": name, "mode": "append"}
     told(publish(path=str(write(tmp_path / "a.csv", "id,v", "1,a")), **config))
     trial = write(tmp_path / "b.csv", "id,v", "2,b")
-    assert publish(path=str(trial), publish=False, **config).success
+    for rehearsal in ({"publish": False}, {"dry_run": True}):
+        assert publish(path=str(trial), **rehearsal, **config).success
     told(publish(path=str(write(tmp_path / "c.csv", "id,v", "3,c")), **config))
     assert published(shipped, name)["v"].to_pylist() == ["a", "c"]
 

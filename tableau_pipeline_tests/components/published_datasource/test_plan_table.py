@@ -3,7 +3,7 @@
 import dagster as dg
 import pytest
 
-from tableau_pipeline.core.declaration import Guard, Table
+from tableau_pipeline.core.declaration import Table
 from tableau_pipeline.core.policies import Diff
 from tableau_pipeline_tests.components.published_datasource.test_checks import STAR
 from tableau_pipeline_tests.components.published_datasource.test_checks import (
@@ -40,10 +40,3 @@ def test_each_table_has_a_line(star: Location):
     run = star.instance.get_run_by_id(result.run_id)
     assert run.tags["tableau/lines"] == "update"
     assert shown(star.refresh("lines", declared=CHANGING))[4].endswith("| nothing |")
-
-
-def test_a_refused_run_can_be_found(star: Location):
-    """Prevents: a search for last night's refusals through every run's log."""
-    refused = {"tables": (Table("flights", MODEL, guard=Guard(min_rows=9)),)}
-    result = star.refresh("refused", declared=refused)
-    assert star.instance.get_run_by_id(result.run_id).tags["tableau/refused"] == "refuse"

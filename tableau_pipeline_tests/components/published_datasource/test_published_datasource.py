@@ -1,23 +1,9 @@
 import dagster as dg
-import pytest
 import yaml
 
 from tableau_pipeline.components import PublishedDatasource
 from tableau_pipeline.components.published_datasource.assets import refresh_assets
 from tableau_pipeline_tests.components.support.declarations import STAR, declared
-
-
-@pytest.mark.parametrize(
-    ("name", "key"),
-    [
-        ("NYC Flights", "nyc_flights"),
-        ("Café & Sales (2024)", "caf_sales_2024_"),
-        ("a.b/c", "a_b_c"),
-    ],
-)
-def test_asset_key_is_that_of_dagster_tableau(name: str, key: str):
-    """Prevents: dashboards in a dagster-tableau location that are not downstream of our asset."""
-    assert declared(name=name).asset_key == key
 
 
 def test_two_assets_of_one_step():

@@ -9,6 +9,7 @@ import pytest
 from tableau_pipeline.components.dagster_journal import records_of
 from tableau_pipeline.core.checkpoint import Claim, Closing, Intent, Outcome
 from tableau_pipeline.refresh.recover.history import read_history
+from tableau_pipeline_tests.components.support.location import failure
 from tableau_pipeline_tests.conftest import Story
 
 PUBLISHED, EXTRACT = dg.AssetKey("nyc_flights"), dg.AssetKey("nyc_flights_extract")
@@ -31,11 +32,6 @@ def metadata(result: dg.ExecuteInProcessResult) -> dict[dg.AssetKey, dict[str, A
         for event in result.get_asset_materialization_events()
         if event.asset_key
     }
-
-
-def failure(result: dg.ExecuteInProcessResult) -> str:
-    (event,) = result.get_step_failure_events()
-    return str(event.step_failure_data.user_failure_data.description)
 
 
 def test_no_change_materializes_the_datasource_alone(story: Story):

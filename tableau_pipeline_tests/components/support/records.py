@@ -2,15 +2,12 @@
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Any
 
 import dagster as dg
 import pytest
 
 from tableau_pipeline.components.dagster_journal import RECORD, DagsterJournal
-from tableau_pipeline.core.checkpoint import Closing, Record
-from tableau_pipeline.errors import RefreshError
-from tableau_pipeline.publishing.site import TableauSite
+from tableau_pipeline.core.checkpoint import Record
 from tableau_pipeline_tests.components.support.location import Location
 
 KEY = dg.AssetKey("busy")
@@ -43,14 +40,3 @@ def withheld(*kinds: type, monkeypatch: pytest.MonkeyPatch) -> Generator[list[Re
     with monkeypatch.context() as patch:
         patch.setattr(DagsterJournal, "append", late)
         yield kept
-
-
-def killed(location: Location, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A refresh that ends right before the call that takes effect, and closes nothing."""
-
-    def die(*_: Any, **__: Any) -> None:
-        raise RefreshError("killed")
-
-    with withheld(Closing, monkeypatch=monkeypatch), monkeypatch.context() as patch:
-        patch.setattr(TableauSite, "publish", die)
-        assert not location.refresh("busy", full=True).success

@@ -39,15 +39,6 @@ def raw(data_dir: Path, derived: pd.DataFrame) -> pd.DataFrame:
     return pd.read_csv(file, keep_default_na=False, na_values=["NA"])
 
 
-@pytest.mark.slow
-def test_keeps_every_flight_once(raw: pd.DataFrame, derived: pd.DataFrame) -> None:
-    """Prevents lost rows, and a key that is null or names two flights."""
-    assert len(derived) == len(raw) == 336_776
-    assert derived.flight_id.notna().all()
-    assert derived.flight_id.is_unique
-    assert derived.flight_id[0] == "2013-01-01-UA-1545-EWR"
-
-
 def test_renamed_columns_keep_their_values(raw: pd.DataFrame, derived: pd.DataFrame) -> None:
     """Prevents two columns of one type from changing places."""
     names = {

@@ -30,25 +30,26 @@ VALUES = {
 }
 
 
-@pytest.mark.parametrize("type_", VALUES)
 def test_nested_values_are_their_json(
-    type_: str, spark: SparkSession, hyper: HyperProcess, tmp_path: Path
+    spark: SparkSession, hyper: HyperProcess, tmp_path: Path
 ) -> None:
     """Prevents text that lost digits, microseconds or NULLs, and a NULL that became "null"."""
-    sql, meant = VALUES[type_]
-    name = "the `column`.x"
-    cells = f"SELECT 1 AS id, {sql} AS v UNION ALL SELECT 2, NULL"
-    snapshot = store(spark.sql(cells).toDF("id", name), tmp_path)
-    assert [column.type for column in snapshot.columns] == ["int", type_]
+    names = [f"the `column`.{number}" for number in range(len(VALUES))]
+    cells, nulls = ", ".join(sql for sql, _ in VALUES.values()), ", NULL" * len(VALUES)
+    frame = spark.sql(f"SELECT 1, {cells} UNION ALL SELECT 2{nulls}")
+    snapshot = store(frame.toDF("id", *names), tmp_path)
+    assert [column.type for column in snapshot.columns] == ["int", *VALUES]
     columns = tuple(map(TypePolicy(nested="json").apply, snapshot.columns))
     table = TableSource("Extract", columns, snapshot.paths)
     build_one(hyper, tmp_path / "x.hyper", table)
-    text, nothing = rows_of(hyper, tmp_path / "x.hyper")[name].to_pylist()
-    assert nothing is None
+    found = rows_of(hyper, tmp_path / "x.hyper")
     digits = {"parse_float": lambda text: int(text.replace(".", ""))}
-    assert json.loads(text, **(digits if "decimal" in type_ else {})) == meant
+    for name, (type_, (_, meant)) in zip(names, VALUES.items(), strict=True):
+        text, nothing = found[name].to_pylist()
+        assert nothing is None, type_
+        assert json.loads(text, **(digits if "decimal" in type_ else {})) == meant, type_
     # The text is ours alone: the model that reads the snapshot does not see it.
-    assert read_frame(spark, snapshot).columns == ["id", name]
+    assert read_frame(spark, snapshot).columns == ["id", *names]
 
 
 def test_a_column_by_the_name_of_our_text(spark: SparkSession, tmp_path: Path) -> None:

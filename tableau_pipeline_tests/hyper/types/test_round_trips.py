@@ -110,7 +110,7 @@ PLAIN = TypePolicy()
 EXTRACT = TableName("Extract", "Extract")
 
 
-@settings(deadline=None, max_examples=8, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(case=cases())
 @example(case=every("x" * 5_000_000, pa.string()))
 @example(case=every("\U0010ffff\u0000\ufeff e\u0301", pa.string()))

@@ -42,7 +42,7 @@ def test_time_without_a_fault(tableau: TableauSite):
 
 def test_first_question(tableau: TableauSite, monkeypatch: pytest.MonkeyPatch):
     # Prevents: there is no time before something else was asked.
-    monkeypatch.setattr(tableau._clock, "_heard", None)
+    monkeypatch.setattr(tableau.clock, "_heard", None)
     assert tableau.now()
 
 
@@ -52,7 +52,7 @@ def test_server_without_a_clock(sign_in: SignIn):
         response.headers.pop("Date")
 
     with sign_in() as site:
-        site._clock._heard = None
+        site.clock._heard = None
         site.tsc.session.hooks["response"].insert(0, undated)
         with pytest.raises(RefreshError, match="lack a valid Date header"):
             site.now()

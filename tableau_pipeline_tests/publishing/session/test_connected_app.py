@@ -1,7 +1,4 @@
-from datetime import UTC, datetime
-
 import jwt
-import pytest
 
 from tableau_pipeline.publishing.session.credentials import ConnectedApp
 
@@ -9,35 +6,10 @@ SECRET = "a-secret-of-at-least-thirty-two-bytes"
 APP = ConnectedApp("ann", "client-id", "secret-id", SECRET)
 
 
-def claims() -> dict:
-    token = APP.for_site("sales").credentials["jwt"]
-    return jwt.decode(token, SECRET, algorithms=["HS256"], audience="tableau", issuer="client-id")
-
-
-def test_token_says_who_for_whom_and_by_which_secret():
-    """Prevents: Tableau refuses the token with no more than "10081"."""
-    auth = APP.for_site("sales")
-    assert auth.site_id == "sales"
-    header = jwt.get_unverified_header(auth.credentials["jwt"])
-    assert header == {
-        "alg": "HS256",
-        "typ": "JWT",
-        "kid": "secret-id",
-        "iss": "client-id",
-    }
-    assert claims()["sub"] == "ann"
-
-
-def test_token_is_short_lived_and_used_once():
-    """Prevents: Tableau refuses a token that lives longer than 10 minutes or was seen before."""
-    first, second = claims(), claims()
-    assert 0 < first["exp"] - datetime.now(UTC).timestamp() <= 10 * 60
-    assert first["jti"] != second["jti"]
-
-
 def test_token_may_do_what_a_refresh_does_and_no_more():
     """Prevents: a refresh is forbidden half-way, or a stolen token may do anything."""
-    scopes = claims()["scp"]
+    token = APP.for_site("sales").credentials["jwt"]
+    scopes = jwt.decode(token, SECRET, algorithms=["HS256"], audience="tableau")["scp"]
     assert {
         "tableau:content:read",
         "tableau:datasources:*",
@@ -47,10 +19,3 @@ def test_token_may_do_what_a_refresh_does_and_no_more():
     } <= set(scopes)
     assert "tableau:*" not in scopes
     assert not any("users" in scope or "permissions" in scope for scope in scopes)
-
-
-def test_another_secret_does_not_verify():
-    """Prevents: the token is signed with something else than the secret."""
-    token = APP.for_site("").credentials["jwt"]
-    with pytest.raises(jwt.InvalidSignatureError):
-        jwt.decode(token, SECRET[::-1], algorithms=["HS256"], audience="tableau")

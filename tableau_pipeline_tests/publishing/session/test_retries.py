@@ -141,10 +141,10 @@ def test_reading_is_tried_again(
 @pytest.mark.parametrize(
     "fault",
     [
+        Drop(**UPDATE, when="after", times=3),
         Refuse(**UPDATE, status=503, times=3),
         Refuse(**UPDATE, status=504, times=3),
         Drop(**UPDATE, when="before", times=3),
-        Drop(**UPDATE, when="after", times=3),
     ],
     ids=str,
 )

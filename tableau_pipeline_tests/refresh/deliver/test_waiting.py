@@ -13,14 +13,12 @@ import pytest
 from tableau_pipeline.core.checkpoint import Outcome, PublishMode
 from tableau_pipeline.core.server import Server
 from tableau_pipeline.core.timeouts import Timeouts
-from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.job_waiting import Jobs
-from tableau_pipeline.sandbox.control.faults import FailJob, HoldJobs, SlowJob
+from tableau_pipeline.sandbox.control.faults import HoldJobs, SlowJob
 from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.publishing.conftest import armed, hyper_file
-from tableau_pipeline_tests.refresh.conftest import ANALYST
-from tableau_pipeline_tests.refresh.support.pipeline import LOG, session
+from tableau_pipeline_tests.refresh.support.pipeline import LOG
 
 TABLE = {"target-schema": "Extract", "target-table": "Extract"}
 CLEAR = json.dumps({"actions": [{"action": "delete", **TABLE, "condition": True}]})
@@ -168,17 +166,6 @@ def test_job_that_runs_too_long_is_cancelled(
     sandbox.advance(1000)
 
 
-def test_job_that_cannot_be_cancelled(eyes: TableauSite, sandbox: Sandbox, send: Callable[[], str]):
-    """Prevents: the next batch is sent although this one may still take effect, after it."""
-    analyst = session(sandbox, ANALYST.name, ANALYST.password)
-    with armed(sandbox, HoldJobs()), analyst as other:
-        job = send()
-        with pytest.raises(RefreshError) as caught:
-            Waiting(sandbox, other).jobs(queue=5).wait(job)
-    for part in (job, eyes.url, "within 5 s", "may still take effect", "Jobs page"):
-        assert part in str(caught.value)
-
-
 def test_job_that_ends_at_the_last_moment(
     eyes: TableauSite, sandbox: Sandbox, send: Callable[[], str]
 ):
@@ -195,14 +182,6 @@ def test_job_that_ends_at_the_last_moment(
     status = TooLate(sandbox, eyes).jobs(queue=5).wait(job)
     assert status
     assert status.outcome is Outcome.DONE
-
-
-def test_failed_job(eyes: TableauSite, sandbox: Sandbox, send: Callable[[], str]):
-    """Prevents: the reason for a failure is lost on the way."""
-    with armed(sandbox, FailJob(notes="Out of memory.")):
-        status = Waiting(sandbox, eyes).jobs().wait(send())
-    assert status
-    assert (status.outcome, status.notes) == (Outcome.FAILED, "Out of memory.")
 
 
 def test_forgotten_job(eyes: TableauSite, sandbox: Sandbox):

@@ -1,27 +1,21 @@
 """What a data source declares to make of types, through publishes and updates."""
 
 import struct
-import zipfile
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tableauhyperapi import TableName
 
 from tableau_pipeline.core.policies import Append, Diff, Partitions, Policy, Retain
 from tableau_pipeline.core.snapshot import Span
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline.hyper.read import read_table
 from tableau_pipeline.hyper.types.type_policy import TypePolicy
 from tableau_pipeline.refresh.plan.decide import Accept, Update
 from tableau_pipeline_tests.refresh.support.models import flights
-from tableau_pipeline_tests.refresh.support.pipeline import Pipeline, declared
+from tableau_pipeline_tests.refresh.support.pipeline import Pipeline, declared, published_rows
 
 PARIS = TypePolicy(timestamps=ZoneInfo("Europe/Paris"))
 # The night in which Paris had the hour from 02:00 twice.
@@ -38,12 +32,7 @@ def departures(count: int, *, late: int = 0) -> pa.Table:
 def published(pipeline: Pipeline, column: str = "departs") -> list:
     """The values of a column on the server, by the number of the flight."""
     (item,) = pipeline.found()
-    with TemporaryDirectory() as folder:
-        tdsx = pipeline.eyes.download(str(item.id), Path(folder))
-        with zipfile.ZipFile(tdsx) as package:
-            (member,) = (name for name in package.namelist() if name.endswith(".hyper"))
-            file = Path(package.extract(member, folder))
-        rows = read_table(hyper_process(), file, TableName("Extract", "Extract"))
+    rows = published_rows(pipeline.eyes, str(item.id))
     return rows.sort_by("flight_id")[column].to_pylist()
 
 

@@ -48,15 +48,11 @@ def test_relationship_on_an_unknown_column(
         assert part in message
 
 
-@pytest.mark.parametrize(
-    ("column", "type_"),
-    [("tags", "array<bigint>")],
-)
-def test_unsupported_type(star: Pipeline, column: str, type_: str):
+def test_unsupported_type(star: Pipeline):
     """Prevents: a column that Tableau cannot hold shows as an error of hyperd, or as garbage."""
-    star.model("flights", flights(2, **{column: pa.array([[1], [2]], pa.list_(pa.int64()))}))
+    star.model("flights", flights(2, tags=pa.array([[1], [2]], pa.list_(pa.int64()))))
     message = refusal(star)
-    for part in ('Table "flights"', f'column "{column}"', type_, "nested: json"):
+    for part in ('Table "flights"', 'column "tags"', "array<bigint>", "nested: json"):
         assert part in message
 
 

@@ -8,13 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tableauhyperapi import TableName
 
 from tableau_pipeline.core.policies import Diff
 from tableau_pipeline.extracts.delta import RowCounts
-from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline.hyper.read import read_table
-from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
+from tableau_pipeline_tests.refresh.support.pipeline import Pipeline, published_rows
 from tableau_pipeline_tests.refresh.support.shipping import ships, table
 
 DAWN, DUSK = datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999_999)
@@ -87,8 +84,7 @@ def test_numbers_that_are_none(pipeline: Pipeline, type_: pa.DataType):
         pipeline.model("flights", rows(left, type_, new=new))
         pipeline.run()
         (item,) = pipeline.found()
-        file = pipeline.sandbox.hyper_file(str(item.id))
-        published = read_table(hyper_process(), file, TableName("Extract", "Extract"))
+        published = published_rows(pipeline.eyes, str(item.id))
         # Of the two zeros, which are equal, either may be published.
         found = [str(key + 0.0) for key in published["id"].to_pylist()]
         assert sorted(found) == sorted(str(key + 0.0) for key in left)

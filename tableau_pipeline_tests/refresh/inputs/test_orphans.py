@@ -14,6 +14,8 @@ def test_rows_without_a_partner_are_a_warning(star: Pipeline, caplog: pytest.Log
     with caplog.at_level(logging.WARNING):
         assert star.run().orphans == {"flights -> airlines": 4}
     assert "Relationship flights -> airlines: 4 rows have no partner" in caplog.text
+    # They are not gone because nothing changed.
+    assert star.run().checkpoint.orphans == {"flights -> airlines": 4}
     assert star.wrong() == []
     star.model("airlines", airlines("UA", "AA"))
     assert star.run().orphans == {}

@@ -57,8 +57,9 @@ def test_adopted_data_source_becomes_ours(pipeline: Pipeline):
     hers = analyst.publishes(pipeline, flights(3))
     pipeline.declare(adopt=True)
     report = pipeline.run()
-    assert isinstance(report.plan, Publish)
-    assert report.plan.mode is PublishMode.OVERWRITE
+    assert report.plan == Publish(
+        PublishMode.OVERWRITE, "first publish: takes over the data source (adopt)"
+    )
     (item,) = pipeline.found()
     assert (item.id, item.tags) == (hers.id, tags(pipeline))
     assert pipeline.wrong() == []

@@ -38,18 +38,6 @@ ONE_FOR_ONE = "new content in orders: orders -1 +1 rows"
 WIDER = desired(orders=table(columns=(*COLUMNS, Column("price", "double"))))
 
 
-def test_nothing_on_the_server_is_a_first_publish():
-    """Prevents: a first publish that could replace what another put there meanwhile."""
-    assert decided(NOTHING) == Publish(CREATE, "first publish")
-
-
-def test_deleted_on_the_server_is_published_anew():
-    """Prevents: a deleted data source stays deleted, or comes back without anybody being told."""
-    assert decided(published(remote=None, rows=None, metadata=None)) == Publish(
-        CREATE, "the data source is gone from the server: it is published again"
-    )
-
-
 def test_our_tag_without_a_record_replaces_the_data_only():
     """Prevents: a lost event log drops the calculated fields of analysts, or blocks for ever."""
     why = "no record shows what it holds"
@@ -58,14 +46,6 @@ def test_our_tag_without_a_record_replaces_the_data_only():
     assert decided(known) == Publish(REPLACE, f"in full: {why}")
     assert decided(known, Accept.OVERWRITE) == Publish(
         OVERWRITE, "in full, as asked (accept: overwrite)"
-    )
-
-
-def test_adopted_data_source_is_overwritten():
-    """Prevents: an adopted data source keeps metadata that does not fit our tables."""
-    stranger = replace(NOTHING, remote=replace(REMOTE, tags=frozenset({"certified"})), rows={})
-    assert decided(stranger, declared=declaration(adopt=True)) == Publish(
-        OVERWRITE, "first publish: takes over the data source (adopt)"
     )
 
 
@@ -113,28 +93,6 @@ def test_cutoff_that_moves_over_no_rows_is_no_change():
     cutoff = Cutoff(column="day", days=9, as_of="run", value="2025-01-01")
     moved = desired(orders=table(cutoff=cutoff))
     assert isinstance(decided(published(), wanted=moved), NoChange)
-
-
-def test_new_version_of_the_same_rows_is_no_change():
-    """Prevents: every materialization of a model ships it, whether its rows changed or not."""
-    again = desired(orders=table(version=2))
-    assert isinstance(decided(published(), wanted=again), NoChange)
-
-
-def test_all_tables_of_new_content_are_named():
-    """Prevents: the reason of a refresh names one of its causes only."""
-    declared = declaration("orders", "items", "notes")
-    wanted = desired(declared, orders=table(hash_sum=1), notes=table(hash_sum=2))
-    found = decided(published(checkpoint(declared)), wanted=wanted, declared=declared)
-    assert found == Update(
-        {"orders": None, "notes": None},
-        "new content in orders, notes: orders -1 +1 rows; notes -1 +1 rows",
-    )
-
-
-def test_full_publishes_equal_content():
-    """Prevents: `full: true` does nothing when nothing changed, which is when it is needed."""
-    assert decided(published(), full=True) == Publish(REPLACE, "in full: asked for (full: true)")
 
 
 def test_full_and_accepted_overwrite_replace_the_metadata_too():

@@ -18,7 +18,7 @@ from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
 LIMIT = 400_000
 DAY_ROWS = 2000
 KIND_ROWS = 5000
-EVERY = ["diff", "composite", "append", "dates", "partitions"]
+pytestmark = pytest.mark.slow
 POLICIES: dict[str, Policy] = {
     "diff": Diff(("id",)),
     "composite": Diff(("day", "id")),
@@ -61,8 +61,8 @@ def give(pipeline: Pipeline, rows: pa.Table) -> None:
 def large(new_pipeline: Callable[..., Pipeline]) -> Callable[[str], Pipeline]:
     """A published data source, and new content that is too large for one payload."""
 
-    def make(policy: str, *, oversize: str = "split") -> Pipeline:
-        pipeline = new_pipeline(oversize=oversize, payload_limit=LIMIT)
+    def make(policy: str) -> Pipeline:
+        pipeline = new_pipeline(oversize="split", payload_limit=LIMIT)
         pipeline.policy(POLICIES[policy])
         give(pipeline, notes(50_000))
         pipeline.run()
@@ -77,10 +77,7 @@ def pieces(report: Report) -> int:
     return report.plan.pieces
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "policy", [pytest.param(p, marks=() if p == "diff" else pytest.mark.slow) for p in EVERY]
-)
+@pytest.mark.parametrize("policy", POLICIES)
 def test_pieces_add_up(large: Callable[[str], Pipeline], policy: str):
     """Prevents: rows between two pieces are lost or sent twice, or a piece is still too large."""
     pipeline = large(policy)
@@ -98,13 +95,12 @@ def test_pieces_add_up(large: Callable[[str], Pipeline], policy: str):
     assert isinstance(pipeline.run().plan, NoChange)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("steps", "reason"),
     [
-        pytest.param(2, None, marks=pytest.mark.slow),
-        pytest.param(5, "interrupted after part 1", marks=pytest.mark.slow),
-        pytest.param(6, "interrupted after part 1", marks=pytest.mark.slow),
+        (2, None),
+        (5, "interrupted after part 1"),
+        (6, "interrupted after part 1"),
         (9, "an earlier refresh was interrupted, and what it left is not known"),
     ],
     ids=["before the first", "first on its way", "between two", "answer to the second lost"],
@@ -124,14 +120,6 @@ def test_killed_between_pieces(large: Callable[[str], Pipeline], steps: int, rea
     assert isinstance(pipeline.run().plan, NoChange)
 
 
-def test_publish_is_what_is_done_unless_told_otherwise(large: Callable[..., Pipeline]):
-    """Prevents: a data source of which dashboards see one piece and not yet the next, unasked."""
-    report = large("diff", oversize="publish").run()
-    assert isinstance(report.plan, Publish)
-    assert "exceeds the limit of 0.40 MB for payloads" in report.plan.reason
-
-
-@pytest.mark.slow
 def test_whole_table_cannot_be_split(large: Callable[..., Pipeline]):
     """Prevents: a table that is replaced piece by piece, and lacks most of its rows meanwhile."""
     pipeline = large("diff")

@@ -77,10 +77,10 @@ def settled(pipeline: Pipeline) -> None:
     [
         (first, TAGGED),
         (changed_rows, UPDATED),
-        pytest.param(renamed, [UPDATED[0], "move", *UPDATED[1:]], marks=pytest.mark.slow),
-        pytest.param(new_file, PUBLISHED, marks=pytest.mark.slow),
-        pytest.param(new_column, PUBLISHED, marks=pytest.mark.slow),
-        pytest.param(adopted, TAGGED, marks=pytest.mark.slow),
+        (renamed, [UPDATED[0], "move", *UPDATED[1:]]),
+        (new_file, PUBLISHED),
+        (new_column, PUBLISHED),
+        (adopted, TAGGED),
     ],
 )
 def test_killed_at_any_moment(

@@ -191,7 +191,6 @@ class History:
             server=server,
             hyper=hyper_process,
             folder=self.folder / actor.log.instance,
-            run_id=actor.name,
             log=LOG,
             timeouts=TIMEOUTS,
             now=actor.now,

@@ -8,9 +8,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from zipfile import ZipFile
 
 import pyarrow as pa
 import tableauserverclient as TSC
+from tableauhyperapi import TableName
 
 from tableau_pipeline.core.declaration import Declaration, Table
 from tableau_pipeline.core.journal import Journal
@@ -20,6 +22,7 @@ from tableau_pipeline.core.snapshot import Snapshot, Span
 from tableau_pipeline.core.timeouts import Timeouts
 from tableau_pipeline.demo.differences import differences
 from tableau_pipeline.hyper.process import hyper_process
+from tableau_pipeline.hyper.read import read_table
 from tableau_pipeline.hyper.tables import Relationship
 from tableau_pipeline.publishing.session.credentials import Password
 from tableau_pipeline.publishing.session.sign_in import signed_in
@@ -49,6 +52,14 @@ def session(sandbox: Sandbox, user: str = "", password: str = "") -> AbstractCon
     """Sign in by password: a token has one session at a time."""
     credentials = Password(user or sandbox.user, password or sandbox.password)
     return signed_in(sandbox.url, site="", credentials=credentials, ca_bundle=None, log=LOG)
+
+
+def published_rows(site: TableauSite, luid: str) -> pa.Table:
+    """The rows of a data source of one table, as the server hands them out."""
+    with TemporaryDirectory() as folder, ZipFile(site.download(luid, Path(folder))) as package:
+        (member,) = (name for name in package.namelist() if name.endswith(".hyper"))
+        file = Path(package.extract(member, folder))
+        return read_table(hyper_process(), file, TableName("Extract", "Extract"))
 
 
 @dataclass
@@ -165,7 +176,6 @@ class Pipeline:
             server=server,
             hyper=hyper_process,
             folder=self.folder,
-            run_id="test",
             log=LOG,
             timeouts=timeouts,
             now=lambda: now or datetime.now(UTC),

@@ -3,10 +3,6 @@ from typing import Any
 import pytest
 import tableauserverclient as tsc
 
-from tableau_pipeline.sandbox.testing import Sandbox
-from tableau_pipeline_tests.sandbox.conftest import ALICE
-from tableau_pipeline_tests.sandbox.samples import default_project, signed_in
-
 
 def create(server: tsc.Server, name: str, parent: str | None = None) -> Any:
     return server.projects.create(tsc.ProjectItem(name, parent_id=parent, description="d"))
@@ -26,19 +22,6 @@ def test_nested_projects_are_found_by_path(server: tsc.Server):
     assert on_top == {"Default", "Aviation", "Curated"}
 
 
-def test_names_are_unique_under_one_parent(server: tsc.Server):
-    # Prevents: a second "sales" appears beside "Sales", and data is published to either.
-    create(server, "Sales")
-    with pytest.raises(tsc.ServerResponseError, match="409006"):
-        create(server, "SALES")
-
-
-def test_unknown_parent(server: tsc.Server):
-    # Prevents: a project lands on top because its parent is gone.
-    with pytest.raises(tsc.ServerResponseError, match="404005"):
-        create(server, "Lost", "00000000-0000-0000-0000-000000000000")
-
-
 def test_get_update_move_delete(server: tsc.Server, one_row):
     # Prevents: asking for a project changes it, or deleting one leaves its content behind.
     outer, inner = create(server, "Outer"), create(server, "Inner")
@@ -54,19 +37,3 @@ def test_get_update_move_delete(server: tsc.Server, one_row):
     assert [p.name for p in server.projects.get()[0]] == ["Default"]
     with pytest.raises(tsc.ServerResponseError, match="404004"):
         server.datasources.get_by_id(inside.id)
-
-
-def test_default_project_stays(server: tsc.Server):
-    # Prevents: a test deletes the project that everything else relies on.
-    luid = default_project(server)
-    with pytest.raises(tsc.ServerResponseError, match="403003"):
-        server.projects.delete(luid)
-    with pytest.raises(tsc.ServerResponseError, match="403005"):
-        server.projects.update(tsc.ProjectItem("Other", id=luid))
-
-
-def test_only_administrators_manage_projects(sandbox: Sandbox):
-    # Prevents: a pipeline without the rights to create projects is not noticed.
-    alice = signed_in(sandbox, tsc.TableauAuth(ALICE.name, ALICE.password))
-    with pytest.raises(tsc.ServerResponseError, match="403004"):
-        create(alice, "Mine")

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time
+from datetime import UTC, datetime, time
 from decimal import Decimal
 from typing import Any
 
@@ -282,6 +282,3 @@ def _ordered(value: Any) -> tuple:
     if isinstance(value, float):
         return (value != value, 0.0 if value != value else value)
     return (False, value)
-
-
-Value = bool | int | float | str | bytes | date | datetime | Decimal | None

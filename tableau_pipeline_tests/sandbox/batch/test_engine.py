@@ -50,18 +50,6 @@ def test_actions_see_what_came_before(tmp_path: Path, target: Path):
     assert applied(target, payload, delete_all, INSERT) == [[2, "zwei"], [3, "drei"]]
 
 
-def test_failure_discards_all(tmp_path: Path, target: Path):
-    # Prevents: the first actions of a failed batch remain.
-    payload = source(tmp_path, SOURCE % "(2, 'zwei')")
-    error = refused(target, payload, UPDATE, {**INSERT, "source-table": "updated_rows"})
-    assert (error.code, error.action) == (Code.NO_SUCH_TABLE, 1)
-    assert error.note == (
-        "com.tableausoftware.server.status.reporting.TableauRuntimeException: There was a problem"
-        " retrieving table information for the source table. Specified table does not exist:"
-        " updated_rows. (errorCode=410012)"
-    )
-
-
 def a_const(op: str, type_: str, value: str | None) -> dict[str, Any]:
     column = "name" if type_ == "string" else "id"
     return {"op": op, "target-col": column, "const": {"type": type_, "v": value}}

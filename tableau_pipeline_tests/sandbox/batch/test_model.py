@@ -28,7 +28,6 @@ def runs(examples: int) -> Callable[[Any], Any]:
     """Fixed examples for `make test`, others each time for `make test-all`."""
     return settings(
         max_examples=examples,
-        deadline=None,
         database=None,
         derandomize=examples < 1000,
         suppress_health_check=list(HealthCheck),

@@ -2,7 +2,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import tableauserverclient as tsc
 
 from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.sandbox.clients.conftest import run
@@ -22,7 +21,7 @@ def test_tabcmd(
 ):
     """Prevents: scripts that people have around Tableau's own command cannot be tried."""
     program = str(environment(TABCMD) / "tabcmd")
-    server = signed_in(sandbox, tsc.TableauAuth(sandbox.user, sandbox.password))
+    server = signed_in(sandbox)
 
     def tabcmd(*arguments: str) -> str:
         # It keeps its session in the home directory, and its log where it runs.

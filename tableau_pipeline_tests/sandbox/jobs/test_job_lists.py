@@ -16,7 +16,7 @@ class Jobs:
     """Three publishes in the background, each on a day of its own; the last one has failed."""
 
     def __init__(self, sandbox: Sandbox, now: list[datetime], good: Path, bad: Path):
-        self.server = signed_in(sandbox, tsc.TableauAuth(sandbox.user, sandbox.password))
+        self.server = signed_in(sandbox)
         self.sandbox = sandbox
         for name, file in (("A", good), ("B", good), ("C", bad)):
             item = tsc.DatasourceItem(default_project(self.server), name=name)

@@ -14,7 +14,6 @@ from tableau_pipeline_tests.sandbox.samples import (
     signed_in,
 )
 
-ADMIN = tsc.TableauAuth("admin", "admin")
 SOME_TIME = 60
 
 
@@ -39,16 +38,6 @@ def wait_until_running(server: tsc.Server, job: tsc.JobItem) -> None:
         time.sleep(0.02)
 
 
-def test_publish_as_job(server: tsc.Server, one_row: Path):
-    # Prevents: a publish in the background never ends, or ends without effect.
-    job = publish_job(server, one_row)
-    assert (job.type, job.mode, job.finish_code) == ("PublishDatasource", "Asynchronous", -1)
-    done = server.jobs.wait_for_job(job, timeout=20)
-    assert (done.progress, done.finish_code) == ("100", 0)
-    (item,) = server.datasources.get()[0]
-    assert rows_on_server(server, item.id) == [[1, "one"]]
-
-
 def test_failed_job_says_why(server: tsc.Server, tmp_path: Path):
     # Prevents: a failed publish looks like a success, or leaves people guessing.
     broken = tmp_path / "broken.hyper"
@@ -67,7 +56,7 @@ def test_jobs_wait_their_turn_and_can_be_cancelled(
     slow: Sandbox, tmp_path: Path, one_row: Path, two_rows: Path
 ):
     # Prevents: jobs overtake each other, or a cancelled one takes effect all the same.
-    server = signed_in(slow, ADMIN)
+    server = signed_in(slow)
     first, second = publish_job(server, one_row), publish_job(server, two_rows)
     wait_until_running(server, first)
     assert [status_of(server, job) for job in (first, second)] == ["InProgress", "Pending"]
@@ -90,7 +79,7 @@ def test_jobs_wait_their_turn_and_can_be_cancelled(
 
 def test_running_job_can_be_cancelled_before_it_takes_effect(slow: Sandbox, one_row: Path):
     # Prevents: a cancel that was granted comes too late.
-    server = signed_in(slow, ADMIN)
+    server = signed_in(slow)
     job = publish_job(server, one_row)
     wait_until_running(server, job)
     server.jobs.cancel(job)
@@ -103,7 +92,7 @@ def test_running_job_can_be_cancelled_before_it_takes_effect(slow: Sandbox, one_
 
 def test_name_taken_while_the_job_waited(slow: Sandbox, one_row: Path):
     # Prevents: a job does what the same request would now be refused.
-    server = signed_in(slow, ADMIN)
+    server = signed_in(slow)
     item = tsc.DatasourceItem(default_project(server), name="Flights")
     job = server.datasources.publish(item, one_row, "CreateNew", as_job=True)
     publish(server, one_row, name="Flights")
@@ -115,7 +104,7 @@ def test_name_taken_while_the_job_waited(slow: Sandbox, one_row: Path):
 
 def test_jobs_left_behind_have_failed(slow: Sandbox, one_row: Path):
     # Prevents: a client waits for ever for a job that a stopped server had taken in.
-    server = signed_in(slow, ADMIN)
+    server = signed_in(slow)
     jobs = [publish_job(server, one_row) for _ in range(2)]
     wait_until_running(server, jobs[0])
     slow.restart()
@@ -124,9 +113,3 @@ def test_jobs_left_behind_have_failed(slow: Sandbox, one_row: Path):
         assert found.finish_code == 1
         assert found.completed_at is not None
         assert "stopped before the job had finished" in found.notes[0]
-
-
-def test_unknown_job(server: tsc.Server):
-    # Prevents: a client polls for a job that does not exist.
-    with pytest.raises(tsc.ServerResponseError, match="404018"):
-        server.jobs.get_by_id("nothing")

@@ -21,6 +21,8 @@ def more(tmp_path: Path) -> Path:
 
 def test_rows_are_added(server: tsc.Server, tmp_path: Path, one_row: Path, more: Path):
     # Prevents: an append replaces the rows, mixes up columns, or makes another data source.
+    with pytest.raises(tsc.ServerResponseError, match="404004"):
+        publish(server, more, mode="Append")
     first = publish(server, one_row)
     metadata = tds_of(server, first.id, tmp_path)
     assert publish(server, more, mode="Append").id == first.id
@@ -88,9 +90,3 @@ def test_null_where_none_may_be(server: tsc.Server, tmp_path: Path):
     null = write_hyper(tmp_path / "null.hyper", "SELECT CAST(NULL AS INTEGER) AS id")
     with pytest.raises(tsc.ServerResponseError, match="400011"):
         publish(server, null, mode="Append")
-
-
-def test_nothing_to_append_to(server: tsc.Server, one_row: Path):
-    # Prevents: a misspelt name makes a new data source.
-    with pytest.raises(tsc.ServerResponseError, match="404004"):
-        publish(server, one_row, mode="Append")

@@ -68,7 +68,7 @@ def test_jobs_with_what_crashes_hyperd(server: tsc.Server, one_row: Path, deadly
 def test_others_do_not_suffer(sandbox: Sandbox, one_row: Path, deadly: Path):
     # Prevents: a good file is refused because hyperd died of the file of someone else.
     def publish_often(share: int) -> None:
-        server = signed_in(sandbox, tsc.TableauAuth(sandbox.user, sandbox.password))
+        server = signed_in(sandbox)
         for number in range(10):
             publish(server, one_row, name=f"N{share}-{number}")
             if (share, number) == (0, 3):

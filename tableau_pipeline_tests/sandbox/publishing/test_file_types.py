@@ -49,12 +49,12 @@ def test_profiles_of_older_servers(
     tree = execute(tmp_path / "tree.hyper", *STAR)
     named = execute(tmp_path / "named.hyper", 'CREATE TABLE "Extract"."flights" AS (SELECT 1 AS a)')
     sandbox = start_sandbox(hyper_profile="2020.1")
-    server = signed_in(sandbox, tsc.TableauAuth("admin", "admin"))
+    server = signed_in(sandbox)
     publish(server, named)
     with pytest.raises(tsc.ServerResponseError, match=r"400011.*\n.*must contain one table"):
         publish(server, tree, name="Tree")
     sandbox.stop()
-    server = signed_in(start_sandbox(hyper_profile="2019.4"), tsc.TableauAuth("admin", "admin"))
+    server = signed_in(start_sandbox(hyper_profile="2019.4"))
     publish(server, one_row, name="Extract")
     for file in (named, tree):
         with pytest.raises(tsc.ServerResponseError, match=r"exactly the table \"Extract\"."):

@@ -1,4 +1,3 @@
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ from tableau_pipeline_tests.sandbox.samples import (
     execute,
     multipart,
     publish,
-    rows_of,
     rows_on_server,
     signed_in,
     tds_of,
@@ -158,52 +156,6 @@ def test_file_without_tables_or_columns(server: tsc.Server, tmp_path: Path):
     bare = execute(tmp_path / "bare.hyper", 'CREATE TABLE "Extract"."t" ()')
     with pytest.raises(tsc.ServerResponseError, match=r'"Extract"."t" has no columns'):
         publish(server, bare)
-
-
-def test_leftovers_are_removed(
-    start_sandbox: Callable[..., Sandbox], tmp_path: Path, one_row: Path
-):
-    # Prevents: every publish, accepted or refused, leaves a file behind until the disk is full.
-    sandbox = start_sandbox(kept_revisions=1)
-    server = signed_in(sandbox, tsc.TableauAuth(sandbox.user, sandbox.password))
-    broken = tmp_path / "broken.hyper"
-    broken.write_bytes(b"x")
-    for _ in range(2):
-        publish(server, one_row, mode="Overwrite")
-    with pytest.raises(tsc.ServerResponseError):
-        publish(server, broken, mode="Overwrite")
-    folders = {folder: list((tmp_path / "sandbox" / folder).iterdir()) for folder in FOLDERS}
-    assert {folder: len(files) for folder, files in folders.items()} == {
-        "incoming": 0,
-        "uploads": 0,
-        "content": 1,
-    }
-    assert rows_of(folders["content"][0]) == ONE
-
-
-FOLDERS = ("incoming", "uploads", "content")
-
-
-@pytest.mark.parametrize(
-    ("query", "code"),
-    [
-        ("overwrite=maybe", "400008"),
-        ("overwrite=true&append=true", "400055"),
-        ("datasourceType=tde", "400010"),
-        ("datasourceType=hyper&uploadSessionId=1:x-0:0", "400010"),
-    ],
-)
-def test_contradictory_requests(
-    shared_sandbox: Sandbox, shared_server: tsc.Server, query: str, code: str
-):
-    # Prevents: a request that real servers refuse is understood in some way here.
-    body, content_type = multipart(
-        ("request_payload", "", REQUEST), ("tableau_datasource", "x.hyper", "x")
-    )
-    path = f"sites/{{site}}/datasources?{query}"
-    headers = {"Content-Type": content_type}
-    response = call(shared_sandbox, "POST", path, server=shared_server, data=body, headers=headers)
-    assert f'code="{code}"' in response.text
 
 
 def test_terse_and_streamed_request(sandbox: Sandbox, server: tsc.Server, one_row: Path):

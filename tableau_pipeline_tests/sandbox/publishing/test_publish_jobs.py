@@ -1,4 +1,3 @@
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -6,15 +5,15 @@ import tableauserverclient as tsc
 
 from tableau_pipeline.sandbox.open_questions import Replace
 from tableau_pipeline.sandbox.testing import Sandbox
-from tableau_pipeline_tests.sandbox.jobs.test_jobs import ADMIN, publish_job
+from tableau_pipeline_tests.sandbox.conftest import NewServer
+from tableau_pipeline_tests.sandbox.jobs.test_jobs import publish_job
 from tableau_pipeline_tests.sandbox.samples import (
     call,
     code_of,
     default_project,
-    multipart,
     publish,
     rows_on_server,
-    signed_in,
+    send_parts,
     tds_of,
     write_hyper,
 )
@@ -67,10 +66,9 @@ def test_every_mode_as_a_job(
     assert list((sandbox.data_dir / "uploads").iterdir()) == []
 
 
-def test_publish_may_not_name_its_data_source(start_sandbox: Callable[..., Sandbox], one_row: Path):
+def test_publish_may_not_name_its_data_source(new_server: NewServer, one_row: Path):
     # Prevents: a pipeline relies on an answer that no public sample shows.
-    sandbox = start_sandbox(publish_jobs_name_target=False)
-    server = signed_in(sandbox, ADMIN)
+    sandbox, server = new_server(publish_jobs_name_target=False)
     job = publish_job(server, one_row)
     sandbox.wait_until_idle()
     found = server.jobs.get_by_id(job.id)
@@ -93,11 +91,10 @@ def test_target_gone_while_the_job_waited(sandbox: Sandbox, server: tsc.Server, 
 
 
 def test_unfinished_jobs_may_have_a_finish_code(
-    start_sandbox: Callable[..., Sandbox], one_row: Path, two_rows: Path
+    new_server: NewServer, one_row: Path, two_rows: Path
 ):
     # Prevents: a pipeline takes a job for done by its finish code, and reads old data.
-    sandbox = start_sandbox(early_finish_code=True, job_delay=60)
-    server = signed_in(sandbox, ADMIN)
+    sandbox, server = new_server(early_finish_code=True, job_delay=60)
     item = publish(server, one_row)
     job = update(server, item, APPEND, payload=two_rows)
     assert (job.finish_code, job.completed_at) == (0, None)
@@ -110,12 +107,9 @@ def test_unfinished_jobs_may_have_a_finish_code(
     assert server.jobs.get_by_id(job.id).finish_code == 2
 
 
-def test_replace_may_be_refused(
-    start_sandbox: Callable[..., Sandbox], one_row: Path, two_rows: Path
-):
+def test_replace_may_be_refused(new_server: NewServer, one_row: Path, two_rows: Path):
     # Prevents: a pipeline has no other way on servers that do not know the mode.
-    sandbox = start_sandbox(replace=Replace.REFUSED)
-    server = signed_in(sandbox, ADMIN)
+    sandbox, server = new_server(replace=Replace.REFUSED)
     item = publish(server, one_row)
     for as_job in (False, True):
         again = tsc.DatasourceItem(default_project(server), name="Flights")
@@ -125,23 +119,17 @@ def test_replace_may_be_refused(
     assert rows_on_server(server, item.id) == [ONE]
     # An upload outlives the refusal.
     upload = server.fileuploads.upload(str(two_rows))
-    body, content_type = multipart(
-        ("request_payload", "", '<tsRequest><datasource name="Flights"/></tsRequest>')
-    )
+    request = ("request_payload", "", '<tsRequest><datasource name="Flights"/></tsRequest>')
     for mode, status in (("replace", 400), ("overwrite", 201)):
         query = f"uploadSessionId={upload}&datasourceType=hyper&{mode}=true"
-        headers = {"Content-Type": content_type}
         path = f"sites/{{site}}/datasources?{query}"
-        answer = call(sandbox, "POST", path, server=server, data=body, headers=headers)
+        answer = send_parts(sandbox, server, "POST", path, request)
         assert answer.status_code == status, answer.text
 
 
-def test_replace_may_be_like_overwrite(
-    start_sandbox: Callable[..., Sandbox], tmp_path: Path, one_row: Path
-):
+def test_replace_may_be_like_overwrite(new_server: NewServer, tmp_path: Path, one_row: Path):
     # Prevents: the pipeline is tested against one of two readings of Replace only.
-    sandbox = start_sandbox(replace=Replace.LIKE_OVERWRITE)
-    server = signed_in(sandbox, ADMIN)
+    _, server = new_server(replace=Replace.LIKE_OVERWRITE)
     first = publish(server, one_row)
     more = write_hyper(tmp_path / "more.hyper", "SELECT 1 AS id, 2 AS extra")
     publish(server, more, mode="Replace")

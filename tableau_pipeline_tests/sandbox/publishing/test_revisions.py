@@ -1,4 +1,3 @@
-from collections.abc import Callable
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -6,7 +5,7 @@ import pytest
 import tableauserverclient as tsc
 
 from tableau_pipeline.sandbox.testing import Sandbox
-from tableau_pipeline_tests.sandbox.conftest import ALICE
+from tableau_pipeline_tests.sandbox.conftest import ALICE, NewServer
 from tableau_pipeline_tests.sandbox.samples import (
     call,
     code_of,
@@ -51,12 +50,9 @@ def test_each_publish_is_a_revision(
             server.datasources.download_revision(item.id, unknown, str(tmp_path / "no"))
 
 
-def test_a_bounded_number_is_kept(
-    start_sandbox: Callable[..., Sandbox], tmp_path: Path, one_row: Path
-):
+def test_a_bounded_number_is_kept(new_server: NewServer, tmp_path: Path, one_row: Path):
     # Prevents: old publishes fill the disk, or the present one is thrown away with them.
-    sandbox = start_sandbox(kept_revisions=2)
-    server = signed_in(sandbox, tsc.TableauAuth("admin", "admin"))
+    _, server = new_server(kept_revisions=2)
     for _ in range(4):
         item = publish(server, one_row, mode="Overwrite")
     server.datasources.populate_revisions(item)

@@ -1,55 +1,30 @@
-from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import pytest
 import tableauserverclient as tsc
 
 from tableau_pipeline.sandbox.testing import Sandbox
-from tableau_pipeline_tests.sandbox.conftest import ALICE
+from tableau_pipeline_tests.sandbox.conftest import ALICE, NewServer
 from tableau_pipeline_tests.sandbox.samples import (
-    call,
     code_of,
-    multipart,
     publish,
-    rows_of,
     rows_on_server,
+    send_parts,
     signed_in,
-    write_hyper,
 )
 
 REQUEST = '<tsRequest><datasource name="Uploaded"/></tsRequest>'
 
 
 def append(sandbox: Sandbox, server: tsc.Server, upload: str, *parts: tuple[str, str, str | bytes]):
-    body, content_type = multipart(*parts)
-    path = f"sites/{{site}}/fileUploads/{upload}"
-    headers = {"Content-Type": content_type}
-    return call(sandbox, "PUT", path, server=server, data=body, headers=headers)
+    return send_parts(sandbox, server, "PUT", f"sites/{{site}}/fileUploads/{upload}", *parts)
 
 
-def publish_upload(sandbox: Sandbox, server: tsc.Server, upload: str):
-    body, content_type = multipart(("request_payload", "", REQUEST))
-    query = f"uploadSessionId={upload}&datasourceType=hyper&overwrite=true"
-    headers = {"Content-Type": content_type}
-    path = f"sites/{{site}}/datasources?{query}"
-    return call(sandbox, "POST", path, server=server, data=body, headers=headers)
-
-
-@pytest.mark.slow
-def test_large_file_in_blocks(server: tsc.Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    # Prevents: the blocks of a large file are lost or put together in the wrong order.
-    monkeypatch.setenv("TSC_FILESIZE_LIMIT_MB", "1")
-    monkeypatch.setenv("TSC_CHUNK_SIZE_MB", "1")
-    query = (
-        "SELECT i, CAST(i AS BIGINT) * 1000003 % 15485863 AS a,"
-        " CAST(i AS DOUBLE PRECISION) / 7 AS b FROM generate_series(1, 300000) AS g(i)"
-    )
-    file = write_hyper(tmp_path / "large.hyper", query)
-    assert file.stat().st_size > 3 << 20
-    published = publish(server, file)
-    assert rows_on_server(server, published.id) == rows_of(file)
-    assert published.size == -(-file.stat().st_size // (1 << 20))
+def publish_upload(
+    sandbox: Sandbox, server: tsc.Server, upload: str, more: str = "&overwrite=true"
+):
+    path = f"sites/{{site}}/datasources?uploadSessionId={upload}&datasourceType=hyper{more}"
+    return send_parts(sandbox, server, "POST", path, ("request_payload", "", REQUEST))
 
 
 def test_blocks_by_sequence_number(sandbox: Sandbox, server: tsc.Server, one_row: Path):
@@ -66,12 +41,9 @@ def test_blocks_by_sequence_number(sandbox: Sandbox, server: tsc.Server, one_row
     assert rows_on_server(server, item.id) == [[1, "one"]]
 
 
-def test_a_file_has_a_bounded_number_of_blocks(
-    start_sandbox: Callable[..., Sandbox], one_row: Path
-):
+def test_a_file_has_a_bounded_number_of_blocks(new_server: NewServer, one_row: Path):
     # Prevents: a client that cuts a large file too finely is stopped in production only.
-    sandbox = start_sandbox(upload_blocks=3)
-    server = signed_in(sandbox, tsc.TableauAuth("admin", "admin"))
+    sandbox, server = new_server(upload_blocks=3)
     upload, content = server.fileuploads.initiate(), one_row.read_bytes()
     for block in (content[:1000], content[1000:30000], content[30000:]):
         assert append(sandbox, server, upload, ("tableau_file", "f", block)).status_code == 200
@@ -95,11 +67,7 @@ def test_refused_request_leaves_the_session(sandbox: Sandbox, server: tsc.Server
     # Prevents: a forbidden publish costs the upload that the corrected request needs.
     publish(server, one_row, name="Uploaded")
     upload = server.fileuploads.upload(str(one_row))
-    body, content_type = multipart(("request_payload", "", REQUEST))
-    path = f"sites/{{site}}/datasources?uploadSessionId={upload}&datasourceType=hyper"
-    headers = {"Content-Type": content_type}
-    refused = call(sandbox, "POST", path, server=server, data=body, headers=headers)
-    assert code_of(refused) == "403007"
+    assert code_of(publish_upload(sandbox, server, upload, "")) == "403007"
     assert publish_upload(sandbox, server, upload).status_code == 201
 
 
@@ -116,27 +84,6 @@ def test_append_refuses_what_is_no_block(sandbox: Sandbox, server: tsc.Server):
     assert 'fileSize="1"' in good.text
 
 
-def test_block_above_the_limit(sandbox: Sandbox, server: tsc.Server):
-    # Prevents: block sizes that no server takes are found out in production.
-    upload = server.fileuploads.initiate()
-
-    def body() -> Iterator[bytes]:
-        yield b"--b\r\nContent-Disposition: name=tableau_file; filename=f\r\n\r\n"
-        for _ in range(65):
-            yield bytes(1 << 20)
-        yield b"\r\n--b--\r\n"
-
-    response = call(
-        sandbox,
-        "PUT",
-        f"sites/{{site}}/fileUploads/{upload}",
-        server=server,
-        data=body(),
-        headers={"Content-Type": "multipart/mixed; boundary=b"},
-    )
-    assert code_of(response) == "400016"
-
-
 def test_session_belongs_to_its_user(sandbox: Sandbox, server: tsc.Server, one_row: Path):
     # Prevents: someone publishes what someone else has uploaded.
     upload = server.fileuploads.upload(str(one_row))
@@ -145,13 +92,10 @@ def test_session_belongs_to_its_user(sandbox: Sandbox, server: tsc.Server, one_r
     assert publish_upload(sandbox, server, upload).status_code == 201
 
 
-def test_sessions_expire_and_are_swept(
-    start_sandbox: Callable[..., Sandbox], tmp_path: Path, one_row: Path
-):
+def test_sessions_expire_and_are_swept(new_server: NewServer, tmp_path: Path, one_row: Path):
     # Prevents: abandoned uploads fill the disk.
     now = [datetime(2026, 1, 1, tzinfo=UTC)]
-    sandbox = start_sandbox(clock=lambda: now[0], upload_hours=1)
-    server = signed_in(sandbox, tsc.TableauAuth("admin", "admin"))
+    sandbox, server = new_server(clock=lambda: now[0], upload_hours=1)
     upload = server.fileuploads.upload(str(one_row))
     now[0] += timedelta(hours=1)
     assert code_of(publish_upload(sandbox, server, upload)) == "404015"

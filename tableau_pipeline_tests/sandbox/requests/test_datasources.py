@@ -32,27 +32,6 @@ def test_update(sandbox: Sandbox, server: tsc.Server, one_row: Path):
     assert rows_on_server(server, item.id) == [[1, "one"]]
 
 
-def test_update_refuses_a_taken_name(server: tsc.Server, one_row: Path):
-    # Prevents: two data sources of one name, of which a refresh finds either.
-    publish(server, one_row, name="Taken")
-    item = publish(server, one_row, name="Free")
-    item.name = "TAKEN"
-    with pytest.raises(tsc.ServerResponseError, match="409015"):
-        server.datasources.update(item)
-    assert server.datasources.get_by_id(item.id).name == "Free"
-
-
-@pytest.mark.parametrize(("attribute", "code"), [("project_id", "404005"), ("owner_id", "404002")])
-def test_update_refuses_what_is_not_there(
-    server: tsc.Server, one_row: Path, attribute: str, code: str
-):
-    # Prevents: a data source moves to nowhere.
-    item = publish(server, one_row)
-    setattr(item, attribute, "nowhere")
-    with pytest.raises(tsc.ServerResponseError, match=code):
-        server.datasources.update(item)
-
-
 def test_delete(server: tsc.Server, tmp_path: Path, one_row: Path):
     # Prevents: a deleted data source is still there, or its file is.
     item = publish(server, one_row)
@@ -104,10 +83,3 @@ def test_unquoted_labels_are_split(sandbox: Sandbox, server: tsc.Server, one_row
     assert server.datasources.get_by_id(item.id).tags == {"one", "two", "three"}
     empty = '<tsRequest><tags><tag label=""/></tags></tsRequest>'
     assert code_of(call(sandbox, "PUT", path, server=server, data=empty)) == "400075"
-
-
-def test_what_is_not_there_yet(sandbox: Sandbox, server: tsc.Server, one_row: Path):
-    # Prevents: a method that the sandbox lacks seems to succeed.
-    item = publish(server, one_row)
-    path = f"sites/{{site}}/datasources/{item.id}/permissions"
-    assert code_of(call(sandbox, "GET", path, server=server)) == "404003"

@@ -18,8 +18,8 @@ from tableau_pipeline_tests.sandbox.samples import (
     call,
     code_of,
     default_project,
-    multipart,
     publish,
+    send_parts,
     signed_in,
 )
 
@@ -41,14 +41,12 @@ class Site:
         return call(self.sandbox, method, path, **arguments)
 
     def publish_parts(self, query: str, *parts: tuple[str, str, str | bytes]) -> requests.Response:
-        body, content_type = multipart(*parts)
         path = f"sites/{{site}}/datasources?{query}"
-        return self.raw("POST", path, body, **{"Content-Type": content_type})
+        return send_parts(self.sandbox, self.server, "POST", path, *parts)
 
     def append(self, *parts: tuple[str, str, str | bytes]) -> requests.Response:
-        body, content_type = multipart(*parts)
         path = f"sites/{{site}}/fileUploads/{self.server.fileuploads.initiate()}"
-        return self.raw("PUT", path, body, **{"Content-Type": content_type})
+        return send_parts(self.sandbox, self.server, "PUT", path, *parts)
 
     def update(self, path: str) -> requests.Response:
         batch = '{"actions":[{"action":"delete","target-table":"Extract","condition":true}]}'
@@ -83,7 +81,7 @@ class Site:
 def site(tmp_path_factory: pytest.TempPathFactory, one_row: Path) -> Generator[Site, None, None]:
     folder = tmp_path_factory.mktemp("codes")
     with running_sandbox(folder / "sandbox", users=(ALICE, VIEWER), sites=("second",)) as sandbox:
-        server = signed_in(sandbox, tsc.TableauAuth(sandbox.user, sandbox.password))
+        server = signed_in(sandbox)
         server.projects.create(tsc.ProjectItem("Taken"))
         publish(server, one_row, name="Other")
         yield Site(sandbox, server, one_row, publish(server, one_row, name="Taken"))

@@ -8,7 +8,14 @@ import pytest
 import tableauserverclient as tsc
 
 from tableau_pipeline.sandbox.testing import Sandbox
-from tableau_pipeline_tests.sandbox.samples import TIMEOUT, call, code_of, multipart, publish
+from tableau_pipeline_tests.sandbox.samples import (
+    TIMEOUT,
+    call,
+    code_of,
+    multipart,
+    publish,
+    send_parts,
+)
 
 ENTITY = (
     '<?xml version="1.0"?><!DOCTYPE t [<!ENTITY who "admin">]><tsRequest>'
@@ -82,10 +89,9 @@ def test_malformed_multipart(
 )
 def test_senseless_publish(shared_sandbox: Sandbox, shared_server: tsc.Server, body: str):
     # Prevents: a data source without a usable name.
-    data, content_type = multipart(("request_payload", "", body), FILE)
-    headers = {"Content-Type": content_type}
+    parts = ("request_payload", "", body), FILE
     path = "sites/{site}/datasources"
-    response = call(shared_sandbox, "POST", path, server=shared_server, data=data, headers=headers)
+    response = send_parts(shared_sandbox, shared_server, "POST", path, *parts)
     assert code_of(response) == "400000"
 
 

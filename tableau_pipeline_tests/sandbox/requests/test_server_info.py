@@ -31,11 +31,6 @@ def test_unknown_paths_and_versions_lead_nowhere(shared_sandbox: Sandbox, path: 
     assert f"Unknown resource '/{path}' specified in URI." in response.text
 
 
-def test_wrong_verb_is_told_apart_from_unknown_path(shared_sandbox: Sandbox):
-    # Prevents: a mistaken verb looks like a missing resource.
-    assert code_of(call(shared_sandbox, "DELETE", "serverInfo")) == "405000"
-
-
 def test_json_only_for_those_who_ask(shared_sandbox: Sandbox):
     # Prevents: JSON clients get XML, or answers whose values are no strings.
     asked = call(shared_sandbox, "GET", "serverInfo", headers={"Accept": "application/json"}).json()

@@ -1,5 +1,4 @@
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -9,12 +8,11 @@ import tableauserverclient as tsc
 from tableau_pipeline.sandbox.content.tds_marks import mark_tds
 from tableau_pipeline.sandbox.open_questions import BareDownload
 from tableau_pipeline.sandbox.testing import Sandbox
-from tableau_pipeline_tests.sandbox.jobs.test_jobs import ADMIN
+from tableau_pipeline_tests.sandbox.conftest import NewServer
 from tableau_pipeline_tests.sandbox.samples import (
     call,
     publish,
     rows_on_server,
-    signed_in,
     tds_of,
     write_package,
 )
@@ -52,10 +50,9 @@ def test_downloads_are_alike_by_default(
     assert downloaded(sandbox, server, item.id) == first
 
 
-def test_packages_may_vary(start_sandbox: Callable[..., Sandbox], tmp_path: Path, one_row: Path):
+def test_packages_may_vary(new_server: NewServer, tmp_path: Path, one_row: Path):
     # Prevents: a pipeline takes a data source for changed since its package has other bytes.
-    sandbox = start_sandbox(zips_vary=True)
-    server = signed_in(sandbox, ADMIN)
+    sandbox, server = new_server(zips_vary=True)
     item = publish(server, one_row)
     packages = [downloaded(sandbox, server, item.id) for _ in range(8)]
     assert len(set(packages)) == 8
@@ -65,12 +62,9 @@ def test_packages_may_vary(start_sandbox: Callable[..., Sandbox], tmp_path: Path
     assert rows_on_server(server, item.id) == [[1, "one"]]
 
 
-def test_bare_download_may_be_a_package(
-    start_sandbox: Callable[..., Sandbox], tmp_path: Path, one_row: Path
-):
+def test_bare_download_may_be_a_package(new_server: NewServer, tmp_path: Path, one_row: Path):
     # Prevents: a pipeline reads XML where servers send a zip file.
-    sandbox = start_sandbox()
-    server = signed_in(sandbox, ADMIN)
+    sandbox, server = new_server()
     item = publish(server, one_row)
     tds = tds_of(server, item.id, tmp_path)
     sandbox.switch(bare_download=BareDownload.TDSX)
@@ -79,12 +73,9 @@ def test_bare_download_may_be_a_package(
     assert members(Path(path).read_bytes(), tmp_path / "copy") == {"Flights.tds": tds.encode()}
 
 
-def test_each_change_may_leave_a_mark(
-    start_sandbox: Callable[..., Sandbox], tmp_path: Path, one_row: Path
-):
+def test_each_change_may_leave_a_mark(new_server: NewServer, tmp_path: Path, one_row: Path):
     # Prevents: a pipeline takes what servers write into each .tds for somebody's work.
-    sandbox = start_sandbox(tds_varies=True)
-    server = signed_in(sandbox, ADMIN)
+    sandbox, server = new_server(tds_varies=True)
     item = publish(server, one_row)
     seen = []
 
@@ -112,12 +103,9 @@ def test_each_change_may_leave_a_mark(
     assert without_marks(plain) == without_marks(roots[0])
 
 
-def test_marks_in_a_tds_of_others(
-    start_sandbox: Callable[..., Sandbox], tmp_path: Path, one_row: Path
-):
+def test_marks_in_a_tds_of_others(new_server: NewServer, tmp_path: Path, one_row: Path):
     # Prevents: a package that was downloaded, published again and marked once more is no XML.
-    sandbox = start_sandbox(tds_varies=True)
-    server = signed_in(sandbox, ADMIN)
+    _, server = new_server(tds_varies=True)
     tds = (
         "<?xml version='1.0' encoding='utf-8' ?>\n<!-- build 20253.25 -->\n"
         "<datasource note='a > b' source-build=\"1 > 0\" xmlns:user='urn:user'>"

@@ -1,15 +1,12 @@
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 import pytest
 import requests
-import tableauserverclient as tsc
 
 from tableau_pipeline.sandbox.control.faults import Refuse
-from tableau_pipeline.sandbox.testing import Sandbox
-from tableau_pipeline_tests.sandbox.jobs.test_jobs import ADMIN
+from tableau_pipeline_tests.sandbox.conftest import NewServer
 from tableau_pipeline_tests.sandbox.samples import TIMEOUT, call, publish, signed_in
 from tableau_pipeline_tests.sandbox.service.command import started_sandbox
 
@@ -23,12 +20,9 @@ def date_of(response: requests.Response) -> datetime:
     return parsedate_to_datetime(response.headers["Date"])
 
 
-def test_every_answer_has_the_time_of_the_sandbox(
-    start_sandbox: Callable[..., Sandbox], one_row: Path
-):
+def test_every_answer_has_the_time_of_the_sandbox(new_server: NewServer, one_row: Path):
     # Prevents: a client that reckons by the clock of the server reckons by the one of its machine.
-    sandbox = start_sandbox(clock=lambda: START)
-    server = signed_in(sandbox, ADMIN)
+    sandbox, server = new_server(clock=lambda: START)
     item = publish(server, one_row)
     datasource = f"sites/{{site}}/datasources/{item.id}"
 
@@ -53,12 +47,9 @@ def test_every_answer_has_the_time_of_the_sandbox(
 
 
 @pytest.mark.parametrize("offset", [-7200, 7200])
-def test_clock_may_disagree_with_the_machine(
-    start_sandbox: Callable[..., Sandbox], one_row: Path, offset: float
-):
+def test_clock_may_disagree_with_the_machine(new_server: NewServer, one_row: Path, offset: float):
     # Prevents: a pipeline compares times of two machines, and is never found out.
-    sandbox = start_sandbox(clock_offset=offset)
-    server = signed_in(sandbox, ADMIN)
+    sandbox, server = new_server(clock_offset=offset)
     expected = datetime.now(UTC) + timedelta(seconds=offset)
     close = timedelta(seconds=30)
     assert abs(date_of(call(sandbox, "GET", "serverInfo")) - expected) < close
@@ -74,6 +65,6 @@ def test_offset_of_the_command(tmp_path: Path, one_row: Path):
     with started_sandbox(tmp_path, "--clock-offset=-7200") as (_, url):
         behind = datetime.now(UTC) - date_of(requests.get(url, timeout=TIMEOUT))
         assert timedelta(seconds=7170) < behind < timedelta(seconds=7230)
-        server = tsc.Server(url, use_server_version=True)
-        server.auth.sign_in(ADMIN)
-        assert datetime.now(UTC) - publish(server, one_row).updated_at > timedelta(seconds=7170)
+        assert datetime.now(UTC) - publish(signed_in(url), one_row).updated_at > timedelta(
+            seconds=7170
+        )

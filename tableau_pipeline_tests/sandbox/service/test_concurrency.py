@@ -16,7 +16,7 @@ def test_publishing_and_reading_at_once(
     contents = {one_row: [[1, "one"]], two_rows: [[1, "one"], [2, "two"]]}
 
     def server() -> tsc.Server:
-        return signed_in(sandbox, tsc.TableauAuth(sandbox.user, sandbox.password))
+        return signed_in(sandbox)
 
     luid = publish(server(), one_row).id
 

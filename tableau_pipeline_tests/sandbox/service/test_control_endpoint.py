@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from tableau_pipeline.sandbox.control.faults import Refuse, read_fault, write_fa
 from tableau_pipeline.sandbox.http.app import build_app
 from tableau_pipeline.sandbox.options import Options
 from tableau_pipeline.sandbox.services import open_services
-from tableau_pipeline.sandbox.testing import Sandbox
+from tableau_pipeline.sandbox.testing import Sandbox, running_sandbox
 from tableau_pipeline_tests.sandbox.samples import TIMEOUT, call, code_of, signed_in
 from tableau_pipeline_tests.sandbox.service.command import started_sandbox
 
@@ -27,10 +27,11 @@ def order(sandbox: Sandbox, method: str, path: str, **arguments: Any) -> request
     return requests.request(method, url, timeout=TIMEOUT, **arguments)
 
 
-@pytest.fixture
-def controlled(start_sandbox: Callable[..., Sandbox]) -> Sandbox:
+@pytest.fixture(scope="module")
+def controlled(tmp_path_factory: pytest.TempPathFactory) -> Generator[Sandbox]:
     """A sandbox that takes orders over HTTP."""
-    return start_sandbox(control=True)
+    with running_sandbox(tmp_path_factory.mktemp("controlled"), control=True) as sandbox:
+        yield sandbox
 
 
 def test_off_by_default(shared_sandbox: Sandbox):
@@ -57,7 +58,7 @@ def test_refused_to_other_machines(tmp_path: Path, peer: str, status: int):
 
 def test_faults_over_http(controlled: Sandbox):
     # Prevents: tests in other processes or languages cannot use what tests in Python can.
-    server = signed_in(controlled, tsc.TableauAuth(controlled.user, controlled.password))
+    server = signed_in(controlled)
     armed = order(controlled, "POST", "/faults", json=REFUSE)
     assert armed.status_code == 201
     number = armed.json()["number"]
@@ -74,7 +75,7 @@ def test_faults_over_http(controlled: Sandbox):
 
 def test_clock_over_http(controlled: Sandbox):
     # Prevents: the clock stands still for those who ask over HTTP.
-    server = signed_in(controlled, tsc.TableauAuth(controlled.user, controlled.password))
+    server = signed_in(controlled)
     before = order(controlled, "GET", "").json()["now"]
     after = order(controlled, "POST", "/clock", json={"advance": 86400}).json()["now"]
     assert before[:10] < after[:10]

@@ -1,10 +1,8 @@
 from pathlib import Path
 
-import pytest
 import tableauserverclient as tsc
 
-from tableau_pipeline.sandbox.services import DataDirectoryInUseError
-from tableau_pipeline.sandbox.testing import Sandbox, running_sandbox
+from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.sandbox.samples import publish, rows_on_server
 
 
@@ -32,9 +30,3 @@ def test_everything_survives_a_restart(
 
 def block(content: bytes) -> tuple[bytes, str]:
     return tsc.server.RequestFactory.Fileupload.chunk_req(content)
-
-
-def test_one_sandbox_for_one_directory(sandbox: Sandbox):
-    # Prevents: two sandboxes sweep away each other's files.
-    with pytest.raises(DataDirectoryInUseError), running_sandbox(sandbox.data_dir):
-        pass

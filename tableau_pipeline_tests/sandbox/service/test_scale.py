@@ -85,13 +85,13 @@ def test_twenty_uploads_at_once(
     assert all(file.stat().st_size > 1 << 20 for file in files)
 
     def publish_one(number: int) -> tuple[int, str]:
-        server = signed_in(sandbox, tsc.TableauAuth(sandbox.user, sandbox.password))
+        server = signed_in(sandbox)
         return number, publish(server, files[number % 4], name=f"N{number}").id
 
     with ThreadPoolExecutor(20) as executor:
         published = dict(executor.map(publish_one, range(20)))
     assert len(set(published.values())) == 20
-    server = signed_in(sandbox, tsc.TableauAuth(sandbox.user, sandbox.password))
+    server = signed_in(sandbox)
     for number in range(0, 20, 5):
         query = 'SELECT MIN(id), MAX(id), COUNT(*) FROM "Extract"."Extract"'
         found = rows_on_server(server, published[number], query)
@@ -100,7 +100,7 @@ def test_twenty_uploads_at_once(
     assert list((sandbox.data_dir / "incoming").iterdir()) == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_two_thousand_publishes(
     start_sandbox: Callable[..., Sandbox], tmp_path: Path, one_row: Path
@@ -109,7 +109,7 @@ def test_two_thousand_publishes(
     sandbox = start_sandbox()
 
     def publish_share(share: int) -> None:
-        server = signed_in(sandbox, tsc.TableauAuth(sandbox.user, sandbox.password))
+        server = signed_in(sandbox)
         for number in range(share, MANY, 8):
             publish(server, one_row, name=f"N{number:04}")
 
@@ -124,7 +124,7 @@ def test_two_thousand_publishes(
 
 def publish_in_turns(*sandboxes: Sandbox, file: Path) -> list[float]:
     """The usual seconds of a publish to each; what else slows the machine, slows all of them."""
-    servers = [signed_in(each, tsc.TableauAuth(each.user, each.password)) for each in sandboxes]
+    servers = [signed_in(each) for each in sandboxes]
     seconds: list[list[float]] = [[] for _ in servers]
     for number in range(50):
         for server, so_far in zip(servers, seconds, strict=True):
@@ -142,8 +142,7 @@ def test_uploads_are_not_held_in_memory(tmp_path: Path, monkeypatch: pytest.Monk
     with large.open("wb") as file:
         file.truncate(400 << 20)
     with started_sandbox(tmp_path / "data") as (process, url):
-        server = tsc.Server(url, use_server_version=True)
-        server.auth.sign_in(tsc.TableauAuth("admin", "admin"))
+        server = signed_in(url)
         before = memory_of(process.pid)
         uploads = [server.fileuploads.upload(str(large)) for _ in range(2)]
         assert len(set(uploads)) == 2

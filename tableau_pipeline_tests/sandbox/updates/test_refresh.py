@@ -1,25 +1,14 @@
-from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 import tableauserverclient as tsc
 
-from tableau_pipeline.sandbox.testing import Sandbox
+from tableau_pipeline_tests.sandbox.conftest import NewServer
 from tableau_pipeline_tests.sandbox.samples import (
     call,
     publish,
     rows_on_server,
-    signed_in,
     wrapped_extract,
 )
-
-
-def test_data_in_hyper_cannot_be_refreshed(server: tsc.Server, one_row: Path):
-    # Prevents: a schedule that refreshes what has no extract seems to work.
-    item = publish(server, one_row)
-    with pytest.raises(tsc.ServerResponseError, match="409090: Bad Request") as caught:
-        server.datasources.refresh(item)
-    assert caught.value.detail == "Extract operation for the datasource 'Flights' is not allowed."
 
 
 def test_refresh_of_an_extract(server: tsc.Server, tmp_path: Path, one_row: Path):
@@ -35,12 +24,9 @@ def test_refresh_of_an_extract(server: tsc.Server, tmp_path: Path, one_row: Path
     assert listed.id == job.id
 
 
-def test_one_refresh_at_a_time(
-    start_sandbox: Callable[..., Sandbox], tmp_path: Path, one_row: Path
-):
+def test_one_refresh_at_a_time(new_server: NewServer, tmp_path: Path, one_row: Path):
     # Prevents: refreshes pile up, which real servers do not let them do.
-    sandbox = start_sandbox(job_delay=0.5)
-    server = signed_in(sandbox, tsc.TableauAuth("admin", "admin"))
+    sandbox, server = new_server(job_delay=0.5)
     item = publish(server, wrapped_extract(tmp_path / "p.tdsx", one_row))
     # Older clients send no body.
     path = f"sites/{{site}}/datasources/{item.id}/refresh"

@@ -1,4 +1,3 @@
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -8,8 +7,9 @@ import tableauserverclient as tsc
 
 from tableau_pipeline.sandbox.open_questions import JobStamps, Stamps, UpdatedAt
 from tableau_pipeline.sandbox.testing import Sandbox
-from tableau_pipeline_tests.sandbox.jobs.test_jobs import ADMIN, publish_job
-from tableau_pipeline_tests.sandbox.samples import call, publish, signed_in
+from tableau_pipeline_tests.sandbox.conftest import NewServer
+from tableau_pipeline_tests.sandbox.jobs.test_jobs import publish_job
+from tableau_pipeline_tests.sandbox.samples import call, publish
 from tableau_pipeline_tests.sandbox.updates.test_update_data import CLEAR, update
 
 START = datetime(2026, 1, 1, 12, 0, 0, 500_000, UTC)
@@ -32,12 +32,9 @@ def completed(sandbox: Sandbox, server: tsc.Server, job: tsc.JobItem) -> tuple[d
     return found.created_at, found.started_at, found.completed_at
 
 
-def test_changes_within_a_second_may_share_a_stamp(
-    start_sandbox: Callable[..., Sandbox], one_row: Path
-):
+def test_changes_within_a_second_may_share_a_stamp(new_server: NewServer, one_row: Path):
     # Prevents: a pipeline takes a second change for none, and never meets one in its tests.
-    sandbox = start_sandbox(clock=lambda: START, stamps=Stamps.SHARED)
-    server = signed_in(sandbox, ADMIN)
+    sandbox, server = new_server(clock=lambda: START, stamps=Stamps.SHARED)
     item = publish(server, one_row)
     assert publish(server, one_row, mode="Overwrite").updated_at == item.updated_at
     completed(sandbox, server, update(server, item, CLEAR))
@@ -52,11 +49,10 @@ def test_changes_within_a_second_may_share_a_stamp(
 
 @pytest.mark.parametrize("moves", [False, True])
 def test_whether_tags_and_edits_move_the_stamp(
-    start_sandbox: Callable[..., Sandbox], one_row: Path, *, moves: bool
+    new_server: NewServer, one_row: Path, *, moves: bool
 ):
     # Prevents: a pipeline takes its own tag or description for a change by someone else.
-    sandbox = start_sandbox(tags_move_stamp=moves, edits_move_stamp=moves)
-    server = signed_in(sandbox, ADMIN)
+    _, server = new_server(tags_move_stamp=moves, edits_move_stamp=moves)
     item = publish(server, one_row)
     seen = [updated_at(server, item)]
 
@@ -94,12 +90,9 @@ def test_by_default_edits_move_the_stamp_and_tags_do_not(server: tsc.Server, one
 
 
 @pytest.mark.parametrize("stamps", Stamps)
-def test_stamp_lies_within_the_job(
-    start_sandbox: Callable[..., Sandbox], one_row: Path, stamps: Stamps
-):
+def test_stamp_lies_within_the_job(new_server: NewServer, one_row: Path, stamps: Stamps):
     # Prevents: a pipeline cannot tell from the time of its job that a change is its own.
-    sandbox = start_sandbox(clock=lambda: START, stamps=stamps, job_delay=1.7)
-    server = signed_in(sandbox, ADMIN)
+    sandbox, server = new_server(clock=lambda: START, stamps=stamps, job_delay=1.7)
     item = publish(server, one_row)
     for _ in range(3):
         for begin in (lambda: publish_job(server, one_row), lambda: update(server, item, CLEAR)):
@@ -114,12 +107,9 @@ def test_stamp_lies_within_the_job(
             assert created <= started <= updated_at(server, item) <= ended
 
 
-def test_stamps_pushed_on_push_the_completion_on(
-    start_sandbox: Callable[..., Sandbox], one_row: Path
-):
+def test_stamps_pushed_on_push_the_completion_on(new_server: NewServer, one_row: Path):
     # Prevents: a job that gives a stamp of its own to each change is over before its change.
-    sandbox = start_sandbox(clock=lambda: START)
-    server = signed_in(sandbox, ADMIN)
+    sandbox, server = new_server(clock=lambda: START)
     item = publish(server, one_row)
     begun = updated_at(server, item)
     for number in range(1, 5):
@@ -130,10 +120,9 @@ def test_stamps_pushed_on_push_the_completion_on(
     assert newest.ended_at == ended
 
 
-def test_stamp_may_lie_after_the_job(start_sandbox: Callable[..., Sandbox], one_row: Path):
+def test_stamp_may_lie_after_the_job(new_server: NewServer, one_row: Path):
     # Prevents: a server whose clocks disagree makes a pipeline publish everything for ever.
-    sandbox = start_sandbox(clock=lambda: START, job_stamps=JobStamps.AFTER, late_seconds=3)
-    server = signed_in(sandbox, ADMIN)
+    sandbox, server = new_server(clock=lambda: START, job_stamps=JobStamps.AFTER, late_seconds=3)
     *_, ended = completed(sandbox, server, publish_job(server, one_row))
     (item,) = server.datasources.get()[0]
     assert item.updated_at == ended + 3 * A_SECOND
@@ -145,12 +134,11 @@ def test_stamp_may_lie_after_the_job(start_sandbox: Callable[..., Sandbox], one_
     assert at_once.updated_at == START.replace(microsecond=0) + timedelta(seconds=60)
 
 
-def test_late_stamps_come_when_they_are_due(start_sandbox: Callable[..., Sandbox], one_row: Path):
+def test_late_stamps_come_when_they_are_due(new_server: NewServer, one_row: Path):
     # Prevents: a simulation sees a stamp come sooner or later from run to run.
-    sandbox = start_sandbox(
+    sandbox, server = new_server(
         clock=lambda: START, updated_at=UpdatedAt.MOVES_LATE, late_seconds=7, stamps=Stamps.SHARED
     )
-    server = signed_in(sandbox, ADMIN)
     item = publish(server, one_row)
     *_, ended = completed(sandbox, server, update(server, item, CLEAR))
     sandbox.advance(6.9)
@@ -165,12 +153,9 @@ def test_late_stamps_come_when_they_are_due(start_sandbox: Callable[..., Sandbox
     assert updated_at(server, item) == ended + 8 * A_SECOND
 
 
-def test_data_updates_may_make_revisions(
-    start_sandbox: Callable[..., Sandbox], one_row: Path, tmp_path: Path
-):
+def test_data_updates_may_make_revisions(new_server: NewServer, one_row: Path, tmp_path: Path):
     # Prevents: a pipeline takes the revision of its own update for a publish by someone else.
-    sandbox = start_sandbox(update_revisions=True, updated_at=UpdatedAt.STAYS)
-    server = signed_in(sandbox, ADMIN)
+    sandbox, server = new_server(update_revisions=True, updated_at=UpdatedAt.STAYS)
     item = publish(server, one_row)
     _, started, ended = completed(sandbox, server, update(server, item, CLEAR))
     server.datasources.populate_revisions(item)
@@ -181,10 +166,9 @@ def test_data_updates_may_make_revisions(
     server.datasources.download_revision(item.id, "1", str(tmp_path / "first"))
 
 
-def test_sites_may_keep_no_revisions(start_sandbox: Callable[..., Sandbox], one_row: Path):
+def test_sites_may_keep_no_revisions(new_server: NewServer, one_row: Path):
     # Prevents: a pipeline relies on revisions that an administrator has switched off.
-    sandbox = start_sandbox(revisions=False)
-    server = signed_in(sandbox, ADMIN)
+    sandbox, server = new_server(revisions=False)
     item = publish(server, one_row)
     for path in ("revisions", "revisions/1/content"):
         path = f"sites/{{site}}/datasources/{item.id}/{path}"

@@ -9,7 +9,7 @@ import requests
 import tableauserverclient as tsc
 
 from tableau_pipeline.sandbox.testing import running_sandbox
-from tableau_pipeline_tests.sandbox.samples import publish, rows_on_server, write_hyper
+from tableau_pipeline_tests.sandbox.samples import publish, rows_on_server, signed_in, write_hyper
 from tableau_pipeline_tests.sandbox.service.command import started_sandbox
 from tableau_pipeline_tests.sandbox.updates.test_update_data import APPEND, CLEAR, update
 
@@ -62,7 +62,7 @@ def test_kill_leaves_the_last_committed_state(tmp_path: Path, kills: int):
     updates = None
     for _ in range(kills):
         with started_sandbox(tmp_path / "data") as (process, url):
-            server = signed_in_at(url)
+            server = signed_in(url)
             if updates is None:
                 luid = publish(server, versioned(tmp_path / "first.hyper", 0)).id
                 updates = Updates(server, luid, tmp_path)
@@ -75,14 +75,8 @@ def test_kill_leaves_the_last_committed_state(tmp_path: Path, kills: int):
             sender.join()
     assert updates is not None
     with running_sandbox(tmp_path / "data") as sandbox:
-        updates.server = signed_in_at(sandbox.url)
+        updates.server = signed_in(sandbox)
         updates.check()
         # As it was published, for its revision, and as it is now.
         assert len(list((sandbox.data_dir / "content").iterdir())) <= 2
         assert list((sandbox.data_dir / "incoming").iterdir()) == []
-
-
-def signed_in_at(url: str) -> tsc.Server:
-    server = tsc.Server(url, use_server_version=True)
-    server.auth.sign_in(tsc.TableauAuth("admin", "admin"))
-    return server

@@ -1,7 +1,6 @@
 import json
 import threading
 import time
-import zipfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -13,13 +12,14 @@ import pytest
 import tableauserverclient as tsc
 
 from tableau_pipeline.sandbox.testing import Sandbox
-from tableau_pipeline_tests.sandbox.conftest import ALICE, VIEWER
+from tableau_pipeline_tests.sandbox.conftest import ALICE, VIEWER, NewServer
 from tableau_pipeline_tests.sandbox.samples import (
     call,
     code_of,
     publish,
     rows_on_server,
     signed_in,
+    wrapped_extract,
 )
 
 ONE, TWO = [1, "one"], [2, "two"]
@@ -132,10 +132,7 @@ def test_same_request_again(sandbox: Sandbox, server: tsc.Server, one_row: Path)
 def test_requests_are_remembered_for_a_day(start_sandbox: Callable[..., Sandbox], one_row: Path):
     # Prevents: a failed request is repeated within a day, or a successful one never again.
     now = [datetime(2026, 1, 1, tzinfo=UTC)]
-    server = signed_in(
-        start_sandbox(clock=lambda: now[0], session_minutes=10_000),
-        tsc.TableauAuth("admin", "admin"),
-    )
+    server = signed_in(start_sandbox(clock=lambda: now[0], session_minutes=10_000))
     item = publish(server, one_row)
     bad = update(server, item, {**CLEAR, "target-table": "no"}, id="x")
     with pytest.raises(JobFailed):
@@ -201,7 +198,7 @@ def test_large_payload(
     start_sandbox: Callable[..., Sandbox], tmp_path: Path, one_row: Path, options: dict[str, Any]
 ):
     # Prevents: the pipeline ships payloads that production refuses.
-    server = signed_in(start_sandbox(**options), tsc.TableauAuth("admin", "admin"))
+    server = signed_in(start_sandbox(**options))
     item = publish(server, one_row)
     large = tmp_path / "large.hyper"
     large.write_bytes(bytes((10 << 20) + 1))
@@ -210,29 +207,14 @@ def test_large_payload(
         update(server, item, CLEAR, payload=large)
 
 
-def test_extract_in_a_package(server: tsc.Server, tmp_path: Path, one_row: Path, sandbox: Sandbox):
+def test_extract_in_a_package(server: tsc.Server, tmp_path: Path, one_row: Path):
     # Prevents: an update that real servers fail silently succeeds here.
-    plain = publish(server, one_row)
-    package = Path(server.datasources.download(plain.id, str(tmp_path / "package")))
-    extract = with_extract(package, tmp_path / "extract.tdsx")
-    item = publish(server, extract, name="Wrapped")
+    item = publish(server, wrapped_extract(tmp_path / "extract.tdsx", one_row))
     job = update(server, item, CLEAR)
     with pytest.raises(JobFailed):
         finished(server, job)
     assert server.jobs.get_by_id(job.id).notes == []
     assert rows_on_server(server, item.id) == [ONE]
-
-
-def with_extract(package: Path, changed: Path) -> Path:
-    with zipfile.ZipFile(package) as old, zipfile.ZipFile(changed, "w") as new:
-        for name in old.namelist():
-            content = old.read(name)
-            if name.endswith(".tds"):
-                content = content.replace(
-                    b"</datasource>", b"<extract enabled='true'/></datasource>"
-                )
-            new.writestr(name, content)
-    return changed
 
 
 def test_updates_take_effect_in_order(server: tsc.Server, one_row: Path, two_rows: Path):
@@ -269,19 +251,16 @@ def test_equal_requests_at_once(sandbox: Sandbox, server: tsc.Server, one_row: P
 def test_publish_waits_for_an_update(server: tsc.Server, one_row: Path, two_rows: Path):
     # Prevents: an update that began before a publish brings the old data back.
     item = publish(server, one_row)
-    for _ in range(4):
+    for _ in range(2):
         job = update(server, item, APPEND, payload=one_row)
         publish(server, two_rows, mode="Overwrite")
         assert finished(server, job).finish_code == 0
         assert rows_on_server(server, item.id) in ([ONE, TWO], [ONE, ONE, TWO])
 
 
-def test_cancelled_and_orphaned_updates(
-    start_sandbox: Callable[..., Sandbox], one_row: Path, two_rows: Path
-):
+def test_cancelled_and_orphaned_updates(new_server: NewServer, one_row: Path, two_rows: Path):
     # Prevents: an update takes effect that was cancelled, or brings a deleted data source back.
-    sandbox = start_sandbox(job_delay=0.4)
-    server = signed_in(sandbox, tsc.TableauAuth("admin", "admin"))
+    sandbox, server = new_server(job_delay=0.4)
     item = publish(server, one_row)
     running, queued = (update(server, item, APPEND, payload=two_rows) for _ in range(2))
     for job in (queued, running):

@@ -105,15 +105,6 @@ def test_rows_outside_the_run_are_refused_and_nothing_is_left(spark: SparkSessio
     assert list((tmp_path / "model" / "@data").iterdir()) == []
 
 
-def test_each_partition_has_its_own_newest_snapshot(spark: SparkSession, tmp_path: Path):
-    """Prevents: one day materialized again taking the other days away, or not counting."""
-    frame = spark.sql("SELECT DATE '2026-01-01' + CAST(id % 2 AS INT) AS day FROM RANGE(10)")
-    store(frame, tmp_path, "day", days("2026-01-01", 2))
-    again = frame.where("day = DATE '2026-01-02'").limit(1)
-    store(again, tmp_path, "day", days("2026-01-02", 1))
-    assert rows(newest(tmp_path)) == {"2026-01-01": 5, "2026-01-02": 1}
-
-
 def test_partitions_that_no_longer_belong_go_with_the_next_write(
     spark: SparkSession, tmp_path: Path
 ):

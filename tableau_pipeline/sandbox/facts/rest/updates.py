@@ -1,6 +1,6 @@
 """Action batches: what they do to the rows."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tableau_pipeline.sandbox.facts.answer import attribute, expect, expect_that
@@ -39,7 +39,7 @@ def _const(column: str, operator: str, kind: str, value: str | None) -> dict[str
 
 def _becomes(
     play: Playground,
-    actions: list[dict[str, object]],
+    actions: Sequence[Mapping[str, object]],
     payload: bytes | None,
     expected: list[tuple],
 ) -> None:
@@ -148,7 +148,7 @@ def null_keys(play: Playground) -> None:
     target = play.published(rows_file((None, "none"), _ONE))
     payload = rows_file((None, "changed"))
     for operator, name in (("eq", "none"), ("is", "changed")):
-        condition = _BY_ID | {"op": operator}
+        condition = {**_BY_ID, "op": operator}
         play.finished(play.update(target, [_with_source("update", condition=condition)], payload))
         expect([_ONE, (None, name)], play.rows(target))
 

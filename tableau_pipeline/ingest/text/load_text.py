@@ -1,37 +1,47 @@
-"""Store the rows of CSV and JSON files as Parquet for Spark to read."""
+"""Load CSV and JSON files: their rows are stored as Parquet for Spark to read."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.ingest.arrow_columns import arrow_type, declared
+from tableau_pipeline.ingest.arrow_columns import arrow_type, declared, stored_schema
 from tableau_pipeline.ingest.bad_rows import BadRows
-from tableau_pipeline.ingest.found import Files, ending
+from tableau_pipeline.ingest.found import Files, digests, ending
 from tableau_pipeline.ingest.options import Options, text_options
+from tableau_pipeline.ingest.reading import Reading
 from tableau_pipeline.ingest.text.csv_files import csv_batches, csv_schema
 from tableau_pipeline.ingest.text.json_files import json_batches, json_schema
+from tableau_pipeline.snapshots.load import exact_path
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingRows:
-    """The good rows of files as Parquet, and the bad rows.
+def load_text(spark: SparkSession, files: Files, folder: Path) -> Reading:
+    """Load the good rows of text files, which are written as Parquet first.
 
-    Attributes:
-        paths: one Parquet file for each input file, with the same name.
+    Args:
+        folder: for the Parquet files; it must exist as long as the frame is used.
+
+    Raises:
+        RefusedError: a file cannot be read, or does not have the required columns.
     """
+    before = digests(files.paths)
+    schema, written, bad = as_parquet(files, folder)
+    frame = spark.read.schema(stored_schema(schema)).parquet(*map(exact_path, written))
+    reading = Reading(frame, before, bad)
+    # From here on the rows come from the copy, so a later change of the files does no harm.
+    reading.check_unchanged()
+    return reading
 
-    schema: StructType
-    paths: tuple[Path, ...]
-    bad: BadRows
 
+def as_parquet(files: Files, folder: Path) -> tuple[StructType, list[Path], BadRows]:
+    """Write the good rows of text files as Parquet.
 
-def waiting_rows(files: Files, folder: Path) -> WaitingRows:
-    """Read text files, and write their good rows as Parquet.
+    Returns:
+        Their columns, one Parquet file for each of them with the same name, and the bad rows.
 
     Raises:
         RefusedError: a file cannot be read, or does not have the required columns.
@@ -46,7 +56,7 @@ def waiting_rows(files: Files, folder: Path) -> WaitingRows:
         target = folder / str(number) / path.name
         _write(batches(path), schema, target)
         written.append(target)
-    return WaitingRows(schema, tuple(written), bad)
+    return schema, written, bad
 
 
 def _columns(
@@ -56,7 +66,7 @@ def _columns(
     columns = declared(files.columns) if files.columns else None
     if files.format == "csv":
         is_set = any(name.lower() in ("sep", "delimiter") for name in files.reader)
-        schema = csv_schema(files.paths, options, columns, separator_said=is_set)
+        schema = csv_schema(files.paths, options, columns, separator_is_set=is_set)
         return schema, lambda path: csv_batches(path, options, schema, bad)
     schema = json_schema(files.paths, options, columns)
     seen: set[str] = set()

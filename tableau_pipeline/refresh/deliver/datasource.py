@@ -1,4 +1,4 @@
-"""Change the tags, the name and the project of a data source."""
+"""Find a data source on the server, and change its tags, its name and its project."""
 
 from datetime import datetime, timedelta
 
@@ -13,7 +13,7 @@ class DriftError(RefreshError):
     """Somebody else changed the data source during a refresh."""
 
 
-def mark(
+def tag(
     server: Server, remote: RemoteDatasource, tags: frozenset[str]
 ) -> tuple[RemoteDatasource, str | None]:
     """Tag a data source as ours, and remove the tags of other deployments.
