@@ -1,6 +1,6 @@
 """Behaviour that Tableau's documentation leaves open; each option of the sandbox chooses one."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 
 
@@ -143,6 +143,18 @@ class OpenQuestions:
     gateway_pages: bool = field(
         default=False, metadata={"help": "answers with the status 503 or 504 are HTML"}
     )
+
+    def __post_init__(self) -> None:
+        """Take values by their text as well: "refused" for `Replace.REFUSED`.
+
+        Raises:
+            ValueError: a question has no such answer.
+        """
+        for question in fields(OpenQuestions):
+            if isinstance(question.default, StrEnum):
+                answer = type(question.default)(getattr(self, question.name))
+                # The way to set an attribute of a frozen object while it is being made.
+                object.__setattr__(self, question.name, answer)
 
     def finish_code_of_unfinished(self, *, is_publish: bool) -> int | None:
         """Return the finish code of a job that has not ended; None if it has none."""

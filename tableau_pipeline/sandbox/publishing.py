@@ -122,32 +122,11 @@ def commit(services: Services, prepared: Prepared) -> Datasource:
         _check_have_data(target, content)
     if target and prepared.appended_to not in (None, target.hyper_file):
         raise refusal("400011", f"The datasource '{target.name}' was moved meanwhile.")
-    file, size = "", 0
-    if content.hyper_path is not None:
-        size = content.hyper_path.stat().st_size
-        # If the transaction fails, no row names the file, and the next sweep removes it.
-        file = services.files.keep(content.hyper_path, services.files.content, suffix=".hyper")
-    luid = target.luid if target else new_luid()
-    saved = replace(
-        _republished(services, target, publication)
-        if target
-        else _new(services, publication, luid),
-        hyper_file=file,
-        hyper_bytes=size,
-        tables=json.dumps(asdict(content.hyper)["tables"]),
-    )
-    if target is None or not _keeps_metadata(services, publication):
-        saved = replace(
-            saved,
-            packaged_path=content.packaged_path,
-            tds=content.tds,
-            connection_class=content.facts.connection_class,
-            has_extracts=content.facts.has_extract,
-        )
+    saved = _changed(services, target, publication, content)
     datasources.save_datasource(database, saved)
     if target is None:
         give_datasource_rules(database, saved)
-    datasources.forget_connection_settings(database, luid)
+    datasources.forget_connection_settings(database, saved.luid)
     revisions.add_revision(
         database,
         saved,
@@ -156,10 +135,36 @@ def commit(services: Services, prepared: Prepared) -> Datasource:
         keep=services.options.kept_revisions,
     )
     # It is read again for the names of its project and owner, which come from other tables.
-    stored = datasources.datasource(database, publication.site, luid)
+    stored = datasources.datasource(database, publication.site, saved.luid)
     if stored is None:
-        raise RuntimeError(f"the data source {luid} was not stored")
+        raise RuntimeError(f"the data source {saved.luid} was not stored")
     return stored
+
+
+def _changed(
+    services: Services, target: Datasource | None, publication: Publication, content: Content
+) -> Datasource:
+    """Return the data source as it is published; its file is kept."""
+    file, size = "", 0
+    if content.hyper_path is not None:
+        size = content.hyper_path.stat().st_size
+        # If the transaction fails, no row names the file, and the next sweep removes it.
+        file = services.files.keep(content.hyper_path, services.files.content, suffix=".hyper")
+    changed = replace(
+        _republished(services, target, publication) if target else _new(services, publication),
+        hyper_file=file,
+        hyper_bytes=size,
+        tables=json.dumps(asdict(content.hyper)["tables"]),
+    )
+    if target is not None and _keeps_metadata(services, publication):
+        return changed
+    return replace(
+        changed,
+        packaged_path=content.packaged_path,
+        tds=content.tds,
+        connection_class=content.facts.connection_class,
+        has_extracts=content.facts.has_extract,
+    )
 
 
 def _keeps_metadata(services: Services, publication: Publication) -> bool:
@@ -202,10 +207,10 @@ def _republished(services: Services, target: Datasource, publication: Publicatio
     )
 
 
-def _new(services: Services, publication: Publication, luid: str) -> Datasource:
+def _new(services: Services, publication: Publication) -> Datasource:
     now = services.now()
     return Datasource(
-        luid=luid,
+        luid=new_luid(),
         site=publication.site,
         project=publication.project,
         owner=publication.user,

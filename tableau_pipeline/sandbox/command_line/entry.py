@@ -4,7 +4,12 @@ import sys
 
 
 def main() -> int:
-    """Run the sandbox; 1 if what it needs is not installed."""
+    """Run the sandbox, or compare a server with it; 1 if what it needs is not installed."""
+    if sys.argv[1:2] == ["verify"]:
+        from tableau_pipeline.sandbox.command_line.verify import main as verify
+
+        # This needs no server, and so nothing beyond what the pipeline needs.
+        return verify(sys.argv[2:])
     try:
         from tableau_pipeline.sandbox.command_line.cli import main as run
     except ModuleNotFoundError as error:

@@ -7,6 +7,7 @@ import tableauserverclient as tsc
 
 from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.sandbox.clients.conftest import run
+from tableau_pipeline_tests.sandbox.clients.versions import DAGSTER
 from tableau_pipeline_tests.sandbox.samples import publish, wrapped_extract
 
 SCRIPT = """
@@ -41,14 +42,14 @@ def test_workspace_over_tls(
     tmp_path: Path,
     one_row: Path,
 ):
-    # Prevents: the orchestrator that this project is made for cannot see or refresh what is here.
+    """Prevents: the orchestrator we are made for cannot see or refresh what is here."""
     sandbox = start_sandbox(tls=True)
     server = tsc.Server(sandbox.url, http_options={"verify": str(sandbox.certificate)})
     server.use_server_version()
     server.auth.sign_in(tsc.TableauAuth(sandbox.user, sandbox.password))
     live = publish(server, one_row, name="Live")
     extract = publish(server, wrapped_extract(tmp_path / "e.tdsx", one_row), name="Extract")
-    packages = environment("dagster==1.13.27", "dagster-tableau==0.29.27")
+    packages = environment(*DAGSTER)
     app = sandbox.connected_app
     done = run(
         str(packages / Path(sys.executable).name),

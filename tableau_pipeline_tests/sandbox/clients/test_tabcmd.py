@@ -5,6 +5,7 @@ import pytest
 
 from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.sandbox.clients.conftest import run
+from tableau_pipeline_tests.sandbox.clients.versions import TABCMD
 from tableau_pipeline_tests.sandbox.samples import rows_on_server, signed_in
 
 ONE, TWO = [1, "one"], [2, "two"]
@@ -18,8 +19,8 @@ def test_tabcmd(
     one_row: Path,
     two_rows: Path,
 ):
-    # Prevents: scripts that people have around Tableau's own command cannot be tried.
-    program = str(environment("tabcmd>=2,<3") / "tabcmd")
+    """Prevents: scripts that people have around Tableau's own command cannot be tried."""
+    program = str(environment(TABCMD) / "tabcmd")
     server = signed_in(sandbox)
 
     def tabcmd(*arguments: str) -> str:

@@ -1,0 +1,36 @@
+"""All facts."""
+
+from tableau_pipeline.sandbox.facts.fact import Fact
+from tableau_pipeline.sandbox.facts.rest import (
+    access,
+    bad_updates,
+    content,
+    datasources,
+    jobs,
+    lists,
+    modes,
+    publish,
+    records,
+    sessions,
+    updates,
+    uploads,
+)
+
+_MODULES = (
+    sessions,
+    records,
+    lists,
+    access,
+    uploads,
+    publish,
+    modes,
+    datasources,
+    content,
+    updates,
+    bad_updates,
+    jobs,
+)
+
+FACTS: tuple[Fact, ...] = tuple(
+    value for module in _MODULES for value in vars(module).values() if isinstance(value, Fact)
+)

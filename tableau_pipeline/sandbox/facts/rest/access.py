@@ -1,0 +1,138 @@
+"""Projects inside the project, and permissions."""
+
+from uuid import uuid4
+
+from tableau_pipeline.sandbox.facts.answer import Answer, attribute, expect, expect_that
+from tableau_pipeline.sandbox.facts.fact import reads, writes
+from tableau_pipeline.sandbox.facts.playground import Playground, Published
+from tableau_pipeline.sandbox.facts.scene import Scene
+from tableau_pipeline.sandbox.facts.sources import LIVE_MESSAGES, REFERENCE, SCHEMA, TSC
+
+_CREATE = "POST sites/{site}/projects"
+_CHANGE = "PUT sites/{site}/projects/{project}"
+_PERMISSIONS = "sites/{site}/datasources/{datasource}/permissions"
+
+
+@writes(_CREATE, REFERENCE)
+def created_project(play: Playground) -> None:
+    """A project is created inside another one, with 201."""
+    name = play.new_name()
+    answer = play.ask("POST", "projects", play.project_request(name)).succeeds(201)
+    project = answer.element("project")
+    expect((name, play.project), (project.get("name"), project.get("parentProjectId")))
+
+
+@writes(_CREATE, LIVE_MESSAGES)
+def taken_project_name(play: Playground) -> None:
+    """A name that another project has at this place is refused with 409006, in any case."""
+    name = play.new_name()
+    play.new_project(name)
+    play.ask("POST", "projects", play.project_request(name.upper())).is_refused("409006")
+
+
+@writes(_CHANGE, TSC)
+def project_read_by_put(play: Playground) -> None:
+    """A change without attributes returns the project as it is."""
+    path = f"projects/{play.project}?publishSamples=False"
+    answer = play.ask("PUT", path, "<tsRequest><project/></tsRequest>").succeeds(200)
+    expect(play.project, attribute(answer.element("project"), "id"))
+
+
+@writes(_CHANGE, REFERENCE)
+def described_project(play: Playground) -> None:
+    """A project is described, and keeps its name."""
+    name = play.new_name()
+    luid = play.new_project(name)
+    body = '<tsRequest><project description="Seen"/></tsRequest>'
+    project = play.ask("PUT", f"projects/{luid}", body).succeeds(200).element("project")
+    expect((name, "Seen"), (project.get("name"), project.get("description")))
+
+
+@writes("DELETE sites/{site}/projects/{project}", REFERENCE)
+def deleted_project(play: Playground) -> None:
+    """A deletion is answered 204, and then the project is unknown."""
+    luid = play.new_project()
+    play.ask("DELETE", f"projects/{luid}").succeeds(204)
+    play.ask("DELETE", f"projects/{luid}").is_refused("404005")
+
+
+@reads("GET sites/{site}/projects/{project}/permissions", REFERENCE)
+def permissions_of_a_project(scene: Scene) -> None:
+    """The permissions of a project name it."""
+    project = scene.first("project")
+    answer = scene.ask("GET", f"projects/{project}/permissions").succeeds(200)
+    expect(project, attribute(answer.element("permissions/project"), "id"))
+
+
+@reads("GET sites/{site}/projects/{project}/default-permissions/datasources", REFERENCE)
+def default_permissions_of_a_project(scene: Scene) -> None:
+    """A project has default permissions for its data sources."""
+    project = scene.first("project")
+    path = f"projects/{project}/default-permissions/datasources"
+    scene.ask("GET", path).succeeds(200).element("permissions")
+
+
+@reads("GET " + _PERMISSIONS, REFERENCE)
+def permissions_of_an_unknown_datasource(scene: Scene) -> None:
+    """The permissions of a data source that does not exist are refused with 404004."""
+    scene.ask("GET", f"datasources/{uuid4()}/permissions").is_refused("404004")
+
+
+@writes("GET " + _PERMISSIONS, REFERENCE)
+def permissions_of_a_datasource(play: Playground) -> None:
+    """The permissions of a data source name it."""
+    answer = play.ask("GET", f"{play.shared.path}/permissions").succeeds(200)
+    expect(play.shared.luid, attribute(answer.element("permissions/datasource"), "id"))
+
+
+def _grant(play: Playground, target: Published, capability: str, user: str = "") -> Answer:
+    body = (
+        f'<tsRequest><permissions><granteeCapabilities><user id="{user or play.scene.user}"/>'
+        f'<capabilities><capability name="{capability}" mode="Allow"/></capabilities>'
+        "</granteeCapabilities></permissions></tsRequest>"
+    )
+    return play.ask("PUT", f"{target.path}/permissions", body)
+
+
+def _has(play: Playground, answer: Answer, capability: str) -> bool:
+    """Whether an answer lists a capability of the user; others may have it by other rules."""
+    return any(
+        (item.get("name"), item.get("mode")) == (capability, "Allow")
+        for rule in answer.succeeds(200).elements("permissions/granteeCapabilities")
+        if (user := rule.find("user")) is not None and user.get("id") == play.scene.user
+        for item in rule.findall("capabilities/capability")
+    )
+
+
+@writes("PUT " + _PERMISSIONS, REFERENCE)
+def granted_capability(play: Playground) -> None:
+    """A capability is granted to a user, and listed from then on."""
+    target = play.published()
+    answer = _grant(play, target, "Read")
+    expect_that(_has(play, answer, "Read"), "the capability Read", answer)
+    listed = play.ask("GET", f"{target.path}/permissions")
+    expect_that(_has(play, listed, "Read"), "the capability Read", listed)
+
+
+@writes("PUT " + _PERMISSIONS, SCHEMA)
+def capability_of_the_data_service(play: Playground) -> None:
+    """VizqlDataApiAccess is a capability of data sources."""
+    play.scene.needs_version("3.25")
+    _grant(play, play.published(), "VizqlDataApiAccess").succeeds(200)
+
+
+@writes("PUT " + _PERMISSIONS, REFERENCE)
+def unknown_capability(play: Playground) -> None:
+    """A capability that does not exist is refused with 400000 or 400009."""
+    _grant(play, play.shared, "NoSuchCapability").is_refused("400000", "400009")
+
+
+@writes("DELETE " + _PERMISSIONS + "/{grantees}/{grantee}/{capability}/{mode}", REFERENCE)
+def revoked_capability(play: Playground) -> None:
+    """A capability is revoked with 204."""
+    target = play.published()
+    _grant(play, target, "Read").succeeds(200)
+    path = f"{target.path}/permissions/users/{play.scene.user}/Read/Allow"
+    play.ask("DELETE", path).succeeds(204)
+    listed = play.ask("GET", f"{target.path}/permissions")
+    expect_that(not _has(play, listed, "Read"), "no capability Read", listed)

@@ -1,0 +1,152 @@
+"""A site of a server, as facts see it: raw requests, signed in or not."""
+
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from xml.sax.saxutils import quoteattr
+
+import requests
+
+from tableau_pipeline.sandbox.facts.answer import Answer, Deviation, NotShown, attribute
+
+# Served by every server: clients ask here for the version that they may use.
+OLDEST_VERSION = "2.4"
+_HTTP_SECONDS = 120
+
+
+@dataclass(frozen=True, kw_only=True)
+class Credentials:
+    """A personal access token.
+
+    Attributes:
+        token_name: its name.
+        token_value: its secret.
+        site: the content URL of the site; empty for the default site.
+    """
+
+    token_name: str
+    token_value: str = field(repr=False)
+    site: str = ""
+
+    def as_request(self) -> str:
+        """Return the body of a sign-in."""
+        return (
+            f"<tsRequest><credentials personalAccessTokenName={quoteattr(self.token_name)}"
+            f" personalAccessTokenSecret={quoteattr(self.token_value)}>"
+            f"<site contentUrl={quoteattr(self.site)}/></credentials></tsRequest>"
+        )
+
+
+class Scene:
+    """A session on a site.
+
+    Attributes:
+        credentials: of the session.
+        product: the version of the server, for reports.
+        version: the newest version of the REST API that the server has.
+        token: of the session.
+        site: the LUID of the site.
+        user: the LUID of the user.
+    """
+
+    def __init__(self, url: str, credentials: Credentials):
+        """Ask for the versions and sign in.
+
+        Raises:
+            Deviation: the server does not answer as clients need it from the start.
+            requests.RequestException: it cannot be reached.
+        """
+        self.credentials = credentials
+        self._url = url.rstrip("/")
+        self._http = requests.Session()
+        self.token = self.site = self.user = ""
+        info = self.call("GET", "serverInfo", version=OLDEST_VERSION).succeeds(200)
+        self.product = info.element("serverInfo/productVersion").text or ""
+        self.version = info.element("serverInfo/restApiVersion").text or ""
+        self.sign_in()
+
+    def sign_in(self) -> None:
+        """Open the session anew.
+
+        Raises:
+            Deviation: the sign-in is refused.
+        """
+        answer = self.call("POST", "auth/signin", self.credentials.as_request()).succeeds(200)
+        self.token = attribute(answer.element("credentials"), "token")
+        self.site = attribute(answer.element("credentials/site"), "id")
+        self.user = attribute(answer.element("credentials/user"), "id")
+
+    @contextmanager
+    def sessions_of_its_own(self) -> Generator[None]:
+        """Let a fact sign in and out; afterwards the session of the scene is opened anew.
+
+        A personal access token has one session at a time: another sign-in ends it.
+        """
+        try:
+            yield
+        finally:
+            self.sign_in()
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: str | bytes = b"",
+        *,
+        token: str = "",
+        version: str = "",
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """Send a request to a path below `/api/{version}/`, without a session unless given."""
+        sent = dict(headers or {})
+        if token:
+            sent["X-Tableau-Auth"] = token
+        answer = self._http.request(
+            method,
+            f"{self._url}/api/{version or self.version}/{path}",
+            data=body.encode() if isinstance(body, str) else body,
+            headers=sent,
+            timeout=_HTTP_SECONDS,
+            allow_redirects=False,
+        )
+        return Answer(answer.status_code, answer.headers, answer.content)
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: str | bytes = b"",
+        *,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """Send a request to a path of the site, in the session."""
+        whole = f"sites/{self.site}/{path}"
+        return self.call(method, whole, body, token=self.token, headers=headers)
+
+    def first(self, kind: str) -> str:
+        """Return the LUID of some data source, project or other item of the site.
+
+        Raises:
+            NotShown: there is none.
+        """
+        answer = self.ask("GET", f"{kind}s?pageSize=1").succeeds(200)
+        found = answer.elements(f"{kind}s/{kind}")
+        if not found:
+            raise NotShown(f"the site has no {kind}")
+        return attribute(found[0], "id")
+
+    def needs_version(self, version: str) -> None:
+        """Leave a fact to newer servers.
+
+        Raises:
+            NotShown: the REST API of this server is older.
+        """
+        if _numbers(self.version) < _numbers(version):
+            raise NotShown(f"the server's REST API is older than {version}")
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in version.split("."))
+    except ValueError as error:
+        raise Deviation("a version such as 3.27", version) from error

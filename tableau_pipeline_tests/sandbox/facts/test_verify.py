@@ -1,0 +1,198 @@
+"""The command that checks the facts on anybody's server."""
+
+import json
+import subprocess
+from dataclasses import fields
+
+import pytest
+import tableauserverclient as tsc
+
+from tableau_pipeline.sandbox.command_line.verify import main
+from tableau_pipeline.sandbox.control.faults import Drop, Refuse
+from tableau_pipeline.sandbox.facts.answer import Deviation
+from tableau_pipeline.sandbox.facts.fact import reads
+from tableau_pipeline.sandbox.facts.playground import LeftBehindError, Playground
+from tableau_pipeline.sandbox.facts.registry import FACTS
+from tableau_pipeline.sandbox.facts.run import Verdict, check
+from tableau_pipeline.sandbox.facts.scene import Credentials, Scene
+from tableau_pipeline.sandbox.facts.sources import NOBODY
+from tableau_pipeline.sandbox.open_questions import OpenQuestions
+from tableau_pipeline.sandbox.testing import Sandbox
+from tableau_pipeline_tests.sandbox.service.command import COMMAND
+
+
+@pytest.fixture
+def named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment has the token of a sandbox."""
+    monkeypatch.setenv("TABLEAU_TOKEN_NAME", Sandbox.token_name)
+    monkeypatch.setenv("TABLEAU_TOKEN_VALUE", Sandbox.token_secret)
+
+
+def scene_of(sandbox: Sandbox) -> Scene:
+    token = Credentials(token_name=sandbox.token_name, token_value=sandbox.token_secret)
+    return Scene(sandbox.url, token)
+
+
+def content(server: tsc.Server) -> tuple[list, ...]:
+    """All that facts could leave on a server."""
+    endpoints = (server.datasources, server.projects, server.jobs)
+    return tuple([item.id for item in tsc.Pager(endpoint)] for endpoint in endpoints)
+
+
+@pytest.mark.usefixtures("named")
+def test_read_only(sandbox: Sandbox, server: tsc.Server, capsys: pytest.CaptureFixture[str]):
+    """Prevents: a look at a real site changes it, or the report shows the token."""
+    before = content(server)
+    assert main(["--against", sandbox.url]) == 0
+    assert content(server) == before
+    said = capsys.readouterr()
+    assert sandbox.token_secret not in said.out + said.err
+    assert "GET sites/{site}/datasources " in said.out
+    assert "POST sites/{site}/datasources " not in said.out
+
+
+@pytest.mark.usefixtures("named")
+def test_deviation(sandbox: Sandbox, server: tsc.Server, capsys: pytest.CaptureFixture[str]):
+    """Prevents: a difference that nobody sees, or that nobody can report."""
+    sandbox.control.add(Refuse(status=503, path="sites/*/users/*", times=1000))
+    assert main(["--against", sandbox.url, "--json"]) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert sandbox.url not in json.dumps(report)
+    (score,) = [s for s in report["scores"] if s["endpoint"] == "GET sites/{site}/users/{user}"]
+    assert (score["holds"], score["shown"]) == (0, 2)
+    (found,) = [f for f in report["facts"] if f["name"] == "unknown-user"]
+    assert found["verdict"] == "deviates"
+    assert "404002" in found["expected"]
+    assert "503000" in found["got"]
+
+
+SWITCHES = [
+    ("repeated-request-is-answered-alike", {"repeated_request": "conflict"}),
+    ("repeated-request-has-a-job", {"repeated_request": "empty-job"}),
+    ("update-moves-the-stamp", {"updated_at": "stays"}),
+    ("update-makes-no-revision", {"update_revisions": True}),
+    ("revision-of-each-publish", {"revisions": False}),
+    ("tags-leave-the-stamp", {"tags_move_stamp": True}),
+    ("unfinished-job", {"early_finish_code": True}),
+    ("replace-keeps-the-luid", {"replace": "refused"}),
+    ("download-without-the-extract", {"bare_download": "tdsx"}),
+]
+
+
+def test_what_tableau_leaves_open_is_noticed(sandbox: Sandbox):
+    """Prevents: a fact that holds whatever a server does."""
+    facts = {fact.name: fact for fact in FACTS}
+    with Playground(
+        scene_of(sandbox), "Default", pass_a_second=lambda: sandbox.advance(1)
+    ) as playground:
+        usual = {question.name: question.default for question in fields(OpenQuestions)}
+        for name, change in SWITCHES:
+            sandbox.switch(**usual)
+            (as_usual,) = check([facts[name]], playground.scene, playground)
+            assert as_usual.verdict is Verdict.HOLDS, name
+            sandbox.switch(**change)
+            (otherwise,) = check([facts[name]], playground.scene, playground)
+            assert otherwise.verdict is Verdict.DEVIATES, name
+
+
+def test_removal_after_a_failure(sandbox: Sandbox, server: tsc.Server):
+    """Prevents: an interrupted check leaves data sources or projects on somebody's site."""
+    before = content(server)[:2]
+
+    def interrupted() -> None:
+        with Playground(scene_of(sandbox), "Default") as playground:
+            playground.published()
+            playground.new_project()
+            playground.publish(playground.new_name(), query="asJob=true").succeeds(202)
+            raise KeyboardInterrupt
+
+    with sandbox.held_jobs(), pytest.raises(KeyboardInterrupt):
+        interrupted()
+    sandbox.wait_until_idle()
+    assert content(server)[:2] == before
+
+
+def test_removal_after_a_lost_answer(sandbox: Sandbox, server: tsc.Server):
+    """Prevents: what was published stays, because nobody has seen its LUID."""
+    facts = [fact for fact in FACTS if fact.name == "published-record"]
+    with Playground(scene_of(sandbox), "Default") as playground:
+        sandbox.control.add(Drop(when="after", method="POST", path="sites/*/datasources"))
+        (outcome,) = check(facts, playground.scene, playground)
+        assert outcome.verdict is Verdict.DEVIATES
+        assert content(server)[0] != []
+    assert content(server)[0] == []
+
+
+def test_removal_fails(sandbox: Sandbox):
+    """Prevents: something is left on somebody's site, and nobody is told."""
+    playground = Playground(scene_of(sandbox), "Default")
+    name = playground.published().name
+    sandbox.control.add(Refuse(status=503, method="DELETE", times=1000))
+    with pytest.raises(LeftBehindError, match=name):
+        playground.clear()
+
+
+@reads("GET sites/{any_site}", NOBODY)
+def goes_away(scene: Scene) -> None:
+    """Signing out ends the session."""
+    with scene.sessions_of_its_own():
+        scene.call("POST", "auth/signout", token=scene.token).succeeds(204)
+        raise Deviation("this", "that")
+
+
+def test_sessions_are_renewed(sandbox: Sandbox):
+    """Prevents: one deviation at sign-in makes all later facts deviate."""
+    facts = [goes_away, *(fact for fact in FACTS if fact.name == "site-of-the-session")]
+    verdicts = [outcome.verdict for outcome in check(facts, scene_of(sandbox), None)]
+    assert verdicts == [Verdict.DEVIATES, Verdict.HOLDS]
+
+
+@pytest.mark.usefixtures("named")
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--against", "http://127.0.0.1:9"], "cannot be reached"),
+        (["--against", "{url}", "--project", "No such project"], "0 projects are called"),
+    ],
+)
+def test_nothing_to_check(
+    shared_sandbox: Sandbox,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    said: str,
+):
+    """Prevents: a server that was never checked passes for a good one, or for a bad one."""
+    assert main([part.replace("{url}", shared_sandbox.url) for part in arguments]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_no_token(capsys: pytest.CaptureFixture[str]):
+    """Prevents: a traceback where one line would do."""
+    assert main(["--against", "http://127.0.0.1:9"]) == 2
+    assert "set TABLEAU_TOKEN_NAME" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("named")
+def test_refused_token(
+    shared_sandbox: Sandbox,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """Prevents: a wrong token shows in an error message."""
+    monkeypatch.setenv("TABLEAU_TOKEN_VALUE", "a-wrong-secret")
+    assert main(["--against", shared_sandbox.url]) == 2
+    said = capsys.readouterr().err
+    assert "401001" in said
+    assert "a-wrong-secret" not in said
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("named")
+def test_whole_command(sandbox: Sandbox, server: tsc.Server):
+    """Prevents: the command as users start it fails, or leaves something behind."""
+    server.projects.create(tsc.ProjectItem("Verified"))
+    before = content(server)[:2]
+    command = [*COMMAND, "verify", "--against", sandbox.url, "--project", "Verified"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert content(server)[:2] == before
