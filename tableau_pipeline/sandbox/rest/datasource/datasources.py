@@ -125,7 +125,7 @@ def find_datasource(
     found = datasources.datasource(services.database, call.site.luid, luid)
     if found is None:
         raise not_found("Datasource", luid, code=unknown)
-    for capability in (READ, to):
+    for capability in dict.fromkeys((READ, to)):
         check_may(
             services.database,
             capability,
