@@ -25,7 +25,7 @@ ELEMENTS = {
         " topLevelProject writeable | owner contentsCounts"
     ),
     "owner": "id name fullName",
-    "contentsCounts": "projectCount workbookCount viewCount dataSourceCount",
+    "contentsCounts": "projectCount workbookCount viewCount datasourceCount dataSourceCount?",
     "datasources": "| datasource*",
     "datasource": (
         "id name contentUrl type createdAt updatedAt description? size isCertified"
@@ -43,7 +43,7 @@ ELEMENTS = {
     "revision": "revisionNumber publishedAt deleted current sizeInBytes | publisher=named",
     "fileUpload": "uploadSessionId fileSize",
     "job": (
-        "id mode type progress createdAt startedAt? completedAt? finishCode?"
+        "id mode type progress? createdAt startedAt? completedAt? finishCode?"
         " | extractRefreshJob? publishDatasourceJob? updateUploadedFileJob? statusNotes?"
     ),
     "extractRefreshJob": "| notes=text? datasource=named",
@@ -53,8 +53,17 @@ ELEMENTS = {
     "statusNote": "type value text",
     "backgroundJobs": "| backgroundJob*",
     "backgroundJob": "id status createdAt startedAt? endedAt? priority jobType title",
+    "groups": "| group*",
+    "group": "id name | domain",
+    "domain": "name",
+    "permissions": "| parent? project=owned? datasource=owned? granteeCapabilities*",
+    "parent": "type id",
+    "owned": "id name | owner=identity",
+    "granteeCapabilities": "| user=identity? group=identity? capabilities",
+    "capabilities": "| capability*",
+    "capability": "name mode",
     # Sandboxes have none of these.
-    **dict.fromkeys(("workbooks", "views", "flows", "groups", "schedules", "tasks"), "|"),
+    **dict.fromkeys(("workbooks", "views", "flows", "schedules", "tasks"), "|"),
 }
 
 # `{}` is one part of the path; a file, or nothing at all, is no element.
@@ -71,12 +80,21 @@ GET    sites/{}/projects                                      200 pagination pro
 POST   sites/{}/projects                                      201 project
 PUT    sites/{}/projects/{}                                   200 project
 DELETE sites/{}/projects/{}                                   204
+GET    sites/{}/projects/{}/permissions                       200 permissions
+PUT    sites/{}/projects/{}/permissions                       200 permissions
+DELETE sites/{}/projects/{}/permissions/{}/{}/{}/{}           204
+GET    sites/{}/projects/{}/default-permissions/{}            200 permissions
+PUT    sites/{}/projects/{}/default-permissions/{}            200 permissions
+DELETE sites/{}/projects/{}/default-permissions/{}/{}/{}/{}/{} 204
 GET    sites/{}/datasources                                   200 pagination datasources
 POST   sites/{}/datasources                                   201 datasource
 POST   sites/{}/datasources                                   202 job
 GET    sites/{}/datasources/{}                                200 datasource
 PUT    sites/{}/datasources/{}                                200 datasource
 DELETE sites/{}/datasources/{}                                204
+GET    sites/{}/datasources/{}/permissions                    200 permissions
+PUT    sites/{}/datasources/{}/permissions                    200 permissions
+DELETE sites/{}/datasources/{}/permissions/{}/{}/{}/{}        204
 GET    sites/{}/datasources/{}/content                        200 file
 POST   sites/{}/datasources/{}/refresh                        202 job
 GET    sites/{}/datasources/{}/connections                    200 connections
@@ -98,6 +116,7 @@ GET    sites/{}/workbooks                                     200 pagination wor
 GET    sites/{}/views                                         200 pagination views
 GET    sites/{}/flows                                         200 pagination flows
 GET    sites/{}/groups                                        200 pagination groups
+GET    sites/{}/groups/{}/users                               200 pagination users
 GET    schedules                                              200 pagination schedules
 GET    sites/{}/schedules                                     200 pagination schedules
 GET    sites/{}/tasks/extractRefreshes                        200 tasks
@@ -111,7 +130,7 @@ FLAGS = (
 )
 NUMBERS = (
     "pageNumber pageSize totalAvailable size fileSize revisionLimit projectCount workbookCount"
-    " viewCount dataSourceCount progress finishCode sizeInBytes revisionNumber serverPort priority"
-    " code"
+    " viewCount datasourceCount dataSourceCount progress finishCode sizeInBytes revisionNumber"
+    " serverPort priority code"
 )
 MAY_BE_EMPTY = "contentUrl description serverAddress userName"

@@ -49,6 +49,8 @@ _SELECTABLE = (
     *("id", "name", "contentUrl", "type", "createdAt", "updatedAt", "description", "size"),
     *("isCertified", "certificationNote", "encryptExtracts", "hasExtracts", "isPublished"),
     *("useRemoteQueryAgent", "webpageUrl", "tags", "project.id", "project.name", *OWNER),
+    # Known to servers, and requested by clients; the sandbox has no values for them.
+    *("favoritesTotal", "databaseName", "connectedWorkbooksCount", "hasAlert", "serverName", "tag"),
 )
 
 

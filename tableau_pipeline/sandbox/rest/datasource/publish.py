@@ -22,7 +22,6 @@ from tableau_pipeline.sandbox.rest.site.jobs import accepted
 from tableau_pipeline.sandbox.rest.wire.records import datasource_element
 from tableau_pipeline.sandbox.rest.wire.requests import (
     Call,
-    flag_attribute,
     name_attribute,
     parse_request,
 )
@@ -73,7 +72,8 @@ def _publication(call: Call) -> Publication:
         mode=mode,
         file_type=_file_type(call),
         description=request.get("description"),
-        use_remote_query_agent=flag_attribute(request, "useRemoteQueryAgent", default=False),
+        # There is a client in use that sends "none" for what it does not know.
+        use_remote_query_agent=request.get("useRemoteQueryAgent", "").lower() == "true",
     )
 
 

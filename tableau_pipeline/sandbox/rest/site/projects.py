@@ -33,7 +33,9 @@ from tableau_pipeline.sandbox.store.seed import default_project_luid
 _PERMISSIONS = (MANAGED_BY_OWNER, LOCKED, LOCKED_WITHOUT_NESTED)
 _SELECTABLE = (
     *("id", "name", "description", "createdAt", "updatedAt", "contentPermissions"),
-    *("parentProjectId", "topLevelProject", "writeable", "contentsCounts", *OWNER),
+    *("parentProjectId", "topLevelProject", "writeable", *OWNER),
+    "contentsCounts",
+    *(f"contentsCounts.{kind}Count" for kind in ("project", "workbook", "view", "datasource")),
 )
 
 

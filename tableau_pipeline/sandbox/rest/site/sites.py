@@ -18,6 +18,11 @@ _USER_FIELDS = {
     "name": text_field(lambda user: user.name),
     "siteRole": text_field(lambda user: user.site_role),
 }
+_SELECTABLE = (
+    *("id", "name", "fullName", "siteRole"),
+    # Known to servers, and requested by clients; the sandbox has no values for them.
+    *("email", "authSetting", "lastLogin", "externalAuthUserId"),
+)
 _KEYS = {
     "id": lambda site: site.luid,
     "name": lambda site: site.name,
@@ -70,7 +75,7 @@ def query_users(services: Services, call: Call) -> Reply:
             fields=_USER_FIELDS,
             name="users",
             write=user_element,
-            selectable=("id", "name", "fullName", "siteRole"),
+            selectable=_SELECTABLE,
         ),
     )
 

@@ -78,7 +78,9 @@ def project_element(project: Project, *, owner_name: str, contents: Contents) ->
                     "projectCount": contents.projects,
                     "workbookCount": 0,
                     "viewCount": 0,
-                    # Tableau's client reads this spelling.
+                    # Clients request the first spelling, and some fail at another one in older
+                    # versions. Tableau's own client reads the second.
+                    "datasourceCount": contents.datasources,
                     "dataSourceCount": contents.datasources,
                 },
             ),
