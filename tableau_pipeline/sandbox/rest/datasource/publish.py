@@ -3,6 +3,7 @@
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
+from xml.etree.ElementTree import Element as XmlElement
 
 from tableau_pipeline.sandbox import publishing
 from tableau_pipeline.sandbox.content.uploaded import (
@@ -22,6 +23,7 @@ from tableau_pipeline.sandbox.rest.site.jobs import accepted
 from tableau_pipeline.sandbox.rest.wire.records import datasource_element
 from tableau_pipeline.sandbox.rest.wire.requests import (
     Call,
+    flag_attribute,
     name_attribute,
     parse_request,
 )
@@ -72,9 +74,15 @@ def _publication(call: Call) -> Publication:
         mode=mode,
         file_type=_file_type(call),
         description=request.get("description"),
-        # There is a client in use that sends "none" for what it does not know.
-        use_remote_query_agent=request.get("useRemoteQueryAgent", "").lower() == "true",
+        use_remote_query_agent=_use_remote_query_agent(request),
     )
+
+
+def _use_remote_query_agent(request: XmlElement) -> bool:
+    # There is a client in use that sends "none" for what it does not know.
+    if request.get("useRemoteQueryAgent", "").lower() == "none":
+        return False
+    return flag_attribute(request, "useRemoteQueryAgent", default=False)
 
 
 def _mode(call: Call) -> str:
