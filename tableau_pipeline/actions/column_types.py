@@ -31,6 +31,14 @@ def updating_problems(
     yield from _common_problems(target, source, where)
 
 
+def upserting_problems(
+    target: KnownTable, source: KnownTable, where: Condition | None
+) -> Iterator[str]:
+    """Yield why rows of the source can neither update rows of the target nor be added to them."""
+    yield from inserting_problems(target, source, where)
+    yield from updating_problems(target, source, where)
+
+
 def deleting_problems(
     target: KnownTable, source: KnownTable, where: Condition | None
 ) -> Iterator[str]:

@@ -7,6 +7,7 @@ from tableau_pipeline.actions.column_types import (
     deleting_problems,
     inserting_problems,
     updating_problems,
+    upserting_problems,
 )
 from tableau_pipeline.actions.condition_types import comparison_problems
 from tableau_pipeline.actions.conditions import Condition, Side
@@ -18,7 +19,7 @@ _COLUMN_PROBLEMS: Mapping[
 ] = {
     "insert": inserting_problems,
     "replace": inserting_problems,
-    "upsert": inserting_problems,
+    "upsert": upserting_problems,
     "update": updating_problems,
     "delete": deleting_problems,
 }

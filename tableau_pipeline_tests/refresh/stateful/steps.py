@@ -27,6 +27,8 @@ _POINTS = (
     *("after ask for a job", "sleep", "job queued", "job started", "job done", "job done"),
     *("before upload", "after upload", "before tag", "after tag", "before list jobs", "*", "*"),
 )
+# Between the last look at the server and the call that changes it.
+_PLANNED = ("before upload", "after upload", "append intent", "appended intent")
 _JOB_POINTS = ("job queued", "job started", "job done", "job done", "after ask for a job", "sleep")
 _WIRE_POINTS = ("before send*", "after send*", "after send*", "before look", "before *", "after *")
 
@@ -79,7 +81,17 @@ def step(chance: Random) -> Step:
 
 
 def _troubles(chance: Random) -> tuple[Event, ...]:
-    return tuple(_event(chance) for _ in range(chance.choice([0, 0, 1, 1, 1, 2])))
+    drawn = [_event(chance) for _ in range(chance.choice([0, 0, 1, 1, 1, 2]))]
+    if chance.random() < 0.25:
+        drawn.append(_meddling(chance))
+    return tuple(drawn)
+
+
+def _meddling(chance: Random) -> Event:
+    """Somebody else changes rows after a refresh has decided, and before it sends."""
+    deed = chance.choice(["updates", "updates", "replaces"])
+    who = events.Hand(deed, chance.choice(hands.ROWS), chance.randrange(3))
+    return Event(chance.choice(_PLANNED), 1, who)
 
 
 def _event(chance: Random) -> Event:

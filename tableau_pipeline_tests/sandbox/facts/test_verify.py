@@ -166,8 +166,10 @@ def test_nothing_to_check(
     assert said in capsys.readouterr().err
 
 
-def test_no_token(capsys: pytest.CaptureFixture[str]):
+def test_no_token(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
     """Prevents: a traceback where one line would do."""
+    monkeypatch.delenv("TABLEAU_TOKEN_NAME", raising=False)
+    monkeypatch.delenv("TABLEAU_TOKEN_VALUE", raising=False)
     assert main(["--against", "http://127.0.0.1:9"]) == 2
     assert "set TABLEAU_TOKEN_NAME" in capsys.readouterr().err
 

@@ -38,8 +38,8 @@ class Look:
 class Tampering:
     """Somebody else changed the rows or columns; if hidden, no stamp or revision tells of it.
 
-    A stamp tells nothing where it does not move, nor where a job of ours may have left it and the
-    site keeps no revisions.
+    A stamp tells nothing where it does not move, nor where we may have left it and the site keeps
+    no revisions.
     """
 
     moment: int
@@ -69,9 +69,14 @@ def note_hand(history: Any, deed: str, before: Look) -> None:
 
 
 def _looks_like_ours(history: Any, after: Look) -> bool:
-    """Whether the time stamp is one that a job of ours may have left, where nothing else tells."""
+    """Whether the time stamp is one that we may have left, where nothing else tells.
+
+    That is a stamp in the time of a job of ours, or between an edit of ours and our next look.
+    """
     if after.stamp is None or after.stamp[1] is not None:
         return False
+    if any(actor.edited and not actor.dead for actor in history.actors):
+        return True
     switches = history.world.switches
     moves_late = switches["updated_at"] is UpdatedAt.MOVES_LATE
     late = timedelta(seconds=switches["late_seconds"] if moves_late else 0)

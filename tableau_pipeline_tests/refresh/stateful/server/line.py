@@ -35,7 +35,8 @@ _PATTERNS = [
     (method, re.compile(path.replace("{id}", "([^/]+)")), name) for method, path, name in _NAMES
 ]
 _SENDS = ("send a publish", "send an update")
-_CHANGES = (*_SENDS, "alter", "tag", "untag", "cancel a job")
+_EDITS = ("alter", "tag", "untag")
+_CHANGES = (*_SENDS, *_EDITS, "cancel a job")
 _REFUSALS = {401: "401002", 429: "429000", 500: "500000", 503: "503000", 504: "504000"}
 
 
@@ -59,13 +60,14 @@ class Line:
             promise.check_may_send(history, actor)
         actor.changes += name in _CHANGES
         self.tableau.carry(exchange)
+        actor.edited = actor.edited or name in _EDITS
         if exchange.status == 200 and name in ("look", "look by name"):
             self._looked(actor, ids[-1])
         history.point(f"after {name}")
         _is_met(actor, exchange)
 
     def _looked(self, actor: Actor, luid: str) -> None:
-        actor.looked, actor.saw = self.history.next_moment(), None
+        actor.looked, actor.saw, actor.edited = self.history.next_moment(), None, False
         found = [each for each in self.tableau.datasources() if each.luid == luid]
         actor.saw = held(self.tableau, found[0]) if found else None
 
