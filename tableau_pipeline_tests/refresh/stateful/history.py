@@ -115,6 +115,8 @@ class History:
             actor.read = self.moment
         if name == "appended claim":
             actor.claimed = True
+        if name.startswith("appended closing"):
+            actor.claimed = False
         self.happen(actor, name)
         if actor.dead:
             self.tell(f"{actor.name} is killed at {name!r}")

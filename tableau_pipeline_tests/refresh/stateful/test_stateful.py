@@ -13,7 +13,7 @@ from tableau_pipeline_tests.refresh.stateful.replay import Plot, play, shortest
 SEED = os.environ.get("STATEFUL_SEED")
 PARTS = 4
 # As many as CI has time for: a history takes some two seconds of a processor.
-MANY = 300
+MANY = 500
 # A failed history takes its time to be told in few words.
 pytestmark = pytest.mark.timeout(3600)
 in_parts = pytest.mark.parametrize(
