@@ -121,8 +121,8 @@ class Story(Shipped):
 @pytest.fixture(scope="session")
 def story(shipped: Shipped) -> Story:
     """The demo's refreshes of the real flights, in this process and its one JVM."""
-    from tableau_pipeline.demo.story import CHAPTERS, tell
+    from tableau_pipeline.demo.story import CHAPTERS, refresh
 
-    told = [tell(chapter, shipped.definitions, shipped.instance) for chapter in CHAPTERS]
-    lines = [line for chapter in told for line in chapter]
+    chapters = [refresh(chapter, shipped.definitions, shipped.instance) for chapter in CHAPTERS]
+    lines = [line for chapter in chapters for line in chapter]
     return Story(shipped.definitions, shipped.data_dir, shipped.sandbox, shipped.instance, lines)

@@ -54,6 +54,7 @@ def test_another_project_has_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert data_dir() == tmp_path / "home" / "data"
 
 
+@pytest.mark.slow
 def test_an_installed_package(tmp_path: Path):
     """Prevents: data in site-packages, which the next installation removes."""
     packages = tmp_path / "site-packages"

@@ -119,6 +119,7 @@ def test_the_example(
     assert decisions[2] is not NoChange
 
 
+@pytest.mark.slow
 def test_the_example_says_what_is_wrong(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

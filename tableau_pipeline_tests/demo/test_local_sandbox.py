@@ -20,6 +20,7 @@ def _own_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SANDBOX_PORT", str(free_port()))
 
 
+@pytest.mark.slow
 def test_what_one_publishes_the_next_shows(monkeypatch: pytest.MonkeyPatch):
     """Prevents: green assets, an empty server, and links that lead nowhere."""
     with local_sandbox() as first, _session(first) as site:

@@ -60,6 +60,7 @@ def materialize(asset: dg.AssetsDefinition, instance: dg.DagsterInstance, **conf
     return {name: value.value for name, value in last.materialization.metadata.items()}
 
 
+@pytest.mark.slow
 def test_declared_data_source(site: TableauSite):
     # Prevents: an example that fails, and a refresh that never undoes what it did.
     refresh = refresh_assets(declared(PAGE.sections["Change a declared data source"]), trigger=None)

@@ -138,6 +138,7 @@ def test_a_file_that_somebody_has_open(path: Path) -> None:
     assert content(path) == ROWS.to_pylist()
 
 
+@pytest.mark.few_variants(1)
 @pytest.mark.parametrize("version", [2, 3, 4])
 def test_defragment(path: Path, hyper: HyperProcess, version: int) -> None:
     """Prevents: a rewritten file that is no smaller, or that lost keys, comments or rows."""

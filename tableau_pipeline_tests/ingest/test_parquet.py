@@ -48,6 +48,7 @@ def test_types_that_spark_refuses(stored, name: str, rows: list[tuple]):
     assert stored(name) == rows
 
 
+@pytest.mark.slow
 def test_pages_that_spark_cannot_read(stored):
     """Prevents: a codec that Spark lacks, named by a class that it has not found."""
     assert stored("compressed by brotli")[:2] == [

@@ -86,6 +86,7 @@ def test_csv_of_python(
 
 @MANY
 @given(table=tables(), index=st.booleans())
+@pytest.mark.slow
 def test_csv_of_pandas(tmp_path: Path, table, index: bool):
     """Prevents: a value that is another one after the way through a data frame."""
     types, rows = table

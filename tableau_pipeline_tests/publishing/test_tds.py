@@ -145,6 +145,7 @@ def test_columns_of_an_extract():
     feature=st.booleans(),
 )
 @settings(max_examples=60)
+@pytest.mark.slow
 def test_what_products_write_changes_nothing(
     seed: int,
     build: str,

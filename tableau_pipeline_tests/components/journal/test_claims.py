@@ -64,6 +64,7 @@ def test_a_claim_of_a_run_that_has_ended_is_void(location: Location, status: dg.
     assert location.refresh("busy", claim=0).success
 
 
+@pytest.mark.slow
 def test_a_claim_of_a_process_that_is_gone_is_void(
     location: Location, monkeypatch: pytest.MonkeyPatch
 ):

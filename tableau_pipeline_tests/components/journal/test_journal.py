@@ -96,6 +96,7 @@ def forget_tags(location: Location, luid: str) -> None:
         site.untag(luid, remote.tags)
 
 
+@pytest.mark.slow
 def test_a_report_by_hand_is_no_refresh(location: Location):
     """Prevents: a publish, or a refusal, because somebody clicked "Report materialization"."""
     location.model()

@@ -44,6 +44,7 @@ def test_files_are_added_one_by_one(publish: Publish, shipped: Shipped, name: st
     assert published(shipped, name)["v"].to_pylist() == ["e"]
 
 
+@pytest.mark.slow
 def test_only_new_files_are_sent(publish: Publish, shipped: Shipped, name: str, tmp_path: Path):
     """Prevents: all files that are sent again for a new one, though a column tells them apart."""
     config = {"name": name, "mode": "append", "file_column": "file"}

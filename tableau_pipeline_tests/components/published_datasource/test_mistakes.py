@@ -120,6 +120,7 @@ def test_an_unknown_model(project: Project):
     assert 'dg.AssetSpec("oders")' in told
 
 
+@pytest.mark.slow
 def test_a_model_of_another_location(project: Project):
     """Prevents: a model that is made elsewhere cannot be named."""
     stub = 'import dagster as dg\n\norders = dg.AssetSpec("orders")\n'

@@ -105,6 +105,7 @@ def test_utc_departure_is_the_local_one_in_new_york(derived: pd.DataFrame) -> No
     assert (derived.scheduled_departure_utc == local).all()
 
 
+@pytest.mark.slow
 def test_until_keeps_the_whole_last_day(
     spark: SparkSession, data_dir: Path, raw: pd.DataFrame
 ) -> None:
@@ -117,6 +118,7 @@ def test_until_keeps_the_whole_last_day(
     assert set(last) == {day, expected.sum()}
 
 
+@pytest.mark.slow
 def test_daily_departures_add_up(flights: DataFrame, derived: pd.DataFrame) -> None:
     """Prevents lost and doubled flights in the totals, and averages that count cancelled ones."""
     daily = transformations.daily_departures(flights).toArrow().to_pandas(date_as_object=False)

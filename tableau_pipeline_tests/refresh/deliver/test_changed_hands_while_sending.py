@@ -100,6 +100,7 @@ def test_somebody_publishes_meanwhile(
     assert isinstance(pipeline.run().plan, NoChange)
 
 
+@pytest.mark.slow
 def test_what_was_seen_meanwhile_is_remembered(new_pipeline: Callable[..., Pipeline]):
     """Prevents: rows of somebody else below an update of ours, whose time stamp hides theirs, pass
     for ours once the publish in full that was to replace them has failed."""

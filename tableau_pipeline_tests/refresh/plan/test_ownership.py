@@ -201,6 +201,7 @@ def test_lost_records_find_the_data_source_by_the_tag(pipeline: Pipeline):
     assert isinstance(pipeline.run().plan, NoChange)
 
 
+@pytest.mark.slow
 def test_lost_journal_asks_for_a_takeover(pipeline: Pipeline):
     """Prevents: a script whose journal is gone cannot tell itself from another deployment."""
     pipeline.run()

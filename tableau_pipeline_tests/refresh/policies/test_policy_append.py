@@ -145,6 +145,7 @@ def test_cursor_that_is_null(pipeline: Pipeline, publish: bool):
         assert part in str(caught.value)
 
 
+@pytest.mark.slow
 def test_nulls_of_another_policy(pipeline: Pipeline):
     """Prevents: rows that were published without a cursor stay for ever."""
     pipeline.policy(Replace())

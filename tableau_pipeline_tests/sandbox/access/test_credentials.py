@@ -132,6 +132,7 @@ def test_names_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     )
 
 
+@pytest.mark.slow
 def test_options_in_a_file(tmp_path: Path):
     """Prevents: the passwords of users stand in the list of processes, for want of another way."""
     file = tmp_path / "options"

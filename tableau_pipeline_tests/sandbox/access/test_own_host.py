@@ -90,6 +90,7 @@ def test_names_that_were_allowed(tmp_path: Path):
         assert status(sandbox, "/", "other.test") == 403
 
 
+@pytest.mark.slow
 def test_names_that_the_command_allows(tmp_path: Path):
     """Prevents: the command takes the option, and does not pass it on."""
     with started_sandbox(tmp_path, "--allowed-host", "a.test", "--allowed-host=b.test") as (_, url):

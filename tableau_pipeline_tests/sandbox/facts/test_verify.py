@@ -79,6 +79,7 @@ SWITCHES = [
 ]
 
 
+@pytest.mark.slow
 def test_what_tableau_leaves_open_is_noticed(sandbox: Sandbox):
     """Prevents: a fact that holds whatever a server does."""
     facts = {fact.name: fact for fact in FACTS}

@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 import requests
 import tableauserverclient as tsc
 
@@ -49,6 +50,7 @@ def test_taken_directory(sandbox, tmp_path: Path, capsys):
     assert "Another sandbox is using" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_dies_with_its_parent(tmp_path: Path):
     # Prevents: a demo that was killed leaves a sandbox behind on its port.
     command = [*COMMAND, "--port", "0", "--data-dir", str(tmp_path), "--die-with-parent"]

@@ -60,6 +60,7 @@ def test_clock_may_disagree_with_the_machine(new_server: NewServer, one_row: Pat
     assert abs(date_of(call(sandbox, "GET", "serverInfo")) - advanced) < close
 
 
+@pytest.mark.slow
 def test_offset_of_the_command(tmp_path: Path, one_row: Path):
     # Prevents: the command takes the option, and does not pass it on.
     with started_sandbox(tmp_path, "--clock-offset=-7200") as (_, url):

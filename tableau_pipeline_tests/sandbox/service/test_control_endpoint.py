@@ -124,6 +124,7 @@ def test_faults_from_the_start(tmp_path: Path, start_sandbox: Callable[..., Sand
     assert write_fault(fault)["kind"] == "refuse"
 
 
+@pytest.mark.slow
 def test_faults_of_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     # Prevents: the documented options of the command do nothing.
     options = ("--control", "--fault", '{"kind": "refuse", "status": 503}')

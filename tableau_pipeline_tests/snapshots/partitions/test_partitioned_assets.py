@@ -152,6 +152,7 @@ def test_days_become_weeks(spark: SparkSession, tmp_path: Path):
     assert manager.snapshot("model", days) is None
 
 
+@pytest.mark.slow
 def test_rows_of_other_days_fail_the_run(run):
     """Prevents: a model that ignores its partition, whose rows are stored in none."""
     too_many = days_asset(1, partition_expr="day")
