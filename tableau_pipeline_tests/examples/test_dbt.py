@@ -97,7 +97,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_one_refresh_after_dbt_in_another_location(shop: Shop):
     """Prevents: a data source that does not follow another location, follows it twice, ships more
     than what changed, or ships what dbt's own tests have found wrong."""
@@ -126,7 +126,7 @@ def test_one_refresh_after_dbt_in_another_location(shop: Shop):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_one_run_after_dbt_outside_dagster(shop: Shop):
     """Prevents: a data source that misses a dbt it cannot see, or is refreshed for each look at its
     results, or before its Spark model has read them."""
