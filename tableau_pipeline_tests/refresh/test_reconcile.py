@@ -56,7 +56,7 @@ def test_what_is_published_is_read_back(star: Pipeline):
     assert star.run().reconciliation is None
 
 
-def test_lost_rows_fail_the_refresh_and_the_next_one_mends_them(pipeline: Pipeline):
+def test_lost_rows_fail_the_refresh_and_the_next_one_repairs_them(pipeline: Pipeline):
     """Prevents: an update that builds on rows that are not there, night after night."""
     pipeline.policy(Diff(("flight_id",)))
     pipeline.declare(reconcile=Reconcile())
@@ -83,7 +83,7 @@ def test_checksums_tell_values_apart(pipeline: Pipeline):
     assert pipeline.wrong() == []
 
 
-def test_a_difference_after_an_overwrite_is_mended_too(pipeline: Pipeline):
+def test_a_difference_after_an_overwrite_is_repaired_too(pipeline: Pipeline):
     """Prevents: a refusal in the name of analysts who edited nothing, while the rows are wrong."""
     pipeline.declare(reconcile=Reconcile())
     pipeline.run()

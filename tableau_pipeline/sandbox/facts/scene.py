@@ -66,7 +66,7 @@ class Scene:
         self.sign_in()
 
     def sign_in(self) -> None:
-        """Open the session anew.
+        """Open a new session.
 
         Raises:
             Deviation: the sign-in is refused.
@@ -78,7 +78,7 @@ class Scene:
 
     @contextmanager
     def sessions_of_its_own(self) -> Generator[None]:
-        """Let a fact sign in and out; afterwards the session of the scene is opened anew.
+        """Let a fact sign in and out; then open a new session for the scene.
 
         A personal access token has one session at a time: another sign-in ends it.
         """

@@ -23,7 +23,7 @@ class StalledConnections:
                 forgotten.
             now: seconds of any clock that runs evenly.
         """
-        # With each request, a connection gets another cycle, and its time begins anew.
+        # With each request, a connection gets another cycle, and its time starts again.
         waiting = [
             (connection, cycle)
             for connection in connections

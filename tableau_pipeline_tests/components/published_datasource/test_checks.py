@@ -54,8 +54,8 @@ def test_relationships_are_a_warning_with_a_count(star: Location):
         assert sorted(found) == ["guard", "keys", "reconciliation", "schema"]
         assert all(passed for passed, _, _ in found.values())
     snapshot(star.root, airlines("UA", "AA"), asset_key="airlines")
-    mended = checks(star.refresh("warned", declared=STAR))
-    assert [passed for passed, _, _ in mended.values()] == [True] * 5
+    repaired = checks(star.refresh("warned", declared=STAR))
+    assert [passed for passed, _, _ in repaired.values()] == [True] * 5
 
 
 @pytest.mark.few_variants(1)

@@ -12,7 +12,7 @@ from tableau_pipeline.refresh.plan.decide import Accept, Options
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline_tests.refresh.stateful.checks.promise import BrokenPromise
 from tableau_pipeline_tests.refresh.stateful.history import History, history
-from tableau_pipeline_tests.refresh.stateful.models.changes import mended
+from tableau_pipeline_tests.refresh.stateful.models.changes import repaired
 from tableau_pipeline_tests.refresh.stateful.steps import Step, first, step
 from tableau_pipeline_tests.refresh.stateful.worlds import World, world
 
@@ -119,7 +119,7 @@ def _calm(made: History) -> None:
     made.end_all()
     made.tableau.pass_time(700)
     for model in made.models.values():
-        model.become(mended(model))
+        model.become(repaired(model))
         made.store.store(model, again=True)
     made.store_feeds()
     made.declaration = replace(made.declaration, adopt=True)

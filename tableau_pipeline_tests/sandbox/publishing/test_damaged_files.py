@@ -91,7 +91,7 @@ def test_hyperd_that_died_meanwhile_is_replaced(server: tsc.Server, one_row: Pat
 
 
 @pytest.mark.parametrize("deaths", [0, 1, 2])
-def test_work_is_begun_anew_once(deaths: int):
+def test_work_is_started_again_once(deaths: int):
     # Prevents: work is given up because hyperd died, or begun for ever.
     attempts = []
 
@@ -110,7 +110,7 @@ def test_work_is_begun_anew_once(deaths: int):
     assert len(attempts) == min(deaths + 1, 2)
 
 
-def test_work_that_fails_is_not_begun_anew():
+def test_work_that_fails_is_not_started_again():
     # Prevents: everything that is refused is tried twice.
     attempts = []
 

@@ -38,7 +38,7 @@ def test_jobs_are_held_and_awaited(new_server: NewServer, one_row: Path):
         sandbox.wait_until_running(timeout=0.05)
 
 
-def test_open_questions_are_answered_anew(new_server: NewServer, one_row: Path):
+def test_open_questions_can_be_answered_differently_later(new_server: NewServer, one_row: Path):
     # Prevents: a simulation has to start a sandbox for each answer.
     sandbox, server = new_server()
     item = publish(server, one_row)

@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 from tableau_pipeline.sandbox.access.capabilities import REFRESH
 from tableau_pipeline.sandbox.errors import RestError, refusal
 from tableau_pipeline.sandbox.jobs.refresh import queue_refresh
@@ -25,11 +23,8 @@ def refresh_datasource(services: Services, call: Call) -> Reply:
     job = queue_refresh(services, datasource, user=call.user.luid)
     if job is None:
         raise refusal("409093", f"A refresh of '{datasource.name}' is already queued.")
-    reply = accepted(services, job)
     # Unlike others that queue a job, this call is answered without its progress.
-    (element,) = reply.elements
-    attributes = {name: value for name, value in element.attributes.items() if name != "progress"}
-    return replace(reply, elements=(replace(element, attributes=attributes),))
+    return accepted(services, job, progress=False)
 
 
 ROUTES = (

@@ -58,14 +58,16 @@ def get_job(services: Services, call: Call) -> Reply:
     return _reply(services, _job(services, call), status=200)
 
 
-def accepted(services: Services, job: Job) -> Reply:
-    """Return the answer to a request that has queued a job."""
-    return _reply(services, job, status=202)
+def accepted(services: Services, job: Job, *, progress: bool = True) -> Reply:
+    """Return the answer to a request that has queued a job, perhaps with its progress."""
+    return _reply(services, job, status=202, progress=progress)
 
 
-def _reply(services: Services, job: Job, *, status: int) -> Reply:
+def _reply(services: Services, job: Job, *, status: int, progress: bool = True) -> Reply:
     early = services.options.finish_code_of_unfinished(is_publish=job.kind == publish.KIND)
-    return Reply(status, (job_element(job, kind=KINDS[job.kind], early_finish_code=early),))
+    kind = KINDS[job.kind]
+    element = job_element(job, kind=kind, early_finish_code=early, progress=progress)
+    return Reply(status, (element,))
 
 
 def cancel_job(services: Services, call: Call) -> Response:

@@ -155,18 +155,23 @@ def connection_element(datasource: Datasource, settings: ConnectionSettings) -> 
     )
 
 
-def job_element(job: Job, *, kind: JobKind, early_finish_code: int | None = None) -> Element:
+def job_element(
+    job: Job, *, kind: JobKind, early_finish_code: int | None = None, progress: bool = True
+) -> Element:
     """Return the element of a job. Clients recognize an unfinished job by its lack of an end.
 
-    With `early_finish_code`, it has that finish code from the start.
+    Args:
+        early_finish_code: the finish code that it has before it ends; None for none.
+        progress: whether the element has the attribute `progress`.
     """
+    done = 100 if job.completed_at else 0
     return Element(
         "job",
         {
             "id": job.luid,
             "mode": "Asynchronous",
             "type": kind.job_type,
-            "progress": 100 if job.completed_at else 0,
+            "progress": done if progress else None,
             "createdAt": job.created_at,
             "startedAt": job.started_at,
             "completedAt": job.completed_at,

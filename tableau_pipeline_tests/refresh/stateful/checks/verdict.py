@@ -58,7 +58,7 @@ def check(history: Any, actor: Actor, start: Start, outcome: Outcome) -> None:
     match outcome:
         case RefusedError():
             refused = [each for each in actor.sendings if each.landed]
-            # After an update that somebody interfered with, a file may be refused that mends it.
+            # After an update that somebody interfered with, a file may be refused that repairs it.
             excused = history.world.switches["replace"] == "refused" or actor.meddled
             _require(not refused or excused, f"refused, but it has sent something: {outcome}")
             untrue = refusals.untrue(history, actor, str(outcome))

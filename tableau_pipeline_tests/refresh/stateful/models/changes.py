@@ -187,7 +187,7 @@ def _with(content: Content, rows: Sequence[Row]) -> Content:
     return replace(content, rows=tuple(rows[-MOST_ROWS:]))
 
 
-def mended(model: Model) -> Content:
+def repaired(model: Model) -> Content:
     """Keys and cursors as they should be, and no partition left behind."""
     content = model.content
     slots = {row.slot: row for row in content.rows}
