@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 
+from tableau_pipeline.sandbox.vds.schema import Schema
+
 
 class RepeatedRequest(StrEnum):
     """The answer to a repeated RequestID; the request is never carried out again."""
@@ -64,6 +66,22 @@ class BareDownload(StrEnum):
     TDSX = "tdsx"
 
 
+class EmptyAggregate(StrEnum):
+    """What VizQL Data Service answers to an aggregate over no rows."""
+
+    NO_ROW = "no-row"
+    ZERO = "zero"
+    ERROR = "error"
+
+
+class QueryAccess(StrEnum):
+    """Who may query by VizQL Data Service: those with the capability, everybody, or nobody."""
+
+    CAPABILITY = "capability"
+    EVERYBODY = "everybody"
+    NOBODY = "nobody"
+
+
 @dataclass(frozen=True, kw_only=True)
 class OpenQuestions:
     """One answer to each question; `help` is its text in the command's help.
@@ -92,6 +110,10 @@ class OpenQuestions:
         zips_vary: whether the bytes of a package differ from download to download.
         tds_varies: whether each publish and each data update leaves a different mark in the `.tds`.
         gateway_pages: whether refusals with the status 503 or 504 are HTML, as those of gateways.
+        vds: whether the server has VizQL Data Service.
+        vds_schema: the version of VizQL Data Service, which does not follow that of the product.
+        vds_empty: what it answers to an aggregate over no rows.
+        vds_access: who may query by it.
     """
 
     repeated_request: RepeatedRequest = field(
@@ -142,6 +164,19 @@ class OpenQuestions:
     )
     gateway_pages: bool = field(
         default=False, metadata={"help": "answers with the status 503 or 504 are HTML"}
+    )
+
+    vds: bool = field(default=True, metadata={"help": "the server has VizQL Data Service"})
+    vds_schema: Schema = field(
+        default=Schema.V20262, metadata={"help": "version of VizQL Data Service"}
+    )
+    vds_empty: EmptyAggregate = field(
+        default=EmptyAggregate.NO_ROW,
+        metadata={"help": "VizQL Data Service's answer to an aggregate over no rows"},
+    )
+    vds_access: QueryAccess = field(
+        default=QueryAccess.CAPABILITY,
+        metadata={"help": "who may query by VizQL Data Service"},
     )
 
     def __post_init__(self) -> None:

@@ -123,6 +123,8 @@ def commit(services: Services, prepared: Prepared) -> Datasource:
     if target and prepared.appended_to not in (None, target.hyper_file):
         raise refusal("400011", f"The datasource '{target.name}' was moved meanwhile.")
     saved = _changed(services, target, publication, content)
+    if target is not None:
+        services.remember(target)
     datasources.save_datasource(database, saved)
     if target is None:
         give_datasource_rules(database, saved)

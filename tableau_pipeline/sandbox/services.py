@@ -10,11 +10,13 @@ from filelock import FileLock, Timeout
 from tableau_pipeline.sandbox.access.rules import seed_rules
 from tableau_pipeline.sandbox.clock import stamp, stamp_after
 from tableau_pipeline.sandbox.control.control import Control
+from tableau_pipeline.sandbox.control.faults import StaleRows
 from tableau_pipeline.sandbox.open_questions import Stamps
 from tableau_pipeline.sandbox.options import Options
 from tableau_pipeline.sandbox.store import datasources, jobs, late_stamps, uploads
 from tableau_pipeline.sandbox.store.database import Database
 from tableau_pipeline.sandbox.store.files import Files
+from tableau_pipeline.sandbox.store.records import Datasource
 from tableau_pipeline.sandbox.store.seed import seed
 
 DATABASE_FILE = "sandbox.sqlite"
@@ -30,7 +32,8 @@ class Services:
 
     `options` must be read when they are needed, because the open questions can be answered again.
     `publishing` is held while the content of data sources changes; it must be acquired before the
-    lock of the database, never after it.
+    lock of the database, never after it. `earlier` has data sources by LUID as they were before
+    their last change, if a fault asks for them.
     """
 
     options: Options
@@ -38,6 +41,7 @@ class Services:
     database: Database
     files: Files
     publishing: threading.Lock = field(default_factory=threading.Lock)
+    earlier: dict[str, Datasource] = field(default_factory=dict)
 
     def clock(self) -> datetime:
         """Return the current time."""
@@ -57,10 +61,17 @@ class Services:
             return self.now()
         return stamp_after(previous, self.clock())
 
+    def remember(self, changing: Datasource) -> None:
+        """Keep a data source as it is before a change, if a fault asks for it."""
+        if self.control.is_armed(StaleRows):
+            self.earlier[changing.luid] = changing
+
     def sweep_content(self) -> None:
         """Remove the content files that no data source and no revision uses."""
         with self.database.lock:
-            self.files.sweep(self.files.content, datasources.content_files(self.database))
+            kept = datasources.content_files(self.database)
+            kept += [each.hyper_file for each in self.earlier.values()]
+            self.files.sweep(self.files.content, kept)
 
     def apply_late_stamps(self) -> None:
         """Move the `updatedAt` of data sources whose late stamps are due."""

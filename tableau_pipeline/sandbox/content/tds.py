@@ -76,8 +76,9 @@ def write_tds(content: HyperContent, *, name: str, packaged_path: str) -> bytes:
     _add_column_map(connection, local_names)
     _add_metadata(connection, content, local_names)
     SubElement(root, "aliases", {"enabled": "yes"})
-    if len(content.tables) > 1:
-        _add_object_graph(root, content, connection_name=connection_name, local_names=local_names)
+    for table in content.tables:
+        SubElement(root, "column", _table_column(table))
+    _add_object_graph(root, content, connection_name=connection_name, local_names=local_names)
     ElementTree.indent(root)
     return b"<?xml version='1.0' encoding='utf-8' ?>\n" + ElementTree.tostring(root, "utf-8")
 
@@ -110,7 +111,7 @@ def _relation(table: Table, connection_name: str) -> dict[str, str]:
     return {
         "connection": connection_name,
         "name": table.name,
-        "table": f"[{table.schema}].[{table.name}]",
+        "table": f"{_quoted(table.schema)}.{_quoted(table.name)}",
         "type": "table",
     }
 
@@ -118,7 +119,9 @@ def _relation(table: Table, connection_name: str) -> dict[str, str]:
 def _add_column_map(parent: Element, local_names: dict[tuple[str, str, str], str]) -> None:
     columns = SubElement(parent, "cols")
     for (_, table, column), local_name in local_names.items():
-        SubElement(columns, "map", {"key": local_name, "value": f"[{table}].[{column}]"})
+        SubElement(
+            columns, "map", {"key": local_name, "value": f"{_quoted(table)}.{_quoted(column)}"}
+        )
 
 
 def _add_metadata(
@@ -139,13 +142,26 @@ def _metadata(table: Table, column: Column, *, local_name: str, ordinal: int) ->
         "remote-name": column.name,
         "remote-type": kind.remote_type,
         "local-name": local_name,
-        "parent-name": f"[{table.name}]",
+        "parent-name": _quoted(table.name),
         "remote-alias": column.name,
         "ordinal": str(ordinal),
         "local-type": kind.name,
         "aggregation": kind.aggregation,
         "contains-null": str(column.nullable).lower(),
-        "object-id": f"[{_object_id(table.schema, table.name)}]",
+        "object-id": _quoted(_object_id(table.schema, table.name)),
+    }
+
+
+def _table_column(table: Table) -> dict[str, str]:
+    """Return the column that represents a whole table, whose aggregation is its number of rows."""
+    identifier = _object_id(table.schema, table.name)
+    return {
+        "aggregation": "Count",
+        "caption": table.name,
+        "datatype": "table",
+        "name": f"[__tableau_internal_object_id__].{_quoted(identifier)}",
+        "role": "measure",
+        "type": "quantitative",
     }
 
 
@@ -190,9 +206,13 @@ def _local_names(content: HyperContent) -> dict[tuple[str, str, str], str]:
 
 def _unused_name(column: str, table: str, *, used: Collection[str]) -> str:
     """Return the name of a column; the name of its table, and a number, distinguish equal ones."""
-    numbered = (f"[{column} ({table}) {number}]" for number in itertools.count(1))
-    names = itertools.chain((f"[{column}]", f"[{column} ({table})]"), numbered)
+    numbered = (_quoted(f"{column} ({table}) {number}") for number in itertools.count(1))
+    names = itertools.chain((_quoted(column), _quoted(f"{column} ({table})")), numbered)
     return next(name for name in names if name not in used)
+
+
+def _quoted(name: str) -> str:
+    return f"[{name.replace(']', ']]')}]"
 
 
 def _object_id(schema: str, table: str) -> str:

@@ -8,6 +8,12 @@ hit from now on, `times` the number of calls that are hit (null: all, until the 
   {"kind": "delay", "seconds": 2}                      takes effect at once, answers late
   {"kind": "throttle", "bytes_per_second": 100000}     limits how fast the body is read
   {"kind": "expire_sessions", "user": "alice"}         just before the call; null: all users
+  {"kind": "cut", "bytes": 20}                         the answer ends as if it were complete
+
+Faults of queries by VizQL Data Service, which is at the path vizql-data-service/query-datasource:
+  {"kind": "break_rows"}                               an error after the first row, status 200
+  {"kind": "hide_rows", "rows": 2}                     rows that the user may not see; all queries
+  {"kind": "stale_rows"}                               the data before their next change
 
 Faults of jobs. `nth` and `times` count jobs, and `job_kind` is the kind shown in lists of jobs:
   {"kind": "fail_job", "notes": "Out of memory."}      or null: it fails without notes

@@ -119,6 +119,11 @@ class Control:
         with self._lock:
             return list(self._armed)
 
+    def is_armed(self, kind: type[Fault]) -> bool:
+        """Whether a fault of a kind was armed and not cleared."""
+        with self._lock:
+            return any(isinstance(armed.fault, kind) for armed in self._armed)
+
     def clear(self, number: int | None = None) -> bool:
         """Clear one fault, or all; return False if there is none with this number."""
         with self._lock:

@@ -26,7 +26,7 @@ class Counted(Protocol):
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class CallFault:
-    """A fault of calls of the REST API.
+    """A fault of calls of the REST API or of VizQL Data Service.
 
     Attributes:
         method: HTTP verb; "*" is any.
@@ -88,6 +88,44 @@ class ExpireSessions(CallFault):
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
+class Cut(CallFault):
+    """The answer ends after some bytes as if it were complete."""
+
+    kind: Literal["cut"] = "cut"
+    bytes: Annotated[int, Field(ge=0)]
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class QueryFault(CallFault):
+    """A fault of queries by VizQL Data Service."""
+
+    path: str = "vizql-data-service/query-datasource"
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class BreakRows(QueryFault):
+    """The answer has the status 200, the first row, and an error in place of all others."""
+
+    kind: Literal["break_rows"] = "break_rows"
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class HideRows(QueryFault):
+    """The user may not see some rows of each table."""
+
+    kind: Literal["hide_rows"] = "hide_rows"
+    rows: _Count
+    times: _Count | None = None
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class StaleRows(QueryFault):
+    """The answer is of the data before their last change since the fault was armed."""
+
+    kind: Literal["stale_rows"] = "stale_rows"
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
 class JobFault:
     """A fault of jobs that are executed.
 
@@ -135,7 +173,19 @@ class ReorderJobs:
 
 
 Fault = (
-    Refuse | Drop | Delay | Throttle | ExpireSessions | FailJob | SlowJob | HoldJobs | ReorderJobs
+    Refuse
+    | Drop
+    | Delay
+    | Throttle
+    | ExpireSessions
+    | Cut
+    | BreakRows
+    | HideRows
+    | StaleRows
+    | FailJob
+    | SlowJob
+    | HoldJobs
+    | ReorderJobs
 )
 _FAULT: TypeAdapter[Fault] = TypeAdapter(Annotated[Fault, Field(discriminator="kind")])
 

@@ -15,6 +15,7 @@ from tableau_pipeline.sandbox.facts.rest import (
     updates,
     uploads,
 )
+from tableau_pipeline.sandbox.facts.vds import queries, service
 
 _MODULES = (
     sessions,
@@ -29,6 +30,8 @@ _MODULES = (
     updates,
     bad_updates,
     jobs,
+    service,
+    queries,
 )
 
 FACTS: tuple[Fact, ...] = tuple(

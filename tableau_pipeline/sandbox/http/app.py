@@ -33,6 +33,8 @@ from tableau_pipeline.sandbox.rest.site import (
     sites,
 )
 from tableau_pipeline.sandbox.services import Services
+from tableau_pipeline.sandbox.vds.service import api as vds
+from tableau_pipeline.sandbox.vds.service.answers import write_vds_refusal
 
 API_ROUTES = (
     *server_info.ROUTES,
@@ -63,10 +65,11 @@ def build_app(services: Services) -> Starlette:
     guard = [Middleware(OwnHost, allowed)]
     # Clients of the API may know the sandbox by any name, for example in a network of containers.
     api = FaultyApi(services, RestApi(services, API_ROUTES))
-    guarded_api = OwnHost(api, allowed, only_browsers=True)
+    query_api = FaultyApi(services, vds.VdsApi(services), write_vds_refusal)
     app = Starlette(
         routes=[
-            Mount("/api", guarded_api),
+            Mount(vds.PATH, OwnHost(query_api, allowed, only_browsers=True)),
+            Mount("/api", OwnHost(api, allowed, only_browsers=True)),
             # A mount does not match its own path without a slash at the end.
             Route("/control", ControlEndpoint(services), middleware=guard),
             Mount("/control", ControlEndpoint(services), middleware=guard),

@@ -85,6 +85,7 @@ def _commit(services: Services, job: Job, *, file: Path, tables: str) -> str:
         updated_at=effective_at if moves else current.updated_at,
         revision=current.revision + options.update_revisions,
     )
+    services.remember(current)
     datasources.save_datasource(services.database, changed)
     if options.update_revisions:
         revisions.add_revision(

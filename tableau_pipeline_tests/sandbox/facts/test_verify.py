@@ -76,6 +76,8 @@ SWITCHES = [
     ("unfinished-job", {"early_finish_code": True}),
     ("replace-keeps-the-luid", {"replace": "refused"}),
     ("download-without-the-extract", {"bare_download": "tdsx"}),
+    ("count-of-nothing", {"vds_empty": "zero"}),
+    ("count-of-a-column", {"vds_access": "nobody"}),
 ]
 
 

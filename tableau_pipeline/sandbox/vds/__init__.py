@@ -1,0 +1,1 @@
+"""VizQL Data Service: queries of published data sources in JSON."""
