@@ -9,6 +9,7 @@ from uuid import uuid4
 from pydantic import Field, ValidationError
 from tableauhyperapi import TableName
 
+from tableau_pipeline.core.counting import CountWay
 from tableau_pipeline.core.snapshot import Fingerprint, Frozen
 from tableau_pipeline.hyper.tables import EXTRACT_SCHEMA, Column
 
@@ -75,11 +76,13 @@ class Habits(Frozen):
         moves_timestamp: whether `updatedAt` moves on a data update; None until observed.
         update_revisions: the number of revisions that a data update makes; None until observed.
         lag: the seconds by which `updatedAt` was observed to follow the job that moved it.
+        counts: how the server was observed to count the rows of a table, by table.
     """
 
     moves_timestamp: bool | None = None
     update_revisions: int | None = None
     lag: float = 0
+    counts: dict[str, CountWay] = Field(default_factory=dict)
 
 
 class Checkpoint(Frozen):

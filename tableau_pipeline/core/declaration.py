@@ -18,6 +18,7 @@ INSTANCE_TAG_PREFIX = "tableau-pipeline-instance:"
 
 SchemaPolicy = Literal["additive", "refuse", "publish"]
 OversizePolicy = Literal["publish", "split"]
+ReconcileBy = Literal["auto", "server", "download"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +65,15 @@ class Reconcile:
     """How the published data is compared with the models after a refresh.
 
     Attributes:
-        max_bytes: the largest file to download; a larger one is not compared.
+        max_bytes: the largest file to download; a larger one is not.
         checksums: compare the contents of each column, not only the number of rows.
+        by: let the server count, or download the file and count here; "auto" does what costs less,
+            and the other if that is not possible.
     """
 
     max_bytes: int = 100_000_000
     checksums: bool = False
+    by: ReconcileBy = "auto"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,14 @@
 """The interface of a Tableau Server that a refresh needs; `publishing` implements it."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal, Protocol
 
 from tableau_pipeline.core.checkpoint import Outcome, PublishMode
+from tableau_pipeline.core.counting import ColumnCounts, Counted, CountWay
 from tableau_pipeline.core.declaration import Project
 
 
@@ -113,6 +115,9 @@ class Server(Protocol):
     def find_by_name(self, name: str, *, project_id: str) -> RemoteDatasource | None:
         """Return the data source with this name, in any case of letters; None if there is none."""
 
+    def tagged(self, prefix: str) -> Sequence[RemoteDatasource]:
+        """Return the data sources with a tag that begins so, as far as this user may see them."""
+
     def upload(self, file: Path) -> str:
         """Upload a file, which changes nothing yet; return the id by which one call may use it."""
 
@@ -195,3 +200,38 @@ class Server(Protocol):
 
     def metadata(self, luid: str) -> Metadata:
         """Read the content of the data source's `.tds`."""
+
+    def count(
+        self,
+        luid: str,
+        keys: Mapping[str, str | None],
+        *,
+        ways: Mapping[str, CountWay] = MappingProxyType({}),
+        fresh: bool = False,
+    ) -> Mapping[str, Counted]:
+        """Let the server count the rows of tables, by table name.
+
+        A number may be too low, but never too high: the server counts the rows that this user may
+        see, and what is left by the data source's own filters.
+
+        Args:
+            keys: the tables in the published file, and a column of each that holds no NULL; None
+                if no such column is known.
+            ways: the ways that worked before; they are tried first.
+            fresh: the answer may not come from a cache.
+
+        Raises:
+            RefreshError: the server cannot count, or does not let this user ask.
+        """
+
+    def count_columns(
+        self, luid: str, table: str, columns: Mapping[str, bool]
+    ) -> Mapping[str, ColumnCounts]:
+        """Let the server count the values of a table's columns, by column name.
+
+        Args:
+            columns: the columns, and whether the ends of their values are asked for.
+
+        Raises:
+            RefreshError: the server cannot count, or does not let this user ask.
+        """

@@ -9,10 +9,10 @@ import dagster as dg
 from tableau_pipeline.demo.sandbox_process import local_sandbox
 from tableau_pipeline.demo.story import CHAPTERS, Line, from_the_start, refresh
 
-_WIDTHS = (17, 15, 17, 8, 8, 9, 9, 8, 7)
+_WIDTHS = (17, 15, 17, 8, 8, 9, 9, 8, 25, 7)
 _HEADINGS = (
     *("data", "data source", "decision", "rows", "deleted", "inserted", "MB sent", "seconds"),
-    "result",
+    *("equal, says the refresh", "result"),
 )
 
 
@@ -68,6 +68,7 @@ def _table(lines: Sequence[Line]) -> str:
             f"{line.inserted:,}",
             f"{line.bytes_sent / 1e6:.2f}",
             f"{line.seconds:.1f}",
+            line.compared.removeprefix("equal "),
             "DIFFERS" if line.differences else "equal",
         )
         for line in lines

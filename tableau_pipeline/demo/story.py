@@ -49,6 +49,7 @@ class Line:
     Attributes:
         deleted: deleted rows, over all tables.
         inserted: inserted rows, over all tables.
+        compared: how the refresh itself compared the data source with its models.
         differences: between the data source and its models; empty if they are equal.
     """
 
@@ -61,6 +62,7 @@ class Line:
     inserted: int
     bytes_sent: int
     seconds: float
+    compared: str
     differences: list[str]
 
 
@@ -120,7 +122,8 @@ def _line(
         deleted=total("rows deleted/"),
         inserted=total("rows inserted/"),
         bytes_sent=metadata["bytes sent"],
-        seconds=total("seconds/"),
+        seconds=metadata["seconds/total"],
+        compared=metadata["comparison"],
         differences=_differences(datasource.declaration, metadata, instance),
     )
 

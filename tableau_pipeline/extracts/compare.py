@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from tableauhyperapi import Connection, TableName, escape_name
 
 from tableau_pipeline.core.checkpoint import Checkpoint, TableContent
+from tableau_pipeline.core.counting import CountWay
 from tableau_pipeline.core.snapshot import Snapshot, Snapshots
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.extracts.desired import source
@@ -24,15 +26,24 @@ class Reconciliation:
     Attributes:
         problem: what differs; None if nothing that was compared does.
         skipped: why nothing was compared; None if something was.
-        rows: the number of rows that were read back, by table.
+        by: how the rows were counted, by table: in the downloaded file, or by the server.
+        rows: the number of rows that were found, by table.
         checksums: the checksums of the columns that were read back, by "table.column". They do
             not depend on the order of rows.
     """
 
     problem: str | None = None
     skipped: str | None = None
+    by: Mapping[str, CountWay | Literal["download"]] = field(default_factory=dict)
     rows: Mapping[str, int] = field(default_factory=dict)
     checksums: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def way(self) -> str:
+        """In which way something was compared, in words."""
+        if self.checksums:
+            return "checksums"
+        return "count" if "download" in self.by.values() else "count on the server"
 
 
 def compare(
@@ -56,9 +67,6 @@ def compare(
     counts, sums = {}, {}
     names = {name: checkpoint.target(name) for name in checkpoint.tables}
 
-    def model(name: str, table: TableContent) -> str:
-        return rows(source(name, _snapshot(snapshots, table), table.cutoff))
-
     existing = _tables(connection)
     if by_row and existing != set(names.values()):
         return Reconciliation(problem="it has other tables")
@@ -71,15 +79,31 @@ def compare(
         counts[name] = _rows(connection, str(published))
         if counts[name] != expected:
             problems.append(f"{name} holds {counts[name]:,} rows, its model {expected:,}")
-        elif by_row and not _same_rows(connection, published, table, model(name, table)):
+        elif by_row and not _same_rows(
+            connection, published, table, model_rows(name, table, snapshots)
+        ):
             problems.append(f"the rows of {name} differ")
         elif checksums and not by_row:
             found = _checksums(connection, str(published), name, table)
             sums.update({f"{name}.{column}": each for column, each in found.items()})
-            wanted = _checksums(connection, model(name, table), name, table)
+            wanted = _checksums(connection, model_rows(name, table, snapshots), name, table)
             differing = [column for column in wanted if wanted[column] != found[column]]
             problems += [f"{name}.{column} differs" for column in differing]
-    return Reconciliation("; ".join(problems) or None, rows=counts, checksums=sums)
+    return Reconciliation(
+        "; ".join(problems) or None,
+        by=dict.fromkeys(counts, "download"),
+        rows=counts,
+        checksums=sums,
+    )
+
+
+def model_rows(name: str, table: TableContent, snapshots: Snapshots) -> str:
+    """Return SQL for the rows of a model that a table of this content holds.
+
+    Raises:
+        RefreshError: the snapshot of the model is gone.
+    """
+    return rows(source(name, _snapshot(snapshots, table), table.cutoff))
 
 
 def _same_rows(

@@ -39,6 +39,18 @@ def find_by_name(server: TSC.Server, name: str, *, project_id: str) -> RemoteDat
     return None
 
 
+def tagged(server: TSC.Server, prefix: str) -> list[RemoteDatasource]:
+    """Return the data sources with a tag that begins so."""
+    # A filter compares whole tags, and ":" separates its parts, so the tags are compared here.
+    # Another change of the site may put an item on two pages.
+    items = {str(item.id): item for item in every(server.datasources)}
+    return [
+        _remote(server, item)
+        for item in items.values()
+        if any(tag.startswith(prefix) for tag in item.tags)
+    ]
+
+
 def publish(
     server: TSC.Server,
     upload: str,

@@ -12,11 +12,12 @@ from typing import TypeVar
 import tableauserverclient as TSC
 
 from tableau_pipeline.core.checkpoint import Outcome, PublishMode
+from tableau_pipeline.core.counting import ColumnCounts, Counted, CountWay
 from tableau_pipeline.core.declaration import Project
 from tableau_pipeline.core.server import Job, Metadata, RemoteDatasource
 from tableau_pipeline.core.units import megabytes
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.publishing import datasources, jobs, projects, updates, uploads
+from tableau_pipeline.publishing import counts, datasources, jobs, projects, updates, uploads
 from tableau_pipeline.publishing.session.clock import ServerClock
 from tableau_pipeline.publishing.translate_errors import (
     SESSION_GONE,
@@ -92,6 +93,13 @@ class TableauSite:
         return self._ask(
             f'Looking for data source "{name}"',
             lambda: datasources.find_by_name(self.tsc, name, project_id=project_id),
+        )
+
+    def tagged(self, prefix: str) -> Sequence[RemoteDatasource]:
+        """Return the data sources with a tag that begins so, as far as this user may see them."""
+        return self._ask(
+            f'Listing the data sources with a tag "{prefix}..."',
+            lambda: datasources.tagged(self.tsc, prefix),
         )
 
     def upload(self, file: Path) -> str:
@@ -197,6 +205,29 @@ class TableauSite:
         return self._ask(
             f"Reading the metadata of data source {luid}",
             lambda: datasources.metadata(self.tsc, luid),
+        )
+
+    def count(
+        self,
+        luid: str,
+        keys: Mapping[str, str | None],
+        *,
+        ways: Mapping[str, CountWay] = MappingProxyType({}),
+        fresh: bool = False,
+    ) -> Mapping[str, Counted]:
+        """Let the server count the rows of tables, by table name."""
+        return self._ask(
+            f"Counting the rows of data source {luid}",
+            lambda: counts.count_rows(self.tsc, luid, keys, ways=ways, fresh=fresh),
+        )
+
+    def count_columns(
+        self, luid: str, table: str, columns: Mapping[str, bool]
+    ) -> Mapping[str, ColumnCounts]:
+        """Let the server count the values of a table's columns, by column name."""
+        return self._ask(
+            f"Counting the values of data source {luid}",
+            lambda: counts.count_columns(self.tsc, luid, table, columns),
         )
 
     def _ask(

@@ -70,6 +70,7 @@ class Attempt:
             hyper=refresh.hyper,
             folder=refresh.folder / "extracts",
             log=refresh.log,
+            sleep=refresh.sleep,
         )
         self._observer = Observer(
             declaration=refresh.declaration,
@@ -238,7 +239,13 @@ class Attempt:
                 raise ReconciliationError(found)
             if found.skipped:
                 self._refresh.log.warning("Not reconciled with the models: %s", found.skipped)
-            checkpoint = checkpoint.model_copy(update={"unreconciled": found.skipped})
+            counts = {name: way for name, way in found.by.items() if way != "download"}
+            habits = checkpoint.habits.model_copy(
+                update={"counts": {**checkpoint.habits.counts, **counts}}
+            )
+            checkpoint = checkpoint.model_copy(
+                update={"unreconciled": found.skipped, "habits": habits}
+            )
             report = replace(report, reconciliation=found)
         claim.checkpoint = checkpoint
         return replace(report, checkpoint=checkpoint)

@@ -100,14 +100,14 @@ def _claim(
     waited, is_logged = 0.0, False
     while True:
         history = read_history(journal.records())
-        others = _live(history.open_claims, journal)
+        others = live_claims(history.open_claims, journal)
         if not others:
             claim = Claim(refresh=history.number + 1, owner=journal.owner)
             journal.append(claim)
             history = read_history(journal.records())
             # Of two that store their claims at once, at least the later one sees the other here.
             later = [each for each in history.open_claims if each.id != claim.id]
-            if not _live(later, journal):
+            if not live_claims(later, journal):
                 return Claimed(claim, history, journal, sleep)
             # The event log does not tell reliably which claim came first, so nobody insists.
             journal.append(Closing(refresh=claim.refresh, claim=claim.id, withdrawn=True))
@@ -121,8 +121,8 @@ def _claim(
         waited += max(pause, 0.001)
 
 
-def _live(claims: Sequence[Claim], journal: Journal) -> list[Claim]:
-    """The claims of others that may still be running; one step refreshes one data source."""
+def live_claims(claims: Sequence[Claim], journal: Journal) -> list[Claim]:
+    """Return the claims of others that may still be running; one step has one data source."""
     return [
         each for each in claims if each.owner != journal.owner and not journal.has_ended(each.owner)
     ]

@@ -1,10 +1,13 @@
-"""Reconciliation: read the published data back and compare it with the models."""
+"""Reconciliation: compare what is published with the models.
+
+The server counts the rows, or the file is read back.
+"""
 
 import logging
 import zipfile
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -17,7 +20,14 @@ from tableau_pipeline.core.snapshot import Snapshots
 from tableau_pipeline.core.units import megabytes
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.extracts.compare import Reconciliation, compare, count_rows
+from tableau_pipeline.extracts.compare_counts import compare_counts, compare_values
 from tableau_pipeline.hyper.process import connect
+
+_NEVER = "reconcile: never"
+_HIDDEN = (
+    "If a filter of the data source or row-level security hides rows from this user, the server "
+    "counts too few: declare reconcile: {by: download} with a larger max_mb, or reconcile: never"
+)
 
 
 class ReconciliationError(RefreshError):
@@ -41,14 +51,90 @@ class Reconciler:
     hyper: Callable[[], HyperProcess]
     folder: Path
     log: logging.Logger
+    sleep: Callable[[float], None]
 
-    def compare(
+    def compare(self, checkpoint: Checkpoint, remote: RemoteDatasource) -> Reconciliation:
+        """Compare what a refresh has just left: its rows, and its values if declared."""
+        if self.declaration.reconcile is None:
+            return Reconciliation(skipped=_NEVER)
+        match self._rule.by:
+            case "download":
+                return self._downloaded(checkpoint, remote)
+            case "server":
+                return self._asked(checkpoint, remote)
+        # Every value is compared by reading it. Only a file too large for that is left to counts.
+        ways = (self._asked, self._downloaded)
+        first, second = reversed(ways) if self._rule.checksums else ways
+        found = first(checkpoint, remote)
+        if not found.skipped:
+            return found
+        other = second(checkpoint, remote)
+        return replace(other, skipped=other.skipped and f"{found.skipped}; {other.skipped}")
+
+    @property
+    def _rule(self) -> Reconcile:
+        # Guards need the rows even if the declaration wants nothing compared.
+        return self.declaration.reconcile or Reconcile()
+
+    def judge(self, checkpoint: Checkpoint, remote: RemoteDatasource) -> Reconciliation:
+        """Compare the data on the server with a checkpoint, row by row."""
+        if self.declaration.reconcile is None:
+            return Reconciliation(skipped=_NEVER)
+        return self._downloaded(checkpoint, remote, by_row=True)
+
+    def count(self, remote: RemoteDatasource) -> Mapping[str, int] | None:
+        """The published rows of the declared tables; None if they cannot be counted."""
+        names = {
+            self.declaration.published_name(table.name): table.name
+            for table in self.declaration.tables
+        }
+        try:
+            found = self._counted(remote, list(names))
+        except (RefreshError, HyperException, zipfile.BadZipFile, ValueError) as error:
+            self.log.warning("The published rows cannot be counted: %s", error)
+            return None
+        return {names[name]: rows for name, rows in found.items() if name in names}
+
+    def _counted(self, remote: RemoteDatasource, tables: Sequence[str]) -> Mapping[str, int]:
+        try:
+            # Rows are counted where no checkpoint is left, so only the server can tell the size.
+            with self._published(remote, self._rule, size=None) as connection:
+                return count_rows(connection)
+        except RefreshError:
+            if self._rule.by == "download":
+                raise
+            # It may count too few, so a file that may be read is better.
+            counted = self.server.count(remote.luid, dict.fromkeys(tables))
+        return {name: rows for name, (rows, _) in counted.items()}
+
+    def _asked(self, checkpoint: Checkpoint, remote: RemoteDatasource) -> Reconciliation:
+        # Both kinds of keys were checked before the rows were sent.
+        keys = {edge.one: edge.key[0] for edge in self.declaration.relationships}
+        keys |= {name: table.key[0] for name, table in checkpoint.tables.items() if table.key}
+        found = compare_counts(self.server, checkpoint, remote.luid, keys=keys, sleep=self.sleep)
+        if self._rule.checksums and not found.problem and not found.skipped:
+            values = compare_values(
+                self.server,
+                checkpoint,
+                remote.luid,
+                snapshots=self.snapshots,
+                hyper=self.hyper,
+            )
+            found = replace(found, problem=values.problem, skipped=values.skipped)
+        if not found.problem:
+            return found
+        # Filters, caches and rights can hide rows from the server's own counts, so they alone do
+        # not fail a refresh if the file can be read.
+        self.log.warning("%s. The file decides", found.problem)
+        read = self._downloaded(checkpoint, remote)
+        if not read.skipped:
+            return read
+        return replace(found, problem=f"{found.problem} ({read.skipped}). {_HIDDEN}")
+
+    def _downloaded(
         self, checkpoint: Checkpoint, remote: RemoteDatasource, *, by_row: bool = False
     ) -> Reconciliation:
-        """Compare what a refresh has just left: its rows, and its values if declared."""
-        rule = self.declaration.reconcile
-        if rule is None:
-            return Reconciliation(skipped="reconcile: never")
+        rule = self._rule
         # An upper bound: payloads count in full, even where their rows replaced others.
         size = None if checkpoint.size is None else checkpoint.size + checkpoint.grown
         try:
@@ -66,27 +152,6 @@ class Reconciler:
             # A file that may not be read proves nothing. One that came but does not open is
             # broken, and only a publish repairs it.
             return Reconciliation(problem=f"it cannot be read: {error}")
-
-    def judge(self, checkpoint: Checkpoint, remote: RemoteDatasource) -> Reconciliation:
-        """Compare the data on the server with a checkpoint, row by row."""
-        return self.compare(checkpoint, remote, by_row=True)
-
-    def count(self, remote: RemoteDatasource) -> Mapping[str, int] | None:
-        """The published rows of the declared tables; None if the file is too large to count."""
-        # Guards need the rows even if the declaration wants nothing compared.
-        rule = self.declaration.reconcile or Reconcile()
-        names = {
-            self.declaration.published_name(table.name): table.name
-            for table in self.declaration.tables
-        }
-        try:
-            # Rows are counted where no checkpoint is left, so only the server can tell the size.
-            with self._published(remote, rule, size=None) as connection:
-                found = count_rows(connection)
-                return {names[name]: rows for name, rows in found.items() if name in names}
-        except (RefreshError, HyperException, zipfile.BadZipFile, ValueError) as error:
-            self.log.warning("The published rows cannot be counted: %s", error)
-            return None
 
     @contextmanager
     def _published(

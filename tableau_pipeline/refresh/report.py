@@ -74,7 +74,7 @@ def summary(report: Report, declaration: Declaration, options: Options) -> str:
         file = report.extract.path.as_uri() if report.extract else ""
         return f"{declaration.name}: {done}, {file}"
     link = report.remote.link if report.remote else None
-    return ", ".join(filter(None, [f"{declaration.name}: {done}", _comparison(report), link]))
+    return ", ".join(filter(None, [f"{declaration.name}: {done}", comparison(report), link]))
 
 
 def _work(report: Report) -> str:
@@ -96,8 +96,8 @@ def _work(report: Report) -> str:
             return f"built only, {rows:,} rows, {size}"
 
 
-def _comparison(report: Report) -> str:
-    """How the published data was compared with the models."""
+def comparison(report: Report) -> str:
+    """How the published data was compared with the models, in words; "" if it was not refreshed."""
     checkpoint, found = report.checkpoint, report.reconciliation
     if checkpoint is None:
         return ""
@@ -107,4 +107,4 @@ def _comparison(report: Report) -> str:
         return f"not compared: {checkpoint.unreconciled}"
     if found is None:
         return "equal when it was last compared"
-    return "equal by checksums" if found.checksums else "equal by count"
+    return f"equal by {found.way}"

@@ -149,3 +149,20 @@ def test_move_of_what_is_gone(tableau: TableauSite, sales: RemoteDatasource):
     tableau.tsc.datasources.delete(sales.luid)
     with pytest.raises(RefusedError, match="404004"):
         tableau.move(sales.luid, name="x", project_id=sales.project_id)
+
+
+def test_list_by_tag(
+    tableau: TableauSite, sales: RemoteDatasource, small: Path, monkeypatch: pytest.MonkeyPatch
+):
+    # Prevents: a data source on a later page, or one of several tags, is overlooked.
+    monkeypatch.setattr(lookup, "_PAGE_SIZE", 1)
+    prefix = f"{sales.name}:"
+    names = [f"{sales.name} {number}" for number in range(3)]
+    others = [published(tableau, small, name=name, project_id=sales.project_id) for name in names]
+    tags = (["x", f"{prefix}a/b"], [f"x{prefix}a"], [f"{prefix}c"])
+    for each, labels in zip(others, tags, strict=True):
+        tableau.tag(each.luid, labels)
+    first, last = sorted(tableau.tagged(prefix), key=lambda each: each.name)
+    assert (first.luid, first.name) == (others[0].luid, names[0])
+    assert (first.tags, first.link) == ({"x", f"{prefix}a/b"}, others[0].link)
+    assert last.luid == others[2].luid

@@ -47,7 +47,7 @@ def damaged(pipeline: Pipeline, sql: str) -> dict[str, Any]:
 
 def test_what_is_published_is_read_back(star: Pipeline):
     """Prevents: a check that is green because nobody looked."""
-    star.declare(reconcile=Reconcile(checksums=True))
+    star.declare(reconcile=Reconcile(checksums=True, by="download"))
     report = star.run()
     assert report.reconciliation.problem is None
     assert report.reconciliation.rows == {"flights": 8, "airlines": 2}
@@ -59,7 +59,7 @@ def test_what_is_published_is_read_back(star: Pipeline):
 def test_lost_rows_fail_the_refresh_and_the_next_one_repairs_them(pipeline: Pipeline):
     """Prevents: an update that builds on rows that are not there, night after night."""
     pipeline.policy(Diff(("flight_id",)))
-    pipeline.declare(reconcile=Reconcile())
+    pipeline.declare(reconcile=Reconcile(by="download"))
     pipeline.run()
     pipeline.model("flights", flights(9))
     around = damaged(pipeline, 'DELETE FROM "Extract"."Extract" WHERE "flight_id" = 1')
@@ -72,7 +72,7 @@ def test_lost_rows_fail_the_refresh_and_the_next_one_repairs_them(pipeline: Pipe
 
 def test_checksums_tell_values_apart(pipeline: Pipeline):
     """Prevents: a wrong value that the number of rows does not show."""
-    pipeline.declare(reconcile=Reconcile(checksums=True))
+    pipeline.declare(reconcile=Reconcile(checksums=True, by="download"))
     sql = """UPDATE "Extract"."Extract" SET "carrier" = '' WHERE "flight_id" = 1"""
     around = damaged(pipeline, sql)
     with pytest.raises(
@@ -85,7 +85,7 @@ def test_checksums_tell_values_apart(pipeline: Pipeline):
 
 def test_a_difference_after_an_overwrite_is_repaired_too(pipeline: Pipeline):
     """Prevents: a refusal in the name of analysts who edited nothing, while the rows are wrong."""
-    pipeline.declare(reconcile=Reconcile())
+    pipeline.declare(reconcile=Reconcile(by="download"))
     pipeline.run()
     pipeline.model("flights", flights(9).append_column("gate", pa.array(range(9))))
     around = damaged(pipeline, 'DELETE FROM "Extract"."Extract" WHERE "flight_id" = 1')
@@ -98,14 +98,14 @@ def test_a_difference_after_an_overwrite_is_repaired_too(pipeline: Pipeline):
 
 def test_a_table_that_is_missing_is_a_difference(pipeline: Pipeline):
     """Prevents: the worst of differences ending as an error that the next run forgets."""
-    pipeline.declare(reconcile=Reconcile())
+    pipeline.declare(reconcile=Reconcile(by="download"))
     with pytest.raises(ReconciliationError, match="flights is not there"):
         pipeline.run(around=damaged(pipeline, 'DROP TABLE "Extract"."Extract"'))
 
 
 def test_a_file_that_nobody_can_open_is_a_difference(pipeline: Pipeline):
     """Prevents: a broken file passes for one that may not be read, and nobody fixes it."""
-    pipeline.declare(reconcile=Reconcile())
+    pipeline.declare(reconcile=Reconcile(by="download"))
 
     class Spoiling(Losing):
         def download(self, luid: str, folder: Path) -> Path:
@@ -122,7 +122,7 @@ def test_a_file_that_nobody_can_open_is_a_difference(pipeline: Pipeline):
 def test_what_a_crash_left_unseen_is_looked_at_next(pipeline: Pipeline):
     """Prevents: rows that nobody ever compares because the run that sent them was killed."""
     pipeline.run()
-    pipeline.declare(reconcile=Reconcile())
+    pipeline.declare(reconcile=Reconcile(by="download"))
     around = damaged(pipeline, 'DELETE FROM "Extract"."Extract" WHERE "flight_id" = 1')
     with pytest.raises(ReconciliationError):
         pipeline.run(around=around)
@@ -133,7 +133,7 @@ def test_what_a_crash_left_unseen_is_looked_at_next(pipeline: Pipeline):
 
 def test_what_is_too_large_is_not_called_reconciled(pipeline: Pipeline):
     """Prevents: gigabytes that are downloaded every night, or a pass for what nobody compared."""
-    pipeline.declare(reconcile=Reconcile(max_bytes=1))
+    pipeline.declare(reconcile=Reconcile(max_bytes=1, by="download"))
     report = pipeline.run()
     assert "is larger than reconcile: max_mb: 1e-06" in report.reconciliation.skipped
     assert report.checkpoint.unreconciled == report.reconciliation.skipped
@@ -145,7 +145,7 @@ def test_what_is_too_large_is_not_called_reconciled(pipeline: Pipeline):
 
 def test_what_may_not_be_read_is_not_called_reconciled(pipeline: Pipeline):
     """Prevents: a refresh that fails because its user may publish, but not download."""
-    pipeline.declare(reconcile=Reconcile())
+    pipeline.declare(reconcile=Reconcile(by="download"))
 
     class Forbidding(Losing):
         def download(self, luid: str, folder: Path) -> Path:
@@ -177,7 +177,7 @@ def test_what_somebody_published_is_judged_by_its_rows(
     pipeline: Pipeline, rows: pa.Table, told: str | None
 ):
     """Prevents: rows of others that pass for ours, or a publish of what is there already."""
-    pipeline.declare(reconcile=Reconcile())
+    pipeline.declare(reconcile=Reconcile(by="download"))
     pipeline.run()
     publishes(pipeline, rows, user=("", ""))
     report = pipeline.run()
@@ -196,7 +196,7 @@ def test_what_somebody_published_is_judged_by_its_rows(
 
 def test_what_nobody_may_judge_is_published_again(pipeline: Pipeline):
     """Prevents: what somebody else published passes for ours because nobody looked."""
-    pipeline.declare(reconcile=Reconcile(max_bytes=1))
+    pipeline.declare(reconcile=Reconcile(max_bytes=1, by="download"))
     pipeline.run()
     publishes(pipeline, flights(), user=("", ""))
     assert pipeline.run().plan.decision == "publish (replace)"

@@ -10,25 +10,32 @@ from pydantic import Field, field_validator, model_validator
 
 from tableau_pipeline.components.attributes.base import Attributes
 from tableau_pipeline.components.attributes.zones import Zone
-from tableau_pipeline.core.declaration import Reconcile
+from tableau_pipeline.core.declaration import Reconcile, ReconcileBy
 
 _SPAN = re.compile(r"(\d+) ?(m|h|d)")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 
 
 class ReconcileAttributes(Attributes):
-    """Read the published data back and compare it with the models."""
+    """Compare the published data with the models."""
 
+    by: ReconcileBy = Field(
+        default="auto",
+        description="`server`: the server counts the rows, by its VizQL Data Service (on Tableau "
+        "Cloud, and on Server from 2025.1). `download`: the file is read back. `auto`: the server "
+        "counts; if it cannot, or with `checksums`, the file is read back up to `max_mb`.",
+    )
     max_mb: float = Field(
         default=100,
         gt=0,
-        description="In megabytes of 10^6 bytes. Larger files are not downloaded, and the check "
-        "reports that.",
+        description="In megabytes of 10^6 bytes. Larger files are not downloaded. If the server "
+        "cannot count either, the check reports that.",
     )
     checksums: bool = Field(
         default=False,
         description="Compare a checksum of each column, independent of the order of rows. By "
-        "default only the number of rows is compared.",
+        "default only the number of rows is compared. The server counts the values of each column, "
+        "and the different ones, instead.",
     )
 
 
@@ -36,7 +43,7 @@ def reconcile(attributes: ReconcileAttributes | Literal["never"]) -> Reconcile |
     """Convert the key `reconcile` to the core's `Reconcile`; None for `never`."""
     if attributes == "never":
         return None
-    return Reconcile(int(attributes.max_mb * 1e6), attributes.checksums)
+    return Reconcile(int(attributes.max_mb * 1e6), attributes.checksums, attributes.by)
 
 
 class FreshnessAttributes(Attributes):

@@ -91,8 +91,8 @@ def refresh_assets(
         hyper: HyperResource,
         tableau: TableauServerResource,
     ) -> Iterator[dg.MaterializeResult | dg.AssetCheckResult]:
-        definitions = partitions_of(context, declaration.models)
-        models = ModelSnapshots(snapshots, definitions)
+        graph = context.job_def.asset_layer.asset_graph
+        models = ModelSnapshots(snapshots, partitions_of(graph, declaration.models))
         refresh = refresh_in_run(
             context, declaration, snapshots=models, hyper=hyper, tableau=tableau
         )

@@ -19,6 +19,12 @@ _REFUSED = "the refresh would be refused anyway"
 _ONLY_BUILT = "only the file was built, and not compared with what is published"
 RELATIONSHIPS, RECONCILIATION = "relationships", "reconciliation"
 _WARN = dg.AssetCheckSeverity.WARN
+_COUNTED = {
+    "download": "downloaded file",
+    "table": "server: COUNT of the table",
+    "key": "server: COUNT of a key column",
+    "cells": "server: COUNT of all cells of a column",
+}
 _BEFORE = {
     Check.GUARD: "No table is empty or suddenly small (`guard`); otherwise nothing is sent.",
     Check.KEYS: "Keys that a relationship or a policy needs are unique and not NULL; otherwise "
@@ -34,7 +40,7 @@ def check_specs(declaration: Declaration, published: dg.AssetKey) -> list[dg.Ass
     if declaration.relationships:
         described[RELATIONSHIPS] = "Every row of the many side has a partner on the one side."
     if declaration.reconcile:
-        described[RECONCILIATION] = "The published data, read back, equals the models."
+        described[RECONCILIATION] = "The published data, counted or read back, equals the models."
     stopping = {check.value for check in Check}
     return [
         dg.AssetCheckSpec(name, asset=published, description=text, blocking=name in stopping)
@@ -71,7 +77,7 @@ def failed_checks(published: dg.AssetKey, error: RefreshError) -> Iterator[dg.As
         for check, found in error.failed.items():
             yield _failed(published, check.value, found)
     if isinstance(error, ReconciliationError):
-        rows = _metadata("rows read back", error.found.rows)
+        rows = _metadata("rows found", error.found.rows)
         yield _failed(published, RECONCILIATION, str(error), rows)
 
 
@@ -95,7 +101,8 @@ def _reconciliation(published: dg.AssetKey, report: Report) -> dg.AssetCheckResu
         return _passed(published, RECONCILIATION, why="Nothing was sent since it was reconciled.")
     # A difference never comes this far: it raises an error, which fails the check.
     metadata = {
-        **_metadata("rows read back", found.rows),
+        **_metadata("rows found", found.rows),
+        **{f"counted by/{name}": _COUNTED[way] for name, way in found.by.items()},
         "seconds": report.seconds.get("reconcile", 0.0),
         **{f"checksum/{name}": f"{value:x}" for name, value in found.checksums.items()},
     }

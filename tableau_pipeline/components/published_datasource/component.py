@@ -113,8 +113,8 @@ class PublishedDatasource(YamlComponent):
     )
     reconcile: ReconcileAttributes | Literal["never"] = Field(
         default_factory=ReconcileAttributes,
-        description="Read the published data back after a refresh and compare it with the models: "
-        "{max_mb: 100, checksums: false}; or never.",
+        description="Compare the published data with the models after a refresh: {by: auto, "
+        "max_mb: 100, checksums: false}; or never.",
     )
     freshness: FreshnessAttributes | None = Field(
         default=None,

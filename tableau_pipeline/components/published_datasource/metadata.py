@@ -14,7 +14,7 @@ from tableau_pipeline.components.published_datasource.plan_table import plan_tab
 from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.hyper.types.versions import PRODUCTS
-from tableau_pipeline.refresh.report import Report
+from tableau_pipeline.refresh.report import Report, comparison
 
 
 def extract_result(
@@ -64,6 +64,7 @@ def published_result(
         **({"data source": dg.MetadataValue.url(remote.link)} if remote.link else {}),
         "seconds/total": report.seconds["total"],
         "MB sent": _in_megabytes(report.sent),
+        "comparison": comparison(report),
         **({"warnings": "\n".join(report.warnings)} if report.warnings else {}),
         **{f"rows without a partner/{edge}": count for edge, count in checkpoint.orphans.items()},
         **column_metadata(declaration, checkpoint, descriptions),

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import dagster as dg
+from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 
 from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.resources import SnapshotIOManager
@@ -31,9 +32,8 @@ class ModelSnapshots:
 
 
 def partitions_of(
-    context: dg.AssetExecutionContext, models: tuple[str, ...]
+    graph: AssetGraph, models: tuple[str, ...]
 ) -> dict[str, dg.PartitionsDefinition | None]:
-    """Return the partitions definitions of these models, where this location declares them."""
-    graph = context.job_def.asset_layer.asset_graph
+    """Return the partitions definitions of these models, where the graph has them."""
     keys = {model: dg.AssetKey.from_user_string(model) for model in models}
     return {model: graph.get(key).partitions_def for model, key in keys.items() if graph.has(key)}

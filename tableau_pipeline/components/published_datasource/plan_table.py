@@ -12,7 +12,7 @@ def plan_table(declaration: Declaration, report: Report) -> str:
     plan = report.plan
     if plan is None:
         return ""
-    head = f"**{plan.decision}**: {_escaped(plan.reason)}"
+    head = f"**{plan.decision}**: {escaped(plan.reason)}"
     if isinstance(plan, Refuse):
         return head
     lines = [
@@ -29,7 +29,7 @@ def _rows(declaration: Declaration, report: Report) -> Iterator[list[str]]:
         rows = f"{known.content.rows:,}" if known else ""
         shipped = report.tables.get(table.name)
         changes = [f"{shipped.deleted:,}", f"{shipped.inserted:,}"] if shipped else ["", ""]
-        yield [_escaped(table.name), rows, *changes, _sent(table.name, report)]
+        yield [escaped(table.name), rows, *changes, _sent(table.name, report)]
 
 
 def _sent(table: str, report: Report) -> str:
@@ -43,13 +43,13 @@ def _sent(table: str, report: Report) -> str:
                 return "nothing"
             shipped = report.tables.get(table)
             whole = shipped.whole if shipped else None
-            return f"the whole table: {_escaped(whole)}" if whole else "what changed"
+            return f"the whole table: {escaped(whole)}" if whole else "what changed"
         case _:
             return ""
 
 
-def _escaped(text: str) -> str:
-    """Escape Markdown for a table cell."""
+def escaped(text: str) -> str:
+    """Return a text as it is shown in a cell of a Markdown table."""
     # The backslash comes first, or it would escape the escapes of the others.
     for character in "\\|*_`<[":
         text = text.replace(character, f"\\{character}")

@@ -37,7 +37,8 @@ def _problem(table: Table, rows: int, published: Mapping[str, int] | None) -> st
     if published is None:
         return (
             f"{rows:,} rows, and how many are published is not known: no record of them is left, "
-            "and the file is too large to count them (reconcile: max_mb), or may not be read. "
+            "the file is too large to count them (reconcile: max_mb) or may not be read, and the "
+            "server does not count them. "
             f"guard.max_shrink cannot be checked. {_REMEDY}"
         )
     before = published.get(table.name, 0)

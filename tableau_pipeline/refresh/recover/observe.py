@@ -69,7 +69,10 @@ class Observer:
         remote = self.server.find_by_luid(recovered.luid) if recovered.luid else None
         named = remote is not None
         if remote:
-            self._warn_if_moved(remote, recovered, project_id)
+            for moved in moves(
+                self.declaration, remote, recovered=recovered, project_id=project_id
+            ):
+                self.log.warning("%s", moved)
         else:
             remote = self._find_by_name(recovered, project_id)
             named = bool(remote and self._was_created(remote, recovered.creating))
@@ -184,22 +187,23 @@ class Observer:
         others = {tag for tag in remote.tags if tag.startswith(INSTANCE_TAG_PREFIX)} - self.tags
         return min(others, default=None)
 
-    def _warn_if_moved(
-        self, remote: RemoteDatasource, recovered: Recovered, project_id: str | None
-    ) -> None:
-        known = recovered.record or recovered.former
-        # If the declaration itself changed, the difference is ours, and delivery carries it out.
-        if known and (known.name, known.project) == (
-            self.declaration.name,
-            self.declaration.project_path,
-        ):
-            if remote.name != self.declaration.name:
-                self.log.warning(
-                    'Somebody renamed "%s" to "%s" on the server',
-                    self.declaration.name,
-                    remote.name,
-                )
-            if project_id and remote.project_id != project_id:
-                self.log.warning(
-                    'Somebody moved "%s" out of "%s"', remote.name, self.declaration.project_path
-                )
+
+def moves(
+    declaration: Declaration,
+    remote: RemoteDatasource,
+    *,
+    recovered: Recovered,
+    project_id: str | None,
+) -> list[str]:
+    """Return what somebody renamed or moved on the server, in sentences."""
+    known = recovered.record or recovered.former
+    place = (declaration.name, declaration.project_path)
+    # If the declaration itself changed, the difference is ours, and delivery carries it out.
+    if known is None or (known.name, known.project) != place:
+        return []
+    found = []
+    if remote.name != declaration.name:
+        found.append(f'Somebody renamed "{declaration.name}" to "{remote.name}" on the server')
+    if project_id and remote.project_id != project_id:
+        found.append(f'Somebody moved "{remote.name}" out of "{declaration.project_path}"')
+    return found

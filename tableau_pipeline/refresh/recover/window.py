@@ -90,7 +90,8 @@ class Change:
             return habits.model_copy(update={"lag": lag})
         # Revisions that are hidden for now do not disprove what they showed before.
         made = habits.update_revisions if self.made is None else self.made
-        return Habits(moves_timestamp=moved, update_revisions=made, lag=lag)
+        update = {"moves_timestamp": moved, "update_revisions": made, "lag": lag}
+        return habits.model_copy(update=update)
 
 
 def revisions_of(habits: Habits, *, is_update: bool) -> Collection[int]:

@@ -99,9 +99,17 @@ def test_shrunk_against_what_is_adopted(pipeline: Pipeline):
     shrinks(pipeline, told="1 rows where 100 are published")
 
 
+def test_rows_that_only_the_server_can_count(new_pipeline: Callable[..., Pipeline]):
+    """Prevents: a person has to decide what the server's own count shows."""
+    pipeline = new_pipeline(reconcile=Reconcile(max_bytes=1))
+    pipeline.run()
+    forget(pipeline)
+    shrinks(pipeline, told="1 rows where 8 are published")
+
+
 def test_rows_that_nobody_can_count(new_pipeline: Callable[..., Pipeline]):
     """Prevents: what is too large to be counted is not guarded at all."""
-    pipeline = new_pipeline(reconcile=Reconcile(max_bytes=1))
+    pipeline = new_pipeline(reconcile=Reconcile(max_bytes=1, by="download"))
     pipeline.run()
     forget(pipeline)
     shrinks(pipeline, told=r"how many are published is not known.*reconcile: max_mb")
@@ -109,7 +117,7 @@ def test_rows_that_nobody_can_count(new_pipeline: Callable[..., Pipeline]):
 
 def test_nothing_is_counted_for_no_guard(new_pipeline: Callable[..., Pipeline]):
     """Prevents: a table that may lose all its rows is downloaded for nothing, or refused."""
-    pipeline = new_pipeline(reconcile=Reconcile(max_bytes=1))
+    pipeline = new_pipeline(reconcile=Reconcile(max_bytes=1, by="download"))
     (table,) = pipeline.declaration.tables
     pipeline.policy(table.policy, guard=Guard(max_shrink=1))
     pipeline.run()

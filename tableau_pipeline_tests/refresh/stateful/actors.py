@@ -78,7 +78,7 @@ class Actor:
         looked: the moment of its last look at the data source; `saw` is what that held.
         edited: it has changed tags, the name or the project, and has not looked since.
         read: the moment when it read the journal last.
-        claimed: its claim was stored, and is not closed.
+        claimed: its claim was stored, and is not closed; `has_claimed` if one ever was.
         overtaken: the moment when another one went on, since this one is said to have ended.
         meddled: somebody else did something while it ran.
         versions: of the models, that it builds on; and the `day` from which its windows count.
@@ -103,6 +103,7 @@ class Actor:
     edited: bool = False
     read: int = 0
     claimed: bool = False
+    has_claimed: bool = False
     overtaken: int | None = None
     sendings: list[Sending] = field(default_factory=list)
     meddled: bool = False

@@ -72,7 +72,7 @@ class Other:
             actor.log.ended.add(actor.name)
         other = history.actor(instance=actor.log.instance)
         history.refresh(other, self.options)
-        if self.takes_over and actor.claimed and other.claimed:
+        if self.takes_over and actor.claimed and other.has_claimed:
             actor.overtaken = history.next_moment()
 
 

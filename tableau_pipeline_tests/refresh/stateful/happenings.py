@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tableau_pipeline.sandbox.control.faults import Cut, QueryFault
 from tableau_pipeline_tests.refresh.stateful.worlds import Rules, related
 
 
@@ -87,6 +88,17 @@ class Pass:
     def __call__(self, history: Any) -> None:
         history.tell(f"{self.days} days and {self.seconds} s pass")
         history.tableau.pass_time(self.days * 86400 + self.seconds)
+
+
+@dataclass(frozen=True)
+class Muddle:
+    """Some answers to questions about rows are old, broken, or of fewer rows."""
+
+    fault: QueryFault | Cut
+
+    def __call__(self, history: Any) -> None:
+        history.tell(f"the server answers with {self.fault}")
+        history.tableau.services.control.add(self.fault)
 
 
 @dataclass(frozen=True)

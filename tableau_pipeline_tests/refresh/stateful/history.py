@@ -114,7 +114,7 @@ class History:
         if name == "read the journal":
             actor.read = self.moment
         if name == "appended claim":
-            actor.claimed = True
+            actor.claimed = actor.has_claimed = True
         if name.startswith("appended closing"):
             actor.claimed = False
         self.happen(actor, name)

@@ -116,6 +116,7 @@ def _calm(made: History) -> None:
     """Nothing troubles anybody any more: two refreshes are enough."""
     made.tell("Calm")
     made.tableau.come_to_rest()
+    made.tableau.services.control.clear()
     made.end_all()
     made.tableau.pass_time(700)
     for model in made.models.values():

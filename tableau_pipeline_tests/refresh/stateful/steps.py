@@ -6,7 +6,14 @@ from random import Random
 from typing import Any
 
 from tableau_pipeline.refresh.plan.decide import Accept, Options
-from tableau_pipeline.sandbox.control.faults import FailJob
+from tableau_pipeline.sandbox.control.faults import (
+    BreakRows,
+    Cut,
+    FailJob,
+    HideRows,
+    QueryFault,
+    StaleRows,
+)
 from tableau_pipeline_tests.refresh.stateful import events, happenings
 from tableau_pipeline_tests.refresh.stateful.actors import Event
 from tableau_pipeline_tests.refresh.stateful.models import changes, columns
@@ -161,9 +168,23 @@ def _happening(chance: Random) -> Any:
             lambda: happenings.Place(
                 chance.choice(["Stateful", "Stateful 2"]), chance.choice(["Default", "Elsewhere"])
             ),
+            lambda: happenings.Muddle(_muddle(chance)),
         ],
-        [18, 8, 3, 8, 6, 20, 5, 4],
+        [18, 8, 3, 8, 6, 20, 5, 4, 8],
     )[0]()
+
+
+def _muddle(chance: Random) -> QueryFault | Cut:
+    path, times = "vizql-data-service/*", chance.randint(1, 4)
+    return chance.choice(
+        [
+            StaleRows(times=times),
+            StaleRows(times=times),
+            HideRows(times=times, rows=chance.randint(1, 3)),
+            BreakRows(times=times),
+            Cut(path=path, times=times, bytes=chance.choice([0, 1, 30])),
+        ]
+    )
 
 
 def _materialize(chance: Random) -> events.Materialize:

@@ -15,6 +15,8 @@ from tableau_pipeline_tests.refresh.stateful.models.tables import Col, Content, 
 from tableau_pipeline_tests.refresh.stateful.models.values import KEYS, MOMENTS, TYPES
 
 _LIMITS = (66_000, 100_000)
+# Too large to be downloaded, as any file is.
+LARGE = Reconcile(max_bytes=1)
 OPEN = Guard(min_rows=0, max_shrink=1.0)
 _FLAGS = ("admin", "slow", "short", "chain", "forgetful")
 _POLICIES = ("diff", "append", "partitions", "feed", "replace")
@@ -147,7 +149,13 @@ def world(chance: Random) -> World:
             "oversize": chance.choice(["publish", "split"]),
             "payload_limit": chance.choice([*[None] * 7, 1, *_LIMITS]),
             "reconcile": chance.choice(
-                [None, None, Reconcile(), Reconcile(checksums=True), Reconcile(checksums=True)]
+                [
+                    None,
+                    None,
+                    Reconcile(by="download"),
+                    *[Reconcile(checksums=True, by=by) for by in ("auto", "download", "server")],
+                    *[LARGE, Reconcile(), replace(LARGE, checksums=True), Reconcile(by="server")],
+                ]
             ),
         },
     )

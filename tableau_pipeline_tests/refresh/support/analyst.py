@@ -3,14 +3,17 @@
 import zipfile
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from uuid import uuid4
 
 import pyarrow as pa
 import tableauserverclient as TSC
 
+from tableau_pipeline.actions.batch import Batch, Delete, target
 from tableau_pipeline.hyper.build import build_extract
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.tables import TableSource
 from tableau_pipeline.publishing.site import TableauSite
+from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.refresh.support.models import snapshot
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline, session
 
@@ -53,6 +56,14 @@ def _with_calculation(package: Path) -> Path:
                 content = content.replace(b"<aliases", CALCULATION.encode() + b"<aliases", 1)
             new.writestr(member, content)
     return edited
+
+
+def deletes_a_flight(sandbox: Sandbox, luid: str) -> None:
+    """Update published data by an action batch of their own."""
+    batch = Batch([Delete(target="Extract", where=target("flight_id") == 1)])
+    with session(sandbox) as site:
+        site.update(luid, batch=batch.json(), upload=None, request_id=str(uuid4()))
+    sandbox.wait_until_idle()
 
 
 def changes(pipeline: Pipeline, *, name: str = "", project: str = "") -> None:

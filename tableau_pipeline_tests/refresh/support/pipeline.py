@@ -1,6 +1,7 @@
 """One data source and everything a refresh of it works with, against a real sandbox."""
 
 import logging
+import time
 from collections.abc import Callable, Generator, Iterable
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
@@ -159,6 +160,7 @@ class Pipeline:
         around_server: Around = lambda server: server,
         timeouts: Timeouts = TIMEOUTS,
         now: datetime | None = None,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> Refresh:
         """A refresh as a fresh process would set it up; `now` is its day, today unless given."""
 
@@ -179,6 +181,7 @@ class Pipeline:
             log=LOG,
             timeouts=timeouts,
             now=lambda: now or datetime.now(UTC),
+            sleep=sleep,
         )
 
     def run(self, *accept: Accept, around: dict[str, Any] | None = None, **options: Any) -> Report:

@@ -21,7 +21,8 @@ class Ledger:
     Attributes:
         luid: of the data source that a sending of ours has made or changed last.
         sendings: all jobs of ours, by their ids.
-        left: what each data source held when a sending of ours had last taken effect.
+        left: what each data source held when a sending of ours had last taken effect; `meant` is
+            what that sending was to leave.
         tamperings: what others did to the data since it was last seen to be right.
         handled: the moment when somebody else did anything.
         counts: how many rows each table may have had, ever; so `schemas`.
@@ -33,6 +34,7 @@ class Ledger:
     luid: str = ""
     sendings: dict[str, Sending] = field(default_factory=dict)
     left: dict[str, Published | None] = field(default_factory=dict)
+    meant: dict[str, Published] = field(default_factory=dict)
     tamperings: list[Tampering] = field(default_factory=list)
     handled: int = 0
     counts: dict[str, set[int]] = field(default_factory=dict)
@@ -106,7 +108,7 @@ class Ledger:
         promise.check_effect(self.history, sending, before=self._before, after=after)
         if after.holds == sending.wanted:
             self.tamperings = []
-        self.left[target.luid] = after.holds
+        self.left[target.luid], self.meant[target.luid] = after.holds, sending.wanted
 
 
 def _place(datasource: Datasource) -> tuple[str, str]:

@@ -84,7 +84,9 @@ class _Case:
         )
 
     def _handled(self) -> bool:
-        """Somebody else was there, or our records were lost."""
+        """Somebody else was there, or our records were lost, or are another deployment's."""
+        if Accept.TAKEOVER in self._actor.options.accept:
+            return True
         wiped = any(log.wiped for log in self._history.logs.values())
         return self._history.ledger.handled > 0 or wiped or self._history.unclear
 

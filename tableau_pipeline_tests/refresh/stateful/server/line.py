@@ -30,6 +30,8 @@ _NAMES = (
     ("PUT", "sites/{id}/jobs/{id}", "cancel a job"),
     ("GET", "sites/{id}/projects", "look for projects"),
     ("GET", "serverInfo", "ask for the version"),
+    ("POST", "vizql-data-service/read-metadata", "ask for fields"),
+    ("POST", "vizql-data-service/query-datasource", "count"),
 )
 _PATTERNS = [
     (method, re.compile(path.replace("{id}", "([^/]+)")), name) for method, path, name in _NAMES

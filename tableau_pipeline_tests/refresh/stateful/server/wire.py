@@ -18,7 +18,8 @@ from starlette.types import ASGIApp, Message
 from urllib3.response import HTTPResponse
 
 from tableau_pipeline.sandbox.control import calls
-from tableau_pipeline.sandbox.rest import api
+from tableau_pipeline.sandbox.rest import api as rest_api
+from tableau_pipeline.sandbox.vds.service import api as vds_api
 
 HOST = "sandbox.test"
 URL = f"http://{HOST}"
@@ -133,7 +134,8 @@ def without_threads() -> Generator[None]:
     kept = [
         (module, name, getattr(module, name))
         for module, name in (
-            (api, "run_in_threadpool"),
+            (rest_api, "run_in_threadpool"),
+            (vds_api, "run_in_threadpool"),
             (calls, "run_in_threadpool"),
             (starlette.responses, "iterate_in_threadpool"),
         )

@@ -1,0 +1,209 @@
+"""Count published rows and values on the server, by its VizQL Data Service.
+
+Equal numbers prove that the rows are there. Different ones prove nothing: filters of the data
+source and the rights of the user hide rows, and caches remember them.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import tableauserverclient as TSC
+
+from tableau_pipeline.core.counting import ColumnCounts, Counted, CountWay
+from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.publishing.data_service import NotUnderstoodError, ask
+
+# The id of a table is its name at the time of publishing, and 32 hexadecimal digits.
+_TABLE_ID = re.compile(r"(.+)_[0-9A-Fa-f]{32}", re.DOTALL)
+# The names of the numbers in an answer. No field of a data source may have such a name.
+_ALIAS = "tableau_pipeline_{}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """A table as the service knows it.
+
+    Attributes:
+        name: in the published file.
+        id: None if the service names no tables.
+        captions: the captions of the table's fields, by the names of the fields.
+        alone: whether it is the only table of the data source.
+    """
+
+    name: str
+    id: str | None
+    captions: Mapping[str, str]
+    alone: bool
+
+    def caption(self, column: str) -> str | None:
+        """The caption of a column, as analysts may have edited it; None if there is no field."""
+        # The field of a name that another table has as well has the name of its table behind.
+        return self.captions.get(column) or self.captions.get(f"{column} ({self.name})")
+
+
+def count_rows(
+    tsc: TSC.Server,
+    luid: str,
+    keys: Mapping[str, str | None],
+    *,
+    ways: Mapping[str, CountWay],
+    fresh: bool,
+) -> dict[str, Counted]:
+    """Count the rows of tables, by table name. See `core.server.Server.count` for the errors."""
+    fields = _fields(tsc, luid)
+    counted = {}
+    for name, key in keys.items():
+        formulas = _formulas(_table(fields, name), key)
+        # The way that worked before comes first.
+        order = sorted(formulas, key=lambda way: way != ways.get(name))
+        try:
+            counted[name] = _counted(tsc, luid, {way: formulas[way] for way in order}, fresh=fresh)
+        except NotUnderstoodError as error:
+            raise RefreshError(f"the rows of {name} cannot be counted: {error}") from error
+    return counted
+
+
+def count_columns(
+    tsc: TSC.Server, luid: str, table: str, columns: Mapping[str, bool]
+) -> dict[str, ColumnCounts]:
+    """Count the values of columns. See `core.server.Server.count_columns` for the errors."""
+    found = _table(_fields(tsc, luid), table)
+    formulas = []
+    for column, with_ends in columns.items():
+        caption = found.caption(column)
+        if caption is None:
+            raise RefreshError(f"the server shows no column {column} in table {table}")
+        functions = ("COUNT", "COUNTD", *(("MIN", "MAX") if with_ends else ()))
+        formulas += [f"{function}({_quoted(caption)})" for function in functions]
+    numbers = iter(_query(tsc, luid, formulas) or [None] * len(formulas))
+    return {column: _column(numbers, with_ends) for column, with_ends in columns.items()}
+
+
+def _column(numbers: Iterator[Any], with_ends: bool) -> ColumnCounts:
+    values, different = _number(next(numbers) or 0), _number(next(numbers) or 0)
+    ends = (next(numbers), next(numbers)) if with_ends else ()
+    # A date may come with the time of its midnight.
+    texts = (str(end).removesuffix("T00:00:00") for end in ends if end is not None)
+    return values, different, *texts
+
+
+def _counted(
+    tsc: TSC.Server, luid: str, formulas: Mapping[CountWay, str], *, fresh: bool
+) -> Counted:
+    """Count by the first formula that the server understands.
+
+    Raises:
+        NotUnderstoodError: there is none.
+    """
+    refused = NotUnderstoodError("no column is known to count it by")
+    for way, formula in formulas.items():
+        try:
+            answer = _query(tsc, luid, [formula], by_id=way == "table", fresh=fresh)
+        except NotUnderstoodError as error:
+            refused = error
+            continue
+        # Over no rows, the answer is no row, or a sum that is NULL.
+        (number,) = answer or [0]
+        return 0 if number is None else _number(number), way
+    raise refused
+
+
+def _formulas(table: _Table, key: str | None) -> dict[CountWay, str]:
+    """The calculations that count a table, by way."""
+    formulas: dict[CountWay, str] = {}
+    if table.id:
+        formulas["table"] = f"COUNT({_quoted(table.id)})"
+    if key and (caption := table.caption(key)):
+        formulas["key"] = f"COUNT({_quoted(caption)})"
+    # Beside other tables it is not documented at whose grain this is computed.
+    if table.alone and table.captions:
+        any_column = _quoted(min(table.captions.values()))
+        formulas["cells"] = f"SUM(IIF(ISNULL({any_column}), 1, 1))"
+    return formulas
+
+
+def _quoted(name: str) -> str:
+    return f"[{name.replace(']', ']]')}]"
+
+
+def _fields(tsc: TSC.Server, luid: str) -> list[Mapping[str, Any]]:
+    answer = ask(tsc, "read-metadata", {"datasource": {"datasourceLuid": luid}})
+    try:
+        return [{str(key): value for key, value in field.items()} for field in answer["data"]]
+    except (AttributeError, KeyError, TypeError) as error:
+        raise RefreshError(f"its metadata cannot be understood: {error!r}") from error
+
+
+def _table(fields: Sequence[Mapping[str, Any]], name: str) -> _Table:
+    """Find a table of the published file by its id, as its caption may have been edited."""
+    ids = {str(field["logicalTableId"]) for field in fields if field.get("logicalTableId")}
+    alone = len(ids) < 2
+    named = ids if alone else {id_ for id_ in ids if _original(id_) == name}
+    if len(named) > 1 or (ids and not named):
+        raise RefreshError(f"the server shows no table {name}, or several")
+    table = next(iter(named), None)
+    captions = {
+        str(field.get("fieldName")): str(field["fieldCaption"])
+        for field in fields
+        if field.get("fieldCaption")
+        and field.get("columnClass", "COLUMN") == "COLUMN"
+        and (table is None or field.get("logicalTableId") == table)
+    }
+    return _Table(name, table, captions, alone)
+
+
+def _original(table_id: str) -> str | None:
+    found = _TABLE_ID.fullmatch(table_id)
+    return found.group(1) if found else None
+
+
+def _query(
+    tsc: TSC.Server,
+    luid: str,
+    formulas: Sequence[str],
+    *,
+    by_id: bool = False,
+    fresh: bool = False,
+) -> list[Any]:
+    """Ask for calculations over all rows; return their values, or [] if there is no row."""
+    names = [_ALIAS.format(number) for number in range(len(formulas))]
+    calculations = [
+        {"fieldCaption": name, "calculation": formula}
+        for name, formula in zip(names, formulas, strict=True)
+    ]
+    body: dict[str, Any] = {
+        "datasource": {"datasourceLuid": luid},
+        "query": {"fields": calculations},
+    }
+    # A version that does not know an option refuses the request, so none is sent without need.
+    if by_id:
+        body["options"] = {"interpretFieldCaptionsAsFieldNames": True}
+    answer = _answer(tsc, body, fresh=fresh)
+    rows = answer.get("data") if isinstance(answer, dict) else None
+    if not isinstance(rows, list) or len(rows) > 1:
+        raise RefreshError("the answer of the VizQL Data Service is not one row")
+    try:
+        return [row[name] for row in rows for name in names]
+    except (KeyError, TypeError) as error:
+        raise RefreshError(f"the answer of the VizQL Data Service lacks {error}") from error
+
+
+def _answer(tsc: TSC.Server, body: dict[str, Any], *, fresh: bool) -> Any:
+    if fresh:
+        options = {**body.get("options", {}), "withNewSession": True}
+        with suppress(NotUnderstoodError):
+            return ask(tsc, "query-datasource", {**body, "options": options})
+    return ask(tsc, "query-datasource", body)
+
+
+def _number(value: Any) -> int:
+    """A count, which may be written with a decimal point."""
+    # Beyond 2^53, a number with a decimal point has lost digits.
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return int(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise RefreshError(f"the VizQL Data Service counts {value!r}, which is no number of rows")

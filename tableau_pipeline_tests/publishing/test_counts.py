@@ -1,0 +1,278 @@
+"""The server counts published rows: exactly, or it is said why not."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tableau_pipeline.core.server import RemoteDatasource
+from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.hyper.build import build_extract
+from tableau_pipeline.hyper.process import hyper_process
+from tableau_pipeline.hyper.tables import Column, Relationship, TableSource
+from tableau_pipeline.publishing.session.credentials import ConnectedApp
+from tableau_pipeline.publishing.site import TableauSite
+from tableau_pipeline.sandbox.control.faults import BreakRows, Cut, ExpireSessions, Refuse
+from tableau_pipeline.sandbox.testing import Sandbox
+from tableau_pipeline_tests.publishing.conftest import SignIn, armed, hooked, published
+
+TYPES = {"int64": "bigint", "string": "string", "date32[day]": "date", "double": "double"}
+ORDERS = pa.table(
+    {
+        "id": [1, 2, 3, 4],
+        "note]s": ["a", None, "a", "b"],
+        "day": [date(2024, 1, 31), None, date(2023, 5, 1), None],
+        "price": [0.1, 0.1, None, 3.0],
+    }
+)
+CUSTOMERS = pa.table({"id": [1, 2], "name": ["Ada", "Ada"]})
+ALL = {"orders": 4, "customers": 2}
+
+
+def published_tables(
+    site: TableauSite, folder: Path, tables: dict[str, pa.Table], *edges: Relationship
+) -> RemoteDatasource:
+    """A data source of these tables."""
+    sources = []
+    for name, rows in tables.items():
+        file = folder / f"{uuid4().hex}.parquet"
+        pq.write_table(rows, file)
+        columns = tuple(Column(field.name, TYPES[str(field.type)]) for field in rows.schema)
+        sources.append(TableSource(name, columns, (str(file),)))
+    extract = build_extract(
+        hyper_process(), folder / f"{uuid4().hex}.hyper", tables=sources, relationships=edges
+    )
+    project = site.project("Default", create=False)
+    return published(site, extract.path, name=f"Counted {uuid4().hex[:8]}", project_id=project)
+
+
+@pytest.fixture(scope="module")
+def star(tableau: TableauSite, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A data source with orders and customers."""
+    edge = Relationship("orders", "customers", (("id", "id"),))
+    tables = {"orders": ORDERS, "customers": CUSTOMERS}
+    return published_tables(tableau, tmp_path_factory.mktemp("star"), tables, edge).luid
+
+
+@pytest.fixture(scope="module")
+def single(tableau: TableauSite, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A data source with orders alone."""
+    return published_tables(tableau, tmp_path_factory.mktemp("one"), {"Extract": ORDERS}).luid
+
+
+@pytest.fixture(scope="module")
+def empty(tableau: TableauSite, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A data source without rows."""
+    tables = {"Extract": ORDERS.slice(0, 0)}
+    return published_tables(tableau, tmp_path_factory.mktemp("empty"), tables).luid
+
+
+@contextmanager
+def switched(sandbox: Sandbox, **answers: Any) -> Generator[None]:
+    """The sandbox, with other habits while the block lasts."""
+    usual = {"vds": True, "vds_schema": "20262", "vds_empty": "no-row", "vds_access": "capability"}
+    sandbox.switch(**answers)
+    try:
+        yield
+    finally:
+        sandbox.switch(**{name: usual[name] for name in answers})
+
+
+def tables(*keys: str | None) -> dict[str, str | None]:
+    """Orders and customers, with the columns that are known to have no NULL."""
+    return dict(zip(ALL, keys, strict=True))
+
+
+def test_tables_are_counted(tableau: TableauSite, star: str):
+    """Prevents: rows of one table that are counted by the rows of another."""
+    assert tableau.count(star, tables(None, None)) == {
+        name: (rows, "table") for name, rows in ALL.items()
+    }
+
+
+@pytest.mark.parametrize("schema", ["20251", "20252", "20253"])
+def test_older_services_count_keys(sandbox: Sandbox, tableau: TableauSite, star: str, schema: str):
+    """Prevents: a server that could count, and is not asked in the words that it knows."""
+    with switched(sandbox, vds_schema=schema):
+        counted = tableau.count(star, tables("id", "id"))
+        assert counted == {name: (rows, "key") for name, rows in ALL.items()}
+        with pytest.raises(RefreshError, match="customers cannot be counted"):
+            tableau.count(star, tables("id", None))
+
+
+@pytest.mark.parametrize("schema", ["20251", "20253", "20261"])
+def test_a_table_alone_needs_no_key(
+    sandbox: Sandbox, tableau: TableauSite, single: str, schema: str
+):
+    """Prevents: a column with NULL that passes for the number of rows."""
+    way = "table" if schema == "20261" else "cells"
+    with switched(sandbox, vds_schema=schema):
+        assert tableau.count(single, {"Extract": None}) == {"Extract": (4, way)}
+
+
+@pytest.mark.parametrize("answer", ["no-row", "zero", "error"])
+@pytest.mark.parametrize("schema", ["20251", "20262"])
+def test_no_rows_are_none(
+    sandbox: Sandbox, tableau: TableauSite, empty: str, answer: str, schema: str
+):
+    """Prevents: an empty table that looks like one that cannot be counted."""
+    with switched(sandbox, vds_empty=answer, vds_schema=schema):
+        (counted,) = tableau.count(empty, {"Extract": None}).values()
+        assert counted[0] == 0
+        assert tableau.count_columns(empty, "Extract", {"id": True}) == {"id": (0, 0)}
+
+
+def test_what_worked_is_asked_first(sandbox: Sandbox, tableau: TableauSite, single: str):
+    """Prevents: a budget of queries that is spent on ways that the server is known not to have."""
+    asked: list[str] = []
+    with (
+        switched(sandbox, vds_schema="20251"),
+        hooked(tableau, lambda response, **_: asked.append(response.url.rpartition("/")[2])),
+    ):
+        tableau.count(single, {"Extract": "id"}, ways={"Extract": "cells"})
+    assert asked == ["read-metadata", "query-datasource"]
+
+
+@pytest.mark.parametrize("schema", ["20251", "20262"])
+def test_a_second_question(sandbox: Sandbox, tableau: TableauSite, star: str, schema: str):
+    """Prevents: a server that refuses to be asked again, for an option that it does not know."""
+    with switched(sandbox, vds_schema=schema):
+        counted = tableau.count(star, tables("id", "id"), fresh=True)
+        assert {name: rows for name, (rows, _) in counted.items()} == ALL
+
+
+@pytest.mark.parametrize("schema", ["20251", "20262"])
+def test_values_are_counted(sandbox: Sandbox, tableau: TableauSite, star: str, schema: str):
+    """Prevents: a difference between what the server counts and what a model holds by nature."""
+    asked = {"id": True, "note]s": False, "day": True, "price": False}
+    with switched(sandbox, vds_schema=schema):
+        assert tableau.count_columns(star, "orders", asked) == {
+            "id": (4, 4, "1", "4"),
+            "note]s": (3, 2),
+            "day": (2, 2, "2023-05-01", "2024-01-31"),
+            "price": (3, 2),
+        }
+        names = tableau.count_columns(star, "customers", {"name": False})
+        assert names == {"name": (2, 1)}
+
+
+def test_a_server_without_the_service(sandbox: Sandbox, tableau: TableauSite, star: str):
+    """Prevents: a refresh that ends because its server is of last year."""
+    with (
+        switched(sandbox, vds=False),
+        pytest.raises(RefreshError, match="no answer of a VizQL Data Service, but status 404"),
+    ):
+        tableau.count(star, tables(None, None))
+
+
+def test_a_table_that_is_not_there(tableau: TableauSite, star: str):
+    """Prevents: a count of whatever the data source has instead."""
+    with pytest.raises(RefreshError, match="the server shows no table products"):
+        tableau.count(star, {"products": None})
+
+
+def answering(site: TableauSite, body: bytes) -> Any:
+    """Around questions whose answer is this one."""
+
+    def replaced(response: Any, **_: Any) -> None:
+        if response.url.endswith("query-datasource"):
+            response._content = body
+
+    return hooked(site, replaced)
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (b'{"data": [{"tableau_pipeline_0": 4}', "no answer of a VizQL Data Service"),
+        (b'{"data": [], "error": {"errorCode": "500000", "message": "stop"}}', "500000: stop"),
+        (b"<html>busy</html>", "no answer of a VizQL Data Service, but status 200"),
+        (b'{"data": [{"tableau_pipeline_0": "4"}]}', "counts '4'"),
+        (b'{"data": [{"tableau_pipeline_0": 4.5}]}', "counts 4.5"),
+        (b'{"data": [{"tableau_pipeline_0": true}]}', "counts True"),
+        (b'{"data": [{"n": 4}]}', "lacks 'tableau_pipeline_0'"),
+        (b'{"data": [{"tableau_pipeline_0": 4}, {"tableau_pipeline_0": 4}]}', "not one row"),
+        (b"[]", "not one row"),
+        (b"null", "not one row"),
+    ],
+)
+def test_no_answer_is_no_count(tableau: TableauSite, single: str, body: bytes, told: str):
+    """Prevents: half an answer, or an error in a success, that passes for a proof."""
+    with answering(tableau, body), pytest.raises(RefreshError, match=told):
+        tableau.count(single, {"Extract": None})
+
+
+def test_a_whole_number_may_have_a_point(tableau: TableauSite, single: str):
+    """Prevents: a right count that is taken for a wrong answer."""
+    with answering(tableau, b'{"data": [{"tableau_pipeline_0": 4.0}]}'):
+        assert tableau.count(single, {"Extract": None})["Extract"][0] == 4
+
+
+QUERY = "vizql-data-service/query-datasource"
+
+
+def test_a_spent_budget_is_not_asked_again(sandbox: Sandbox, tableau: TableauSite, single: str):
+    """Prevents: a refresh that waits an hour for a count, or spends what others need."""
+    refuse = Refuse(status=429, retry_after=3600, method="POST", path=QUERY, times=None)
+    with (
+        armed(sandbox, refuse) as fault,
+        pytest.raises(RefreshError, match=r"429000.*the site's budget of queries is spent"),
+    ):
+        tableau.count(single, {"Extract": None})
+    assert fault.fired == 1
+
+
+@pytest.mark.parametrize("status", [503, 504])
+def test_a_busy_server_is_asked_again(
+    sandbox: Sandbox, tableau: TableauSite, single: str, status: int
+):
+    """Prevents: a file that is downloaded because the server was busy for a moment."""
+    refuse = Refuse(status=status, method="POST", path=QUERY, times=1)
+    with armed(sandbox, refuse) as fault:
+        assert tableau.count(single, {"Extract": None})["Extract"][0] == 4
+    assert fault.fired == 1
+
+
+def test_a_session_that_has_ended_is_renewed(sandbox: Sandbox, tableau: TableauSite, single: str):
+    """Prevents: no comparison after a job that outlived the session."""
+    with armed(sandbox, ExpireSessions(user=sandbox.user, method="POST", path=QUERY, times=1)):
+        assert tableau.count(single, {"Extract": None})["Extract"][0] == 4
+
+
+@pytest.mark.parametrize("fault", [Cut(path=QUERY, bytes=12), BreakRows()], ids=["cut", "broken"])
+def test_half_an_answer_of_the_server(
+    sandbox: Sandbox, tableau: TableauSite, single: str, fault: Any
+):
+    """Prevents: an answer that ended too early, with status 200, and passes for a proof."""
+    with armed(sandbox, fault), pytest.raises(RefreshError, match="VizQL Data Service"):
+        tableau.count(single, {"Extract": None})
+
+
+def test_who_may_not_ask_is_told_what_is_missing(
+    sandbox: Sandbox, tableau: TableauSite, single: str
+):
+    """Prevents: an administrator who cannot guess which capability is missing."""
+    with (
+        switched(sandbox, vds_access="nobody"),
+        pytest.raises(RefreshError, match=r"403800.*API Access"),
+    ):
+        tableau.count(single, {"Extract": None})
+
+
+def test_a_connected_app_asks_for_the_right_to_count(
+    sandbox: Sandbox, sign_in: SignIn, single: str
+):
+    """Prevents: a token that an old server refuses, or one that may not do what is declared."""
+    app = sandbox.connected_app
+    plain = ConnectedApp(sandbox.user, app.client_id, app.secret_id, app.secret_value)
+    with sign_in(replace(plain, counts=True)) as site:
+        assert site.count(single, {"Extract": None})["Extract"][0] == 4
+    with sign_in(plain) as site, pytest.raises(RefreshError, match="401002"):
+        site.count(single, {"Extract": None})

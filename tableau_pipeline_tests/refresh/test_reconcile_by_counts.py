@@ -1,0 +1,224 @@
+"""What is published is counted by the server, and a difference is never passed over."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tableau_pipeline.core.counting import ColumnCounts, Counted
+from tableau_pipeline.core.declaration import Reconcile
+from tableau_pipeline.core.policies import Diff
+from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.hyper import open_hyper
+from tableau_pipeline.hyper.process import hyper_process
+from tableau_pipeline.refresh.reconcile import ReconciliationError
+from tableau_pipeline_tests.refresh.support.models import airlines, flights
+from tableau_pipeline_tests.refresh.support.pipeline import STAR, Pipeline
+
+# No file may be downloaded.
+LARGE = Reconcile(max_bytes=1)
+FEWER = 'DELETE FROM "Extract"."Extract" WHERE "flight_id" = 1'
+OTHERS = """UPDATE "Extract"."Extract" SET "carrier" = '' WHERE "flight_id" = 1"""
+
+
+class Counting:
+    """A server, and what it is asked to count.
+
+    Attributes:
+        damage: what somebody does to the rows before they are counted.
+        lacking: rows that it does not count, as a filter or a cache would have it.
+        times: how often it does not.
+    """
+
+    def __init__(
+        self, server: Any, damage: Callable[[], None], *, lacking: int = 0, times: int = 1000
+    ) -> None:
+        self._server, self._damage = server, damage
+        self.lacking, self.times = lacking, times
+        self.asked: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._server, name)
+
+    def count(
+        self, luid: str, keys: Mapping[str, str | None], *, fresh: bool = False, **more: Any
+    ) -> Mapping[str, Counted]:
+        self._damage()
+        self.asked.append("fresh" if fresh else "count")
+        found = self._server.count(luid, keys, fresh=fresh, **more)
+        if len(self.asked) > self.times:
+            return found
+        return {name: (rows - self.lacking, way) for name, (rows, way) in found.items()}
+
+    def count_columns(
+        self, luid: str, table: str, columns: Mapping[str, bool]
+    ) -> Mapping[str, ColumnCounts]:
+        self.asked.append("values")
+        return self._server.count_columns(luid, table, columns)
+
+    def download(self, luid: str, folder: Path) -> Path:
+        self.asked.append("download")
+        return self._server.download(luid, folder)
+
+
+class Watched:
+    """Refreshes of a data source, and what they asked the server meanwhile."""
+
+    def __init__(self, pipeline: Pipeline, sql: str = "", **counting: Any) -> None:
+        self.pipeline, self._sql, self._counting = pipeline, sql, counting
+        self.servers: list[Counting] = []
+
+    def run(self, **options: Any) -> Any:
+        around = {"around_server": self._around, "sleep": lambda _: None}
+        return self.pipeline.run(around=around, **options)
+
+    @property
+    def asked(self) -> list[str]:
+        return self.servers[-1].asked
+
+    def _around(self, server: Any) -> Counting:
+        self.servers.append(Counting(server, self.damage, **self._counting))
+        return self.servers[-1]
+
+    def damage(self) -> None:
+        if self._sql:
+            (item,) = self.pipeline.found()
+            path = self.pipeline.sandbox.hyper_file(str(item.id))
+            with open_hyper(path, "a", hyper=hyper_process()) as file:
+                file.execute(self._sql)
+
+
+def test_what_is_too_large_to_download_is_counted(star: Pipeline):
+    """Prevents: the data sources that matter most are the ones that nobody looks at."""
+    star.declare(reconcile=LARGE)
+    watched = Watched(star)
+    report = watched.run()
+    assert watched.asked == ["count"]
+    assert report.reconciliation.rows == {"flights": 8, "airlines": 2}
+    assert report.reconciliation.by == {"flights": "table", "airlines": "table"}
+    assert report.checkpoint.unreconciled is None
+    assert ", equal by count on the server, " in report.summary
+    # What worked is known to the next refresh, and an update carries it along.
+    star.model("flights", flights(9))
+    counts = watched.run().checkpoint.habits.counts
+    assert counts == {"flights": "table", "airlines": "table"}
+
+
+def test_a_small_file_is_not_downloaded_either(pipeline: Pipeline):
+    """Prevents: a file that is read back for a change of one row."""
+    pipeline.declare(reconcile=Reconcile())
+    watched = Watched(pipeline)
+    watched.run()
+    assert watched.asked == ["count"]
+
+
+def test_lost_rows_of_a_large_file_fail_the_refresh(pipeline: Pipeline):
+    """Prevents: an update that builds on rows that are not there, as nobody may download them."""
+    pipeline.policy(Diff(("flight_id",)))
+    pipeline.declare(reconcile=LARGE)
+    pipeline.run()
+    pipeline.model("flights", flights(9))
+    watched = Watched(pipeline, FEWER)
+    told = "the server counts 8 rows in flights, its model has 9 .*larger than.*by: download"
+    with pytest.raises(ReconciliationError, match=told):
+        watched.run()
+    assert watched.asked == ["count", "fresh"]
+    report = pipeline.run()
+    assert report.plan.decision == "publish (replace)"
+    assert pipeline.wrong() == []
+
+
+def test_the_file_decides_where_it_may_be_read(pipeline: Pipeline):
+    """Prevents: a red run, or a green one, by counts that a filter or a damaged file explains."""
+    pipeline.declare(reconcile=Reconcile())
+    watched = Watched(pipeline, lacking=1)
+    assert watched.run().reconciliation.by == {"flights": "download"}
+    assert watched.asked == ["count", "fresh", "download"]
+    pipeline.model("flights", flights(9))
+    with pytest.raises(ReconciliationError, match="flights holds 8 rows, its model 9"):
+        Watched(pipeline, FEWER).run()
+
+
+def test_an_old_answer_is_asked_for_once_more(pipeline: Pipeline):
+    """Prevents: a cache of the server that fails a refresh, or makes it download the file."""
+    pipeline.declare(reconcile=Reconcile())
+    watched = Watched(pipeline, lacking=1, times=1)
+    assert watched.run().reconciliation.by == {"flights": "table"}
+    assert watched.asked == ["count", "fresh"]
+
+
+@pytest.mark.parametrize("by", ["auto", "server"])
+def test_other_values_are_found_without_a_download(pipeline: Pipeline, by: Any):
+    """Prevents: wrong values that the number of rows does not show, in a file that is too large."""
+    pipeline.declare(reconcile=Reconcile(max_bytes=1, checksums=True, by=by))
+    watched = Watched(pipeline)
+    assert watched.run().reconciliation.problem is None
+    assert watched.asked == ["count", "values"]
+    pipeline.model("flights", flights(9))
+    told = "the values of flights.carrier are not as many, or others"
+    with pytest.raises(ReconciliationError, match=told):
+        Watched(pipeline, OTHERS).run()
+
+
+def test_values_are_read_back_where_they_may_be(pipeline: Pipeline):
+    """Prevents: counts that pass for checksums."""
+    pipeline.declare(reconcile=Reconcile(checksums=True))
+    watched = Watched(pipeline)
+    assert "flights.carrier" in watched.run().reconciliation.checksums
+    assert watched.asked == ["download"]
+
+
+class Mute(Counting):
+    """A server that does not count."""
+
+    def count(self, *_: Any, **__: Any) -> Mapping[str, Counted]:
+        raise RefreshError("the site's budget of queries is spent")
+
+
+@pytest.mark.parametrize("by", ["auto", "server", "download"])
+def test_who_could_not_look_does_not_say_equal(pipeline: Pipeline, by: Any):
+    """Prevents: a check that passes because a server could not be asked."""
+    pipeline.declare(reconcile=Reconcile(by=by))
+    around = {"around_server": lambda server: Mute(server, lambda: None)}
+    report = pipeline.run(around=around)
+    if by == "server":
+        skipped = "the server cannot tell: the site's budget of queries is spent"
+        assert report.checkpoint.unreconciled == skipped
+    else:
+        assert report.reconciliation.by == {"flights": "download"}
+    pipeline.declare(reconcile=Reconcile(max_bytes=1, by=by))
+    pipeline.model("flights", flights(9))
+    report = pipeline.run(around=around)
+    assert report.reconciliation.problem is None
+    assert ("budget of queries" in report.reconciliation.skipped) == (by != "download")
+    assert ("larger than reconcile" in report.reconciliation.skipped) == (by != "server")
+
+
+def test_an_older_service_counts_by_the_key(new_pipeline: Callable[..., Pipeline]):
+    """Prevents: a data source that is never compared, although its server could count its keys."""
+    older = new_pipeline(
+        on={"vds_schema": "20251"}, tables=("flights", "airlines"), relationships=STAR
+    )
+    older.model("airlines", airlines())
+    fact, dimension = older.declaration.tables
+    fact = replace(fact, policy=Diff(("flight_id",)))
+    older.declare(tables=(fact, dimension), reconcile=LARGE)
+    report = older.run()
+    assert report.reconciliation.by == {"flights": "key", "airlines": "key"}
+
+
+def test_a_foreign_change_that_nothing_shows_is_found(new_pipeline: Callable[..., Pipeline]):
+    """Prevents: rows that somebody removed without a trace stay away after the next update."""
+    hidden = new_pipeline(on={"updated_at": "stays", "revisions": False})
+    hidden.policy(Diff(("flight_id",)))
+    hidden.declare(reconcile=LARGE)
+    hidden.run()
+    watched = Watched(hidden, FEWER)
+    watched.damage()
+    hidden.model("flights", flights(9))
+    with pytest.raises(ReconciliationError, match="the server counts 8 rows in flights"):
+        watched.run()
+    assert hidden.run().plan.decision == "publish (replace)"
+    assert hidden.wrong() == []
