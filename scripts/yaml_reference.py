@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, TypeAdapter
 
-from tableau_pipeline.components import FileDrop, PublishedDatasource
+from tableau_pipeline.components import Audit, FileDrop, PublishedDatasource
 from tableau_pipeline.components.publish_file.config import PublishFileConfig
 from tableau_pipeline.components.published_datasource.assets import RefreshConfig
 
@@ -19,6 +19,7 @@ BEGIN, END = "<!-- begin generated: {} -->", "<!-- end generated: {} -->"
 _MODELS: Mapping[str, type[BaseModel]] = {
     "PublishedDatasource": PublishedDatasource,
     "FileDrop": FileDrop,
+    "Audit": Audit,
     "publish_file": PublishFileConfig,
     "run config": RefreshConfig,
 }

@@ -48,8 +48,12 @@ def test_a_deployment_switches_its_triggers_on(
     """Prevents: a new deployment whose dashboards stand still until somebody clicks; a laptop that
     publishes because somebody opened the web UI."""
     monkeypatch.setenv("PIPELINE_TRIGGERS", said)
-    (sensor,) = load().sensors or ()
-    assert sensor.default_status.name == status
+    location = load()
+    found = [*(location.sensors or ()), *(location.schedules or ())]
+    assert [(each.name, each.default_status.name) for each in found] == [
+        ("refresh_after_models", status),
+        ("audit_schedule", status),
+    ]
 
 
 def test_an_unknown_switch_is_an_error(monkeypatch: pytest.MonkeyPatch):

@@ -3,7 +3,7 @@
 from typing import Annotated, Any, Literal
 
 import dagster as dg
-from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
 
 from tableau_pipeline.components.attributes.base import Attributes, keys
 from tableau_pipeline.components.attributes.zones import Zone
@@ -18,27 +18,33 @@ class AfterTrigger(Attributes):
     )
 
 
+def _schedule(cron: str) -> str:
+    """Return the cron expression itself if it is one.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        # Dagster's own check. Its message names this throwaway schedule, so it is not passed on.
+        dg.ScheduleDefinition(job_name="check", cron_schedule=cron)
+    except dg.DagsterInvalidDefinitionError:
+        raise ValueError(
+            f'"{cron}" is not a cron schedule: write minute, hour, day of the month, month and '
+            'day of the week, as in "0 6 * * *" or "*/30 8-18 * * MON-FRI", or @daily'
+        ) from None
+    return cron
+
+
+Cron = Annotated[str, AfterValidator(_schedule)]
+
+
 class CronTrigger(Attributes):
     """Refresh at fixed times."""
 
-    cron: str = Field(description='A cron expression, as in "0 6 * * *".')
+    cron: Cron = Field(description='A cron expression, as in "0 6 * * *".')
     timezone: Zone = Field(
         default="UTC", description='Time zone of the cron expression: "Europe/Paris".'
     )
-
-    @field_validator("cron")
-    @classmethod
-    def _valid(cls, cron: str) -> str:
-        try:
-            # Dagster's own check. Its message names this throwaway schedule, so it is not passed
-            # on.
-            dg.ScheduleDefinition(job_name="check", cron_schedule=cron)
-        except dg.DagsterInvalidDefinitionError:
-            raise ValueError(
-                f'"{cron}" is not a cron schedule: write minute, hour, day of the month, month and '
-                'day of the week, as in "0 6 * * *" or "*/30 8-18 * * MON-FRI", or @daily'
-            ) from None
-        return cron
 
 
 class DbtTrigger(Attributes):

@@ -11,6 +11,7 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
+from tableau_pipeline.components.audit.audit_job import audit_job
 from tableau_pipeline.components.dagster_journal import records_of
 from tableau_pipeline.components.published_datasource.assets import refresh_assets
 from tableau_pipeline.core.checkpoint import Checkpoint
@@ -98,15 +99,6 @@ class Location:
         **config: Any,
     ) -> dg.ExecuteInProcessResult:
         """Run the step of a data source."""
-        tableau = ImpatientServer(
-            server_url=self.sandbox.url,
-            username=self.sandbox.user,
-            password=self.sandbox.password,
-            claim=claim,
-        )
-        snapshots = SnapshotIOManager(
-            root=str(self.root), spark=SparkResource(), keep_days=keep_days
-        )
         models: Sequence[dg.AssetSpec] = [
             dg.AssetSpec(dg.AssetKey.from_user_string(model), partitions_def=partitions)
             for model, partitions in self.partitions.items()
@@ -115,7 +107,7 @@ class Location:
         definitions = dg.Definitions(
             assets=[refresh_assets(self.declaration(key, declared), None), *models],
             jobs=[again] if retries else [],
-            resources={"hyper": HyperResource(), "tableau": tableau, "snapshots": snapshots},
+            resources=self.resources(keep_days=keep_days, claim=claim),
             executor=dg.in_process_executor,
         )
         job = (
@@ -127,6 +119,28 @@ class Location:
             instance=self.instance,
             raise_on_error=False,
             run_config={"ops": {key: {"config": config}}},
+        )
+
+    def resources(
+        self, *, keep_days: float = 14, claim: float = TIMEOUTS.claim
+    ) -> dict[str, dg.ConfigurableResource]:
+        """What a step works with."""
+        tableau = ImpatientServer(
+            server_url=self.sandbox.url,
+            username=self.sandbox.user,
+            password=self.sandbox.password,
+            claim=claim,
+        )
+        snapshots = SnapshotIOManager(
+            root=str(self.root), spark=SparkResource(), keep_days=keep_days
+        )
+        return {"hyper": HyperResource(), "tableau": tableau, "snapshots": snapshots}
+
+    def audit(self, *keys: str, declared: Mapping[str, Any] = NOTHING) -> dg.ExecuteInProcessResult:
+        """Run the audit of a location that declares these data sources."""
+        job = audit_job("audit", [self.declaration(key, declared) for key in keys])
+        return job.execute_in_process(
+            instance=self.instance, raise_on_error=False, resources=self.resources()
         )
 
     def history(self, key: str) -> History:

@@ -1,0 +1,186 @@
+"""The audit as a job of Dagster: one report of all data sources, red only if rows are wrong."""
+
+from typing import Any
+
+import dagster as dg
+import pytest
+from dagster._core.remote_origin import (
+    RegisteredCodeLocationOrigin,
+    RemoteJobOrigin,
+    RemoteRepositoryOrigin,
+)
+from dagster._core.test_utils import create_run_for_test
+
+from tableau_pipeline.core.checkpoint import Claim, Closing, Owner
+from tableau_pipeline.core.declaration import Reconcile
+from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.publishing.site import TableauSite
+from tableau_pipeline_tests.components.journal.test_claims import claim_of
+from tableau_pipeline_tests.components.support.location import Location, decision, failure
+from tableau_pipeline_tests.components.support.records import store
+from tableau_pipeline_tests.refresh.support import analyst
+from tableau_pipeline_tests.refresh.support.pipeline import session
+
+READ = {"reconcile": Reconcile()}
+
+
+def published(location: Location, *keys: str) -> None:
+    """Publish data sources that may be read back."""
+    location.model()
+    for key in keys:
+        assert location.refresh(key, declared=READ).success
+
+
+def report(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
+    """The metadata of an audit, red or green."""
+    if result.success:
+        (event,) = (each for each in result.all_events if each.is_successful_output)
+        metadata = event.step_output_data.metadata
+    else:
+        (event,) = result.get_step_failure_events()
+        metadata = event.step_failure_data.user_failure_data.metadata
+    return {name: value.value for name, value in metadata.items()}
+
+
+def lines(location: Location, result: dg.ExecuteInProcessResult) -> list[str]:
+    """What an audit logged about data sources."""
+    said = location.log(result).splitlines()
+    return [line for line in said if line.startswith(("busy: ", "calm: "))]
+
+
+def test_equal_data_sources_are_green(location: Location):
+    """Prevents: an audit that leaves a trace, or of which nobody can tell what it compared."""
+    published(location, "busy", "calm")
+    before = location.history("busy"), location.jobs("busy")
+    result = location.audit("busy", "calm", declared=READ)
+    assert result.success
+    assert lines(location, result) == [
+        "busy: equal, row by row, 8 / 8",
+        "calm: equal, row by row, 8 / 8",
+    ]
+    found = report(result)
+    assert found["summary"] == "2 equal"
+    row = found["report"].splitlines()[2]
+    assert row.startswith(f"| [busy]({location.sandbox.url}")
+    assert row.endswith(" | equal | row by row | 8 / 8 |  |")
+    assert (location.history("busy"), location.jobs("busy")) == before
+    assert location.instance.get_asset_keys() == [
+        dg.AssetKey(key) for key in ("busy", "busy_extract", "calm", "calm_extract")
+    ]
+
+
+def test_a_foreign_update_without_a_stamp_is_red(location: Location):
+    """Prevents: rows that nobody published, under a green refresh and a green audit."""
+    location.sandbox.switch(updated_at="stays", revisions=False)
+    published(location, "busy", "calm")
+    analyst.deletes_a_flight(location.sandbox, str(location.checkpoint("busy").luid))
+    assert decision(location.refresh("busy", declared=READ)).startswith("no change")
+    result = location.audit("busy", "calm", declared=READ)
+    assert failure(result) == (
+        "1 of 2 data sources are not what their last refresh left, or could not be looked at:\n"
+        "busy: rows differ: flights holds 7 rows, its model 8. Run its refresh with full: true."
+    )
+    found = report(result)
+    assert found["summary"] == "1 rows differ, 1 equal"
+    assert "| **rows differ** | row by row | 8 / 7 | flights holds 7 rows" in found["report"]
+    assert lines(location, result)[1] == "calm: equal, row by row, 8 / 8"
+    assert location.refresh("busy", declared=READ, full=True).success
+    assert location.audit("busy", "calm", declared=READ).success
+
+
+def test_what_drifted_or_is_gone_is_red(location: Location):
+    """Prevents: dashboards without data, and a green audit."""
+    published(location, "busy", "calm")
+    with session(location.sandbox) as site:
+        site.tsc.datasources.delete(location.checkpoint("calm").luid)
+    analyst.deletes_a_flight(location.sandbox, str(location.checkpoint("busy").luid))
+    message = failure(location.audit("busy", "calm", declared=READ))
+    assert "2 of 2 data sources" in message
+    assert "busy: drifted: " in message
+    assert "calm: gone. Run its refresh." in message
+
+
+def test_what_nobody_can_judge_is_green_with_warnings(location: Location):
+    """Prevents: a red audit each night because of a refresh that runs, or one to come."""
+    location.model()
+    run_id = claim_of(location, dg.DagsterRunStatus.STARTED)
+    result = location.audit("busy", "calm", declared=READ)
+    assert report(result)["summary"] == "1 not looked at, 1 not refreshed yet"
+    busy, calm = lines(location, result)
+    assert f"not looked at: run {run_id} is refreshing it" in busy
+    assert calm == "calm: not refreshed yet. Run its refresh."
+    warned = [
+        each
+        for each in location.instance.all_logs(result.run_id)
+        if each.user_message in (busy, calm) and each.level == 30
+    ]
+    assert len(warned) == 2
+
+
+def test_no_server_is_one_error(location: Location):
+    """Prevents: a green audit that could not look at anything."""
+    location.sandbox.stop()
+    assert location.sandbox.url in failure(location.audit("busy", declared=READ))
+
+
+def test_a_server_that_lists_nothing_hides_no_finding(
+    location: Location, monkeypatch: pytest.MonkeyPatch
+):
+    """Prevents: the findings of an hour that are lost for a list."""
+    published(location, "busy")
+
+    def refuse(*_: Any) -> None:
+        raise RefreshError("the line went dead")
+
+    monkeypatch.setattr(TableauSite, "tagged", refuse)
+    result = location.audit("busy", declared=READ)
+    assert report(result)["summary"] == "1 equal"
+    assert "could not be listed: the line went dead" in location.log(result)
+
+
+def test_data_sources_without_a_declaration_are_reported(location: Location):
+    """Prevents: a data source that nobody refreshes any more, and nobody knows of."""
+    published(location, "busy", "calm")
+    with session(location.sandbox) as site:
+        luid = str(location.checkpoint("calm").luid)
+        before = site.find_by_luid(luid)
+        result = location.audit("busy", declared=READ)
+        assert site.find_by_luid(luid) == before
+    assert result.success
+    found = report(result)
+    assert found["summary"] == "1 equal, 1 not declared here"
+    (row,) = (line for line in found["report"].splitlines() if line.startswith("| [calm]("))
+    assert "| not declared here |  |  | Its key is " in row
+    assert '"calm", with the tag of this instance. This instance last refreshed it at 20' in row
+    assert row.endswith(" UTC. |")
+
+
+def test_another_code_location_is_named(location: Location):
+    """Prevents: a data source of another team that is taken for an orphan, and deleted."""
+    published(location, "busy")
+    origin = RemoteRepositoryOrigin(RegisteredCodeLocationOrigin("sales"), "__repository__")
+    run = create_run_for_test(
+        location.instance, remote_job_origin=RemoteJobOrigin(origin, "refresh")
+    )
+    last = location.checkpoint("busy")
+    claim = Claim(refresh=last.refresh + 1, owner=Owner(run_id=run.run_id))
+    newer = last.model_copy(update={"refresh": claim.refresh})
+    store(location, claim)
+    store(location, Closing(refresh=claim.refresh, claim=claim.id, checkpoint=newer))
+    row = report(location.audit(declared=READ))["report"]
+    assert 'UTC, from the code location "sales"' in row
+
+
+def test_a_data_source_of_another_instance_is_reported_as_such(location: Location):
+    """Prevents: a data source of another deployment that is taken for one of ours."""
+    published(location, "busy")
+    with dg.instance_for_test() as instance:
+        other = Location(location.sandbox, location.root, instance)
+        assert other.refresh("busy", declared={"name": "copy"}).success
+        found = report(other.audit("calm"))
+    assert found["summary"] == "1 not refreshed yet, 2 not declared here"
+    *_, theirs, ours = found["report"].splitlines()
+    assert ours.startswith("| [copy](")
+    assert "with the tag of this instance. This instance last refreshed it at" in ours
+    assert "with tableau-pipeline-instance:" in theirs
+    assert "Nothing in this instance has refreshed it" in theirs

@@ -1,0 +1,252 @@
+"""An audit finds what refreshes cannot see, and changes nothing."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tableau_pipeline.audit import Audited, Finding, audit
+from tableau_pipeline.core.checkpoint import Claim, Owner
+from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, Reconcile
+from tableau_pipeline.core.policies import Diff
+from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.refresh.plan.decide import NoChange
+from tableau_pipeline.sandbox.open_questions import UpdatedAt
+from tableau_pipeline_tests.refresh.support import analyst
+from tableau_pipeline_tests.refresh.support.crashes import killed_before
+from tableau_pipeline_tests.refresh.support.models import flights
+from tableau_pipeline_tests.refresh.support.pipeline import Around, Pipeline, session
+
+# Neither time stamps nor revisions of this server show that somebody updates data.
+SILENT = {"updated_at": UpdatedAt.STAYS, "revisions": False}
+
+
+class Meddling:
+    """A server where something happens right before a file is downloaded."""
+
+    def __init__(self, server: Any, meanwhile: Callable[[], Any]) -> None:
+        self._server, self._meanwhile = server, meanwhile
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._server, name)
+
+    def download(self, luid: str, folder: Path) -> Path:
+        self._meanwhile()
+        return self._server.download(luid, folder)
+
+
+def audited(pipeline: Pipeline, around_server: Around = lambda server: server) -> Audited:
+    """What an audit finds; it must leave the journal as it was."""
+    before = pipeline.journal.records()
+    refresh = pipeline.refresh()
+    with session(pipeline.sandbox) as site:
+        found = audit(refresh, around_server(site))
+    if found.finding is not Finding.REFRESHING:
+        assert pipeline.journal.records() == before
+    return found
+
+
+@pytest.fixture
+def published(pipeline: Pipeline) -> Pipeline:
+    """A data source that is published, and that may be read back."""
+    pipeline.declare(reconcile=Reconcile())
+    pipeline.run()
+    return pipeline
+
+
+def test_rows_are_compared_and_nothing_is_touched(star: Pipeline):
+    """Prevents: an audit that is green because it compared nothing, or that changes something."""
+    star.declare(reconcile=Reconcile())
+    star.run()
+    (item,) = star.found()
+    before = analyst.content(star.eyes, str(item.id))
+    found = audited(star)
+    assert (found.finding, found.compared) == (Finding.EQUAL, "row by row")
+    assert found.rows == found.expected == {"flights": 8, "airlines": 2}
+    assert found.is_fine
+    assert (found.note, found.link) == ("", item.webpage_url)
+    assert analyst.content(star.eyes, str(item.id)) == before
+
+
+def test_an_update_that_leaves_no_stamp_is_found(new_pipeline: Callable[..., Pipeline]):
+    """Prevents: rows that somebody deleted stay away for months, while all refreshes are green."""
+    pipeline = new_pipeline(on=SILENT, reconcile=Reconcile())
+    pipeline.policy(Diff(("flight_id",)))
+    checkpoint = pipeline.run().checkpoint
+    assert checkpoint
+    analyst.deletes_a_flight(pipeline.sandbox, str(checkpoint.luid))
+    assert isinstance(pipeline.run().plan, NoChange)
+    found = audited(pipeline)
+    assert found.finding is Finding.DIFFERS
+    assert found.is_wrong
+    assert (found.rows, found.expected) == ({"flights": 7}, {"flights": 8})
+    assert found.note == ("flights holds 7 rows, its model 8. Run its refresh with full: true.")
+    pipeline.run(full=True)
+    assert pipeline.wrong() == []
+    assert audited(pipeline).finding is Finding.EQUAL
+
+
+@pytest.mark.parametrize(
+    ("rule", "told"),
+    [
+        (None, "reconcile: never"),
+        (Reconcile(max_bytes=1, by="download"), "larger than reconcile: max_mb"),
+    ],
+)
+def test_what_may_not_be_read_is_not_called_equal(
+    pipeline: Pipeline, rule: Reconcile | None, told: str
+):
+    """Prevents: an audit that calls rows equal that it has not read."""
+    pipeline.declare(reconcile=rule)
+    pipeline.run()
+    found = audited(pipeline)
+    assert (found.finding, found.compared, found.rows) == (Finding.UNCHANGED, None, {})
+    assert told in found.note
+    assert found.is_fine
+
+
+def test_rows_that_were_only_counted_are_not_called_compared(published: Pipeline):
+    """Prevents: a weak comparison under the name of a strong one."""
+    refusals = iter([RefreshError("not now")])
+
+    def refuse_once() -> None:
+        for refusal in refusals:
+            raise refusal
+
+    found = audited(published, lambda server: Meddling(server, refuse_once))
+    assert (found.finding, found.compared) == (Finding.EQUAL, "count on the server")
+    assert found.note == "not compared row by row: it could not be read back: not now."
+
+
+def test_rows_of_somebody_else_are_drift(published: Pipeline):
+    """Prevents: an audit that misses what every refresh would see."""
+    analyst.publishes(published, flights(3), user=analyst.ADMIN)
+    found = audited(published)
+    assert found.finding is Finding.DRIFTED
+    assert found.is_wrong
+    assert "that was not this pipeline" in found.note
+    assert "flights holds 3 rows, its model 8" in found.note
+    assert "Run its refresh." in found.note
+    published.run()
+    assert audited(published).finding is Finding.EQUAL
+
+
+def test_an_interrupted_update_is_drift_until_a_refresh(published: Pipeline):
+    """Prevents: an audit that settles or hides what a killed refresh left open."""
+    published.model("flights", flights(9))
+    assert killed_before(published, "update")
+    found = audited(published)
+    assert found.finding is Finding.DRIFTED
+    assert "interrupted" in found.note
+
+
+def test_work_of_analysts_is_a_warning(published: Pipeline):
+    """Prevents: calculated fields that the next overwrite drops, and nobody was told of."""
+    analyst.adds_a_calculated_field(published)
+    found = audited(published)
+    assert found.finding is Finding.EQUAL
+    assert not found.is_fine
+    assert not found.is_wrong
+    assert "Somebody edited calculated fields, captions or folders" in found.note
+
+
+def test_another_place_name_or_tag_is_a_warning(published: Pipeline):
+    """Prevents: a data source that nobody finds where its declaration says it is."""
+    (item,) = published.found()
+    analyst.changes(published, name=f"{published.name} better", project=f"Elsewhere {item.id}")
+    with session(published.sandbox) as site:
+        site.untag(str(item.id), {published.declaration.tag})
+    found = audited(published)
+    assert found.finding is Finding.EQUAL
+    for part in ('renamed "', 'moved "', "removed the tag tableau-pipeline:nyc_flights"):
+        assert part in found.note
+
+
+def test_what_was_deleted_is_gone(published: Pipeline):
+    """Prevents: dashboards without data until the models change again, and a green audit."""
+    analyst.deletes(published)
+    found = audited(published)
+    assert (found.finding, found.is_wrong) == (Finding.GONE, True)
+    analyst.publishes(published, flights(3))
+    found = audited(published)
+    assert found.finding is Finding.GONE
+    assert "is gone, and another has its name" in found.note
+
+
+def test_what_was_never_published_is_no_fault(pipeline: Pipeline):
+    """Prevents: a red audit for each new declaration, or for somebody else's data source."""
+    found = audited(pipeline)
+    assert (found.finding, found.is_wrong) == (Finding.NOT_REFRESHED, False)
+    analyst.publishes(pipeline, flights(3))
+    found = audited(pipeline)
+    assert found.finding is Finding.NOT_REFRESHED
+    assert "this pipeline did not publish" in found.note
+
+
+def test_lost_records_are_drift(published: Pipeline):
+    """Prevents: a data source of ours called somebody else's because its records are gone."""
+    instance = published.journal.instance
+    published.journal.path.unlink()
+    (item,) = published.found()
+    with session(published.sandbox) as site:
+        site.untag(str(item.id), {f"{INSTANCE_TAG_PREFIX}{instance}"})
+    found = audited(published)
+    assert found.finding is Finding.DRIFTED
+    assert "no record shows what it holds" in found.note
+
+
+def test_a_data_source_of_another_deployment_is_left_to_it(published: Pipeline):
+    """Prevents: red audits of two deployments about each other's refreshes."""
+    (item,) = published.found()
+    with session(published.sandbox) as site:
+        site.tag(str(item.id), [f"{INSTANCE_TAG_PREFIX}elsewhere"])
+    found = audited(published)
+    assert (found.finding, found.is_wrong) == (Finding.FOREIGN, False)
+    assert "tableau-pipeline-instance:elsewhere" in found.note
+    assert found.warnings == ()
+
+
+def test_a_running_refresh_is_not_judged(published: Pipeline):
+    """Prevents: half a refresh that is taken for drift."""
+    owner = Owner(run_id="another-run")
+    published.journal.append(Claim(refresh=2, owner=owner))
+    found = audited(published)
+    assert (found.finding, found.is_wrong) == (Finding.REFRESHING, False)
+    assert "run another-run is refreshing it" in found.note
+
+
+def test_a_refresh_that_runs_meanwhile_is_noticed(published: Pipeline):
+    """Prevents: new rows that look wrong since the audit knows the old checkpoint only."""
+    published.model("flights", flights(9))
+    found = audited(published, lambda server: Meddling(server, published.run))
+    assert found.finding is Finding.REFRESHING
+    assert published.journal.owner.run_id in found.note
+    assert audited(published).finding is Finding.EQUAL
+
+
+def test_an_error_is_a_finding(published: Pipeline):
+    """Prevents: one broken data source that keeps all others from being looked at."""
+
+    class Broken(Meddling):
+        def find_by_luid(self, luid: str) -> None:
+            raise OSError("the disk is full")
+
+    found = audited(published, lambda server: Broken(server, lambda: None))
+    assert (found.finding, found.note) == (Finding.FAILED, "the disk is full.")
+    published.journal.path.write_text("no journal", "utf-8")
+    with session(published.sandbox) as site:
+        found = audit(published.refresh(), site)
+    assert found.finding is Finding.FAILED
+    assert "is damaged" in found.note
+
+
+def test_rows_that_are_not_published_yet_are_told(published: Pipeline):
+    """Prevents: old rows called equal without a word on the newer ones."""
+    published.model("flights", flights(8))
+    assert audited(published).newer == ()
+    published.model("flights", pa.concat_tables([flights(8), flights(9).slice(8)]))
+    found = audited(published)
+    assert (found.finding, found.newer) == (Finding.EQUAL, ("flights",))
+    assert found.note == "Not published yet: new rows of flights."
