@@ -225,12 +225,12 @@ class Server(Protocol):
         """
 
     def count_columns(
-        self, luid: str, table: str, columns: Mapping[str, bool]
-    ) -> Mapping[str, ColumnCounts]:
-        """Let the server count the values of a table's columns, by column name.
+        self, luid: str, columns: Mapping[str, Mapping[str, bool]]
+    ) -> Mapping[str, Mapping[str, ColumnCounts]]:
+        """Let the server count the values of columns, by table and column.
 
         Args:
-            columns: the columns, and whether the ends of their values are asked for.
+            columns: the columns by table, and whether the ends of their values are asked for.
 
         Raises:
             RefreshError: the server cannot count, or does not let this user ask.

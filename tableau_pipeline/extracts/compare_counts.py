@@ -66,17 +66,19 @@ def compare_values(
     hyper: Callable[[], HyperProcess],
 ) -> Reconciliation:
     """Compare the counts of the values in each column with the snapshots of a checkpoint."""
+    names = {checkpoint.target(name).name.unescaped: name for name in checkpoint.tables}
+    columns = {each: countable_columns(checkpoint.tables[name]) for each, name in names.items()}
     problems: list[str] = []
     try:
-        for name, table in checkpoint.tables.items():
-            columns = countable_columns(table)
-            found = server.count_columns(luid, checkpoint.target(name).name.unescaped, columns)
+        found = server.count_columns(luid, columns)
+        for published, name in names.items():
+            model = model_rows(name, checkpoint.tables[name], snapshots)
             with connect(hyper()) as connection:
-                wanted = count_values(connection, model_rows(name, table, snapshots), columns)
+                wanted = count_values(connection, model, columns[published])
             problems += [
                 f"the values of {name}.{column} are not as many, or others"
-                for column in columns
-                if found[column] != wanted[column]
+                for column in wanted
+                if found[published][column] != wanted[column]
             ]
     except RefreshError as error:
         return _not_asked(error)

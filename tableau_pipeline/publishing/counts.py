@@ -67,15 +67,24 @@ def count_rows(
 
 
 def count_columns(
-    tsc: TSC.Server, luid: str, table: str, columns: Mapping[str, bool]
-) -> dict[str, ColumnCounts]:
+    tsc: TSC.Server, luid: str, columns: Mapping[str, Mapping[str, bool]]
+) -> dict[str, dict[str, ColumnCounts]]:
     """Count the values of columns. See `core.server.Server.count_columns` for the errors."""
-    found = _table(_fields(tsc, luid), table)
+    fields = _fields(tsc, luid)
+    return {
+        name: _columns_counted(tsc, luid, _table(fields, name), each)
+        for name, each in columns.items()
+    }
+
+
+def _columns_counted(
+    tsc: TSC.Server, luid: str, table: _Table, columns: Mapping[str, bool]
+) -> dict[str, ColumnCounts]:
     formulas = []
     for column, with_ends in columns.items():
-        caption = found.caption(column)
+        caption = table.caption(column)
         if caption is None:
-            raise RefreshError(f"the server shows no column {column} in table {table}")
+            raise RefreshError(f"the server shows no column {column} in table {table.name}")
         functions = ("COUNT", "COUNTD", *(("MIN", "MAX") if with_ends else ()))
         formulas += [f"{function}({_quoted(caption)})" for function in functions]
     numbers = iter(_query(tsc, luid, formulas) or [None] * len(formulas))

@@ -222,12 +222,12 @@ class TableauSite:
         )
 
     def count_columns(
-        self, luid: str, table: str, columns: Mapping[str, bool]
-    ) -> Mapping[str, ColumnCounts]:
-        """Let the server count the values of a table's columns, by column name."""
+        self, luid: str, columns: Mapping[str, Mapping[str, bool]]
+    ) -> Mapping[str, Mapping[str, ColumnCounts]]:
+        """Let the server count the values of columns, by table and column."""
         return self._ask(
             f"Counting the values of data source {luid}",
-            lambda: counts.count_columns(self.tsc, luid, table, columns),
+            lambda: counts.count_columns(self.tsc, luid, columns),
         )
 
     def _ask(

@@ -111,6 +111,7 @@ def _plain(condition: ParsedCondition) -> ParsedCondition:
 
 @runs(30)
 @given(case=spoilt_batches())
+@pytest.mark.slow
 def test_checks_agree_with_the_engine(case: tuple[Tables, Tables, list[dict]]):
     # Prevents: a batch passes the checks and fails on the server, or is refused for no reason.
     with new_folder() as folder:

@@ -131,6 +131,7 @@ for number in itertools.count():
 
 
 @pytest.mark.parametrize(("size", "killed_after"), [(20_000, None), (10**9, 7)])
+@pytest.mark.slow
 def test_cut_off_while_it_writes(path: Path, size: int, killed_after: int | None):
     # Prevents: half a journal, or an intent that is lost although its sending went on.
     command = [sys.executable, "-c", RECORD_FOR_EVER, str(path), str(size)]

@@ -175,6 +175,7 @@ NUMBER, TEXT = pa.int64(), pa.string()
 
 @settings(max_examples=60, suppress_health_check=list(HealthCheck))
 @given(before=TABLES, data=DATA, method=st.sampled_from(["update", "upsert", "delete", "insert"]))
+@pytest.mark.slow
 def test_changes_are_those_of_a_dictionary(
     file: HyperFile, before: list[tuple], data: list[tuple], method: str
 ) -> None:

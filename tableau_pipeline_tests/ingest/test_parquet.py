@@ -43,6 +43,7 @@ def stored(spark: SparkSession, tmp_path: Path) -> Callable[[str], list[tuple]]:
         ("half floats", [(0, 0.5), (1, None)]),
     ],
 )
+@pytest.mark.slow
 def test_types_that_spark_refuses(stored, name: str, rows: list[tuple]):
     """Prevents: a file of pandas, or of a model's weights, that cannot be published."""
     assert stored(name) == rows

@@ -58,6 +58,7 @@ def test_refused_build_leaves_the_last_file(star: Pipeline):
 
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize("keys", [("sales", "sales/eu"), ("sales/eu", "sales")])
+@pytest.mark.slow
 def test_key_below_another_key(new_pipeline: Callable[..., Pipeline], keys: tuple[str, str]):
     """Prevents: tidying up after one data source touches the files of another."""
     pipelines = [new_pipeline(key=key) for key in keys]

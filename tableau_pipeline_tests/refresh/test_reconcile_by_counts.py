@@ -53,10 +53,10 @@ class Counting:
         return {name: (rows - self.lacking, way) for name, (rows, way) in found.items()}
 
     def count_columns(
-        self, luid: str, table: str, columns: Mapping[str, bool]
-    ) -> Mapping[str, ColumnCounts]:
+        self, luid: str, columns: Mapping[str, Mapping[str, bool]]
+    ) -> Mapping[str, Mapping[str, ColumnCounts]]:
         self.asked.append("values")
-        return self._server.count_columns(luid, table, columns)
+        return self._server.count_columns(luid, columns)
 
     def download(self, luid: str, folder: Path) -> Path:
         self.asked.append("download")

@@ -21,7 +21,7 @@ def test_line_tells_what_a_refresh_did(star: Pipeline, caplog: pytest.LogCapture
     right."""
     caplog.set_level(logging.INFO)
     star.declare(reconcile=Reconcile())
-    name, end = star.declaration.name, rf" in \d+\.\d s, equal by count, {_LINK}\S+"
+    name, end = star.declaration.name, rf" in \d+\.\d s, equal by count on the server, {_LINK}\S+"
     first = star.run()
     assert _matches(rf"{name}: publish \(create\), 10 rows, 0\.\d\d MB{end}", first.summary)
     star.model("airlines", airlines("AA", "UA", "B6"))

@@ -179,6 +179,7 @@ WRITES = st.lists(
 
 @given(writes=WRITES, kill_after=st.integers(0, 9), last_days=st.sampled_from([1, 20]))
 @settings(max_examples=100, derandomize=True)
+@pytest.mark.slow
 def test_every_version_is_whole_whenever_it_is_killed(
     writes: list[tuple[str, set[str], bool]], kill_after: int, last_days: int
 ):

@@ -74,6 +74,7 @@ def test_a_mistake_is_one_line(audited: Project):
         load_definitions(audited.package)
 
 
+@pytest.mark.slow
 def test_partitions_that_the_model_has_lost(
     location: Location, audited: Project, monkeypatch: pytest.MonkeyPatch
 ):

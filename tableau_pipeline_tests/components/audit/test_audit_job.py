@@ -88,6 +88,7 @@ def test_a_foreign_update_without_a_stamp_is_red(location: Location):
     assert location.audit("busy", "calm", declared=READ).success
 
 
+@pytest.mark.slow
 def test_what_drifted_or_is_gone_is_red(location: Location):
     """Prevents: dashboards without data, and a green audit."""
     published(location, "busy", "calm")
@@ -117,12 +118,14 @@ def test_what_nobody_can_judge_is_green_with_warnings(location: Location):
     assert len(warned) == 2
 
 
+@pytest.mark.slow
 def test_no_server_is_one_error(location: Location):
     """Prevents: a green audit that could not look at anything."""
     location.sandbox.stop()
     assert location.sandbox.url in failure(location.audit("busy", declared=READ))
 
 
+@pytest.mark.slow
 def test_a_server_that_lists_nothing_hides_no_finding(
     location: Location, monkeypatch: pytest.MonkeyPatch
 ):
@@ -138,6 +141,7 @@ def test_a_server_that_lists_nothing_hides_no_finding(
     assert "could not be listed: the line went dead" in location.log(result)
 
 
+@pytest.mark.slow
 def test_data_sources_without_a_declaration_are_reported(location: Location):
     """Prevents: a data source that nobody refreshes any more, and nobody knows of."""
     published(location, "busy", "calm")
@@ -155,6 +159,7 @@ def test_data_sources_without_a_declaration_are_reported(location: Location):
     assert row.endswith(" UTC. |")
 
 
+@pytest.mark.slow
 def test_another_code_location_is_named(location: Location):
     """Prevents: a data source of another team that is taken for an orphan, and deleted."""
     published(location, "busy")
@@ -171,6 +176,7 @@ def test_another_code_location_is_named(location: Location):
     assert 'UTC, from the code location "sales"' in row
 
 
+@pytest.mark.slow
 def test_a_data_source_of_another_instance_is_reported_as_such(location: Location):
     """Prevents: a data source of another deployment that is taken for one of ours."""
     published(location, "busy")

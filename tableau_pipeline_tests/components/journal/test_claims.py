@@ -30,6 +30,7 @@ def claim_of(location: Location, status: dg.DagsterRunStatus, **owner: Any) -> s
     return run.run_id
 
 
+@pytest.mark.slow
 def test_a_claim_of_a_live_run_is_waited_for_and_named(location: Location):
     """Prevents: two refreshes that send at once, or one that waits for ever, and nobody knows."""
     location.model()

@@ -71,6 +71,7 @@ def test_csv_to_a_data_source(publish: Publish, shipped: Shipped, name: str, tmp
     assert told(publish(path=str(tmp_path), name=name))["decision"] == "no change"
 
 
+@pytest.mark.slow
 def test_only_changed_rows_are_sent(publish: Publish, shipped: Shipped, name: str, tmp_path: Path):
     """Prevents: a large file that is sent whole for one row, although its key is known."""
     rows = [f"{number},v{number}" for number in range(5000)]
@@ -83,6 +84,7 @@ def test_only_changed_rows_are_sent(publish: Publish, shipped: Shipped, name: st
     assert published(shipped, name)["v"].to_pylist()[-1] == "new"
 
 
+@pytest.mark.slow
 def test_bad_rows(publish: Publish, shipped: Shipped, name: str, tmp_path: Path):
     """Prevents: rows that vanish, or turn to NULL, because they could not be read."""
     path = tmp_path / "x.csv"
@@ -123,6 +125,7 @@ def test_numbers_and_quotes_arrive_as_they_are(
     ]
 
 
+@pytest.mark.slow
 def test_options_of_the_reader(publish: Publish, shipped: Shipped, name: str, tmp_path: Path):
     """Prevents: files of other habits that cannot be read."""
     path = tmp_path / "export.txt"
@@ -160,6 +163,7 @@ def test_json(publish: Publish, shipped: Shipped, name: str, tmp_path: Path):
     assert "1 row does not fit" in message
 
 
+@pytest.mark.slow
 def test_parquet_in_awkward_places(publish: Publish, shipped: Shipped, name: str, tmp_path: Path):
     """Prevents: a path that Spark takes for a pattern."""
     folder = tmp_path / "a [b] {c}"
@@ -231,6 +235,7 @@ def test_a_dry_run(publish: Publish, shipped: Shipped, name: str, tmp_path: Path
         assert not list(site.tsc.datasources.filter(name=name))
 
 
+@pytest.mark.slow
 def test_secrets_as_the_launchpad_sends_them(shipped: Shipped, name: str, tmp_path: Path):
     """Prevents: a run from the launchpad that signs in by the asterisks that stand for a token."""
     path = tmp_path / "x.csv"

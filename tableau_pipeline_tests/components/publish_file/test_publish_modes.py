@@ -56,6 +56,7 @@ def test_only_new_files_are_sent(publish: Publish, shipped: Shipped, name: str, 
     assert (set(files[:-1]), files[-1]) == ({"a+b c%20.csv"}, "ü.csv")
 
 
+@pytest.mark.slow
 def test_a_parquet_file_as_it_is(publish: Publish, shipped: Shipped, name: str, tmp_path: Path):
     """Prevents: a file that goes through Spark though the server could take it, or a lost guard."""
     path = tmp_path / "x.parquet"

@@ -40,6 +40,7 @@ def star(location: Location) -> Location:
     return location
 
 
+@pytest.mark.slow
 def test_relationships_are_a_warning_with_a_count(star: Location):
     """Prevents: checks that nobody sees, or that fail for nothing; blanks in dashboards that nobody
     was told of; a warning gone the next morning."""

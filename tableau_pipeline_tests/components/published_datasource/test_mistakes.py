@@ -130,6 +130,7 @@ def test_a_model_of_another_location(project: Project):
 
 
 @pytest.mark.parametrize("beside", ["models.py", "inner/models.py"])
+@pytest.mark.slow
 def test_files_that_are_passed_over(project: Project, beside: str):
     """Prevents: models that are nowhere to be seen, silently."""
     project.write(f"shop/{beside}", MODEL)

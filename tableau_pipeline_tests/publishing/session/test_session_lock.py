@@ -27,6 +27,7 @@ def temp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_several_at_once(sandbox: Sandbox):
     # Prevents: refreshes that one trigger starts throw each other out, since they share a token.
     arguments = [sandbox.url, sandbox.token_name, sandbox.token_secret]

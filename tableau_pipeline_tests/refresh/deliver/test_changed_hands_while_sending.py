@@ -158,6 +158,7 @@ def test_somebody_publishes_again_and_again(pipeline: Pipeline):
 
 
 @pytest.mark.parametrize("moment", ["sent", "ended"])
+@pytest.mark.slow
 def test_somebody_touches_it_meanwhile(new_pipeline: Callable[..., Pipeline], moment: str):
     """Prevents: a description that somebody writes costs a whole file each time."""
     pipeline = new_pipeline(reconcile=Reconcile())

@@ -92,6 +92,7 @@ def test_job_that_takes_too_long_is_cancelled(
 
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize("before", [first, new_file, new_rows])
+@pytest.mark.slow
 def test_time_out_leaves_the_intent_open(pipeline: Pipeline, before: Callable[[Pipeline], None]):
     """Prevents: a job that takes longer than we wait is taken for failed, or for done."""
     before(pipeline)

@@ -35,6 +35,7 @@ def test_record_does_not_grow_with_the_partitions(pipeline: Pipeline):
     assert max(sizes) - min(sizes) < 20
 
 
+@pytest.mark.slow
 def test_partition_that_was_dropped_is_not_missed(pipeline: Pipeline):
     """Prevents: what is published rightly is compared with rows that are no part of the model."""
     pipeline.declare(reconcile=Reconcile(checksums=True))

@@ -99,6 +99,7 @@ def moments(*back: timedelta, zone: Any = None) -> list[datetime]:
     ],
     ids=str,
 )
+@pytest.mark.slow
 def test_lookback(
     pipeline: Pipeline, type_: pa.DataType, cursors: list[Any], lookback: Any, touched: int
 ):

@@ -17,6 +17,7 @@ from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
 @pytest.mark.few_variants(2)
 @pytest.mark.parametrize("before", [changed_rows, new_file])
 @pytest.mark.parametrize("step", ["upload", "send", "job", "look", "outcome", "closing"])
+@pytest.mark.slow
 def test_overwritten_by_hand_after_a_crash(
     pipeline: Pipeline, before: Callable[[Pipeline], None], step: str
 ):

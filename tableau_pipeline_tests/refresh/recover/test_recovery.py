@@ -66,6 +66,7 @@ def test_killed_on_all_kinds_of_servers(
 
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize("offset", [-300, 300], ids=["behind", "ahead"])
+@pytest.mark.slow
 def test_clock_of_the_server_is_another(new_pipeline: Callable[..., Pipeline], offset: int):
     """Prevents: our clock hides a job that may still run, or makes us wait for nothing."""
     pipeline = new_pipeline(on={"clock_offset": offset})

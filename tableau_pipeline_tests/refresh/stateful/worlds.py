@@ -150,11 +150,10 @@ def world(chance: Random) -> World:
             "payload_limit": chance.choice([*[None] * 7, 1, *_LIMITS]),
             "reconcile": chance.choice(
                 [
-                    None,
-                    None,
+                    *[None] * 4,
                     Reconcile(by="download"),
-                    *[Reconcile(checksums=True, by=by) for by in ("auto", "download", "server")],
-                    *[LARGE, Reconcile(), replace(LARGE, checksums=True), Reconcile(by="server")],
+                    *[Reconcile(checksums=True)] * 2,
+                    *[Reconcile(), LARGE, replace(LARGE, checksums=True)],
                 ]
             ),
         },

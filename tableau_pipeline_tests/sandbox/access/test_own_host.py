@@ -103,6 +103,7 @@ def test_names_that_the_command_allows(tmp_path: Path):
     host=st.text(max_size=30)
     | st.from_regex(r"(localhost|127\.0\.0\.1|\[::1\])([:.@\]\[a-z0-9]{0,9})", fullmatch=True)
 )
+@pytest.mark.slow
 def test_nothing_else_is_taken_for_an_own_name(host: str):
     """Prevents: a name that only looks like an own one is taken for it."""
     own = re.fullmatch(r"(?i:localhost)|(127\.0\.0\.1|localhost|\[::1\])(:[0-9]*)?", host)

@@ -44,6 +44,7 @@ def test_strict_clients_and_other_names(start_sandbox: Callable[..., Sandbox]):
     assert sandbox.certificate.with_name("key.pem").stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.slow
 def test_command_says_what_to_trust(tmp_path: Path):
     # Prevents: whoever starts it with --tls cannot tell which certificate to trust.
     with started_sandbox(tmp_path, "--tls") as (process, url):

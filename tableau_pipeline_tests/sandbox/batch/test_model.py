@@ -105,6 +105,7 @@ def increments(draw: st.DrawFn) -> Case:
 
 @runs(7)
 @given(case=increments())
+@pytest.mark.slow
 def test_delete_then_insert_twice_equals_once(case: Case):
     # Prevents: a batch that is sent again after a crash doubles its rows.
     target, payload, actions = case

@@ -52,6 +52,7 @@ def test_heads_that_do_not_end(start_sandbox: Callable[..., Sandbox], tls: bool)
     assert is_broken(half)
 
 
+@pytest.mark.slow
 def test_second_head_that_does_not_end(start_sandbox: Callable[..., Sandbox]):
     """Prevents: one whole request buys a connection any time for the next."""
     sandbox = start_sandbox(header_seconds=1)

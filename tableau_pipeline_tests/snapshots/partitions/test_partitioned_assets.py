@@ -80,6 +80,7 @@ def run(spark: SparkSession, tmp_path: Path):
     return run
 
 
+@pytest.mark.slow
 def test_a_backfill_is_one_write_and_consumers_get_every_day(run):
     """Prevents: a Spark job for each day of a backfill, or days that consumers do not see."""
     result = run(days_asset(partition_expr="day"), "2026-01-01", "2026-01-03")

@@ -91,6 +91,7 @@ def test_fingerprints_add_up_to_that_of_the_whole(spark: SparkSession, tmp_path:
     assert parts.fingerprint == whole.fingerprint
 
 
+@pytest.mark.slow
 def test_rows_outside_the_run_are_refused_and_nothing_is_left(spark: SparkSession, tmp_path: Path):
     """Prevents: rows that vanish because no partition of the run is theirs."""
     frame = spark.sql("SELECT DATE '2026-01-01' + CAST(id AS INT) AS day FROM RANGE(3)")
