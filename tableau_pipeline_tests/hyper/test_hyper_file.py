@@ -112,6 +112,7 @@ def test_nanoseconds_are_not_cut(file: HyperFile) -> None:
         file.create(TABLE, pa.table({"v": pa.array([1], pa.timestamp("ns"))}))
 
 
+@pytest.mark.slow
 def test_streams_are_not_gathered(file: HyperFile) -> None:
     """Prevents: a table that has to fit into memory, on the way in or out."""
     schema = pa.schema([("a", pa.int64())])

@@ -65,6 +65,7 @@ def test_a_dead_process_is_replaced() -> None:
 
 
 @pytest.mark.parametrize("ending", ["", "raise SystemExit(3)", KILLED, "import os; os._exit(4)"])
+@pytest.mark.slow
 def test_nothing_is_left_behind(ending: str, tmp_path: Path) -> None:
     """Prevents hyperd.log in the user's folder, and a hyperd that outlives its Python."""
     script = (

@@ -68,6 +68,7 @@ def alike(found: list[tuple], rows: list[list[Any]], *, told_apart: bool = False
     end=st.sampled_from(["\r\n", "\n"]),
     encoding=st.sampled_from(["utf-8", "utf-8-sig", "utf-16"]),
 )
+@pytest.mark.slow
 def test_csv_of_python(
     tmp_path: Path, table, quoting: int, separator: str, end: str, encoding: str
 ):
@@ -146,6 +147,7 @@ def _german(value: Any, thousands: bool) -> Any:
 
 @MANY
 @given(table=tables())
+@pytest.mark.slow
 def test_types_that_are_found_out_lose_nothing(tmp_path: Path, table):
     """Prevents: a guess at the price of a value: written again, each text is the same number."""
     types, rows = table

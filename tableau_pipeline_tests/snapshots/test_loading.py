@@ -70,6 +70,7 @@ ODD_NAMES = [
 
 
 @pytest.mark.parametrize("values", [TYPES, ODD_NAMES], ids=["types", "names inside of types"])
+@pytest.mark.slow
 def test_every_type_is_loaded_as_it_was_stored(
     values: list[str], spark: SparkSession, tmp_path: Path
 ) -> None:

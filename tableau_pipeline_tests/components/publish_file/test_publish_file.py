@@ -105,6 +105,7 @@ def test_bad_rows(publish: Publish, shipped: Shipped, name: str, tmp_path: Path)
     assert published(shipped, name).to_pylist() == [{"id": 1, "day": date(2024, 1, 1)}]
 
 
+@pytest.mark.slow
 def test_numbers_and_quotes_arrive_as_they_are(
     publish: Publish, shipped: Shipped, name: str, tmp_path: Path
 ):

@@ -109,6 +109,7 @@ def test_lookup_tables(
     assert example in found
 
 
+@pytest.mark.slow
 def test_as_of_reaches_the_data(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,6 +26,7 @@ NAMES = [
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.slow
 def test_names_of_tables_and_columns_are_kept(
     name: str, hyper: HyperProcess, tmp_path: Path
 ) -> None:

@@ -70,6 +70,7 @@ def test_answer_to_an_update_is_lost(pipeline: Pipeline, when: When):
 
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize("answer", [RepeatedRequest.EMPTY_JOB, RepeatedRequest.CONFLICT])
+@pytest.mark.slow
 def test_server_keeps_the_job_to_itself(
     new_pipeline: Callable[..., Pipeline], answer: RepeatedRequest
 ):

@@ -114,6 +114,7 @@ def test_time_out_leaves_the_intent_open(pipeline: Pipeline, before: Callable[[P
 
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize("before", [new_file, new_rows])
+@pytest.mark.slow
 def test_job_that_somebody_cancelled(pipeline: Pipeline, before: Callable[[Pipeline], None]):
     """Prevents: a job that somebody cancelled on the server passes for done, or blocks for ever."""
     before(pipeline)

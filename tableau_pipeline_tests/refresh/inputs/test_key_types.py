@@ -74,6 +74,7 @@ def test_key_of_every_type(pipeline: Pipeline, type_: pa.DataType, keys: list[An
 
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize("type_", [pa.float32(), pa.float64()], ids=str)
+@pytest.mark.slow
 def test_numbers_that_are_none(pipeline: Pipeline, type_: pa.DataType):
     """Prevents: a key that equals nothing, or a zero of another sign, is never deleted."""
     keys = [math.nan, -0.0, 1.5]

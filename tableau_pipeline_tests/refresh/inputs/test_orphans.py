@@ -8,6 +8,7 @@ from tableau_pipeline_tests.refresh.support.models import airlines, flights
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
 
 
+@pytest.mark.slow
 def test_rows_without_a_partner_are_a_warning(star: Pipeline, caplog: pytest.LogCaptureFixture):
     """Prevents: dashboards with blanks that nobody was told of, or a refresh refused for them."""
     star.model("airlines", airlines("UA"))

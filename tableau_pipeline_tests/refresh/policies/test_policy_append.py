@@ -62,6 +62,7 @@ def test_rows_from_the_last_value_on_are_shipped(
     ],
     ids=["changed", "gone", "late", "shorter", "no later ones", "others"],
 )
+@pytest.mark.slow
 def test_changes_before_it_ship_the_table_whole(pipeline: Pipeline, rows: pa.Table):
     """Prevents: a correction of older rows never reaches the dashboards."""
     appending(pipeline, read([1, 2, 3, 4, 5]))

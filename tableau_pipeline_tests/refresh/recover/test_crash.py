@@ -127,6 +127,7 @@ def test_edits_before_a_crash_are_spared(pipeline: Pipeline):
     assert analyst.CALCULATION[:24] in pipeline.tds()
 
 
+@pytest.mark.slow
 def test_killed_for_real(pipeline: Pipeline):
     """Prevents: a process that is gone keeps the lock or the claim, which ours only let go of."""
     assert killed_for_real(pipeline, before="job") == -signal.SIGKILL

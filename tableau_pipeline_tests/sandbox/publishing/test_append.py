@@ -74,6 +74,7 @@ def test_rows_are_added_by_a_job_and_in_blocks(
         ),
     ],
 )
+@pytest.mark.slow
 def test_rows_that_do_not_fit(
     server: tsc.Server, tmp_path: Path, one_row: Path, statements: list[str], reason: str
 ):

@@ -23,6 +23,7 @@ ONE, TWO = [1, "one"], [2, "two"]
 
 
 @pytest.mark.parametrize("by_upload", [False, True])
+@pytest.mark.slow
 def test_every_mode_as_a_job(
     sandbox: Sandbox,
     server: tsc.Server,

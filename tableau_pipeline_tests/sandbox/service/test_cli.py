@@ -16,6 +16,7 @@ from tableau_pipeline_tests.sandbox.samples import TIMEOUT, publish
 from tableau_pipeline_tests.sandbox.service.command import COMMAND, started_sandbox
 
 
+@pytest.mark.slow
 def test_start_and_stop(tmp_path: Path, one_row: Path):
     # Prevents: the command does not say where it is, ignores its options, or does not stop cleanly.
     data_dir = tmp_path / "data"

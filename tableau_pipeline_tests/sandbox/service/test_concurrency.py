@@ -2,12 +2,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
 import tableauserverclient as tsc
 
 from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.sandbox.samples import publish, rows_on_server, signed_in
 
 
+@pytest.mark.slow
 def test_publishing_and_reading_at_once(
     start_sandbox: Callable[..., Sandbox], one_row: Path, two_rows: Path
 ):

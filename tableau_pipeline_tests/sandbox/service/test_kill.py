@@ -20,6 +20,8 @@ from tableau_pipeline_tests.sandbox.service.command import started_sandbox
 ROWS = 100_000
 SUMMARY = 'SELECT MIN(version), MAX(version), COUNT(*) FROM "Extract"."Extract"'
 
+KILLS = 50
+
 
 @pytest.fixture(scope="module")
 def versions(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
@@ -56,9 +58,9 @@ class Publisher:
             return
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_kill_leaves_the_last_committed_state(
-    tmp_path: Path, versions: list[Path], kills: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, versions: list[Path], monkeypatch: pytest.MonkeyPatch
 ):
     # Prevents: a crash loses what was published, leaves half of it, or jobs that never end.
     monkeypatch.setenv("TSC_CHUNK_SIZE_MB", "1")
@@ -68,7 +70,7 @@ def test_kill_leaves_the_last_committed_state(
         publisher = Publisher(signed_in(url), versions)
         publish(publisher.server, versions[0])
         process.kill()
-    for kill in range(kills):
+    for kill in range(KILLS):
         # Every other time, TSC sends the file in blocks.
         monkeypatch.setenv("TSC_FILESIZE_LIMIT_MB", str(1 if kill % 2 else 64))
         with started_sandbox(tmp_path / "data", "--kept-revisions", "1") as (process, url):

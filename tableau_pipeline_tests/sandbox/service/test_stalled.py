@@ -39,6 +39,7 @@ def trickle(client: socket.socket) -> None:
 
 
 @pytest.mark.parametrize("tls", [False, True])
+@pytest.mark.slow
 def test_heads_that_do_not_end(start_sandbox: Callable[..., Sandbox], tls: bool):
     """Prevents: connections that send nothing, or a byte now and then, stay open for ever."""
     sandbox = start_sandbox(header_seconds=1, tls=tls)

@@ -15,6 +15,8 @@ from tableau_pipeline_tests.sandbox.updates.test_update_data import APPEND, CLEA
 
 ROWS = 20_000
 
+KILLS = 50
+
 
 @dataclass
 class Updates:
@@ -52,15 +54,15 @@ def versioned(path: Path, version: int) -> Path:
     return write_hyper(path, f"SELECT i, {version} AS v FROM generate_series(1, {ROWS}) AS g(i)")
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_kill_leaves_the_last_committed_state(tmp_path: Path, kills: int):
+def test_kill_leaves_the_last_committed_state(tmp_path: Path):
     # Prevents: a crash leaves half an update, or one that its job does not tell of, or no data.
     seed = random.randrange(1 << 30)
     print(f"seed {seed}")  # noqa: T201 - shown if the test fails
     chance = random.Random(seed)
     updates = None
-    for _ in range(kills):
+    for _ in range(KILLS):
         with started_sandbox(tmp_path / "data") as (process, url):
             server = signed_in(url)
             if updates is None:

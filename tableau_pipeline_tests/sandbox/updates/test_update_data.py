@@ -258,6 +258,7 @@ def test_publish_waits_for_an_update(server: tsc.Server, one_row: Path, two_rows
         assert rows_on_server(server, item.id) in ([ONE, TWO], [ONE, ONE, TWO])
 
 
+@pytest.mark.slow
 def test_cancelled_and_orphaned_updates(new_server: NewServer, one_row: Path, two_rows: Path):
     # Prevents: an update takes effect that was cancelled, or brings a deleted data source back.
     sandbox, server = new_server(job_delay=0.4)

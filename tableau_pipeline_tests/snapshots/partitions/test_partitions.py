@@ -125,6 +125,7 @@ def test_partitions_that_no_longer_belong_go_with_the_next_write(
     assert [part.version for part in written.parts] == [1, 2]
 
 
+@pytest.mark.slow
 def test_an_empty_write_of_a_partition_empties_it(spark: SparkSession, tmp_path: Path):
     """Prevents: rows that were deleted upstream, and stay for ever."""
     frame = spark.sql("SELECT DATE '2026-01-01' AS day FROM RANGE(3)")
