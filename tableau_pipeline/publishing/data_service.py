@@ -34,8 +34,6 @@ _REMEDIES = {
     "404950": "the server is too old for that",
     "429000": "the site's budget of queries is spent",
 }
-
-
 # The answer to a question about no rows, in some versions.
 _EMPTY = "500810"
 

@@ -38,6 +38,7 @@ class TableauSite:
     Attributes:
         tsc: the TSC client.
         sign_in: renews the session.
+        may_count: whether the session may let the server count.
     """
 
     tsc: TSC.Server
@@ -46,6 +47,7 @@ class TableauSite:
     sign_in: Callable[[], object]
     clock: ServerClock
     log: logging.Logger
+    may_count: bool = True
 
     @property
     def user_id(self) -> str:
@@ -216,6 +218,7 @@ class TableauSite:
         fresh: bool = False,
     ) -> Mapping[str, Counted]:
         """Let the server count the rows of tables, by table name."""
+        self._check_may_count()
         return self._ask(
             f"Counting the rows of data source {luid}",
             lambda: counts.count_rows(self.tsc, luid, keys, ways=ways, fresh=fresh),
@@ -225,10 +228,19 @@ class TableauSite:
         self, luid: str, columns: Mapping[str, Mapping[str, bool]]
     ) -> Mapping[str, Mapping[str, ColumnCounts]]:
         """Let the server count the values of columns, by table and column."""
+        self._check_may_count()
         return self._ask(
             f"Counting the values of data source {luid}",
             lambda: counts.count_columns(self.tsc, luid, columns),
         )
+
+    def _check_may_count(self) -> None:
+        # The server would answer as if the session had ended.
+        if not self.may_count:
+            raise RefreshError(
+                "the token of the connected app lacks the scope tableau:viz_data_service:read; "
+                "reconcile: {by: server} asks for it"
+            )
 
     def _ask(
         self,

@@ -11,6 +11,7 @@ from tableauserverclient.server.endpoint.exceptions import NonXMLResponseError, 
 
 from tableau_pipeline.publishing.session.clock import ServerClock
 from tableau_pipeline.publishing.session.credentials import (
+    ConnectedApp,
     Credentials,
     PersonalAccessToken,
     no_entry,
@@ -108,7 +109,15 @@ def _session(
             # TSC fails like this on answers that lack what Tableau's answers have.
             raise NonXMLResponseError(f"no answer of a Tableau Server: {error}") from error
     try:
-        yield TableauSite(tsc, url=url, site=site, sign_in=sign_in_again, clock=clock, log=log)
+        yield TableauSite(
+            tsc,
+            url=url,
+            site=site,
+            sign_in=sign_in_again,
+            clock=clock,
+            log=log,
+            may_count=not isinstance(credentials, ConnectedApp) or credentials.counts,
+        )
     finally:
         try:
             tsc.auth.sign_out()

@@ -137,7 +137,7 @@ def test_a_refresh_without_its_checks_cannot_be_selected(star: Location):
 @pytest.mark.slow
 def test_what_is_not_reconciled_says_why(star: Location):
     """Prevents: a pass for what nobody compared."""
-    result = star.refresh("large", declared={"reconcile": Reconcile(max_bytes=1)})
+    result = star.refresh("large", declared={"reconcile": Reconcile(max_bytes=1, by="download")})
     assert result.success
     passed, severity, words = checks(result)["reconciliation"]
     assert (passed, severity) == (False, "WARN")
