@@ -1,6 +1,6 @@
 """What a refresh promises, checked while it runs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -46,6 +46,7 @@ class Tampering:
 
     moment: int
     hidden: bool
+    at: datetime
 
 
 def note_hand(history: Any, deed: str, before: Look) -> None:
@@ -64,10 +65,24 @@ def note_hand(history: Any, deed: str, before: Look) -> None:
         return
     hidden = bool(found) and (after.stamp == before.stamp or _looks_like_ours(history, after))
     history.tell(f"... {deed}: the data are others{', and nothing shows it' * hidden}")
-    ledger.tamperings.append(Tampering(ledger.handled, hidden))
+    ledger.tamperings.append(Tampering(ledger.handled, hidden, history.tableau.now))
     for name, rows in (after.holds or {}).items():
         name = history.declaration.tables[0].name if name == "Extract" else name
         ledger.counts.setdefault(name, set()).add(len(rows) - 1)
+
+
+def note_edit(history: Any) -> None:
+    """Note an edit of ours: what somebody else did in the same second looks like it.
+
+    That is a second by the server's `Date`, which we may know for a second already.
+    """
+    if history.world.switches["revisions"]:
+        return
+    since = history.tableau.now - timedelta(seconds=2)
+    ledger = history.ledger
+    ledger.tamperings = [
+        replace(each, hidden=each.hidden or each.at >= since) for each in ledger.tamperings
+    ]
 
 
 def _looks_like_ours(history: Any, after: Look) -> bool:

@@ -62,7 +62,9 @@ class Line:
             promise.check_may_send(history, actor)
         actor.changes += name in _CHANGES
         self.tableau.carry(exchange)
-        actor.edited = actor.edited or name in _EDITS
+        if name in _EDITS:
+            actor.edited = True
+            promise.note_edit(history)
         if exchange.status == 200 and name in ("look", "look by name"):
             self._looked(actor, ids[-1])
         history.point(f"after {name}")
