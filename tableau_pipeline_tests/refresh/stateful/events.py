@@ -63,7 +63,8 @@ class Other:
     options: Options
 
     def __call__(self, history: Any, actor: Actor) -> None:
-        if len(history.actors) > 1:
+        # Where no time passes, a refresh would wait for a job for ever.
+        if len(history.actors) > 1 or history.tableau.stands_still:
             return
         history.tell(
             f"another refresh comes{', since this one is said to have ended' * self.takes_over}"

@@ -43,6 +43,7 @@ class Tableau:
         now: its clock.
         fates: what becomes of jobs; `fate` tells it when they are queued.
         told: hears of every job that is queued, starts, is about to end, or has ended.
+        stands_still: no time passes, as something happens to a job at this moment.
     """
 
     services: Services
@@ -53,7 +54,7 @@ class Tableau:
     told: Callable[[Moment, Job], None] = lambda moment, job: None
     fates: dict[str, Fate] = field(default_factory=dict)
     _running: tuple[Job, datetime] | None = None
-    _inside: bool = False
+    stands_still: bool = False
 
     @property
     def site(self) -> str:
@@ -71,7 +72,7 @@ class Tableau:
 
         What happens at such a moment happens in that very moment.
         """
-        if self._inside:
+        if self.stands_still:
             return
         end = self.now + timedelta(seconds=seconds)
         while (due := self._next(end)) is not None:
@@ -116,11 +117,11 @@ class Tableau:
 
     def _at(self, happens: Callable[[], Any]) -> None:
         """Nothing that happens in a moment takes time."""
-        inside, self._inside = self._inside, True
+        inside, self.stands_still = self.stands_still, True
         try:
             happens()
         finally:
-            self._inside = inside
+            self.stands_still = inside
 
     def _next(self, end: datetime) -> datetime | None:
         """When the next job starts or ends, if it does until then."""
