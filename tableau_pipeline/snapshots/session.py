@@ -1,6 +1,8 @@
 """The Spark session of the pipeline: in UTC, with few log messages, local access only."""
 
 import logging
+import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -67,6 +69,9 @@ def spark_session(
         }
         if master.startswith("local"):
             settings |= _LOCAL
+            # Spark would take the first `python3` of the PATH, which may lack all that a model
+            # imports, unless the virtual environment is activated.
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder
     for key, value in {**settings, **config}.items():
         builder = builder.config(key, value)
