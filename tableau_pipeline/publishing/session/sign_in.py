@@ -109,21 +109,20 @@ def _session(
             # TSC fails like this on answers that lack what Tableau's answers have.
             raise NonXMLResponseError(f"no answer of a Tableau Server: {error}") from error
     try:
+        counts = not isinstance(credentials, ConnectedApp) or credentials.counts
         yield TableauSite(
-            tsc,
-            url=url,
-            site=site,
-            sign_in=sign_in_again,
-            clock=clock,
-            log=log,
-            may_count=not isinstance(credentials, ConnectedApp) or credentials.counts,
+            tsc, url=url, site=site, sign_in=sign_in_again, clock=clock, log=log, may_count=counts
         )
     finally:
-        try:
-            tsc.auth.sign_out()
-        except (TableauError, requests.RequestException) as error:
-            # The work is done, or has raised its own error, which this one must not hide.
-            log.debug("Signing out failed: %s", error)
+        _sign_out(tsc, log)
+
+
+def _sign_out(tsc: TSC.Server, log: logging.Logger) -> None:
+    try:
+        tsc.auth.sign_out()
+    except (TableauError, requests.RequestException) as error:
+        # The work is done, or has raised its own error, which this one must not hide.
+        log.debug("Signing out failed: %s", error)
 
 
 def _version(tsc: TSC.Server) -> str:
