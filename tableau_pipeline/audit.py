@@ -48,7 +48,6 @@ class Finding(StrEnum):
 
 
 _WRONG = (Finding.DIFFERS, Finding.DRIFTED, Finding.GONE, Finding.FAILED)
-_FINE = (Finding.EQUAL, Finding.UNCHANGED)
 _REMEDIES: Mapping[Finding, str] = {
     Finding.DIFFERS: "Run its refresh with full: true",
     Finding.DRIFTED: "Run its refresh",
@@ -92,7 +91,7 @@ class Audited:
     @property
     def is_fine(self) -> bool:
         """Whether nobody has to look at it."""
-        return self.finding in _FINE and not self.warnings
+        return self.finding is Finding.EQUAL and not self.warnings
 
     @property
     def note(self) -> str:

@@ -18,14 +18,12 @@ def refresh_in_run(
     tableau: TableauServerResource,
 ) -> Refresh:
     """The refresh of a data source, recorded with the asset of its key."""
-    rule = declaration.reconcile
-    counts = rule is not None and rule.by == "server"
     return Refresh(
         declaration=declaration,
         snapshots=snapshots,
         journal=DagsterJournal(context, dg.AssetKey.from_user_string(declaration.key)),
         # Opened only when needed: a refresh that ends early costs no sign-in and no process.
-        server=lambda: tableau.session(context.log, counts=counts),
+        server=lambda: tableau.session(context.log, counts=declaration.needs_counts),
         hyper=lambda: hyper.process,
         folder=data_dir(),
         log=context.log,

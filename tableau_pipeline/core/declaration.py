@@ -115,6 +115,11 @@ class Declaration:
         return f"{TAG_PREFIX}{self.key}"
 
     @property
+    def needs_counts(self) -> bool:
+        """Whether only the server's counts may be compared with the models."""
+        return self.reconcile is not None and self.reconcile.by == "server"
+
+    @property
     def project_path(self) -> str:
         """The project as text: its path or its LUID."""
         match self.project:

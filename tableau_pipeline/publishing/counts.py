@@ -18,7 +18,7 @@ from tableau_pipeline.publishing.data_service import NotUnderstoodError, ask
 
 # The id of a table is its name at the time of publishing, and 32 hexadecimal digits.
 _TABLE_ID = re.compile(r"(.+)_[0-9A-Fa-f]{32}", re.DOTALL)
-# The names of the numbers in an answer. No field of a data source may have such a name.
+# The names of the numbers in an answer; the service refuses those that a field already has.
 _ALIAS = "tableau_pipeline_{}"
 
 

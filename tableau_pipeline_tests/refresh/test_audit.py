@@ -98,13 +98,14 @@ def test_an_update_that_leaves_no_stamp_is_found(new_pipeline: Callable[..., Pip
 def test_what_may_not_be_read_is_not_called_equal(
     pipeline: Pipeline, rule: Reconcile | None, told: str
 ):
-    """Prevents: an audit that calls rows equal that it has not read."""
+    """Prevents: an audit that calls rows equal that it has not read, or that nobody looks at."""
     pipeline.declare(reconcile=rule)
     pipeline.run()
     found = audited(pipeline)
     assert (found.finding, found.compared, found.rows) == (Finding.UNCHANGED, None, {})
     assert told in found.note
-    assert found.is_fine
+    assert not found.is_fine
+    assert not found.is_wrong
 
 
 def test_rows_that_were_only_counted_are_not_called_compared(published: Pipeline):

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 
 import dagster as dg
 
@@ -33,7 +32,8 @@ def audit_job(name: str, declarations: Sequence[Declaration]) -> dg.JobDefinitio
         tableau: TableauServerResource,
     ) -> None:
         found: list[Audited] = []
-        with as_failure(context.log), _session(context, tableau, declarations) as server:
+        counts = any(each.needs_counts for each in declarations)
+        with as_failure(context.log), tableau.session(context.log, counts=counts) as server:
             for declaration in declarations:
                 models = ModelSnapshots(snapshots, _partitions(context, declaration))
                 refresh = refresh_in_run(
@@ -53,15 +53,6 @@ def audit_job(name: str, declarations: Sequence[Declaration]) -> dg.JobDefinitio
         audit_datasources()
 
     return audit_all
-
-
-def _session(
-    context: dg.OpExecutionContext,
-    tableau: TableauServerResource,
-    declarations: Sequence[Declaration],
-) -> AbstractContextManager[Server]:
-    counts = any(each.reconcile and each.reconcile.by == "server" for each in declarations)
-    return tableau.session(context.log, counts=counts)
 
 
 def _partitions(

@@ -89,6 +89,17 @@ def test_a_foreign_update_without_a_stamp_is_red(location: Location):
 
 
 @pytest.mark.slow
+def test_a_large_file_is_counted_by_the_server(location: Location):
+    """Prevents: a connected app whose audit does not ask for the right to count."""
+    location.by_app = True
+    large = {"reconcile": Reconcile(max_bytes=1, by="server")}
+    location.model()
+    assert location.refresh("busy", declared=large).success
+    found = report(location.audit("busy", declared=large))
+    assert "| equal | count on the server | 8 / 8 |" in found["report"]
+
+
+@pytest.mark.slow
 def test_what_drifted_or_is_gone_is_red(location: Location):
     """Prevents: dashboards without data, and a green audit."""
     published(location, "busy", "calm")

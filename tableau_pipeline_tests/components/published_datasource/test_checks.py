@@ -134,6 +134,24 @@ def test_a_refresh_without_its_checks_cannot_be_selected(star: Location):
         job.get_subset(asset_selection=keys, asset_check_selection=set())
 
 
+@pytest.mark.parametrize(
+    ("by", "way"), [("server", "server: COUNT of the table"), ("auto", "downloaded file")]
+)
+def test_the_way_to_count_is_shown(star: Location, by: Any, way: str):
+    """Prevents: rows that were compared, and nobody knows how; a connected app that may count, but
+    does not ask for the right, or asks for it without need."""
+    star.by_app = True
+    result = star.refresh("counted", declared={"reconcile": Reconcile(by=by)})
+    assert result.success
+    (found,) = (
+        each.metadata
+        for each in result.get_asset_check_evaluations()
+        if each.check_name == "reconciliation"
+    )
+    shown = {name: found[name].value for name in ("rows found/flights", "counted by/flights")}
+    assert shown == {"rows found/flights": 8, "counted by/flights": way}
+
+
 @pytest.mark.slow
 def test_what_is_not_reconciled_says_why(star: Location):
     """Prevents: a pass for what nobody compared."""

@@ -62,6 +62,7 @@ class Location:
     root: Path
     instance: dg.DagsterInstance
     partitions: dict[str, dg.PartitionsDefinition] = field(default_factory=dict)
+    by_app: bool = False
 
     @property
     def store(self) -> SnapshotStore:
@@ -125,11 +126,18 @@ class Location:
         self, *, keep_days: float = 14, claim: float = TIMEOUTS.claim
     ) -> dict[str, dg.ConfigurableResource]:
         """What a step works with."""
+        app = self.sandbox.connected_app
+        credentials = (
+            {
+                "connected_app_client_id": app.client_id,
+                "connected_app_secret_id": app.secret_id,
+                "connected_app_secret_value": app.secret_value,
+            }
+            if self.by_app
+            else {"password": self.sandbox.password}
+        )
         tableau = ImpatientServer(
-            server_url=self.sandbox.url,
-            username=self.sandbox.user,
-            password=self.sandbox.password,
-            claim=claim,
+            server_url=self.sandbox.url, username=self.sandbox.user, claim=claim, **credentials
         )
         snapshots = SnapshotIOManager(
             root=str(self.root), spark=SparkResource(), keep_days=keep_days
