@@ -1,9 +1,10 @@
 # `make demo` and `make test` need nothing but Python 3.11, Java 17 and make.
 PYTHON ?= python3
 BIN := .venv/bin
-IN_PARALLEL := --numprocesses auto --dist loadgroup
+GROUPS := --dist loadgroup --no-loadscope-reorder
+IN_PARALLEL := --numprocesses auto $(GROUPS)
 # Slow tests wait for daemons half of the time: one more process than there are cores.
-SLOW_IN_PARALLEL := --numprocesses 3 --dist loadgroup
+SLOW_IN_PARALLEL := --numprocesses 3 $(GROUPS)
 
 export DAGSTER_HOME := $(CURDIR)/dagster_home
 # A dependency's preview feature, which we do not use, warns at every start of `dg`.

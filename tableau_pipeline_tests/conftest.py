@@ -4,6 +4,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +57,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.add_marker(
             pytest.mark.xdist_group("spark" if with_spark else item.nodeid.split("::")[0])
         )
+    _longest_first(items)
+
+
+def _longest_first(items: list[pytest.Item]) -> None:
+    """Order groups by how long their tests may take, so that no process ends alone with a long one.
+
+    This needs --no-loadscope-reorder: pytest-xdist begins with the groups that have most tests.
+    """
+    groups: dict[frozenset[str], list[pytest.Item]] = {}
+    for item in items:
+        names = frozenset(mark.args[0] for mark in item.iter_markers("xdist_group"))
+        groups.setdefault(names, []).append(item)
+    by_length = sorted(
+        groups.values(), key=lambda group: (max(map(_timeout, group)), len(group)), reverse=True
+    )
+    items[:] = chain.from_iterable(by_length)
+
+
+def _timeout(item: pytest.Item) -> float:
+    marker = item.get_closest_marker("timeout")
+    return marker.args[0] if marker else float(item.config.getini("timeout"))
 
 
 @pytest.fixture(scope="session", autouse=True)
