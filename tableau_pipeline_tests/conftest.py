@@ -36,9 +36,9 @@ def _without_waiting_for_the_disk(connection: Any, _: Any) -> None:
         connection.execute("PRAGMA synchronous = OFF")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs a mark by what it is.
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    """Mark what needs a mark by what it is; then order what `-m` has left.
 
     Where several processes share the tests, those of a file stay together, as do Spark's. What
     needs the whole demo is slow, and so are the variants of a test beyond the first few, if it is
@@ -57,6 +57,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.add_marker(
             pytest.mark.xdist_group("spark" if with_spark else item.nodeid.split("::")[0])
         )
+    yield
     _longest_first(items)
 
 
