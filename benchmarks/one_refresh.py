@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 
-from tableauhyperapi import HyperProcess
-
 from benchmarks.fresh_process import peak_memory
 from benchmarks.waits import waits
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.snapshot import Snapshot
-from tableau_pipeline.hyper.process import hyper_process
+from tableau_pipeline.hyper.process import Hyperd, hyper_process
 from tableau_pipeline.publishing.session.credentials import PersonalAccessToken
 from tableau_pipeline.publishing.session.sign_in import signed_in
 from tableau_pipeline.refresh.plan.decide import Options
@@ -68,9 +66,9 @@ def refresh(
     """Make the published data source equal to `model`, as if it were the newest version."""
     opened: list[str] = []
     sys.addaudithook(lambda event, args: _note_data_file(opened, event, args))
-    asked: list[HyperProcess] = []
+    asked: list[Hyperd] = []
 
-    def hyper() -> HyperProcess:
+    def hyper() -> Hyperd:
         asked.append(hyper_process())
         return asked[-1]
 

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import reduce
 from operator import add
@@ -139,12 +139,20 @@ class Snapshot(Frozen):
         return sum(file.size for part in self.parts for file in part.files)
 
     @property
+    def files(self) -> tuple[DataFile, ...]:
+        """The files that have rows."""
+        # Spark writes an empty file for an empty partition, which hyperd need not open.
+        return tuple(file for part in self.parts for file in part.files if file.rows)
+
+    @property
     def paths(self) -> tuple[str, ...]:
         """The paths of the files that have rows."""
-        # Spark writes an empty file for an empty partition, which hyperd need not open.
-        return tuple(
-            str(self.folder / file.name) for part in self.parts for file in part.files if file.rows
-        )
+        return self.paths_of(self.files)
+
+    def paths_of(self, files: Iterable[DataFile]) -> tuple[str, ...]:
+        """Return the paths of files of this version."""
+        folder = str(self.folder)
+        return tuple(f"{folder}/{file.name}" for file in files)
 
     def missing(self) -> list[str]:
         """Return the files that have rows but do not exist."""

@@ -6,18 +6,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tableauhyperapi import HyperProcess
-
 from tableau_pipeline.core.checkpoint import Checkpoint, TableContent
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.snapshot import Snapshots
 from tableau_pipeline.core.units import megabytes
-from tableau_pipeline.extracts.change import Change, TableVersion
-from tableau_pipeline.extracts.delta import Delta, build_delta
 from tableau_pipeline.extracts.desired import Models, desired_tables, source
-from tableau_pipeline.extracts.split import split_delta
+from tableau_pipeline.extracts.updates.change import Change, TableVersion
+from tableau_pipeline.extracts.updates.delta import Delta, build_delta
+from tableau_pipeline.extracts.updates.split import split_delta
 from tableau_pipeline.extracts.validate.rows import check_rows, count_orphans
 from tableau_pipeline.hyper.build import Extract, build_extract
+from tableau_pipeline.hyper.process import Hyperd
 
 
 @dataclass(frozen=True)
@@ -27,7 +26,7 @@ class Builder:
     declaration: Declaration
     models: Models
     snapshots: Snapshots
-    hyper: Callable[[], HyperProcess]
+    hyper: Callable[[], Hyperd]
     folder: Path
     now: Callable[[], datetime]
     log: logging.Logger

@@ -1,6 +1,6 @@
 """The desired content of tables: the rows of the models' snapshots that `retain` keeps."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from tableauhyperapi import Connection, HyperProcess, escape_name, escape_string_literal
@@ -8,7 +8,7 @@ from tableauhyperapi import Connection, HyperProcess, escape_name, escape_string
 from tableau_pipeline.core.checkpoint import Checkpoint, Cutoff, TableContent
 from tableau_pipeline.core.declaration import Declaration, Table
 from tableau_pipeline.core.policies import Diff, Retain
-from tableau_pipeline.core.snapshot import ROW_HASH, Fingerprint, Snapshot
+from tableau_pipeline.core.snapshot import ROW_HASH, DataFile, Fingerprint, Snapshot
 from tableau_pipeline.hyper.process import connect
 from tableau_pipeline.hyper.rows import rows
 from tableau_pipeline.hyper.tables import Column, TableSource
@@ -27,12 +27,14 @@ def source(
     *,
     hashed: bool = False,
     only: Collection[str] | None = None,
+    files: Iterable[DataFile] | None = None,
 ) -> TableSource:
     """Return the rows of a snapshot that a cutoff keeps.
 
     Args:
         hashed: include the hash of each row.
         only: the columns to include; None for all.
+        files: the files to read, of those of the snapshot; None for all.
     """
     columns = snapshot.columns
     if only is not None:
@@ -40,7 +42,7 @@ def source(
     return TableSource(
         name=name,
         columns=(*columns, HASH) if hashed else columns,
-        files=snapshot.paths,
+        files=snapshot.paths_of(snapshot.files if files is None else files),
         where=kept(columns, cutoff) if cutoff else None,
         comments=snapshot.comments,
     )

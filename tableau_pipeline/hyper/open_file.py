@@ -8,7 +8,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
-from tableauhyperapi import Connection, HyperException, HyperProcess, escape_name
+import pyarrow as pa
+from tableauhyperapi import Connection, HyperException, HyperProcess, TableName, escape_name
 
 from tableau_pipeline.hyper.atomic import replacing
 from tableau_pipeline.hyper.comments import copy_comments
@@ -59,6 +60,18 @@ def open_hyper(
                 shutil.copyfile(path, unfinished)
                 with _opened(hyper, unfinished) as connection:
                     yield HyperFile(connection)
+
+
+def table_columns(hyper: HyperProcess, path: Path) -> dict[TableName, dict[str, str]]:
+    """Return the SQL types of the columns of each table of a file, by name and in order."""
+    with open_hyper(path, hyper=hyper) as file:
+        return {table: file.columns(table) for table in file.table_names()}
+
+
+def read_table(hyper: HyperProcess, path: Path, table: TableName) -> pa.Table:
+    """Read the rows of a table, in no particular order."""
+    with open_hyper(path, hyper=hyper) as file:
+        return file.read(table)
 
 
 def defragment(path: Path | str, *, hyper: HyperProcess | None = None) -> None:

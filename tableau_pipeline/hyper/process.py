@@ -7,34 +7,53 @@ from pathlib import Path
 
 from tableauhyperapi import Connection, CreateMode, HyperException, HyperProcess, Telemetry
 
+from tableau_pipeline.hyper.memory import limit_in_bytes
+
 USER_AGENT = f"tableau_pipeline/{version('tableau_pipeline')}"
 
 
-class _Hyperd(HyperProcess):
+class Hyperd(HyperProcess):
     """Closes itself when its last user releases it, so no thread can free it under another one.
 
     This also releases a dead process without the warning that it should have been closed.
+
+    Attributes:
+        memory: the bytes that it may use.
     """
+
+    def __init__(self, *, memory: int, telemetry: bool) -> None:
+        self.memory = memory
+        super().__init__(
+            Telemetry.SEND_USAGE_DATA_TO_TABLEAU
+            if telemetry
+            else Telemetry.DO_NOT_SEND_USAGE_DATA_TO_TABLEAU,
+            user_agent=USER_AGENT,
+            # Without log_config, hyperd writes hyperd.log into the working directory.
+            parameters={"log_config": "", "memory_limit": f"{memory // 2**20}m"},
+        )
 
     def __del__(self) -> None:
         self.close()
 
 
 _lock = threading.Lock()
-_running: dict[tuple[str, bool], _Hyperd] = {}
+_running: dict[tuple[str, bool], Hyperd] = {}
 
 
-def hyper_process(*, memory_limit: str = "50%", telemetry: bool = False) -> HyperProcess:
+def hyper_process(*, memory_limit: str = "50%", telemetry: bool = False) -> Hyperd:
     """Return the hyperd of this Python process; it is started when first needed.
 
-    Starting one takes about 0.1 s, and each may use its whole `memory_limit`, so the process shares
-    one. A damaged file can crash it. Therefore call this before each piece of work: after a crash
-    it returns a new one. A call takes about 1 ms.
+    Starting one takes about 0.1 s, and each may use all its memory, so the process shares one. A
+    damaged file can crash it. Therefore call this before each piece of work: after a crash it
+    returns a new one. A call takes about 1 ms.
 
     Args:
-        memory_limit: the memory for hyperd, such as "4g", or a share of the machine's memory,
-            "50%". hyperd's own default is 80 %, too much beside a JVM.
+        memory_limit: the memory for hyperd, such as "4g", or a share of what this process may use,
+            "50%". hyperd's own default is 80 % of the machine's, too much beside a JVM.
         telemetry: send usage data to Tableau.
+
+    Raises:
+        RefusedError: `memory_limit` is neither.
     """
     key = (memory_limit, telemetry)
     # Checked without the lock, because a busy hyperd takes longer to answer.
@@ -44,14 +63,7 @@ def hyper_process(*, memory_limit: str = "50%", telemetry: bool = False) -> Hype
     with _lock:
         # Otherwise another thread has already started a new one.
         if _running.get(key) is process:
-            _running[key] = _Hyperd(
-                Telemetry.SEND_USAGE_DATA_TO_TABLEAU
-                if telemetry
-                else Telemetry.DO_NOT_SEND_USAGE_DATA_TO_TABLEAU,
-                user_agent=USER_AGENT,
-                # Without log_config, hyperd writes hyperd.log into the working directory.
-                parameters={"log_config": "", "memory_limit": memory_limit},
-            )
+            _running[key] = Hyperd(memory=limit_in_bytes(memory_limit), telemetry=telemetry)
         return _running[key]
 
 

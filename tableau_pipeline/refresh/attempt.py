@@ -9,7 +9,7 @@ from tableau_pipeline.core.declaration import tags_of
 from tableau_pipeline.core.server import Server
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.extracts.builder import Builder
-from tableau_pipeline.extracts.delta import Delta, Size
+from tableau_pipeline.extracts.updates.delta import Delta, Size
 from tableau_pipeline.refresh.claim import Claimed
 from tableau_pipeline.refresh.deliver.datasource import DriftError
 from tableau_pipeline.refresh.deliver.delivery import Delivery, counts, total

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from tableauhyperapi import HyperProcess, TableName
+from tableauhyperapi import TableName
 
 from tableau_pipeline.actions.batch import Batch
 from tableau_pipeline.actions.validate import batch_problems
@@ -16,7 +16,8 @@ from tableau_pipeline.core.journal import Journal
 from tableau_pipeline.core.server import RemoteDatasource, Server
 from tableau_pipeline.core.timeouts import Timeouts
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.hyper.read import table_columns
+from tableau_pipeline.hyper.open_file import table_columns
+from tableau_pipeline.hyper.process import Hyperd
 from tableau_pipeline.hyper.types.spark_types import hyper_type
 from tableau_pipeline.refresh.claim import claimed
 from tableau_pipeline.refresh.deliver.send import Sender
@@ -31,7 +32,7 @@ def send_custom_batch(
     payload: Path | None,
     journal: Journal,
     server: Callable[[], AbstractContextManager[Server]],
-    hyper: Callable[[], HyperProcess],
+    hyper: Callable[[], Hyperd],
     log: logging.Logger,
     timeouts: Timeouts,
     sleep: Callable[[float], None] = time.sleep,

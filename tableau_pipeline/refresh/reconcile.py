@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tableauhyperapi import Connection, HyperException, HyperProcess
+from tableauhyperapi import Connection, HyperException
 
 from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.declaration import Declaration, Reconcile
@@ -21,7 +21,7 @@ from tableau_pipeline.core.units import megabytes
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.extracts.compare import Reconciliation, compare, count_rows
 from tableau_pipeline.extracts.compare_counts import compare_counts, compare_values
-from tableau_pipeline.hyper.process import connect
+from tableau_pipeline.hyper.process import Hyperd, connect
 
 _NEVER = "reconcile: never"
 _HIDDEN = (
@@ -48,7 +48,7 @@ class Reconciler:
     declaration: Declaration
     snapshots: Snapshots
     server: Server
-    hyper: Callable[[], HyperProcess]
+    hyper: Callable[[], Hyperd]
     folder: Path
     log: logging.Logger
     sleep: Callable[[float], None]

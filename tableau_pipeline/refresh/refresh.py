@@ -8,8 +8,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tableauhyperapi import HyperProcess
-
 from tableau_pipeline.core.declaration import Declaration, file_name
 from tableau_pipeline.core.journal import Journal
 from tableau_pipeline.core.server import Server
@@ -20,6 +18,7 @@ from tableau_pipeline.extracts.builder import Builder
 from tableau_pipeline.extracts.desired import Models
 from tableau_pipeline.extracts.validate.models import Declared, checked_models
 from tableau_pipeline.extracts.validate.readable import readable
+from tableau_pipeline.hyper.process import Hyperd
 from tableau_pipeline.refresh.attempt import Attempt
 from tableau_pipeline.refresh.claim import claimed
 from tableau_pipeline.refresh.plan.decide import Accept, Options
@@ -46,7 +45,7 @@ class Refresh:
     snapshots: Snapshots
     journal: Journal
     server: Callable[[], AbstractContextManager[Server]]
-    hyper: Callable[[], HyperProcess]
+    hyper: Callable[[], Hyperd]
     folder: Path
     log: logging.Logger
     timeouts: Timeouts = field(default_factory=Timeouts)

@@ -26,7 +26,7 @@ def resources_from_env() -> dict[str, Any]:
     )
     return {
         "spark": spark,
-        "hyper": HyperResource(),
+        "hyper": HyperResource(memory_limit=os.environ.get("HYPER_MEMORY_LIMIT") or "50%"),
         "tableau": TableauServerResource(
             server_url=_env("TABLEAU_SERVER_URL"),
             site=os.environ.get("TABLEAU_SITE", ""),

@@ -13,8 +13,8 @@ from tableauhyperapi import SqlType, TableName
 from tableau_pipeline.actions.batch import Batch, BatchError, Delete, source, target
 from tableau_pipeline.actions.conditions import Condition
 from tableau_pipeline.actions.validate import batch_problems
+from tableau_pipeline.hyper.open_file import table_columns
 from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline.hyper.read import table_columns
 from tableau_pipeline.hyper.types.sql_types import sql_type
 from tableau_pipeline.sandbox.batch.conditions import Condition as ParsedCondition
 from tableau_pipeline.sandbox.batch.conditions import ConstantTest, Junction, Side

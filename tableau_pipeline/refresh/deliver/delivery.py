@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from tableau_pipeline.core.checkpoint import Checkpoint, Habits, PublishMode, TableContent
 from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.extracts.builder import Builder
-from tableau_pipeline.extracts.delta import Delta, RowCounts
+from tableau_pipeline.extracts.updates.delta import Delta, RowCounts
 from tableau_pipeline.hyper.build import Extract
 from tableau_pipeline.refresh.deliver.datasource import move, tag
 from tableau_pipeline.refresh.deliver.send import Sender

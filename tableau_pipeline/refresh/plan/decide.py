@@ -9,7 +9,7 @@ from tableau_pipeline.core.checkpoint import Checkpoint, PublishMode, TableConte
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.units import megabytes
 from tableau_pipeline.errors import Check
-from tableau_pipeline.extracts.delta import RowCounts, Size
+from tableau_pipeline.extracts.updates.delta import RowCounts, Size
 from tableau_pipeline.refresh.plan.guards import guard_problems
 from tableau_pipeline.refresh.plan.schema_change import schema_changes, schema_problems
 from tableau_pipeline.refresh.recover.observe import Published

@@ -7,7 +7,7 @@ import pytest
 
 from tableau_pipeline.core.policies import Append, Replace
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.extracts.delta import RowCounts
+from tableau_pipeline.extracts.updates.delta import RowCounts
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
 from tableau_pipeline_tests.refresh.support.shipping import ships, table
 

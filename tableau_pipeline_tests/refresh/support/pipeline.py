@@ -22,8 +22,8 @@ from tableau_pipeline.core.server import Server
 from tableau_pipeline.core.snapshot import Snapshot, Span
 from tableau_pipeline.core.timeouts import Timeouts
 from tableau_pipeline.demo.differences import differences
+from tableau_pipeline.hyper.open_file import read_table
 from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline.hyper.read import read_table
 from tableau_pipeline.hyper.tables import Relationship
 from tableau_pipeline.publishing.session.credentials import Password
 from tableau_pipeline.publishing.session.sign_in import signed_in

@@ -9,7 +9,7 @@ from tableau_pipeline.core.checkpoint import Checkpoint, TableContent
 from tableau_pipeline.core.declaration import Declaration, Guard, Table
 from tableau_pipeline.core.server import Metadata, RemoteDatasource
 from tableau_pipeline.core.snapshot import Fingerprint
-from tableau_pipeline.extracts.delta import RowCounts, Size
+from tableau_pipeline.extracts.updates.delta import RowCounts, Size
 from tableau_pipeline.hyper.tables import Column
 from tableau_pipeline.refresh.plan.decide import (
     Accept,

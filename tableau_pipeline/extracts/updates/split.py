@@ -10,8 +10,8 @@ from math import ceil
 
 from tableauhyperapi import Connection, HyperProcess, TableName, escape_name
 
-from tableau_pipeline.extracts.affected_rows import KeyMatch, KeyTable, affected, fill
-from tableau_pipeline.extracts.delta import ROWS, Delta, TableDelta, insert_rows
+from tableau_pipeline.extracts.updates.affected_rows import KeyMatch, KeyTable, affected, fill
+from tableau_pipeline.extracts.updates.delta import ROWS, Delta, TableDelta, insert_rows
 from tableau_pipeline.hyper.new_file import new_file
 from tableau_pipeline.hyper.rows import names
 
@@ -70,7 +70,7 @@ class _PartOf:
             # A table that is replaced in pieces would lack most of its rows between them.
             if self.index:
                 return None
-            self._insert("TRUE")
+            self._insert()
             return self.delta
         keys = [
             # The key table of an append has only one row, its start, which cannot be dealt out.
@@ -79,15 +79,16 @@ class _PartOf:
             else self._some_rows(each)
             for each in self.delta.keys
         ]
-        inserted = self._insert(affected(keys, "source")) if counts.inserted else 0
+        inserted = self._insert(where=affected(keys, "source")) if counts.inserted else 0
         return replace(self.delta, keys=keys, counts=replace(counts, inserted=inserted))
 
     def _payload(self, schema: str) -> TableName:
         """A table of the payload that is being split."""
         return TableName(_WHOLE, schema, self.delta.change.table.name)
 
-    def _insert(self, where: str) -> int:
-        return insert_rows(self.connection, self.delta.change, str(self._payload(ROWS)), where)
+    def _insert(self, *, where: str = "TRUE") -> int:
+        rows = str(self._payload(ROWS))
+        return insert_rows(self.connection, self.delta.change, rows, where=where)
 
     def _some_rows(self, keys: KeyTable) -> KeyTable:
         columns = names(keys.columns)

@@ -7,9 +7,9 @@ from zoneinfo import ZoneInfo
 from tableauhyperapi import Connection
 
 from tableau_pipeline.core.snapshot import Part, Snapshot, Span
-from tableau_pipeline.extracts.affected_rows import KeyMatch, KeyTable, fill
-from tableau_pipeline.extracts.change import Change, NotProvedError, key_table
 from tableau_pipeline.extracts.desired import literal
+from tableau_pipeline.extracts.updates.affected_rows import KeyMatch, KeyTable, fill
+from tableau_pipeline.extracts.updates.change import Change, NotProvedError, key_table
 from tableau_pipeline.hyper.tables import Column
 from tableau_pipeline.hyper.types.spark_types import zone_of
 

@@ -5,17 +5,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
-from tableauhyperapi import Connection, HyperProcess, TableName
+from tableauhyperapi import Connection, TableName
 
 from tableau_pipeline.actions.batch import Action, Batch, Insert, Replace
 from tableau_pipeline.core.policies import Diff, Feed, Policy
-from tableau_pipeline.core.snapshot import Fingerprint
-from tableau_pipeline.extracts.affected_rows import KeyTable, Kind, affected, in_payload
-from tableau_pipeline.extracts.change import Change, NotProvedError
-from tableau_pipeline.extracts.changed_rows import find_affected
+from tableau_pipeline.core.snapshot import DataFile, Fingerprint
 from tableau_pipeline.extracts.desired import Models, fingerprint
+from tableau_pipeline.extracts.updates.affected_rows import KeyTable, Kind, affected, in_payload
+from tableau_pipeline.extracts.updates.change import Change, NotProvedError, TableVersion
+from tableau_pipeline.extracts.updates.changed_rows import find_affected
 from tableau_pipeline.hyper.build import Extract
 from tableau_pipeline.hyper.new_file import create_table, new_file
+from tableau_pipeline.hyper.process import Hyperd
 from tableau_pipeline.hyper.rows import names
 from tableau_pipeline.hyper.types.spark_types import file_version
 
@@ -99,7 +100,7 @@ class Delta:
 
 
 def build_delta(
-    hyper: HyperProcess,
+    hyper: Hyperd,
     path: Path,
     *,
     changes: Sequence[Change],
@@ -119,21 +120,26 @@ def build_delta(
     version = file_version(column for change in changes for column in change.columns)
     with new_file(hyper, path, version=version) as connection:
         tables = [
-            _Payload(connection, change, targets[change.table.name], models).table()
+            _Payload(connection, change, targets[change.table.name], models, hyper.memory).table()
             for change in changes
         ]
     return Delta.of(path, tables, version=version)
 
 
-def insert_rows(connection: Connection, change: Change, relation: str, where: str) -> int:
-    """Create the table of a payload with the rows to insert, from a relation named `source`."""
+def insert_rows(
+    connection: Connection, change: Change, *relations: str, where: str = "TRUE"
+) -> int:
+    """Create the table of a payload with the rows to insert, from relations named `source`."""
     table = in_payload(ROWS, change.table.name)
     create_table(connection, table, change.columns)
     columns = names([column.name for column in change.columns])
-    inserted = connection.execute_command(
-        f"INSERT INTO {table} SELECT {columns} FROM {relation} source WHERE {where}"  # noqa: S608
+    return sum(
+        connection.execute_command(
+            f"INSERT INTO {table} SELECT {columns} FROM {relation} source WHERE {where}"  # noqa: S608
+        )
+        or 0
+        for relation in relations
     )
-    return inserted or 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +150,7 @@ class _Payload:
     change: Change
     target: TableName
     models: Models
+    memory: int
 
     def table(self) -> TableDelta:
         """Return the table's delta by its policy; the whole table if no smaller delta is proved."""
@@ -152,14 +159,16 @@ class _Payload:
         reasons = []
         for policy in _policies(self.change.table.policy):
             try:
-                keys = find_affected(self.connection, self.change, policy, self.models)
-                counts = _prove(self.connection, self.change, keys)
+                keys = find_affected(
+                    self.connection, self.change, policy, self.models, memory=self.memory
+                )
+                counts, shared = _prove(self.connection, self.change, keys)
             except NotProvedError as error:
                 reasons.append(str(error))
                 self._drop()
             else:
                 if counts.inserted:
-                    self._insert(affected(keys, "source"))
+                    self._insert_affected(keys, with_shared=shared.rows > 0)
                 return TableDelta(
                     self.change,
                     self.target,
@@ -171,7 +180,7 @@ class _Payload:
 
     def _whole(self, reason: str) -> TableDelta:
         """Replace all published rows with all rows of the table."""
-        inserted = self._insert("TRUE")
+        inserted = insert_rows(self.connection, self.change, self.change.new.rows())
         counts = RowCounts(self.change.published_rows, inserted, whole=reason)
         return TableDelta(self.change, self.target, counts)
 
@@ -191,8 +200,12 @@ class _Payload:
         found = self.connection.execute_scalar_query(f"SELECT COUNT(*) FROM ({keys}) keys")  # noqa: S608
         return found == counts.inserted
 
-    def _insert(self, where: str) -> int:
-        return insert_rows(self.connection, self.change, self.change.new.rows(), where)
+    def _insert_affected(self, keys: Sequence[KeyTable], *, with_shared: bool) -> None:
+        new = self.change.new
+        # All columns of a file are read, so shared files are left out if they have no such row.
+        relations = [new.rows(self.change.unshared(new))]
+        relations += [new.rows(self.change.shared)] if with_shared else []
+        insert_rows(self.connection, self.change, *relations, where=affected(keys, "source"))
 
     def _drop(self) -> None:
         """Remove from the payload what an attempt without a proof has left."""
@@ -210,20 +223,29 @@ def _policies(policy: Policy) -> list[Policy]:
             return [policy]
 
 
-def _prove(connection: Connection, change: Change, keys: Sequence[KeyTable]) -> RowCounts:
+def _prove(
+    connection: Connection, change: Change, keys: Sequence[KeyTable]
+) -> tuple[RowCounts, Fingerprint]:
     """Check that the unaffected rows are the same in the published and the desired content.
+
+    Returns:
+        the affected rows, and the fingerprint of those to insert that are in shared files.
 
     Raises:
         NotProvedError: they are not.
     """
-    here = affected(keys, "source")
+    new, old = change.new, change.published
 
-    def of_affected(relation: str) -> Fingerprint:
-        return fingerprint(connection, f"{relation} source WHERE {here}")
+    def of_affected(version: TableVersion, files: Sequence[DataFile]) -> Fingerprint:
+        # Of shared files, this reads the hash and the columns that the key tables name.
+        here = affected(keys, "source")
+        return fingerprint(connection, f"{version.rows(files)} source WHERE {here}")
 
-    inserted = of_affected(change.new.rows())
-    deleted = of_affected(change.published.rows())
-    left, published = change.new.content - inserted, change.published.content - deleted
+    shared = of_affected(new, change.shared)
+    both = shared if new.cutoff == old.cutoff else of_affected(old, change.shared)
+    inserted = of_affected(new, change.unshared(new)) + shared
+    deleted = of_affected(old, change.unshared(old)) + both
+    left, published = new.content - inserted, old.content - deleted
     if published != left:
         raise NotProvedError(
             "rows changed beyond those that its refresh policy affects: "
@@ -233,4 +255,4 @@ def _prove(connection: Connection, change: Change, keys: Sequence[KeyTable]) -> 
                 else f"{left.rows:,} rows are left alone where {published.rows:,} are published"
             )
         )
-    return RowCounts(deleted=deleted.rows, inserted=inserted.rows)
+    return RowCounts(deleted=deleted.rows, inserted=inserted.rows), shared

@@ -1,12 +1,13 @@
 """A table that changes: its published version and its desired version."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tableau_pipeline.core.checkpoint import Cutoff
 from tableau_pipeline.core.declaration import Table
-from tableau_pipeline.core.snapshot import Fingerprint, Snapshot
-from tableau_pipeline.extracts.affected_rows import KeyMatch, KeyTable, Kind
+from tableau_pipeline.core.snapshot import DataFile, Fingerprint, Snapshot
 from tableau_pipeline.extracts.desired import kept, source
+from tableau_pipeline.extracts.updates.affected_rows import KeyMatch, KeyTable, Kind
 from tableau_pipeline.hyper.rows import rows
 from tableau_pipeline.hyper.tables import Column
 from tableau_pipeline.hyper.types.spark_types import hyper_type
@@ -24,14 +25,17 @@ class TableVersion:
     content: Fingerprint
     cutoff: Cutoff | None
 
-    def rows(self) -> str:
-        """Return its rows with their hashes, as SQL."""
-        return rows(source("", self.snapshot, self.cutoff, hashed=True))
+    def rows(self, files: Iterable[DataFile] | None = None) -> str:
+        """Return its rows with their hashes, as SQL; those of some files, or all."""
+        return rows(source("", self.snapshot, self.cutoff, hashed=True, files=files))
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
     """One table of an update: its published version and its desired version.
+
+    Versions share the files of partitions that were not written again between them. Their rows
+    need not be compared, and mostly need not be read.
 
     Attributes:
         old: None if the published rows are not available; then the whole table is sent.
@@ -66,13 +70,36 @@ class Change:
             raise NotProvedError("the snapshot that is published is gone")
         return self.old
 
+    @property
+    def shared(self) -> tuple[DataFile, ...]:
+        """The files of both versions, from which no row comes back."""
+        if not self._is_cut_as_late:
+            return ()
+        names = {file.name for file in self.published.snapshot.files}
+        return tuple(file for file in self.new.snapshot.files if file.name in names)
+
+    def unshared(self, version: TableVersion) -> tuple[DataFile, ...]:
+        """Return the other files of a version."""
+        names = {file.name for file in self.shared}
+        return tuple(file for file in version.snapshot.files if file.name not in names)
+
     def surviving(self) -> str:
-        """Return the published rows that the new cutoff keeps, as SQL."""
+        """Return the published rows that the new cutoff keeps, of files not shared, as SQL."""
         old = self.published
+        published = old.rows(self.unshared(old))
         # Expired rows are deleted by the cutoff; here they would count as changed as well.
         if self.new.cutoff in (None, old.cutoff):
-            return old.rows()
-        return f"(SELECT * FROM {old.rows()} old WHERE {kept(self.columns, self.new.cutoff)})"  # noqa: S608
+            return published
+        return f"(SELECT * FROM {published} old WHERE {kept(self.columns, self.new.cutoff)})"  # noqa: S608
+
+    @property
+    def _is_cut_as_late(self) -> bool:
+        """Whether the new cutoff drops every row of a file that the published one drops."""
+        old, new = self.published.cutoff, self.new.cutoff
+        if old is None or old == new:
+            return True
+        # As texts, dates and time stamps are in the order of time.
+        return new is not None and new.column == old.column and new.value >= old.value
 
 
 def key_table(change: Change, kind: Kind, *matches: KeyMatch) -> KeyTable:

@@ -1,0 +1,121 @@
+"""Many rows are compared in little memory: all of TPC-H's lineitem, 6 million rows, in 256 MB."""
+
+import subprocess
+import sys
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from tableauhyperapi import TableName
+
+from tableau_pipeline.core.declaration import Table
+from tableau_pipeline.core.policies import Diff
+from tableau_pipeline.core.snapshot import ROW_HASH, DataFile, Fingerprint, Part, Snapshot
+from tableau_pipeline.extracts.updates.change import Change, NotProvedError, TableVersion
+from tableau_pipeline.extracts.updates.delta import RowCounts, build_delta
+from tableau_pipeline.extracts.updates.slices import in_slices
+from tableau_pipeline.hyper.process import Hyperd, connect
+from tableau_pipeline.hyper.tables import Column
+from tableau_pipeline_tests.refresh.support.models import spark_name
+
+KEY = ("l_orderkey", "l_linenumber")
+MB = 2**20
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def change(tmp_path_factory: pytest.TempPathFactory) -> Change:
+    """Every thousandth row differs."""
+    folder = tmp_path_factory.mktemp("lineitem")
+    program = str(Path(sys.executable).with_name("tpchgen-cli"))
+    subprocess.run(
+        [program, "parquet", "-q", "-s", "1", "-T", "lineitem", "-o", str(folder)], check=True
+    )
+    rows = pq.read_table(folder / "lineitem.parquet", columns=[*KEY, "l_partkey"])
+    number = pa.array(range(rows.num_rows))
+    is_changed = pc.equal(pc.bit_wise_and(number, 1023), 0)
+    more = pc.add(rows["l_partkey"], pc.cast(is_changed, pa.int64()))
+    later = rows.set_column(2, "l_partkey", more)
+    old, new = (_version(folder, number, each) for number, each in ((1, rows), (2, later)))
+    return Change(
+        table=Table("lineitem", "lineitem", policy=Diff(KEY)),
+        columns=new.snapshot.columns,
+        new=new,
+        old=old,
+        published_rows=rows.num_rows,
+    )
+
+
+def _version(folder: Path, number: int, rows: pa.Table) -> TableVersion:
+    # Products of 64 bits that wrap make a hash that is good enough here.
+    factors = (0x9E3779B97F4A7C15 - 2**64, 0x2545F4914F6CDD1D, 0x632BE59BD9B4E019)
+    hashes = pa.array([0] * rows.num_rows, pa.int64())
+    for name, factor in zip(rows.column_names, factors, strict=True):
+        mixed = pc.multiply(pc.bit_wise_xor(hashes, pc.cast(rows[name], pa.int64())), factor)
+        hashes = pc.bit_wise_xor(mixed, pc.shift_right(mixed, 29))
+    path = folder / f"{number}.parquet"
+    pq.write_table(rows.append_column(ROW_HASH, hashes), path)
+    total = pc.call_function("sum", [pc.cast(hashes, pa.decimal128(38, 0))]).as_py()
+    content = Fingerprint(rows=rows.num_rows, hash_sum=int(total))
+    file = DataFile(name=path.name, rows=rows.num_rows, size=path.stat().st_size)
+    snapshot = Snapshot(
+        folder=folder,
+        asset_key="lineitem",
+        number=number,
+        created_at=datetime.now(UTC),
+        run_id="test",
+        columns=tuple(Column(field.name, spark_name(field.type)) for field in rows.schema),
+        parts=(Part(version=number, fingerprint=content, files=(file,)),),
+    )
+    return TableVersion(snapshot, content, None)
+
+
+def test_more_rows_than_memory(change: Change, tmp_path: Path):
+    """Prevents: above a certain size, every update of a data source fails."""
+    with Hyperd(memory=256 * MB, telemetry=False) as hyper:
+        delta = build_delta(
+            hyper,
+            tmp_path / "payload.hyper",
+            changes=[change],
+            targets={"lineitem": TableName("Extract", "Extract")},
+            models={},
+        )
+    changed = -(-change.published_rows // 1024)
+    assert delta.counts == {"lineitem": RowCounts(deleted=changed, inserted=changed)}
+
+
+def _aggregate(hyper: Hyperd, tried: list[int], slices: int) -> None:
+    """A query that takes some 320 MB in one piece."""
+    tried.append(slices)
+    with connect(hyper) as connection:
+        connection.execute_list_query(
+            "SELECT LENGTH(STRING_AGG(REPEAT('x', 10000000), '')) "
+            f"FROM GENERATE_SERIES(1, {32 // slices})"
+        )
+
+
+@pytest.mark.parametrize(
+    ("rows", "tried"), [(1, [1, 4]), (64 * MB, [32])], ids=["failure", "estimate"]
+)
+def test_more_slices(rows: int, tried: list[int]):
+    """Prevents: a comparison that fails where more slices would do."""
+    found: list[int] = []
+    with Hyperd(memory=256 * MB, telemetry=False) as hyper:
+        in_slices(partial(_aggregate, hyper, found), rows=rows, memory=hyper.memory)
+    assert found == tried
+
+
+def test_no_number_of_slices_is_enough():
+    """Prevents: a refresh that fails every night, where the whole table could be sent."""
+    found: list[int] = []
+    with (
+        Hyperd(memory=256 * MB, telemetry=False) as hyper,
+        pytest.raises(NotProvedError, match="comparing 7 rows needs more than hyperd's memory"),
+    ):
+        in_slices(lambda slices: _aggregate(hyper, found, 1), rows=7, memory=hyper.memory)
+    assert len(found) == 5

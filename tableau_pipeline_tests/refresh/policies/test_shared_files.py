@@ -1,0 +1,109 @@
+"""Versions of a partitioned model, which share the files of unchanged partitions."""
+
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from tableau_pipeline.core.declaration import Guard
+from tableau_pipeline.core.policies import Diff, Retain
+from tableau_pipeline.core.snapshot import ROW_HASH
+from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.extracts.updates.delta import RowCounts
+from tableau_pipeline_tests.refresh.support.partitioned import materialize
+from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
+from tableau_pipeline_tests.refresh.support.shipping import ships, table
+
+NOON = datetime(2026, 3, 30, 12, tzinfo=UTC)
+LAX = Guard(min_rows=0, max_shrink=1)
+PARTS = ("north", "south", "west")
+
+# A row is its id, how many days ago it was, and a word. Few ids, so that some are repeated.
+Row = tuple[int, int | None, str]
+ROW = st.tuples(st.integers(0, 5), st.none() | st.integers(0, 6), st.sampled_from("ab"))
+CONTENT = st.lists(ROW, max_size=4)
+
+
+def visits(rows: list[Row], part: str) -> pa.Table:
+    today = NOON.date()
+    days = [(id_, None if ago is None else today - timedelta(days=ago), word, part)
+            for id_, ago, word in rows]  # fmt: skip
+    return table(days, id=pa.int64(), day=pa.date32(), word=pa.string(), part=pa.string())
+
+
+@pytest.fixture
+def parted(pipeline: Pipeline) -> Pipeline:
+    """Two partitions are published."""
+    pipeline.policy(Diff(("id",)), guard=LAX)
+    materialize(
+        pipeline,
+        {
+            "north": visits([(1, 0, "a"), (2, 9, "b"), (3, None, "c")], "north"),
+            "south": visits([(4, 0, "d"), (5, 9, "e")], "south"),
+        },
+    )
+    pipeline.run(around={"now": NOON})
+    return pipeline
+
+
+def _keep_only(pipeline: Pipeline, part: str, columns: set[str]) -> None:
+    """Take all other columns out of the files of a partition."""
+    newest = pipeline.store.newest("flights")
+    assert newest is not None
+    for path in newest.only([part]).paths:
+        pq.write_table(pq.read_table(path, columns=sorted(columns)), path)
+
+
+@pytest.mark.parametrize("retain", [None, Retain("day", 5)], ids=["all", "window"])
+def test_shared_files_are_hardly_read(parted: Pipeline, retain: Retain | None):
+    """Prevents: an update that costs as much as the model is large, however little changed."""
+    day = {"day"} if retain else set()
+    parted.policy(Diff(("id",)), retain=retain, guard=LAX)
+    parted.run(around={"now": NOON})
+    _keep_only(parted, "north", {"id", ROW_HASH, *day})
+    materialize(parted, {"south": visits([(4, 0, "D"), (6, 1, "f")], "south")})
+    report = parted.run(around={"now": NOON})
+    deleted = 1 if retain else 2  # the other one had expired
+    assert report.tables == {"flights": RowCounts(deleted=deleted, inserted=2)}
+
+
+def test_a_key_that_a_shared_file_has_is_refused(parted: Pipeline):
+    """Prevents: a new row whose key another partition has deletes that partition's row."""
+    materialize(parted, {"south": visits([(1, 0, "x")], "south")})
+    with pytest.raises(RefusedError, match=r"id is not unique, for instance 1 \(2 times\)"):
+        parted.run(around={"now": NOON})
+
+
+def test_a_row_moves_to_another_partition(parted: Pipeline):
+    """Prevents: a row that left a partition is deleted after it arrived in the other one."""
+    rows = {"north": visits([(1, 0, "a")], "north"), "south": visits([(2, 9, "b")], "south")}
+    materialize(parted, rows)
+    assert ships(parted, now=NOON)
+
+
+@pytest.mark.slow
+@settings(
+    max_examples=20,
+    suppress_health_check=list(HealthCheck),
+    # An example takes seconds, and is short enough to be read as it was drawn.
+    phases=[Phase.explicit, Phase.generate],
+)
+@given(data=st.data())
+def test_any_versions(pipeline: Pipeline, data: st.DataObject):
+    """Prevents: an update that misses what files have in common, or what a window brings back."""
+    for number in range(3):
+        written = data.draw(st.dictionaries(st.sampled_from(PARTS), CONTENT, min_size=1))
+        if not number:
+            written = {part: written.get(part, []) for part in PARTS}
+        days = data.draw(st.none() | st.integers(1, 6))
+        pipeline.policy(Diff(("id",)), retain=Retain("day", days) if days else None, guard=LAX)
+        materialize(pipeline, {part: visits(rows, part) for part, rows in written.items()})
+        try:
+            pipeline.run(around={"now": NOON})
+        except RefusedError as error:
+            assert "id is not unique" in str(error)  # noqa: PT017 - it may well be unique
+        else:
+            assert pipeline.wrong() == []
