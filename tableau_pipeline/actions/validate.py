@@ -28,7 +28,7 @@ _COLUMN_PROBLEMS: Mapping[
 def batch_problems(batch: Batch, *, target: Tables, source: Tables) -> list[str]:
     """Return a sentence for each problem that the server would refuse, except those of rows.
 
-    `tableau_pipeline.hyper.read.table_columns` reads the tables of a file.
+    `tableau_pipeline.hyper.open_file.table_columns` reads the tables of a file.
 
     Args:
         batch: the actions.
