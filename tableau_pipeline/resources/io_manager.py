@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 
 from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.resources.belonging import belongs_to
+from tableau_pipeline.resources.own_writes import version_to_read
 from tableau_pipeline.snapshots.load import read_frame
 from tableau_pipeline.snapshots.partitions import Window
 from tableau_pipeline.snapshots.retention import collect
@@ -23,6 +24,9 @@ PARTITION_EXPR = "partition_expr"
 
 class SnapshotIOManager(dg.ConfigurableIOManager):
     """Stores what a model returns as its next version; loads the newest version of a model.
+
+    A run that has written the upstream model itself loads what it wrote, even if another run has
+    written the model since.
 
     Spark reads a parameter annotated `DataFrame`. A parameter annotated `Snapshot`, or `dict[str,
     Snapshot]` by partition, needs no JVM.
@@ -53,12 +57,7 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
             definition: the current partitions definition of the model. Stored partitions that
                 do not belong to it are left out. None to include all stored partitions.
         """
-        found = self.store.newest(asset_key)
-        if found is None or definition is None:
-            return found
-        belongs = belongs_to(definition)
-        kept = tuple(part for part in found.parts if belongs(part))
-        return found.model_copy(update={"parts": kept}) if kept else None
+        return _belonging(self.store.newest(asset_key), definition)
 
     def collect(
         self, referenced: Callable[[], Collection[tuple[str, int]]]
@@ -94,13 +93,12 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
         _report(context, snapshot, seconds=time.monotonic() - started)
 
     def load_input(self, context: dg.InputContext) -> DataFrame | Snapshot | dict[str, Snapshot]:
-        """Load the newest version of an upstream model."""
+        """Load what this run has written of an upstream model; otherwise its newest version."""
         asset_key = context.asset_key.to_user_string()
+        snapshot = version_to_read(context, self.store)
         if context.has_asset_partitions:
-            snapshot = self.snapshot(asset_key, context.asset_partitions_def)
+            snapshot = _belonging(snapshot, context.asset_partitions_def)
             snapshot = snapshot and snapshot.only(set(context.asset_partition_keys))
-        else:
-            snapshot = self.snapshot(asset_key)
         if snapshot is None or not snapshot.parts:
             raise dg.Failure(
                 f'Model "{asset_key}" has no snapshot in {self.root}: materialize it first.'
@@ -111,6 +109,17 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
         if get_origin(annotation) is dict:
             return snapshot.by_partition()
         return read_frame(self.spark.spark_session, snapshot)
+
+
+def _belonging(
+    found: Snapshot | None, definition: dg.PartitionsDefinition | None
+) -> Snapshot | None:
+    """Return a version without partitions of other definitions; None if nothing remains."""
+    if found is None or definition is None:
+        return found
+    belongs = belongs_to(definition)
+    kept = tuple(part for part in found.parts if belongs(part))
+    return found.model_copy(update={"parts": kept}) if kept else None
 
 
 def _partition_expression(context: dg.OutputContext) -> str:
