@@ -6,8 +6,6 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
@@ -24,6 +22,7 @@ from tableau_pipeline.snapshots.partitions import (
 from tableau_pipeline.snapshots.row_hash import hash_parts, json_values, row_hash, sum_of_hashes
 from tableau_pipeline.snapshots.storable import check_storable
 from tableau_pipeline.snapshots.store import SnapshotStore, spark_path
+from tableau_pipeline.snapshots.stored_hashes import stored_fingerprint
 from tableau_pipeline.snapshots.successor import succeeding
 
 
@@ -121,14 +120,10 @@ def stored_parts(
     for key in partitions:
         files = _files(partition_folder(folder, key), model)
         span = _span(partitions[key]) if isinstance(partitions, Mapping) else None
+        # Spark's own sum covers all partitions.
+        fingerprint_of_part = stored_fingerprint(model / file.name for file in files)
         parts.append(
-            Part(
-                partition=key,
-                span=span,
-                version=0,
-                fingerprint=_fingerprint(model, files),
-                files=files,
-            )
+            Part(partition=key, span=span, version=0, fingerprint=fingerprint_of_part, files=files)
         )
     files = [file for part in parts for file in part.files]
     _check_rows(fingerprint, files, folder=folder, asset_key=asset_key)
@@ -233,17 +228,6 @@ def _files(folder: Path, model: Path) -> tuple[DataFile, ...]:
         )
         for path in sorted(folder.glob("part-*.parquet"))
     )
-
-
-def _fingerprint(model: Path, files: Sequence[DataFile]) -> Fingerprint:
-    """Compute the fingerprint of one partition; Spark's own sum covers all partitions."""
-    total = 0
-    for file in files:
-        # By default pyarrow takes the name of the partition's folder for another column.
-        hashes = pq.read_table(model / file.name, columns=[ROW_HASH], partitioning=None)[ROW_HASH]
-        # A sum of 64-bit hashes does not fit into 64 bits.
-        total += int(pc.call_function("sum", [hashes.cast(pa.decimal128(38, 0))]).as_py() or 0)
-    return Fingerprint(rows=sum(file.rows for file in files), hash_sum=total)
 
 
 def _check_rows(
