@@ -1,6 +1,6 @@
 """Read CSV, JSON and Parquet files and database tables, exactly or not at all."""
 
-from tableau_pipeline.ingest.found import Files, Format, format_of, found_files
+from tableau_pipeline.ingest.found import Files, Format, files_version, format_of, found_files
 from tableau_pipeline.ingest.options import check_options
 from tableau_pipeline.ingest.read_files import load, read_files
 from tableau_pipeline.ingest.reading import Reading
@@ -12,6 +12,7 @@ __all__ = [
     "Format",
     "Reading",
     "check_options",
+    "files_version",
     "format_of",
     "found_files",
     "load",

@@ -6,6 +6,7 @@ from tableau_pipeline.resources.hyperd import HyperResource
 from tableau_pipeline.resources.io_manager import SnapshotIOManager
 from tableau_pipeline.resources.spark import SparkResource
 from tableau_pipeline.resources.tableau import TableauServerResource
+from tableau_pipeline.resources.unchanged_models import unchanged
 
 __all__ = [
     "HyperResource",
@@ -14,4 +15,5 @@ __all__ = [
     "TableauServerResource",
     "data_dir",
     "resources_from_env",
+    "unchanged",
 ]

@@ -10,9 +10,10 @@ from dagster_pyspark import LazyPySparkResource
 from pydantic import Field
 from pyspark.sql import DataFrame
 
-from tableau_pipeline.core.snapshot import Snapshot
+from tableau_pipeline.core.snapshot import Origin, Snapshot
 from tableau_pipeline.resources.belonging import belongs_to
 from tableau_pipeline.resources.own_writes import version_to_read
+from tableau_pipeline.resources.step_notes import StepNotes, notes_of, step_of
 from tableau_pipeline.snapshots.load import read_frame
 from tableau_pipeline.snapshots.partitions import Window
 from tableau_pipeline.snapshots.retention import collect
@@ -26,7 +27,8 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
     """Stores what a model returns as its next version; loads the newest version of a model.
 
     A run that has written the upstream model itself loads what it wrote, even if another run has
-    written the model since.
+    written the model since. None stores nothing: the asset stores its result elsewhere, or its last
+    snapshot is still right, see `unchanged`.
 
     Spark reads a parameter annotated `DataFrame`. A parameter annotated `Snapshot`, or `dict[str,
     Snapshot]` by partition, needs no JVM.
@@ -67,8 +69,14 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
 
     def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
         """Store what a model returned; its fingerprint becomes the asset's data version."""
+        step = step_of(context)
+        notes = notes_of(step) if step else StepNotes()
         if obj is None:
-            # The asset stores its result elsewhere, and has this IO manager only by default.
+            if notes.unchanged:
+                _report(context, notes.unchanged, notes.origin)
+                context.add_output_metadata({"unchanged": _why(notes.unchanged)})
+            # Otherwise the asset stores its result elsewhere, and has this IO manager only by
+            # default.
             return
         asset_key = context.asset_key.to_user_string()
         if not isinstance(obj, DataFrame):
@@ -87,10 +95,14 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
                 keeps=belongs_to(context.asset_partitions_def),
                 asset_key=asset_key,
                 run_id=context.run_id,
+                origin=notes.origin,
             ).only(partitions)
         else:
-            snapshot = write_snapshot(obj, self.store, asset_key=asset_key, run_id=context.run_id)
-        _report(context, snapshot, seconds=time.monotonic() - started)
+            snapshot = write_snapshot(
+                obj, self.store, asset_key=asset_key, run_id=context.run_id, origin=notes.origin
+            )
+        _report(context, snapshot, notes.origin)
+        context.add_output_metadata({"seconds": round(time.monotonic() - started, 3)})
 
     def load_input(self, context: dg.InputContext) -> DataFrame | Snapshot | dict[str, Snapshot]:
         """Load what this run has written of an upstream model; otherwise its newest version."""
@@ -103,6 +115,8 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
             raise dg.Failure(
                 f'Model "{asset_key}" has no snapshot in {self.root}: materialize it first.'
             )
+        if step := step_of(context):
+            notes_of(step).loaded[context.asset_key] = snapshot
         annotation = context.dagster_type.typing_type
         if annotation is Snapshot:
             return snapshot
@@ -145,8 +159,19 @@ def _partitions(context: dg.OutputContext) -> Mapping[str, Window] | Sequence[st
     )
 
 
-def _report(context: dg.OutputContext, written: Snapshot, *, seconds: float) -> None:
+def _why(snapshot: Snapshot) -> str:
+    versions = sorted({part.version for part in snapshot.parts})
+    named = ", ".join(map(str, versions))
+    return (
+        f"Nothing came in since version{'s' * (len(versions) > 1)} {named}: the source version, "
+        "the code version and the upstream assets are the same."
+    )
+
+
+def _report(context: dg.OutputContext, written: Snapshot, origin: Origin | None) -> None:
     """Report a version to Dagster, or the partitions of it that this step wrote."""
+    if origin:
+        context.add_output_metadata({"source_version": origin.source_version})
     step = dg.AssetExecutionContext.get()
     # Dagster stores one data version for all partitions of a step.
     step.set_data_version(context.asset_key, dg.DataVersion(written.data_version))
@@ -157,8 +182,7 @@ def _report(context: dg.OutputContext, written: Snapshot, *, seconds: float) -> 
                     dg.TableColumn(each.name, each.type, written.comments.get(each.name))
                     for each in written.columns
                 ]
-            ),
-            "seconds": round(seconds, 3),
+            )
         }
     )
     for partition, snapshot in written.by_partition().items():

@@ -6,6 +6,7 @@ from datetime import timedelta
 import dagster as dg
 
 from tableau_pipeline.core.snapshot import Snapshot
+from tableau_pipeline.resources.step_notes import step_of
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline.snapshots.successor import succeeding
 
@@ -24,11 +25,8 @@ def version_to_read(context: dg.InputContext, store: SnapshotStore) -> Snapshot 
         None if the model has no version.
     """
     newest = store.newest(context.asset_key.to_user_string())
-    try:
-        step = context.step_context
-    except dg.DagsterInvariantViolationError:  # It is loaded outside of runs.
-        return newest
-    if newest is None or newest.run_id == step.run_id:
+    step = step_of(context)
+    if newest is None or step is None or newest.run_id == step.run_id:
         return newest
     attempts = [
         each

@@ -10,7 +10,15 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
-from tableau_pipeline.core.snapshot import ROW_HASH, DataFile, Fingerprint, Part, Snapshot, Span
+from tableau_pipeline.core.snapshot import (
+    ROW_HASH,
+    DataFile,
+    Fingerprint,
+    Origin,
+    Part,
+    Snapshot,
+    Span,
+)
 from tableau_pipeline.hyper.tables import Column, json_text
 from tableau_pipeline.snapshots.partitions import (
     PARTITION,
@@ -32,11 +40,13 @@ def write_snapshot(
     *,
     asset_key: str,
     run_id: str,
+    origin: Origin | None = None,
     before_commit: Callable[[], None] = lambda: None,
 ) -> Snapshot:
     """Store all rows of a model as its next version.
 
     Args:
+        origin: what the rows are computed from, if it is known.
         before_commit: called once the rows are stored; if it raises, nothing is kept.
 
     Raises:
@@ -50,7 +60,7 @@ def write_snapshot(
         before_commit()
         # The number is given at the commit, when it is known which ones other writers have taken.
         whole = Part(version=0, fingerprint=fingerprint, files=files)
-        return commit(frame, store, [whole], asset_key=asset_key, run_id=run_id)
+        return commit(frame, store, [whole], asset_key=asset_key, run_id=run_id, origin=origin)
 
 
 def write_partitions(
@@ -62,6 +72,7 @@ def write_partitions(
     asset_key: str,
     run_id: str,
     keeps: Callable[[Part], bool] = lambda part: True,
+    origin: Origin | None = None,
     before_commit: Callable[[], None] = lambda: None,
 ) -> Snapshot:
     """Store the rows of some partitions of a model; its next version keeps the other partitions.
@@ -70,6 +81,7 @@ def write_partitions(
 
     Args:
         keeps: whether a partition of the earlier version still belongs to the model.
+        origin: what the rows are computed from, if it is known.
         before_commit: called once the rows are stored; if it raises, nothing is kept.
 
     Raises:
@@ -87,7 +99,9 @@ def write_partitions(
         def parts(new: Sequence[Part], before: Snapshot | None) -> tuple[Part, ...]:
             return succeeding(before, new, columns=columns, keeps=keeps)
 
-        return commit(frame, store, written, asset_key=asset_key, run_id=run_id, parts=parts)
+        return commit(
+            frame, store, written, asset_key=asset_key, run_id=run_id, origin=origin, parts=parts
+        )
 
 
 def stored_parts(
@@ -137,17 +151,19 @@ def commit(
     *,
     asset_key: str,
     run_id: str,
+    origin: Origin | None = None,
     parts: Callable[[Sequence[Part], Snapshot | None], Sequence[Part]] = lambda new, before: new,
 ) -> Snapshot:
     """Commit the next version of a model.
 
     Args:
-        written: the parts that were just stored; their number is set here.
+        written: the parts that were just stored; their number and origin are set here.
         parts: all parts of the version, given those and the version before.
     """
 
     def make(number: int, before: Snapshot | None) -> Snapshot:
-        new = [part.model_copy(update={"version": number}) for part in written]
+        now = {"version": number, "origin": origin}
+        new = [part.model_copy(update=now) for part in written]
         return Snapshot(
             folder=store.folder(asset_key),
             asset_key=asset_key,
