@@ -5,7 +5,6 @@ partition of the write has its own manifest in a folder `_partition=<key>`. The 
 each partition counts.
 """
 
-import json
 import re
 from collections.abc import Sequence
 from datetime import datetime
@@ -15,11 +14,12 @@ from pydantic import Field
 
 from tableau_pipeline.core.snapshot import DataFile, Fingerprint, Frozen, Part, Snapshot, Span
 from tableau_pipeline.hyper.tables import Column
+from tableau_pipeline.snapshots.storage import Storage
 
 # The number of the one version that all those writes form; the store's own numbers begin after it.
 NUMBER = 0
-_WRITE = re.compile(r"v-\d{8}T\d{6}\.\d{6}-[0-9a-f]{6}")
-_MANIFEST = "manifest.json"
+WRITE = r"v-\d{8}T\d{6}\.\d{6}-[0-9a-f]{6}"
+_MANIFEST = re.compile(rf"(?P<folder>{WRITE}(?:/_partition=(?P<partition>[^/]+))?)/manifest\.json")
 
 
 class _Manifest(Frozen):
@@ -36,18 +36,14 @@ class _Manifest(Frozen):
     comments: dict[str, str] = Field(default_factory=dict)
 
 
-def is_write(name: str) -> bool:
-    """Whether a folder with this name is that of a write."""
-    return _WRITE.fullmatch(name) is not None
-
-
-def read(folder: Path, asset_key: str) -> Snapshot | None:
+def read(storage: Storage, key: str, *, folder: Path, asset_key: str) -> Snapshot | None:
     """Read what older releases stored of a model, as one version; None if they stored nothing.
 
     Args:
-        folder: the folder of the model.
+        key: the key of the folder of the model.
+        folder: its path.
     """
-    found = _newest(folder)
+    found = _newest(storage, key)
     if not found:
         return None
     last = max((manifest for _, manifest in found), key=lambda each: each.created_at)
@@ -58,8 +54,7 @@ def read(folder: Path, asset_key: str) -> Snapshot | None:
             version=NUMBER,
             fingerprint=manifest.fingerprint,
             files=tuple(
-                file.model_copy(update={"name": f"{place.relative_to(folder)}/{file.name}"})
-                for file in manifest.files
+                file.model_copy(update={"name": f"{place}/{file.name}"}) for file in manifest.files
             ),
             columns=None if manifest.columns == last.columns else manifest.columns,
         )
@@ -77,22 +72,21 @@ def read(folder: Path, asset_key: str) -> Snapshot | None:
     )
 
 
-def _newest(folder: Path) -> Sequence[tuple[Path, _Manifest]]:
-    """Return the newest manifests; the newest write determines whether the model is partitioned."""
-    partitions: dict[str, tuple[Path, _Manifest]] = {}
+def _newest(storage: Storage, key: str) -> Sequence[tuple[str, _Manifest]]:
+    """Return the newest manifests, each with its folder.
+
+    The newest write determines whether the model is partitioned.
+    """
+    keys = (entry.key for entry in storage.list(f"{key}/v-"))
+    names = filter(None, (_MANIFEST.fullmatch(each.removeprefix(f"{key}/")) for each in keys))
+    newest: dict[str, tuple[str, _Manifest]] = {}
     # The names begin with the time of the write, so they sort by age.
-    for write in sorted(filter(lambda path: is_write(path.name), folder.glob("v-*")), reverse=True):
-        if whole := _manifest(write):
-            return [*partitions.values()] or [(write, whole)]
-        for place in write.glob("_partition=*"):
-            if place.name not in partitions and (manifest := _manifest(place)):
-                partitions[place.name] = (place, manifest)
-    return [*partitions.values()]
-
-
-def _manifest(folder: Path) -> _Manifest | None:
-    try:
-        text = (folder / _MANIFEST).read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return None
-    return _Manifest.model_validate(json.loads(text))
+    for name in sorted(names, key=lambda each: each[0], reverse=True):
+        partition = name["partition"]
+        if partition in newest or (text := storage.read(f"{key}/{name[0]}")) is None:
+            continue
+        found = name["folder"], _Manifest.model_validate_json(text)
+        if partition is None:
+            return [*newest.values()] or [found]
+        newest[partition] = found
+    return [*newest.values()]

@@ -1,14 +1,11 @@
 """Remove the versions that are no longer needed, with their files."""
 
-import os
-from collections.abc import Callable, Collection, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
-from pathlib import Path
-from tempfile import NamedTemporaryFile
+from uuid import uuid4
 
-from tableau_pipeline.snapshots import former
-from tableau_pipeline.snapshots.store import DATA, VERSIONS, SnapshotStore
+from tableau_pipeline.snapshots.storage import UNFINISHED, Entry, Storage
+from tableau_pipeline.snapshots.store import SnapshotStore, model_key, place
 
 _DAY = 86_400
 
@@ -36,86 +33,72 @@ def collect(
     Returns:
         The removed versions, by model and number.
     """
-    before = _now(store.root) - keep_days * _DAY
-    models = [*store.models()]
+    now, entries = _listing(store.storage)
+    before = now - keep_days * _DAY
+    models: dict[str, dict[str, list[Entry]]] = {}
+    for entry in entries:
+        if found := place(entry.key):
+            model, write = found
+            models.setdefault(model, {}).setdefault(write, []).append(entry)
     for model in models:
         # Only manifests of the store keep files from being removed; older releases wrote none.
         store.adopt(model)
     old = [(model, number) for model in models for number in _replaced(store, model, before)]
     needed = set(referenced()) if old else set()
-    gone = [each for each in old if each not in needed and _remove(store.manifest(*each))]
-    for model in models:
-        _remove_files(store, model, before)
+    gone = [
+        each for each in old if each not in needed and store.storage.delete(store.manifest(*each))
+    ]
+    for model, writes in models.items():
+        _remove_files(store, model, writes, before)
+    for entry in entries:
+        if UNFINISHED.fullmatch(entry.key) and entry.modified <= before:
+            store.storage.delete(entry.key)
     return gone
 
 
-def _now(root: Path) -> float:
-    """Return the time by the clock that stamps files; the clock of a worker may differ."""
-    root.mkdir(parents=True, exist_ok=True)
-    with NamedTemporaryFile(prefix=".", dir=root) as probe:
-        return Path(probe.name).stat().st_mtime
+def _listing(storage: Storage) -> tuple[float, Sequence[Entry]]:
+    """Return the time and all keys; the time by the clock of the keys, which may differ from ours.
+
+    Files that are written later are not in the listing, and so are not removed.
+    """
+    probe = f".{uuid4().hex}"
+    storage.put(probe, b"")
+    try:
+        entries = [*storage.list("")]
+    finally:
+        storage.delete(probe)
+    return next(entry.modified for entry in entries if entry.key == probe), entries
 
 
 def _replaced(store: SnapshotStore, model: str, before: float) -> Iterator[int]:
-    for number, following in pairwise(store.numbers(model)):
-        try:
-            if store.manifest(model, following).stat().st_mtime <= before:
-                yield number
-        except FileNotFoundError:  # Another collection removed it.
-            continue
+    for (number, _), (_, followed) in pairwise(store.committed(model).items()):
+        if followed <= before:
+            yield number
 
 
-def _remove_files(store: SnapshotStore, model: str, before: float) -> None:
-    """Remove files that no version names; keep folders that contain a recent file."""
-    folder = store.folder(model)
-    old = [write for write in _writes(folder) if _last_change(write) <= before]
+def _remove_files(
+    store: SnapshotStore, model: str, writes: Mapping[str, Sequence[Entry]], before: float
+) -> None:
+    """Remove files that no version names; keep writes that contain a recent file."""
+    old = [
+        entry.key
+        for write, entries in writes.items()
+        if write and _last_change(entries) <= before
+        for entry in entries
+    ]
     if not old:
         return
     # Read only now: a version that was committed before is included, and later ones have recent
     # files.
-    named = {folder / Path(name).parent for name in store.files(model)}
-    for write in old:
-        # The inner folders come first, so that the outer ones are empty at their turn.
-        for place, _, files in os.walk(write, topdown=False):
-            if Path(place) not in named:
-                for file in files:
-                    _remove(Path(place) / file)
-                # It may still contain files, or no longer exist.
-                with suppress(OSError):
-                    Path(place).rmdir()
-    for unfinished in (folder / VERSIONS).glob(".*"):
-        if _last_change(unfinished) <= before:
-            _remove(unfinished)
+    folders = {name.rpartition("/")[0] for name in store.files(model)}
+    named = {f"{model_key(model)}/{folder}" for folder in folders}
+    # In this order, what is in a folder comes before the folder.
+    for key in sorted(old, reverse=True):
+        if key.rpartition("/")[0] not in named:
+            store.storage.delete(key)
 
 
-def _writes(folder: Path) -> list[Path]:
-    """Return the folders of all writes of a model, committed or not."""
-    return [
-        *(path for path in (folder / DATA).glob("*") if path.is_dir()),
-        *(path for path in folder.glob("v-*") if former.is_write(path.name)),
-    ]
-
-
-def _last_change(path: Path) -> float:
-    """Return the last change of any file in a folder; of the folder itself if it is empty."""
-    changes: list[float] = []
-    folders: list[float] = []
-    for place, _, files in os.walk(path):
-        with suppress(FileNotFoundError):
-            folders.append(Path(place).stat().st_mtime)
-            changes += [(Path(place) / file).stat().st_mtime for file in files]
-    if not folders:
-        try:
-            return path.stat().st_mtime
-        except FileNotFoundError:
-            return 0
-    return max(changes or folders)
-
-
-def _remove(file: Path) -> bool:
-    """Remove a file; return False if another run has removed it meanwhile."""
-    try:
-        file.unlink()
-    except FileNotFoundError:
-        return False
-    return True
+def _last_change(entries: Sequence[Entry]) -> float:
+    """Return the last change of any file of a write; of a folder if there is no file."""
+    files = [entry.modified for entry in entries if not entry.is_folder]
+    return max(files or [entry.modified for entry in entries])

@@ -5,11 +5,10 @@
 """
 
 import json
-import os
 import re
-import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import random
@@ -18,10 +17,12 @@ from uuid import uuid4
 
 from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.snapshots import former
+from tableau_pipeline.snapshots.storage import LocalStorage, Storage
 
 # Quoting removes every @ from model names, so "sales/@data" cannot be a folder of "sales".
 VERSIONS, DATA = "@versions", "@data"
 _MANIFEST = re.compile(r"\d+\.json")
+_PLACE = re.compile(rf"(?P<model>.+?)/({VERSIONS}|(?P<write>{DATA}/[^/]+|{former.WRITE}))/")
 
 
 @dataclass(frozen=True)
@@ -30,31 +31,44 @@ class SnapshotStore:
 
     root: Path
 
+    @property
+    def storage(self) -> Storage:
+        """Where the manifests are."""
+        return LocalStorage(self.root.resolve())
+
     def newest(self, asset_key: str) -> Snapshot | None:
         """Return the newest version of a model; None if it has none."""
         while numbers := self.numbers(asset_key):
             # It was replaced and removed meanwhile, so a newer one exists.
             if found := self.version(asset_key, numbers[-1]):
                 return found
-        return former.read(self.folder(asset_key), asset_key)
+        return self._former(asset_key)
 
     def version(self, asset_key: str, number: int) -> Snapshot | None:
         """Return a version of a model; None if it was removed."""
-        try:
-            text = self.manifest(asset_key, number).read_text(encoding="utf-8")
-        except FileNotFoundError:
-            if number == former.NUMBER and not self.numbers(asset_key):
-                return former.read(self.folder(asset_key), asset_key)
-            return None
-        return Snapshot.model_validate({**json.loads(text), "folder": self.folder(asset_key)})
+        if (text := self.storage.read(self.manifest(asset_key, number))) is not None:
+            return Snapshot.model_validate({**json.loads(text), "folder": self.folder(asset_key)})
+        if number == former.NUMBER and not self.numbers(asset_key):
+            return self._former(asset_key)
+        return None
 
     def numbers(self, asset_key: str) -> list[int]:
         """Return the numbers of all existing versions that were committed here, in order."""
-        try:
-            names = [path.name for path in (self.folder(asset_key) / VERSIONS).iterdir()]
-        except FileNotFoundError:
-            return []
-        return sorted(int(Path(name).stem) for name in names if _MANIFEST.fullmatch(name))
+        return [*self.committed(asset_key)]
+
+    def committed(self, asset_key: str) -> dict[int, float]:
+        """Return the time of each commit by the number of its version, in order.
+
+        The times are seconds since 1970 by the clock of the storage.
+        """
+        prefix = f"{model_key(asset_key)}/{VERSIONS}/"
+        found = {each.key.removeprefix(prefix): each for each in self.storage.list(prefix)}
+        numbers = {
+            int(name.removesuffix(".json")): each.modified
+            for name, each in found.items()
+            if _MANIFEST.fullmatch(name)
+        }
+        return dict(sorted(numbers.items()))
 
     def commit(self, asset_key: str, make: Callable[[int, Snapshot | None], Snapshot]) -> Snapshot:
         """Store a version after all others.
@@ -87,55 +101,37 @@ class SnapshotStore:
     def folder(self, asset_key: str) -> Path:
         """Return the folder with all data of a model."""
         # Spark treats the first folder of a relative path as a host name.
-        return self.root.resolve().joinpath(*map(_quoted, asset_key.split("/")))
+        return self.root.resolve() / model_key(asset_key)
 
-    def manifest(self, asset_key: str, number: int) -> Path:
-        """Return the path of the file that commits a version."""
-        return self.folder(asset_key) / VERSIONS / f"{number:09}.json"
+    def manifest(self, asset_key: str, number: int) -> str:
+        """Return the key of the manifest that commits a version."""
+        return f"{model_key(asset_key)}/{VERSIONS}/{number:09}.json"
 
     def files(self, asset_key: str) -> set[str]:
         """Return the names of the files of all existing versions."""
         found: set[str] = set()
         for number in self.numbers(asset_key):
-            try:
-                manifest = json.loads(self.manifest(asset_key, number).read_text(encoding="utf-8"))
-            except FileNotFoundError:
-                continue
-            found.update(file["name"] for part in manifest["parts"] for file in part["files"])
+            if (text := self.storage.read(self.manifest(asset_key, number))) is not None:
+                parts = json.loads(text)["parts"]
+                found.update(file["name"] for part in parts for file in part["files"])
         return found
 
-    def models(self) -> Iterator[str]:
-        """Yield the asset keys of all models that were ever written."""
-        root = self.root.resolve()
-        for folder, names, _ in os.walk(root):
-            if {VERSIONS, DATA}.intersection(names) or any(map(former.is_write, names)):
-                yield "/".join(map(unquote, Path(folder).relative_to(root).parts))
-            # A model may lie inside another one's folder, but never among its versions or files.
-            names[:] = [
-                name for name in names if name not in (VERSIONS, DATA) and not former.is_write(name)
-            ]
+    def discard(self, folder: Path) -> None:
+        """Remove a folder for the files of a write."""
+        prefix = f"{folder.relative_to(self.root.resolve()).as_posix()}/"
+        # In this order, what is in a folder comes before the folder.
+        for key in sorted((entry.key for entry in self.storage.list(prefix)), reverse=True):
+            with suppress(OSError):
+                self.storage.delete(key)
+
+    def _former(self, asset_key: str) -> Snapshot | None:
+        key, folder = model_key(asset_key), self.folder(asset_key)
+        return former.read(self.storage, key, folder=folder, asset_key=asset_key)
 
     def _create(self, snapshot: Snapshot) -> bool:
-        """Write a manifest without overwriting one; return False if its number is taken."""
-        manifest = self.manifest(snapshot.asset_key, snapshot.number)
-        manifest.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = manifest.with_name(f".{uuid4().hex}")
-        try:
-            with unfinished.open("x", encoding="utf-8") as file:
-                file.write(snapshot.manifest())
-                # A power failure must not leave a manifest that has a name and no content.
-                file.flush()
-                os.fsync(file.fileno())
-            try:
-                # Unlike a rename, a link fails if the name exists: only one writer wins a number.
-                os.link(unfinished, manifest)
-            except FileExistsError:
-                # A network file system may repeat a call whose answer was lost; then the number is
-                # taken by us.
-                return unfinished.stat().st_nlink > 1
-            return True
-        finally:
-            unfinished.unlink(missing_ok=True)
+        """Store a manifest; return False if its number is taken."""
+        key = self.manifest(snapshot.asset_key, snapshot.number)
+        return self.storage.put(key, snapshot.manifest().encode())
 
 
 @dataclass(frozen=True)
@@ -157,7 +153,7 @@ class TrialStore(SnapshotStore):
     def close(self) -> None:
         """Remove everything that was written."""
         for folder in self.folders:
-            shutil.rmtree(folder, ignore_errors=True)
+            self.discard(folder)
 
 
 def spark_path(path: Path) -> str:
@@ -165,6 +161,17 @@ def spark_path(path: Path) -> str:
     return f"file://{path}"
 
 
-def _quoted(part: str) -> str:
-    """Encode a part of an asset key as a folder name, reversibly."""
-    return part.replace(".", "%2E") if part in (".", "..") else quote(part, safe="")
+def model_key(asset_key: str) -> str:
+    """Return the key of the folder with all data of a model."""
+    # Reversible; "." and ".." must not be folders either.
+    quoted = [quote(part, safe="") for part in asset_key.split("/")]
+    return "/".join(part.replace(".", "%2E") if part in (".", "..") else part for part in quoted)
+
+
+def place(key: str) -> tuple[str, str] | None:
+    """Return the model of a key and the folder of its write; None for a key of something else.
+
+    The folder is relative to that of the model; "" for a manifest.
+    """
+    found = _PLACE.match(key)
+    return (unquote(found["model"]), found["write"] or "") if found else None

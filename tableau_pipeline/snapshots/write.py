@@ -1,6 +1,5 @@
 """Write versions: one Spark job stores the rows, hashes them and sums the hashes."""
 
-import shutil
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -193,7 +192,7 @@ def nothing_left(store: SnapshotStore, asset_key: str) -> Generator[Path]:
         # The run may be interrupted just after the commit; then the files belong to the version.
         name = folder.relative_to(store.folder(asset_key)).as_posix()
         if not any(file.startswith(name) for file in store.files(asset_key)):
-            shutil.rmtree(folder, ignore_errors=True)
+            store.discard(folder)
         raise
 
 

@@ -8,7 +8,7 @@ from tableau_pipeline.hyper.tables import Column
 from tableau_pipeline.snapshots.retention import collect
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline_tests.snapshots.support.samples import rows
-from tableau_pipeline_tests.snapshots.support.versions import COLUMNS, age, commit
+from tableau_pipeline_tests.snapshots.support.versions import COLUMNS, age, commit, models
 
 SPAN = {"start": "2026-01-01T00:00:00Z", "end": "2026-01-02T00:00:00Z", "zone": "UTC"}
 
@@ -52,7 +52,7 @@ def test_an_old_model_is_version_zero(store: SnapshotStore):
     found = newest(store)
     assert (found.number, found.run_id, found.columns) == (0, "old", COLUMNS)
     assert rows(found) == {None: 3}
-    assert list(store.models()) == ["area/model"]
+    assert models(store) == {"area/model"}
     assert (commit(store, asset_key="area/model").number, store.numbers("area/model")) == (
         1,
         [0, 1],

@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from uuid import uuid4
 
 import pytest
 from hypothesis import given, settings
@@ -15,7 +16,7 @@ from tableau_pipeline.refresh.recover.history import read_history
 from tableau_pipeline.snapshots.retention import collect
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline_tests.snapshots.support.samples import rows
-from tableau_pipeline_tests.snapshots.support.versions import age, commit, written
+from tableau_pipeline_tests.snapshots.support.versions import age, commit, manifest, written
 
 
 def collected(store: SnapshotStore, *referenced: int) -> list[int]:
@@ -82,7 +83,7 @@ def test_what_a_killed_write_left_goes(store: SnapshotStore):
     empty = store.new_folder("model")
     empty.mkdir()
     (never,) = written(store, [None], asset_key="never")
-    torn = store.manifest("model", 1).with_name(".0123")
+    torn = manifest(store, 1).with_name(f".{uuid4().hex}")
     torn.touch()
     days_pass(store)
     (alive,) = written(store, ["feb"])

@@ -13,7 +13,7 @@ from tableau_pipeline.hyper.tables import Column
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline_tests.snapshots.support.samples import newest, rows
 from tableau_pipeline_tests.snapshots.support.samples import store as stored
-from tableau_pipeline_tests.snapshots.support.versions import age, commit, written
+from tableau_pipeline_tests.snapshots.support.versions import age, commit, manifest, models, written
 
 
 def test_the_manifest_is_the_commit(store: SnapshotStore):
@@ -30,8 +30,8 @@ def test_the_number_decides_and_no_clock(store: SnapshotStore):
     """Prevents: a worker whose clock is ahead that hides what others write after it."""
     ahead = commit(store)
     late = ahead.model_copy(update={"created_at": ahead.created_at + timedelta(minutes=3)})
-    store.manifest("model", 1).write_text(late.manifest(), "utf-8")
-    age(store.manifest("model", 1).parent, -1)
+    manifest(store, 1).write_text(late.manifest(), "utf-8")
+    age(manifest(store, 1).parent, -1)
     second = commit(store)
     assert store.newest("model") == second
     assert [store.version("model", number) for number in (1, 2, 3)] == [late, second, None]
@@ -42,7 +42,7 @@ def test_numbers_have_no_end(store: SnapshotStore):
     first = commit(store)
     for number in (999_999_999, 1_000_000_000):
         snapshot = first.model_copy(update={"number": number})
-        store.manifest("model", number).write_text(snapshot.manifest(), "utf-8")
+        manifest(store, number).write_text(snapshot.manifest(), "utf-8")
     assert commit(store).number == 1_000_000_001
 
 
@@ -64,7 +64,7 @@ def test_a_version_is_never_overwritten(store: SnapshotStore):
     assert asked == [(1, None), (2, 1), (3, 2)]
     assert mine.number == 3
     assert set(rows(mine)) == {"other 1", "other 2", "mine"}
-    assert [each.suffix for each in store.manifest("model", 1).parent.iterdir()] == [".json"] * 3
+    assert [each.suffix for each in manifest(store, 1).parent.iterdir()] == [".json"] * 3
 
 
 def test_many_threads_at_once(store: SnapshotStore):
@@ -87,7 +87,7 @@ def test_a_model_below_another_is_none_of_its_versions(store: SnapshotStore, bel
         assert found
         assert (found.asset_key, found.number) == (key, 1)
         assert rows(found) == {None: expected}
-    assert set(store.models()) == {"sales", below}
+    assert models(store) == {"sales", below}
 
 
 def test_folders_are_named_after_models(store: SnapshotStore):
@@ -100,8 +100,8 @@ def test_folders_are_named_after_models(store: SnapshotStore):
     root = store.root.resolve()
     assert all(folder.resolve().is_relative_to(root) for folder in folders)
     assert all(set("[]*\\ ").isdisjoint(str(f.relative_to(root))) for f in folders)
-    assert set(store.models()) == set(keys)
-    assert list(SnapshotStore(root / "nowhere").models()) == []
+    assert models(store) == set(keys)
+    assert models(SnapshotStore(root / "nowhere")) == set()
 
 
 def test_a_write_leaves_what_it_does_not_touch(store: SnapshotStore):
@@ -139,15 +139,15 @@ def test_parts_of_other_columns_say_so(store: SnapshotStore):
 
 def test_the_manifest_names_the_algorithm(store: SnapshotStore):
     """Prevents: hashes of today that pass for those of a later release's algorithm."""
-    text = store.manifest("model", commit(store).number).read_text("utf-8")
+    text = manifest(store, commit(store).number).read_text("utf-8")
     assert json.loads(text)["parts"][0]["fingerprint"]["algorithm"] == "xxhash64-nulls-1"
 
 
 def test_an_unknown_manifest_is_not_half_understood(store: SnapshotStore):
     """Prevents: a field of a later version, which changes the meaning, that is overlooked."""
-    manifest = store.manifest("model", commit(store).number)
-    content = json.loads(manifest.read_text("utf-8")) | {"deleted_rows": [1]}
-    manifest.write_text(json.dumps(content), "utf-8")
+    path = manifest(store, commit(store).number)
+    content = json.loads(path.read_text("utf-8")) | {"deleted_rows": [1]}
+    path.write_text(json.dumps(content), "utf-8")
     with pytest.raises(ValidationError, match="deleted_rows"):
         store.newest("model")
 

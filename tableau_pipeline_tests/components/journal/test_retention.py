@@ -113,7 +113,7 @@ def test_a_base_that_was_lost_costs_a_publish_in_full(location: Location):
     location.model()
     assert location.refresh("weekly").success
     location.model()
-    location.store.manifest(MODEL, 1).unlink()
+    (location.root / location.store.manifest(MODEL, 1)).unlink()
     assert location.refresh("weekly").success
     assert location.wrong("weekly") == []
     # The base is there again.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tableau_pipeline.core.snapshot import DataFile, Fingerprint, Part, Snapshot, Span
 from tableau_pipeline.hyper.tables import Column
-from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline.snapshots.store import SnapshotStore, place
 from tableau_pipeline.snapshots.successor import succeeding
 
 COLUMNS = (Column("id", "bigint"),)
@@ -60,6 +60,16 @@ def commit(
         )
 
     return store.commit(asset_key, make)
+
+
+def manifest(store: SnapshotStore, number: int) -> Path:
+    """The file that commits a version of the model "model"."""
+    return store.root / store.manifest("model", number)
+
+
+def models(store: SnapshotStore) -> set[str]:
+    """All models that were ever written."""
+    return {found[0] for entry in store.storage.list("") if (found := place(entry.key))}
 
 
 def age(root: Path, days: float) -> None:
