@@ -4,6 +4,7 @@ import argparse
 
 from benchmarks.build_extract import compare_with_bare_sql
 from benchmarks.choices import compare_choices
+from benchmarks.hours import measure_hours
 from benchmarks.increments import compare_with_full_refresh
 from benchmarks.many.comparison import compare_many
 from benchmarks.peers.comparison import compare_with_peers
@@ -14,6 +15,7 @@ _WHICH = {
     "choices": lambda chosen: compare_choices(chosen.scale, chosen.runs),
     "peers": lambda chosen: compare_with_peers(chosen.scale, chosen.runs),
     "many": lambda chosen: compare_many(chosen.runs),
+    "hours": lambda chosen: measure_hours(chosen.runs),
 }
 
 if __name__ == "__main__":

@@ -4,11 +4,12 @@
 `<root>/<asset key>/@data/<random>/`, one folder for each write, and never change.
 """
 
+import gc
 import json
 import re
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import random
@@ -47,7 +48,9 @@ class SnapshotStore:
     def version(self, asset_key: str, number: int) -> Snapshot | None:
         """Return a version of a model; None if it was removed."""
         if (text := self.storage.read(self.manifest(asset_key, number))) is not None:
-            return Snapshot.model_validate({**json.loads(text), "folder": self.folder(asset_key)})
+            with _no_garbage():
+                manifest = json.loads(text)
+                return Snapshot.model_validate({**manifest, "folder": self.folder(asset_key)})
         if number == former.NUMBER and not self.numbers(asset_key):
             return self._former(asset_key)
         return None
@@ -159,6 +162,19 @@ class TrialStore(SnapshotStore):
 def spark_path(path: Path) -> str:
     """Return a path in the form that Spark expects: with its scheme, and without escapes."""
     return f"file://{path}"
+
+
+@contextmanager
+def _no_garbage() -> Generator[None]:
+    """Pause the garbage collector; a manifest of many partitions has nothing to collect."""
+    # Looking through all values again and again took longer than to make them.
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def model_key(asset_key: str) -> str:

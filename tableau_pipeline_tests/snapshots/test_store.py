@@ -1,3 +1,4 @@
+import gc
 import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor
@@ -150,6 +151,7 @@ def test_an_unknown_manifest_is_not_half_understood(store: SnapshotStore):
     path.write_text(json.dumps(content), "utf-8")
     with pytest.raises(ValidationError, match="deleted_rows"):
         store.newest("model")
+    assert gc.isenabled()
 
 
 def test_a_data_directory_may_move(spark: SparkSession, tmp_path: Path):

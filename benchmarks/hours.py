@@ -1,0 +1,159 @@
+"""Three years of hourly partitions: a refresh that finds nothing new."""
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from uuid import uuid4
+
+import dagster as dg
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.fresh_process import in_fresh_process, peak_memory
+from benchmarks.spread import spread
+from benchmarks.waits import waits
+from tableau_pipeline.components.published_datasource.model_snapshots import ModelSnapshots
+from tableau_pipeline.core.checkpoint import Record
+from tableau_pipeline.core.declaration import Declaration, Table
+from tableau_pipeline.core.snapshot import (
+    ROW_HASH,
+    DataFile,
+    Fingerprint,
+    Part,
+    Snapshot,
+    Span,
+)
+from tableau_pipeline.demo.sandbox_process import sandbox_process
+from tableau_pipeline.hyper.process import hyper_process
+from tableau_pipeline.hyper.tables import Column
+from tableau_pipeline.publishing.session.credentials import PersonalAccessToken
+from tableau_pipeline.publishing.session.sign_in import signed_in
+from tableau_pipeline.refresh.plan.decide import Options
+from tableau_pipeline.refresh.refresh import Refresh
+from tableau_pipeline.resources import SnapshotIOManager, SparkResource
+from tableau_pipeline.scripting.file_journal import FileJournal
+from tableau_pipeline.snapshots.store import SnapshotStore
+
+HOURS = 26_280
+_FIRST = datetime(2023, 1, 1, tzinfo=UTC)
+_PARTITIONS = dg.HourlyPartitionsDefinition("2023-01-01-00:00")
+# As many columns as the flights have.
+_COLUMNS = tuple(f"column_{number}" for number in range(19))
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What a refresh took.
+
+    Attributes:
+        seconds: without those in which it waited for the server; `cpu` of the processor.
+        memory: bytes that the process held at most, above what it held before.
+        record: bytes of the longest record that it left in the journal.
+    """
+
+    decision: str
+    seconds: float
+    cpu: float
+    memory: int
+    record: int
+
+
+def measure_hours(runs: int) -> None:
+    """Print the figures of refreshes that find nothing new, each in a process of its own."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        write_hours(folder)
+        with sandbox_process(folder / "sandbox", port=0) as environment:
+            in_fresh_process(refresh, folder, environment)  # publishes it
+            found = [in_fresh_process(refresh, folder, environment) for _ in range(runs)]
+    if {each.decision for each in found} != {"no change"}:
+        raise RuntimeError(f"what was to be measured did not happen: {found}")
+    print(f"\nnothing changed in {HOURS:,} partitions, {runs} runs: median (min to max)")
+    print(f"seconds without the server's: {spread([each.seconds for each in found])}")
+    print(f"processor seconds: {spread([each.cpu for each in found])}")
+    print(f"MB above an idle process: {spread([each.memory / 1e6 for each in found], 0)}")
+    print(f"bytes of the longest record: {spread([each.record for each in found], 0)}")
+
+
+def write_hours(folder: Path) -> Snapshot:
+    """Store the model "hours": one partition of a row, and all others empty.
+
+    What is measured depends on the partitions, and not on their rows, whose files nobody opens.
+    """
+    store = SnapshotStore(folder / "snapshots")
+    write = store.new_folder("hours")
+    parts = []
+    for number in range(HOURS):
+        start = _FIRST + timedelta(hours=number)
+        key = start.strftime(_PARTITIONS.fmt)
+        rows = 0 if number else 1
+        path = write / f"_partition={key}" / f"part-00000-{uuid4()}-c000.snappy.parquet"
+        name = path.relative_to(store.folder("hours")).as_posix()
+        part = Part(
+            partition=key,
+            span=Span(start=start, end=start + timedelta(hours=1), zone="UTC"),
+            version=1,
+            fingerprint=Fingerprint(rows=rows, hash_sum=rows),
+            files=(DataFile(name=name, rows=rows, size=1),),
+        )
+        parts.append(part)
+    (path,) = (write.parents[1] / file.name for file in parts[0].files)
+    path.parent.mkdir(parents=True)
+    row = {name: pa.array([1], pa.int64()) for name in (*_COLUMNS, ROW_HASH)}
+    pq.write_table(pa.table(row), path)
+    return store.commit("hours", lambda number, _: _version(store, number, parts))
+
+
+def _version(store: SnapshotStore, number: int, parts: Sequence[Part]) -> Snapshot:
+    return Snapshot(
+        folder=store.folder("hours"),
+        asset_key="hours",
+        number=number,
+        created_at=datetime.now(UTC),
+        run_id="bench",
+        columns=tuple(Column(name, "bigint") for name in _COLUMNS),
+        parts=tuple(parts),
+    )
+
+
+def refresh(folder: Path, environment: Mapping[str, str]) -> Figures:
+    """Make the published data source equal to the newest version of the model."""
+    token = PersonalAccessToken(
+        environment["TABLEAU_TOKEN_NAME"], environment["TABLEAU_TOKEN_VALUE"]
+    )
+    snapshots = SnapshotIOManager(root=str(folder / "snapshots"), spark=SparkResource())
+    journal = _Measured(folder / "journal.json")
+    work = Refresh(
+        declaration=Declaration("hours", "Hours", "Default", (Table("hours", "hours"),)),
+        snapshots=ModelSnapshots(snapshots, {"hours": _PARTITIONS}),
+        journal=journal,
+        server=lambda: signed_in(environment["TABLEAU_SERVER_URL"], credentials=token),
+        hyper=hyper_process,
+        folder=folder,
+        log=logging.getLogger(__name__),
+    )
+    idle, started, cpu = peak_memory(), time.perf_counter(), time.process_time()
+    with waits() as waited:
+        report = work.run(Options())
+    seconds = time.perf_counter() - started - waited.uplink - waited.answers - waited.pauses
+    return Figures(
+        decision=report.plan.decision if report.plan else "",
+        seconds=seconds,
+        cpu=time.process_time() - cpu,
+        memory=peak_memory() - idle,
+        record=journal.longest,
+    )
+
+
+class _Measured(FileJournal):
+    """Measures the records that are added."""
+
+    longest = 0
+
+    def append(self, record: Record) -> None:
+        self.longest = max(self.longest, len(record.model_dump_json()))
+        super().append(record)
