@@ -1,14 +1,22 @@
-"""The row hash: a 64-bit number that identifies the content of a row, computed by Spark."""
+"""The row hash: a 64-bit number that identifies the content of a row. Spark computes it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from tableau_pipeline.core.snapshot import ROW_HASH, Fingerprint
+
 # Sums of numbers with this many bits stay within 63 bits for up to 2^41 rows.
 _BITS = 22
 _MASK = (1 << _BITS) - 1
+# In rows and bytes: without a buffer, pyarrow reads the hashes of a whole row group at once.
+_BATCH, _BUFFER = 65_536, 1 << 20
 _NESTED = (T.ArrayType, T.MapType, T.StructType, T.VariantType)
 # By default, JSON would omit nulls and everything below milliseconds.
 _JSON = {
@@ -46,6 +54,19 @@ def sum_of_hashes(sums: Mapping[str, int | None]) -> int:
     """Return the sum of all hashes from the sums of their `hash_parts`, NULL without rows."""
     high, middle, low = (sums[name] or 0 for name in ("high_bits", "middle_bits", "low_bits"))
     return (high << 2 * _BITS) + (middle << _BITS) + low
+
+
+def stored_fingerprint(files: Iterable[Path]) -> Fingerprint:
+    """Return the fingerprint of all rows of Parquet files; needs the same memory for any size."""
+    rows = total = 0
+    for file in files:
+        with pq.ParquetFile(file, buffer_size=_BUFFER) as opened:
+            for batch in opened.iter_batches(_BATCH, columns=[ROW_HASH], use_threads=False):
+                rows += batch.num_rows
+                # A sum of 64-bit hashes does not fit into 64 bits.
+                hashes = batch.column(0).cast(pa.decimal128(38, 0))
+                total += int(pc.call_function("sum", [hashes]).as_py() or 0)
+    return Fingerprint(rows=rows, hash_sum=total)
 
 
 def json_values(schema: T.StructType) -> dict[str, Column]:

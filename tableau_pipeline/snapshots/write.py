@@ -26,10 +26,15 @@ from tableau_pipeline.snapshots.partitions import (
     partition_folder,
     with_partition,
 )
-from tableau_pipeline.snapshots.row_hash import hash_parts, json_values, row_hash, sum_of_hashes
+from tableau_pipeline.snapshots.row_hash import (
+    hash_parts,
+    json_values,
+    row_hash,
+    stored_fingerprint,
+    sum_of_hashes,
+)
 from tableau_pipeline.snapshots.storable import check_storable
 from tableau_pipeline.snapshots.store import SnapshotStore, spark_path
-from tableau_pipeline.snapshots.stored_hashes import stored_fingerprint
 from tableau_pipeline.snapshots.successor import succeeding
 
 

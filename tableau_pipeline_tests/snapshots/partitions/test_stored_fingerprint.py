@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tableau_pipeline.core.snapshot import ROW_HASH, Fingerprint
-from tableau_pipeline.snapshots.stored_hashes import stored_fingerprint
+from tableau_pipeline.snapshots.row_hash import stored_fingerprint
 
 _hashes = st.lists(st.integers(-(2**63), 2**63 - 1), max_size=9)
 _MANY = 3_000_000
