@@ -3,14 +3,15 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from tableauhyperapi import HyperProcess, TableName, escape_name, escape_string_literal
+from tableauhyperapi import HyperProcess, TableName, escape_name
 
 from tableau_pipeline.hyper.process import connect
+from tableau_pipeline.hyper.types.literals import string_literal
 
 
 def scan(files: Sequence[str]) -> str:
     """The files as one relation in SQL."""
-    paths = ", ".join(escape_string_literal(file) for file in files)
+    paths = ", ".join(string_literal(file) for file in files)
     return f"external(ARRAY[{paths}], FORMAT => 'parquet')"
 
 

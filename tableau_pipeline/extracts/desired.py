@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from tableauhyperapi import Connection, HyperProcess, escape_name, escape_string_literal
+from tableauhyperapi import Connection, HyperProcess, escape_name
 
 from tableau_pipeline.core.checkpoint import Checkpoint, Cutoff, TableContent
 from tableau_pipeline.core.declaration import Declaration, Table
@@ -12,6 +12,7 @@ from tableau_pipeline.core.snapshot import ROW_HASH, DataFile, Fingerprint, Snap
 from tableau_pipeline.hyper.process import connect
 from tableau_pipeline.hyper.rows import rows
 from tableau_pipeline.hyper.tables import Column, TableSource
+from tableau_pipeline.hyper.types.literals import string_literal
 from tableau_pipeline.hyper.types.spark_types import hyper_type
 
 # The version of each model that a refresh publishes, by its asset key.
@@ -91,7 +92,7 @@ def fingerprint(connection: Connection, relation: str) -> Fingerprint:
 
 def literal(value: str, type_: str) -> str:
     """Return a value as SQL."""
-    return f"CAST({escape_string_literal(value)} AS {type_})"
+    return f"CAST({string_literal(value)} AS {type_})"
 
 
 def _desired(

@@ -8,9 +8,10 @@ from tempfile import TemporaryDirectory
 from typing import Protocol
 
 import pyarrow as pa
-from tableauhyperapi import Connection, escape_name, escape_string_literal
+from tableauhyperapi import Connection, escape_name
 
 from tableau_pipeline.hyper.types.arrow_types import arrow_sql_type, plain
+from tableau_pipeline.hyper.types.literals import string_literal
 
 
 class ArrowStream(Protocol):
@@ -44,7 +45,7 @@ def scanned(data: ArrowStream) -> Generator[Scan]:
                 writer.write_batch(batch.cast(schema))
         types = {field.name: arrow_sql_type(field.type) for field in schema}
         columns = ", ".join(f"{escape_name(name)} {type_}" for name, type_ in types.items())
-        path = escape_string_literal(str(file))
+        path = string_literal(str(file))
         yield Scan(
             f"external({path}, COLUMNS => DESCRIPTOR({columns}), FORMAT => 'arrowstream')", types
         )
@@ -56,7 +57,7 @@ def streamed(connection: Connection, query: str) -> Generator[pa.RecordBatchRead
     with TemporaryDirectory() as folder:
         file = Path(folder) / "rows.arrows"
         connection.execute_command(
-            f"COPY ({query}) TO {escape_string_literal(str(file))} WITH (FORMAT arrowstream)"
+            f"COPY ({query}) TO {string_literal(str(file))} WITH (FORMAT arrowstream)"
         )
         with pa.OSFile(str(file), "rb") as source, pa.ipc.open_stream(source) as reader:
             # hyperd writes dates as milliseconds, and names the zone "Utc".

@@ -4,7 +4,9 @@ from collections import defaultdict
 from collections.abc import Mapping
 from uuid import uuid4
 
-from tableauhyperapi import Connection, SchemaName, TableName, escape_name, escape_string_literal
+from tableauhyperapi import Connection, SchemaName, TableName, escape_name
+
+from tableau_pipeline.hyper.types.literals import string_literal
 
 _FIND = """
     SELECT nspname, relname, attname, description
@@ -19,7 +21,7 @@ def comment(connection: Connection, table: TableName, comments: Mapping[str, str
     """Set the comments of columns of a table, by column name."""
     for column, text in comments.items():
         connection.execute_command(
-            f"COMMENT ON COLUMN {table}.{escape_name(column)} IS {escape_string_literal(text)}"
+            f"COMMENT ON COLUMN {table}.{escape_name(column)} IS {string_literal(text)}"
         )
     if comments:
         # hyperd loses new comments unless something else in the schema changes too.

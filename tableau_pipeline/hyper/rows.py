@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
-from tableauhyperapi import escape_name, escape_string_literal
+from tableauhyperapi import escape_name
 
 from tableau_pipeline.hyper.tables import TableSource
+from tableau_pipeline.hyper.types.literals import string_literal
 from tableau_pipeline.hyper.types.spark_types import hyper_type, stored_name, stored_type, value_of
 
 
@@ -37,6 +38,6 @@ def _parquet(files: Sequence[str], *, columns: Sequence[str]) -> str:
     hyperd refuses a file in which one of these columns has another type. Other columns may have
     types that hyperd cannot read.
     """
-    paths = ", ".join(escape_string_literal(file) for file in files)
+    paths = ", ".join(string_literal(file) for file in files)
     descriptor = f"COLUMNS => DESCRIPTOR({', '.join(columns)})"
     return f"external(ARRAY[{paths}], {descriptor}, FORMAT => 'parquet')"

@@ -4,9 +4,10 @@ from pathlib import Path
 from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
-from tableauhyperapi import TableName, escape_string_literal
+from tableauhyperapi import TableName
 
 from tableau_pipeline.hyper.open_file import open_hyper
+from tableau_pipeline.hyper.types.literals import string_literal
 from tableau_pipeline.snapshots.load import exact_path
 
 
@@ -26,6 +27,6 @@ def read_hyper(
     rows.parent.mkdir(parents=True, exist_ok=True)
     query = f"SELECT * FROM {what}" if isinstance(what, TableName) else what  # noqa: S608
     with open_hyper(path) as file:
-        target = escape_string_literal(str(rows))
+        target = string_literal(str(rows))
         file.execute(f"COPY ({query}) TO {target} WITH (FORMAT PARQUET)")
     return spark.read.parquet(exact_path(rows))

@@ -4,9 +4,10 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tableauhyperapi import escape_name, escape_string_literal
+from tableauhyperapi import escape_name
 
 from tableau_pipeline.hyper.tables import Column, json_text
+from tableau_pipeline.hyper.types.literals import string_literal
 from tableau_pipeline.hyper.types.versions import LOWEST, needed_version
 
 
@@ -97,7 +98,7 @@ def value_of(column: Column) -> str:
     zone = zone_of(column)
     if zone is None or column.type == _WITH_ZONE:
         return name
-    return f"{name} AT TIME ZONE {escape_string_literal(zone)}"
+    return f"{name} AT TIME ZONE {string_literal(zone)}"
 
 
 def zone_of(column: Column) -> str | None:

@@ -2,8 +2,9 @@
 
 from datetime import datetime
 
-from tableauhyperapi import TypeTag, escape_name, escape_string_literal
+from tableauhyperapi import TypeTag, escape_name
 
+from tableau_pipeline.hyper.types.literals import string_literal
 from tableau_pipeline.sandbox.batch.conditions import (
     Always,
     ColumnPair,
@@ -75,7 +76,7 @@ def _literal(value: bool | int | float | str | datetime, type_: ColumnType) -> s
     if isinstance(value, float):
         return f"CAST('{value!r}' AS DOUBLE PRECISION)"
     if isinstance(value, str):
-        return escape_string_literal(value)
+        return string_literal(value)
     if type_.type.tag is TypeTag.TIMESTAMP_TZ:
         return f"TIMESTAMPTZ '{value.isoformat(' ')}'"
     return f"TIMESTAMP '{value.replace(tzinfo=None).isoformat(' ')}'"

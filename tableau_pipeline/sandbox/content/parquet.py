@@ -1,8 +1,9 @@
 from pathlib import Path
 
-from tableauhyperapi import CreateMode, HyperProcess, escape_string_literal
+from tableauhyperapi import CreateMode, HyperProcess
 
 from tableau_pipeline.hyper.process import connect
+from tableau_pipeline.hyper.types.literals import string_literal
 from tableau_pipeline.sandbox.hyperd import with_hyperd
 
 
@@ -16,7 +17,7 @@ def convert_parquet(parquet: Path, *, hyper_path: Path) -> None:
 
 
 def _convert(hyper: HyperProcess, parquet: Path, hyper_path: Path) -> None:
-    source = f"external({escape_string_literal(str(parquet))}, FORMAT => 'parquet')"
+    source = f"external({string_literal(str(parquet))}, FORMAT => 'parquet')"
     with connect(hyper, hyper_path, CreateMode.CREATE_AND_REPLACE) as connection:
         connection.execute_command('CREATE SCHEMA "Extract"')
         connection.execute_command(

@@ -56,6 +56,7 @@ class Location:
 
     Attributes:
         partitions: how models are partitioned that are.
+        by_app: sign in as a connected app.
     """
 
     sandbox: Sandbox
@@ -126,16 +127,14 @@ class Location:
         self, *, keep_days: float = 14, claim: float = TIMEOUTS.claim
     ) -> dict[str, dg.ConfigurableResource]:
         """What a step works with."""
-        app = self.sandbox.connected_app
-        credentials = (
-            {
+        credentials = {"password": self.sandbox.password}
+        if self.by_app:
+            app = self.sandbox.connected_app
+            credentials = {
                 "connected_app_client_id": app.client_id,
                 "connected_app_secret_id": app.secret_id,
                 "connected_app_secret_value": app.secret_value,
             }
-            if self.by_app
-            else {"password": self.sandbox.password}
-        )
         tableau = ImpatientServer(
             server_url=self.sandbox.url, username=self.sandbox.user, claim=claim, **credentials
         )

@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from tableauhyperapi import escape_string_literal
-
+from tableau_pipeline.hyper.types.literals import string_literal
 from tableau_pipeline.sandbox.vds.engine.expressions import Expression
 from tableau_pipeline.sandbox.vds.errors import not_emulated
 from tableau_pipeline.sandbox.vds.filters import (
@@ -59,13 +58,13 @@ def _match(filter_: MatchFilter, about: Expression) -> str:
     # hyperd pads a CHAR, and cannot always take it apart.
     sql, parts = f"CAST({about.sql} AS TEXT)", []
     if filter_.starts_with is not None:
-        text = escape_string_literal(filter_.starts_with)
+        text = string_literal(filter_.starts_with)
         parts.append(f"LEFT({sql}, {len(filter_.starts_with)}) = {text}")
     if filter_.ends_with is not None:
-        text = escape_string_literal(filter_.ends_with)
+        text = string_literal(filter_.ends_with)
         parts.append(f"RIGHT({sql}, {len(filter_.ends_with)}) = {text}")
     if filter_.contains is not None:
-        parts.append(f"POSITION({escape_string_literal(filter_.contains)} IN {sql}) > 0")
+        parts.append(f"POSITION({string_literal(filter_.contains)} IN {sql}) > 0")
     return _passes(" AND ".join(parts), exclude=filter_.exclude)
 
 
@@ -94,7 +93,7 @@ def _comparable(about: Expression) -> str:
 def _literal(value: bool | Number | str, data_type: DataType) -> str:
     if isinstance(value, bool):
         return str(value).upper()
-    return escape_string_literal(value) if isinstance(value, str) else _number(value, data_type)
+    return string_literal(value) if isinstance(value, str) else _number(value, data_type)
 
 
 def _number(value: Number, data_type: DataType) -> str:
