@@ -15,7 +15,7 @@ from tableau_pipeline.resources import SparkResource, unchanged
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.resources.running import Limit, Location, limited
-from tableau_pipeline_tests.snapshots.support.versions import commit
+from tableau_pipeline_tests.snapshots.support.versions import commit, manifest
 
 
 class Exports(dg.Config):
@@ -33,6 +33,7 @@ def exported(
     return read_files(spark.spark_session, config.folder, columns="id bigint")
 
 
+@pytest.mark.slow
 def test_no_java_is_needed(location: Location, tmp_path: Path) -> None:
     """Prevents a JVM that starts only to find that there is nothing to do."""
     exports = tmp_path / "exports"
@@ -91,5 +92,5 @@ def test_the_origin_is_no_part_of_the_data(tmp_path: Path) -> None:
     origin = Origin(source_version="1", upstream={"a/b": "c"})
     newer = older.model_copy(update={"parts": (part.model_copy(update={"origin": origin}),)})
     assert newer.data_version == older.data_version
-    snapshots.manifest("model", 1).write_text(newer.manifest(), "utf-8")
+    manifest(snapshots, 1).write_text(newer.manifest(), "utf-8")
     assert snapshots.newest("model") == newer

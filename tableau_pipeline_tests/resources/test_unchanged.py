@@ -10,6 +10,7 @@ from tableau_pipeline.resources import SparkResource, unchanged
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline_tests.resources.running import RAN, SOURCE, Location, limited, reader
 from tableau_pipeline_tests.snapshots.support.samples import newest, store
+from tableau_pipeline_tests.snapshots.support.versions import manifest
 
 
 def test_the_last_snapshot_is_the_output(location: Location) -> None:
@@ -55,8 +56,8 @@ def test_a_snapshot_with_a_lost_file_is_computed_again(location: Location) -> No
     assert found
     Path(found.paths[0]).unlink()
     assert [location.run([limited()]), location.run([limited()])] == [["model"], []]
-    SnapshotStore(location.root).manifest("model", 2).unlink()
-    SnapshotStore(location.root).manifest("model", 1).unlink()
+    manifest(SnapshotStore(location.root), 2).unlink()
+    manifest(SnapshotStore(location.root), 1).unlink()
     assert location.run([limited()]) == ["model"]
 
 
