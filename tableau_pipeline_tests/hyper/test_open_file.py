@@ -140,6 +140,7 @@ def test_a_file_that_somebody_has_open(path: Path) -> None:
 
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize("version", [2, 3, 4])
+@pytest.mark.slow
 def test_defragment(path: Path, hyper: HyperProcess, version: int) -> None:
     """Prevents: a rewritten file that is no smaller, or that lost keys, comments or rows."""
     convert(path, version=version)

@@ -83,6 +83,7 @@ def by_state(spark: SparkSession) -> dg.AssetsDefinition:
 
 @pytest.mark.filterwarnings("ignore:Parameter `backfill_policy`")
 @pytest.mark.parametrize("others", [["north", "west"], ["west"]], ids=" ".join)
+@pytest.mark.slow
 def test_partitions_of_others_are_the_newest(
     others: list[str], spark: SparkSession, tmp_path: Path
 ) -> None:

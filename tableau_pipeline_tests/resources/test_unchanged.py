@@ -138,6 +138,7 @@ def by_state(*states: str) -> dg.AssetsDefinition:
 
 
 @pytest.mark.filterwarnings("ignore:Parameter `backfill_policy`")
+@pytest.mark.slow
 def test_each_partition_of_the_run_counts(location: Location) -> None:
     """Prevents a day without rows, because another day is as it was."""
 

@@ -91,6 +91,7 @@ def test_server_keeps_the_job_to_itself(
 @pytest.mark.few_variants(2)
 @pytest.mark.parametrize("before", [first, changed_rows, new_file])
 @pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.slow
 def test_all_answers_are_lost(pipeline: Pipeline, before: Callable[[Pipeline], None], when: When):
     """Prevents: what the server may have received is forgotten, or carried out twice."""
     before(pipeline)

@@ -75,6 +75,7 @@ def test_partition_that_did_not_change(windows: Pipeline):
     assert ships(windows) == RowCounts(deleted=1, inserted=1)
 
 
+@pytest.mark.slow
 def test_new_and_vanished_partitions(windows: Pipeline):
     """Prevents: the rows of a partition that is no more stay published."""
     days = [f"2025-03-{number:02}" for number in range(1, 7)]

@@ -144,6 +144,7 @@ def test_latest_value_counts_not_the_day(pipeline: Pipeline):
 
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize("as_of", ["max", "run"])
+@pytest.mark.slow
 def test_nothing_to_count_from(pipeline: Pipeline, as_of: Any):
     """Prevents: a table that is empty, or has no dates, has no window and cannot be refreshed."""
     pipeline.policy(Diff(("id",)), retain=Retain("day", 9, as_of), guard=LAX)
