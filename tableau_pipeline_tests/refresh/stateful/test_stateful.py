@@ -13,7 +13,7 @@ from tableau_pipeline_tests.refresh.stateful.replay import Plot, play, shortest
 SEED = os.environ.get("STATEFUL_SEED")
 PARTS = 4
 # A history takes some two seconds of a processor: FEW suit `make test`, MANY all that CI runs.
-FEW, MANY = 60, 500
+FEW, MANY = 100, 500
 # A failed history takes its time to be told in few words.
 pytestmark = pytest.mark.timeout(3600)
 in_parts = pytest.mark.parametrize(
