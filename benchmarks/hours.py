@@ -20,7 +20,6 @@ from tableau_pipeline.components.published_datasource.model_snapshots import Mod
 from tableau_pipeline.core.checkpoint import Record
 from tableau_pipeline.core.declaration import Declaration, Table
 from tableau_pipeline.core.snapshot import (
-    ROW_HASH,
     DataFile,
     Fingerprint,
     Part,
@@ -29,7 +28,7 @@ from tableau_pipeline.core.snapshot import (
 )
 from tableau_pipeline.demo.sandbox_process import sandbox_process
 from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline.hyper.tables import Column
+from tableau_pipeline.hyper.tables import ROW_HASH, Column
 from tableau_pipeline.publishing.session.credentials import PersonalAccessToken
 from tableau_pipeline.publishing.session.sign_in import signed_in
 from tableau_pipeline.refresh.plan.decide import Options

@@ -19,6 +19,7 @@ INSTANCE_TAG_PREFIX = "tableau-pipeline-instance:"
 SchemaPolicy = Literal["additive", "refuse", "publish"]
 OversizePolicy = Literal["publish", "split"]
 ReconcileBy = Literal["auto", "server", "download"]
+LakeFormat = Literal["delta", "iceberg"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +46,24 @@ class Guard:
 
 
 @dataclass(frozen=True, slots=True)
+class LakeTable:
+    """A table of a lake, which is read where it is.
+
+    Attributes:
+        path: the absolute path of its folder.
+    """
+
+    format: LakeFormat
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
 class Table:
     """A table of a data source; `model` is the asset key of its model, "a/b" for two parts.
 
     Attributes:
         columns: the contract: exactly these columns, in any order; () for no contract.
+        source: the table of a lake that is the model; None if Spark writes the model.
     """
 
     name: str
@@ -58,6 +72,7 @@ class Table:
     policy: Policy = field(default_factory=Replace)
     retain: Retain | None = None
     columns: tuple[Column, ...] = ()
+    source: LakeTable | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,13 @@ from typing import Annotated, Protocol, Self
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, PlainSerializer
 
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.hyper.tables import Column
+from tableau_pipeline.hyper.tables import Column, Layout
 from tableau_pipeline.hyper.types.type_policy import TypePolicy
 
-ROW_HASH = "_row_hash"
 # The name of the hash algorithm: fingerprints of different algorithms cannot be compared.
 ROW_HASH_ALGORITHM = "xxhash64-nulls-1"
+# The name of what identifies the rows of a lake table: its files.
+FILES_DIGEST = "digest of the files"
 
 # Sums of 64-bit hashes exceed 2^53, where JSON parsers in browsers lose digits.
 BigInt = Annotated[int, PlainSerializer(str, return_type=str, when_used="json")]
@@ -40,6 +41,11 @@ class Fingerprint(Frozen):
     hash_sum: BigInt
     algorithm: str = ROW_HASH_ALGORITHM
 
+    @property
+    def is_additive(self) -> bool:
+        """Whether it is a sum over rows, so that those of parts add up to that of the whole."""
+        return self.algorithm != FILES_DIGEST
+
     def __add__(self, other: Self) -> Self:
         """Return the fingerprint of both sets of rows together."""
         # A sum over several algorithms carries the name of none, and so equals no other sum.
@@ -55,11 +61,19 @@ class Fingerprint(Frozen):
 
 
 class DataFile(Frozen):
-    """A Parquet file; `name` is its path within the folder of its model, `size` in bytes."""
+    """A Parquet file.
+
+    Attributes:
+        name: its path, relative to the folder of its model or absolute.
+        size: in bytes.
+        layout: how it holds the columns of its table; None if each by its own name and type, with
+            the hash of each row.
+    """
 
     name: str
     rows: int
     size: int
+    layout: Layout | None = None
 
 
 class Span(Frozen):
@@ -172,7 +186,9 @@ class Snapshot(Frozen):
     def paths_of(self, files: Iterable[DataFile]) -> tuple[str, ...]:
         """Return the paths of files of this version."""
         folder = str(self.folder)
-        return tuple(f"{folder}/{file.name}" for file in files)
+        return tuple(
+            file.name if file.name.startswith("/") else f"{folder}/{file.name}" for file in files
+        )
 
     def missing(self) -> list[str]:
         """Return the files that have rows but do not exist."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tableau_pipeline.core.checkpoint import Checkpoint, TableContent
 from tableau_pipeline.core.declaration import Declaration
-from tableau_pipeline.core.snapshot import Snapshots
+from tableau_pipeline.core.snapshot import Snapshot, Snapshots
 from tableau_pipeline.core.units import megabytes
 from tableau_pipeline.extracts.desired import Models, desired_tables, source
 from tableau_pipeline.extracts.updates.change import Change, TableVersion
@@ -160,6 +160,8 @@ class Builder:
         whole = None
         if old is None:
             whole = "the snapshot that is published is gone from the disk"
+        elif _is_another(old, before):
+            whole = "the table of the lake that is published has been replaced by another one"
         elif missing := old.missing():
             whole = f"a file of the snapshot that is published is gone ({missing[0]})"
         return Change(
@@ -170,3 +172,11 @@ class Builder:
             published_rows=before.content.rows,
             whole=whole,
         )
+
+
+def _is_another(found: Snapshot, recorded: TableContent) -> bool:
+    """Whether a version has the recorded number only by chance: a lake numbers its own versions."""
+    # The version of a partitioned model may be recorded without some of its partitions.
+    if found.fingerprint.is_additive and recorded.all_rows.is_additive:
+        return False
+    return found.fingerprint != recorded.all_rows

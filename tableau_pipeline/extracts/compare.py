@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tableauhyperapi import Connection, TableName, escape_name
+from tableauhyperapi import Connection, TableName
 
 from tableau_pipeline.core.checkpoint import Checkpoint, TableContent
 from tableau_pipeline.core.counting import CountWay
@@ -12,8 +12,8 @@ from tableau_pipeline.core.snapshot import Snapshot, Snapshots
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.extracts.desired import source
 from tableau_pipeline.hyper.rows import rows
-from tableau_pipeline.hyper.tables import EXTRACT_SCHEMA, Column
-from tableau_pipeline.hyper.types.spark_types import hyper_type
+from tableau_pipeline.hyper.tables import EXTRACT_SCHEMA
+from tableau_pipeline.hyper.types.row_text import number_of, row_text, value_text
 
 # The number of bytes of each hash that are summed: such sums stay exact for any number of rows.
 _BYTES = 6
@@ -144,23 +144,14 @@ def _rows(connection: Connection, relation: str) -> int:
     return int(str(connection.execute_scalar_query(f"SELECT COUNT(*) FROM {relation}")))  # noqa: S608
 
 
-def _text(column: Column, table: str) -> str:
-    """Return SQL for a value as text; bytes become hex, as they need not be valid text."""
-    value, type_ = escape_name(column.name), hyper_type(column, table=table)
-    if type_ == "BYTES":
-        return f"encode({value}, 'hex')"
-    text = f"CAST({value} AS TEXT)"
-    if type_ in ("DOUBLE PRECISION", "REAL"):
-        # hyperd stores only one of 0.0 and -0.0 in a column that has both.
-        return f"CASE WHEN {value} = 0 THEN '0' ELSE {text} END"
-    return text
-
-
 def _sums(connection: Connection, texts: Sequence[str], relation: str) -> list[int]:
     """Return for each text the sum of the first bytes of its SHA-256 over all rows."""
     # The row hashes of the model are not published, so both sides are hashed alike here.
     hashes = [f"sha256({text}) AS h{number}" for number, text in enumerate(texts)]
-    sums = [f"SUM(CAST({_number(f'h{number}')} AS NUMERIC(38,0)))" for number in range(len(texts))]
+    sums = [
+        f"SUM(CAST({number_of(f'h{number}', _BYTES)} AS NUMERIC(38,0)))"
+        for number in range(len(texts))
+    ]
     (totals,) = connection.execute_list_query(
         f"SELECT {', '.join(sums)} "  # noqa: S608
         f"FROM (SELECT {', '.join(hashes)} FROM {relation} source) hashed"
@@ -169,26 +160,17 @@ def _sums(connection: Connection, texts: Sequence[str], relation: str) -> list[i
     return [int(str(total or 0)) for total in totals]
 
 
-def _number(hash_: str) -> str:
-    """Return SQL for the first bytes of a hash as a whole number."""
-    return " + ".join(
-        f"CAST(get_byte({hash_}, {number}) AS BIGINT) * {256**number}" for number in range(_BYTES)
-    )
-
-
 def _checksums(
     connection: Connection, relation: str, name: str, table: TableContent
 ) -> dict[str, int]:
     """Return the sum over the values of each column; NULL counts as a value."""
     # The prefix keeps an empty text apart from NULL.
-    texts = [f"COALESCE('=' || {_text(column, name)}, '')" for column in table.columns]
+    texts = [f"COALESCE('=' || {value_text(column)}, '')" for column in table.columns]
     names = [column.name for column in table.columns]
     return dict(zip(names, _sums(connection, texts, relation), strict=True))
 
 
 def _row_sum(connection: Connection, relation: str, table: TableContent) -> int:
     """Return the sum over whole rows; length prefixes keep values apart."""
-    texts = [_text(column, "") for column in table.columns]
-    row = " || ".join(f"COALESCE(LENGTH({t}) || '=' || {t}, '-') || ';'" for t in texts)
-    (total,) = _sums(connection, [row], relation)
+    (total,) = _sums(connection, [row_text(table.columns)], relation)
     return total

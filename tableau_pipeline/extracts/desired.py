@@ -8,10 +8,10 @@ from tableauhyperapi import Connection, HyperProcess, escape_name
 from tableau_pipeline.core.checkpoint import Checkpoint, Cutoff, TableContent
 from tableau_pipeline.core.declaration import Declaration, Table
 from tableau_pipeline.core.policies import Diff, Retain
-from tableau_pipeline.core.snapshot import ROW_HASH, DataFile, Fingerprint, Snapshot
+from tableau_pipeline.core.snapshot import DataFile, Fingerprint, Snapshot
 from tableau_pipeline.hyper.process import connect
 from tableau_pipeline.hyper.rows import rows
-from tableau_pipeline.hyper.tables import Column, TableSource
+from tableau_pipeline.hyper.tables import ROW_HASH, Column, Layout, TableSource
 from tableau_pipeline.hyper.types.literals import string_literal
 from tableau_pipeline.hyper.types.spark_types import hyper_type
 
@@ -40,13 +40,23 @@ def source(
     columns = snapshot.columns
     if only is not None:
         columns = tuple(column for column in columns if column.name in only)
+    files = snapshot.files if files is None else tuple(files)
     return TableSource(
         name=name,
         columns=(*columns, HASH) if hashed else columns,
-        files=snapshot.paths_of(snapshot.files if files is None else files),
+        files=snapshot.paths_of(files),
+        layouts=_layouts(snapshot, files),
         where=kept(columns, cutoff) if cutoff else None,
         comments=snapshot.comments,
     )
+
+
+def _layouts(snapshot: Snapshot, files: Sequence[DataFile]) -> Mapping[Layout, tuple[str, ...]]:
+    found: dict[Layout, list[DataFile]] = {}
+    for file in files:
+        if file.layout:
+            found.setdefault(file.layout, []).append(file)
+    return {layout: snapshot.paths_of(alike) for layout, alike in found.items()}
 
 
 def kept(columns: Sequence[Column], cutoff: Cutoff) -> str:
@@ -121,10 +131,22 @@ def _desired(
     if known and known.cutoff == cutoff:
         content = known.content
     else:
-        kept = rows(source(table.name, snapshot, cutoff, hashed=True))
-        with connect(hyper()) as connection:
-            content = fingerprint(connection, f"{kept} source")
+        content = _content(hyper, table, snapshot, cutoff)
     return whole.model_copy(update={"cutoff": cutoff, "content": content})
+
+
+def _content(
+    hyper: Callable[[], HyperProcess], table: Table, snapshot: Snapshot, cutoff: Cutoff
+) -> Fingerprint:
+    """Return the fingerprint of the rows that a cutoff keeps."""
+    is_additive = snapshot.fingerprint.is_additive
+    kept = rows(source(table.name, snapshot, cutoff, hashed=is_additive))
+    with connect(hyper()) as connection:
+        if is_additive:
+            return fingerprint(connection, f"{kept} source")
+        # Of the same files, two cutoffs that keep equally many rows keep the same rows.
+        count = connection.execute_scalar_query(f"SELECT COUNT(*) FROM {kept} source")  # noqa: S608
+    return snapshot.fingerprint.model_copy(update={"rows": count})
 
 
 def _cutoff(

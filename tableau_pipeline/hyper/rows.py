@@ -1,12 +1,15 @@
 """SQL for the rows of Parquet files; hyperd reads only the columns that are used."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tableauhyperapi import escape_name
 
-from tableau_pipeline.hyper.tables import TableSource
+from tableau_pipeline.hyper.tables import Layout, StoredColumn, TableSource
 from tableau_pipeline.hyper.types.literals import string_literal
+from tableau_pipeline.hyper.types.row_text import with_row_hash
 from tableau_pipeline.hyper.types.spark_types import hyper_type, stored_name, stored_type, value_of
+
+_UNION = " UNION ALL "
 
 
 def names(columns: Sequence[str]) -> str:
@@ -27,7 +30,12 @@ def rows(table: TableSource) -> str:
         value = value_of(column) if table.files else "NULL"
         values.append(f"CAST({value} AS {type_}) AS {escape_name(column.name)}")
         stored.append(f"{escape_name(stored_name(column))} {stored_type(column, type_)}")
-    source = f"FROM {_parquet(table.files, columns=stored)}" if table.files else "WHERE FALSE"
+    if table.layouts:
+        source = f"FROM {_in_layouts(table.layouts)}"
+    elif table.files:
+        source = f"FROM {_parquet(table.files, columns=stored)}"
+    else:
+        source = "WHERE FALSE"
     typed = f"(SELECT {', '.join(values)} {source})"
     return f"(SELECT * FROM {typed} typed WHERE {table.where})" if table.where else typed  # noqa: S608
 
@@ -39,5 +47,32 @@ def _parquet(files: Sequence[str], *, columns: Sequence[str]) -> str:
     types that hyperd cannot read.
     """
     paths = ", ".join(string_literal(file) for file in files)
-    descriptor = f"COLUMNS => DESCRIPTOR({', '.join(columns)})"
-    return f"external(ARRAY[{paths}], {descriptor}, FORMAT => 'parquet')"
+    # An external table needs a column, even where all values come from elsewhere.
+    descriptor = f"COLUMNS => DESCRIPTOR({', '.join(columns)}), " if columns else ""
+    return f"external(ARRAY[{paths}], {descriptor}FORMAT => 'parquet')"
+
+
+def _in_layouts(layouts: Mapping[Layout, Sequence[str]]) -> str:
+    """Return a subquery with all columns of the layouts and the hash of each row."""
+    parts = [_in_layout(layout, files) for layout, files in layouts.items()]
+    first, *_ = layouts
+    # Hashed as it is stored, whatever types a data source declares.
+    columns = [each.column for each in first]
+    return f"{with_row_hash(f'({_UNION.join(parts)}) united', columns)} stored"
+
+
+def _in_layout(layout: Layout, files: Sequence[str]) -> str:
+    values = ", ".join(f"{_value(each)} AS {escape_name(each.column.name)}" for each in layout)
+    stored = [f"{escape_name(each.name)} {_type(each)}" for each in layout if each.name]
+    return f"SELECT {values} FROM {_parquet(files, columns=stored)} stored"  # noqa: S608
+
+
+def _value(stored: StoredColumn) -> str:
+    if stored.name:
+        return escape_name(stored.name)
+    value = "NULL" if stored.value is None else string_literal(stored.value)
+    return f"CAST({value} AS {_type(stored)})"
+
+
+def _type(stored: StoredColumn) -> str:
+    return stored_type(stored.column, hyper_type(stored.column, table=""))

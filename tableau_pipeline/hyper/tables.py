@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 EXTRACT_SCHEMA = "Extract"
+# The name of the column with the hash of each row, which is not published.
+ROW_HASH = "_row_hash"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,25 @@ def json_text(column: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredColumn:
+    """How Parquet files hold a column, where that is not by its own name and type.
+
+    Attributes:
+        column: the column of the table.
+        name: its name in the files; None if the files do not hold it.
+        value: if the files do not hold it, the text of the value of all their rows; None for NULL.
+    """
+
+    column: Column
+    name: str | None
+    value: str | None = None
+
+
+# How a file holds all columns of its table, in their order.
+Layout = tuple[StoredColumn, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TableSource:
     """A table to build, and the Parquet files with its rows.
 
@@ -32,6 +53,8 @@ class TableSource:
         name: the table's name in the extract, in the schema "Extract".
         columns: in the order of the extract; other columns of the files are left out.
         files: absolute paths; () for an empty table.
+        layouts: the files by how they hold the columns; {} if all of them hold each column by its
+            own name and type. The hash of a row is then not stored, but computed.
         where: an SQL condition over the columns; other rows are left out.
         comments: the comments of columns, by name.
     """
@@ -39,6 +62,7 @@ class TableSource:
     name: str
     columns: tuple[Column, ...]
     files: tuple[str, ...]
+    layouts: Mapping[Layout, tuple[str, ...]] = field(default_factory=dict)
     where: str | None = None
     comments: Mapping[str, str] = field(default_factory=dict)
 

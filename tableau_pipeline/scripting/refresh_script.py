@@ -8,6 +8,7 @@ from tableau_pipeline.core.server import Server
 from tableau_pipeline.core.timeouts import Timeouts
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.process import hyper_process
+from tableau_pipeline.lake.snapshots import with_lakes
 from tableau_pipeline.refresh.plan.decide import Options
 from tableau_pipeline.refresh.refresh import Refresh
 from tableau_pipeline.refresh.report import Report
@@ -48,7 +49,7 @@ def refresh(
     _check(declaration)
     return Refresh(
         declaration=declaration,
-        snapshots=SnapshotStore(snapshots),
+        snapshots=with_lakes(SnapshotStore(snapshots), declaration),
         journal=FileJournal(journal),
         server=server,
         hyper=hyper_process,

@@ -10,7 +10,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from tableau_pipeline.core.snapshot import ROW_HASH, Fingerprint
+from tableau_pipeline.core.snapshot import Fingerprint
+from tableau_pipeline.hyper.tables import ROW_HASH
 
 # Sums of numbers with this many bits stay within 63 bits for up to 2^41 rows.
 _BITS = 22

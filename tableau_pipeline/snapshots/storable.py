@@ -5,8 +5,7 @@ from collections.abc import Iterator, Set
 
 from pyspark.sql import types as T
 
-from tableau_pipeline.core.snapshot import ROW_HASH
-from tableau_pipeline.hyper.tables import json_text
+from tableau_pipeline.hyper.tables import ROW_HASH, json_text
 from tableau_pipeline.snapshots.partitions import PARTITION
 
 _UNHASHABLE = (T.ArrayType, T.BinaryType, T.StructType)

@@ -10,7 +10,6 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from tableau_pipeline.core.snapshot import (
-    ROW_HASH,
     DataFile,
     Fingerprint,
     Origin,
@@ -18,7 +17,7 @@ from tableau_pipeline.core.snapshot import (
     Snapshot,
     Span,
 )
-from tableau_pipeline.hyper.tables import Column, json_text
+from tableau_pipeline.hyper.tables import ROW_HASH, Column, json_text
 from tableau_pipeline.snapshots.partitions import (
     PARTITION,
     PartitionError,

@@ -7,11 +7,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from tableauhyperapi import Connection, TableName
 
-from tableau_pipeline.core.snapshot import ROW_HASH, Snapshot
+from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.demo.differences import differences
 from tableau_pipeline.demo.story import datasources
 from tableau_pipeline.hyper.open_file import read_table
 from tableau_pipeline.hyper.process import hyper_process
+from tableau_pipeline.hyper.tables import ROW_HASH
 from tableau_pipeline.publishing.session.credentials import Password
 from tableau_pipeline.publishing.session.sign_in import signed_in
 from tableau_pipeline.snapshots.store import SnapshotStore, spark_path

@@ -1,11 +1,16 @@
 """The YAML keys of a table and of a relationship. Every error names its key."""
 
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from tableau_pipeline.components.attributes.base import Attributes
-from tableau_pipeline.components.attributes.refresh_policies import Refresh, policy
+from tableau_pipeline.components.attributes.base import Attributes, mistake
+from tableau_pipeline.components.attributes.lake_tables import LakeAttributes
+from tableau_pipeline.components.attributes.refresh_policies import (
+    PartitionsRefresh,
+    Refresh,
+    policy,
+)
 from tableau_pipeline.core.declaration import Guard, Table
 from tableau_pipeline.core.policies import Retain
 from tableau_pipeline.extracts.validate.contract import spark_name
@@ -44,6 +49,11 @@ class TableAttributes(Attributes):
         default=None,
         description='Asset key of the model, "a/b" for two parts. Default: the table\'s name.',
     )
+    source: LakeAttributes | None = Field(
+        default=None,
+        description="A table of a lake that is the model, read where it is: {delta: /lake/orders} "
+        "or {iceberg: /lake/orders}. Default: the model is an asset that Spark writes.",
+    )
     refresh: Refresh = Field(
         default="replace",
         description="Which rows a refresh sends. replace: the whole table. {diff: {key: [...]}}: "
@@ -63,6 +73,17 @@ class TableAttributes(Attributes):
         "type. Default: any columns.",
     )
 
+    @model_validator(mode="after")
+    def _no_partitions_of_a_lake(self) -> Self:
+        if self.source and isinstance(self.refresh, PartitionsRefresh):
+            raise mistake(
+                ("refresh",),
+                "partitions",
+                "a table of a lake has no Dagster partitions: use {diff: {key: [...]}}, which "
+                "compares only the files that changed",
+            )
+        return self
+
     def to_domain(self, name: str) -> Table:
         """Convert these keys to the core's `Table` with this name."""
         return Table(
@@ -72,6 +93,7 @@ class TableAttributes(Attributes):
             policy=policy(self.refresh),
             retain=Retain(**self.retain.model_dump()) if self.retain else None,
             columns=tuple(Column(name, spark_name(type_)) for name, type_ in self.columns.items()),
+            source=self.source.to_domain() if self.source else None,
         )
 
 

@@ -16,6 +16,7 @@ from tableau_pipeline.components.attributes.tables import RelationshipAttributes
 from tableau_pipeline.components.attributes.timestamps import Timestamps, clock
 from tableau_pipeline.components.attributes.triggers import Trigger
 from tableau_pipeline.components.published_datasource.assets import refresh_assets
+from tableau_pipeline.components.published_datasource.lake_assets import lake_assets
 from tableau_pipeline.components.published_datasource.scaffolder import (
     PublishedDatasourceScaffolder,
 )
@@ -197,9 +198,13 @@ class PublishedDatasource(YamlComponent):
         )
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """Return the extract and the published data source, two assets of one step."""
+        """Return the extract and the published data source, two assets of one step.
+
+        The tables of lakes that feed them are external assets.
+        """
         freshness = self.freshness.policy() if self.freshness else None
-        return dg.Definitions(assets=[refresh_assets(self.declaration, self.trigger, freshness)])
+        refreshed = refresh_assets(self.declaration, self.trigger, freshness)
+        return dg.Definitions(assets=[refreshed, *lake_assets(self.declaration)])
 
 
 def _project(project: str | list[str] | ProjectAttributes) -> Project:

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from tableauhyperapi import Connection, escape_name
 
 from tableau_pipeline.core.policies import Append, Diff, Feed, Partitions, Policy, Replace
-from tableau_pipeline.core.snapshot import ROW_HASH, Snapshot
+from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.extracts.desired import Models, cutoff_value, source
 from tableau_pipeline.extracts.updates.affected_partitions import changed_partitions
 from tableau_pipeline.extracts.updates.affected_rows import KeyMatch, KeyTable, fill
 from tableau_pipeline.extracts.updates.change import Change, NotProvedError, key_table
 from tableau_pipeline.extracts.updates.slices import in_slices
 from tableau_pipeline.hyper.rows import names, rows
-from tableau_pipeline.hyper.tables import Column
+from tableau_pipeline.hyper.tables import ROW_HASH, Column
 
 # The only name that no column of a model can have.
 _HASH = escape_name(ROW_HASH)

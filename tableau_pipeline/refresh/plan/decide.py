@@ -138,7 +138,7 @@ def decide(
         return NoChange("every table's fingerprint equals that of the last refresh")
     if facts.whole:
         return Publish(PublishMode.REPLACE, f"in full: {_new_content(changed)}; {facts.whole}")
-    return _update_or_file(facts.declaration, changed, record, measure(changed, record))
+    return _by_size(facts.declaration, changed, record, measure(changed, record))
 
 
 def _refusal(facts: Facts, options: Options) -> Refuse | None:
@@ -244,10 +244,13 @@ def _in_full(facts: Facts, record: Checkpoint, options: Options) -> str | None:
     return "asked for (full: true)" if options.full else None
 
 
-def _update_or_file(
+def _by_size(
     declaration: Declaration, changed: Sequence[str], record: Checkpoint, delta: Size
-) -> Update | Publish:
-    """The update, or the whole file if that is smaller or better."""
+) -> NoChange | Update | Publish:
+    """The update, or the whole file if that is smaller or better; neither if no row changed."""
+    if not any(each.whole or each.deleted or each.inserted for each in delta.counts.values()):
+        # Somebody has compacted the table of a lake, say.
+        return NoChange(f"the files of {', '.join(changed)} changed, but not the rows in them")
     reason, size = _new_content(changed), megabytes(delta.size)
 
     def in_full(why: str) -> Publish:

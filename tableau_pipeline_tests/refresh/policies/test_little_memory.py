@@ -14,12 +14,12 @@ from tableauhyperapi import TableName
 
 from tableau_pipeline.core.declaration import Table
 from tableau_pipeline.core.policies import Diff
-from tableau_pipeline.core.snapshot import ROW_HASH, DataFile, Fingerprint, Part, Snapshot
+from tableau_pipeline.core.snapshot import DataFile, Fingerprint, Part, Snapshot
 from tableau_pipeline.extracts.updates.change import Change, NotProvedError, TableVersion
 from tableau_pipeline.extracts.updates.delta import RowCounts, build_delta
 from tableau_pipeline.extracts.updates.slices import in_slices
 from tableau_pipeline.hyper.process import Hyperd, connect
-from tableau_pipeline.hyper.tables import Column
+from tableau_pipeline.hyper.tables import ROW_HASH, Column
 from tableau_pipeline_tests.refresh.support.models import spark_name
 
 KEY = ("l_orderkey", "l_linenumber")

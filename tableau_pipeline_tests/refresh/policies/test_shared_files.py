@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from tableau_pipeline.core.declaration import Guard
 from tableau_pipeline.core.policies import Diff, Retain
-from tableau_pipeline.core.snapshot import ROW_HASH
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.extracts.updates.delta import RowCounts
+from tableau_pipeline.hyper.tables import ROW_HASH
 from tableau_pipeline_tests.refresh.support.partitioned import materialize
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
 from tableau_pipeline_tests.refresh.support.shipping import ships, table

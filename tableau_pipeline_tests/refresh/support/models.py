@@ -9,14 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tableau_pipeline.core.snapshot import (
-    ROW_HASH,
     DataFile,
     Fingerprint,
     Part,
     Snapshot,
     Span,
 )
-from tableau_pipeline.hyper.tables import Column
+from tableau_pipeline.hyper.tables import ROW_HASH, Column
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline.snapshots.successor import succeeding
 

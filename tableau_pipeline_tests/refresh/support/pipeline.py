@@ -25,6 +25,7 @@ from tableau_pipeline.demo.differences import differences
 from tableau_pipeline.hyper.open_file import read_table
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.tables import Relationship
+from tableau_pipeline.lake.snapshots import with_lakes
 from tableau_pipeline.publishing.session.credentials import Password
 from tableau_pipeline.publishing.session.sign_in import signed_in
 from tableau_pipeline.publishing.site import TableauSite
@@ -100,7 +101,8 @@ class Pipeline:
     @property
     def models(self) -> dict[str, Snapshot]:
         """The newest versions."""
-        found = {model: self.newest(model) for model in self.declaration.models}
+        snapshots = with_lakes(self, self.declaration)
+        found = {model: snapshots.newest(model) for model in self.declaration.models}
         return {model: each for model, each in found.items() if each}
 
     def newest(self, asset_key: str) -> Snapshot | None:
@@ -173,7 +175,7 @@ class Pipeline:
         journal: Journal = around_journal(self.journal)
         return Refresh(
             declaration=self.declaration,
-            snapshots=self,
+            snapshots=with_lakes(self, self.declaration),
             journal=journal,
             server=server,
             hyper=hyper_process,

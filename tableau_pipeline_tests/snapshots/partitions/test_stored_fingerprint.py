@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tableau_pipeline.core.snapshot import ROW_HASH, Fingerprint
+from tableau_pipeline.core.snapshot import Fingerprint
+from tableau_pipeline.hyper.tables import ROW_HASH
 from tableau_pipeline.snapshots.row_hash import stored_fingerprint
 
 _hashes = st.lists(st.integers(-(2**63), 2**63 - 1), max_size=9)

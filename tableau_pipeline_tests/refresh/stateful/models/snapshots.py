@@ -10,13 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tableau_pipeline.core.snapshot import (
-    ROW_HASH,
     DataFile,
     Fingerprint,
     Part,
     Snapshot,
 )
-from tableau_pipeline.hyper.tables import Column
+from tableau_pipeline.hyper.tables import ROW_HASH, Column
 from tableau_pipeline_tests.refresh.stateful.models.tables import Content, Model
 from tableau_pipeline_tests.refresh.stateful.models.values import ARROW
 

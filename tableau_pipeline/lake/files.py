@@ -1,0 +1,101 @@
+"""A version of a table of a lake, from its Parquet files."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tableau_pipeline.core.snapshot import FILES_DIGEST, DataFile, Fingerprint, Part, Snapshot
+from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.hyper.tables import Column, Layout
+
+_FIELD_ID = b"PARQUET:field_id"
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """What the footer of a Parquet file tells.
+
+    Attributes:
+        columns: the names of its columns, each with its field id if it has one.
+    """
+
+    rows: int
+    size: int
+    columns: Mapping[str, int | None]
+
+
+def footers(paths: Sequence[str], *, table: str) -> list[Footer]:
+    """Read the footers of Parquet files.
+
+    Raises:
+        RefusedError: a file is gone, or is not Parquet; `table` names the table in the message.
+    """
+    with ThreadPoolExecutor() as pool:
+        try:
+            return list(pool.map(_footer, paths))
+        except (OSError, pa.ArrowInvalid) as error:
+            raise RefusedError(
+                f"{table}: one of its files cannot be read ({error}). If it was vacuumed or "
+                "removed by hand, restore it, or write the table again"
+            ) from error
+
+
+def lake_snapshot(
+    *,
+    asset_key: str,
+    folder: str,
+    number: int,
+    created_at: datetime,
+    columns: Sequence[Column],
+    files: Sequence[DataFile],
+    identity: str,
+) -> Snapshot:
+    """Return a version of a table.
+
+    Args:
+        folder: the absolute path of the table, to which the names of files are relative.
+        identity: tells this table from one that is created in its place.
+    """
+    names = sorted(file.name for file in files)
+    digest = hashlib.sha256("\n".join([identity, *names]).encode()).hexdigest()
+    fingerprint = Fingerprint(
+        rows=sum(file.rows for file in files),
+        hash_sum=int(digest[:16], 16),
+        algorithm=FILES_DIGEST,
+    )
+    return Snapshot(
+        folder=Path(folder),
+        asset_key=asset_key,
+        number=number,
+        created_at=created_at,
+        run_id="",
+        columns=tuple(columns),
+        parts=(Part(version=number, fingerprint=fingerprint, files=tuple(files)),),
+    )
+
+
+def data_file(name: str, footer: Footer, layout: Layout) -> DataFile:
+    """Return a file of a version."""
+    return DataFile(name=name, rows=footer.rows, size=footer.size, layout=layout)
+
+
+# The files of a lake never change, and a refresh reads those of two versions.
+@lru_cache(maxsize=100_000)
+def _footer(path: str) -> Footer:
+    metadata = pq.read_metadata(path)
+    columns = {
+        field.name: int((field.metadata or {}).get(_FIELD_ID, -1))
+        for field in metadata.schema.to_arrow_schema()
+    }
+    return Footer(
+        rows=metadata.num_rows,
+        size=Path(path).stat().st_size,
+        columns={name: None if id_ < 0 else id_ for name, id_ in columns.items()},
+    )

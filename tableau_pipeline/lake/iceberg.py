@@ -1,0 +1,190 @@
+"""Read versions of Iceberg tables: the metadata by pyiceberg, the files by hyperd."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tableau_pipeline.core.snapshot import DataFile, Snapshot
+from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.hyper.tables import Column, StoredColumn
+from tableau_pipeline.lake.files import Footer, data_file, footers, lake_snapshot
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import FileScanTask, StaticTable
+
+# Iceberg's names of types that differ from Spark's; the other way round for zones.
+_TYPES = {"long": "bigint", "timestamp": "timestamp_ntz", "timestamptz": "timestamp"}
+# The number of an empty table, which has no snapshot yet.
+_EMPTY = 0
+_NEWEST_VERSION = 2
+_FILE = re.compile("^file:(//)?")
+_METADATA = re.compile(r"v?(\d+)(-[^.]+)?(\.gz)?\.metadata\.json(\.gz)?")
+
+
+def read_iceberg(path: str, *, asset_key: str, number: int | None) -> Snapshot | None:
+    """Return a version of an Iceberg table; the newest one if `number` is None.
+
+    The number of a version is the id of Iceberg's snapshot.
+
+    Returns:
+        None if the table no longer has the version.
+
+    Raises:
+        RefusedError: there is no table, or it needs something that cannot be read exactly.
+    """
+    table = open_iceberg(path)
+    current = table.current_snapshot()
+    # A schema may change without a new snapshot, and is then that of the newest version.
+    schema = table.schema()
+    if number not in (None, current.snapshot_id if current else _EMPTY):
+        current = table.snapshot_by_id(number)
+        if current is None:
+            return None
+        schema = table.schemas().get(current.schema_id or 0, schema)
+    tasks = list(table.scan(snapshot_id=current.snapshot_id).plan_files()) if current else []
+    for task in tasks:
+        _check_readable(task, path)
+    names = [_local(task.file.file_path, path) for task in tasks]
+    ids = _ids_by_name(table)
+    columns = [Column(each.name, _spark_type(each.field_type)) for each in schema.fields]
+    found = footers(names, table=_named(path))
+    return lake_snapshot(
+        asset_key=asset_key,
+        folder=path,
+        number=current.snapshot_id if current else _EMPTY,
+        created_at=datetime.fromtimestamp(current.timestamp_ms / 1000 if current else 0, UTC),
+        columns=columns,
+        files=[
+            _file(name, footer, schema, columns, ids, path)
+            for name, footer in zip(names, found, strict=True)
+        ],
+        identity=str(table.metadata.table_uuid),
+    )
+
+
+def open_iceberg(path: str) -> "StaticTable":
+    """Open an Iceberg table at its newest metadata.
+
+    Raises:
+        RefusedError: there is no Iceberg table, or pyiceberg is not installed or cannot read it.
+    """
+    try:
+        from pyiceberg.table import StaticTable
+    except ModuleNotFoundError as error:
+        raise RefusedError(
+            f"{_named(path)} needs pyiceberg: pip install 'tableau_pipeline[iceberg]'"
+        ) from error
+    file = _newest_metadata(path)
+    try:
+        table = StaticTable.from_metadata(file)
+    except (OSError, ValueError) as error:
+        raise RefusedError(f"{_named(path)} cannot be read: {file}: {error}") from error
+    if table.metadata.format_version > _NEWEST_VERSION:
+        raise RefusedError(
+            f"{_named(path)} has version {table.metadata.format_version} of the format; versions "
+            f"1 and {_NEWEST_VERSION} are read. Publish it through a Spark model"
+        )
+    return table
+
+
+def _newest_metadata(path: str) -> str:
+    folder = Path(path, "metadata")
+    hint = folder / "version-hint.text"
+    if hint.exists():
+        return str(folder / f"v{hint.read_text().strip()}.metadata.json")
+    found: defaultdict[int, list[str]] = defaultdict(list)
+    for each in folder.glob("*.metadata.json*"):
+        if match := _METADATA.fullmatch(each.name):
+            found[int(match[1])].append(str(each))
+    if not found:
+        raise RefusedError(
+            f"{_named(path)} does not exist: there is no {folder}/*.metadata.json. Correct "
+            "`source`, or create the table"
+        )
+    newest = sorted(found[max(found)])
+    if len(newest) > 1:
+        # Only the catalog knows which of them was committed.
+        raise RefusedError(
+            f"{_named(path)} has two newest files of metadata: {' and '.join(newest)}. Remove the "
+            "one that its catalog does not name"
+        )
+    return newest[0]
+
+
+def _check_readable(task: "FileScanTask", path: str) -> None:
+    if task.delete_files:
+        raise RefusedError(
+            f"{_named(path)} has delete files, which are not read yet: hyperd would read deleted "
+            "rows. Rewrite its data files, and set write.delete.mode, write.update.mode and "
+            "write.merge.mode to copy-on-write"
+        )
+    if task.file.file_format != "PARQUET":
+        raise RefusedError(
+            f"{_named(path)} has files of the format {task.file.file_format}; only Parquet is read"
+        )
+
+
+def _spark_type(type_: Any) -> str:
+    """Return Spark's name of a type; of a nested type, its kind."""
+    from pyiceberg.types import DecimalType, ListType, MapType, StructType
+
+    match type_:
+        case DecimalType():
+            return f"decimal({type_.precision},{type_.scale})"
+        case ListType():
+            return "array<...>"
+        case MapType():
+            return "map<...>"
+        case StructType():
+            return "struct<...>"
+        case _:
+            return _TYPES.get(str(type_), str(type_))
+
+
+def _ids_by_name(table: "StaticTable") -> Mapping[str, int]:
+    """Return the field ids of the columns of files that Iceberg did not write itself."""
+    mapping = table.name_mapping()
+    if mapping is None:
+        return {}
+    return {name: each.field_id for each in mapping.root if each.field_id for name in each.names}
+
+
+def _file(
+    name: str,
+    footer: Footer,
+    schema: "Schema",
+    columns: Iterable[Column],
+    ids: Mapping[str, int],
+    path: str,
+) -> DataFile:
+    stored = {id_: column for column, id_ in footer.columns.items() if id_ is not None}
+    if not stored:
+        stored = {ids[column]: column for column in footer.columns if column in ids}
+    if not stored:
+        raise RefusedError(
+            f"{_named(path)}: its file {name} names no field ids, and the table has no "
+            "schema.name-mapping.default to tell which column is which"
+        )
+    layout = tuple(
+        StoredColumn(column, stored.get(field.field_id))
+        for field, column in zip(schema.fields, columns, strict=True)
+    )
+    return data_file(name, footer, layout)
+
+
+def _local(url: str, path: str) -> str:
+    """Return the path of a file; unlike other URLs, Iceberg's have no escapes."""
+    local = _FILE.sub("", url)
+    if not local.startswith("/"):
+        raise RefusedError(
+            f"{_named(path)} has files elsewhere, such as {url}; only local files are read"
+        )
+    return local
+
+
+def _named(path: str) -> str:
+    return f"The Iceberg table {path}"

@@ -1,0 +1,59 @@
+"""The versions of models of which some are tables of a lake."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from tableau_pipeline.core.declaration import Declaration, LakeFormat, LakeTable
+from tableau_pipeline.core.snapshot import Snapshot, Snapshots
+from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.lake.delta import read_delta
+from tableau_pipeline.lake.iceberg import read_iceberg
+
+
+class Read(Protocol):
+    """Reads a version of a table of a lake; the newest one if `number` is None."""
+
+    def __call__(self, path: str, *, asset_key: str, number: int | None) -> Snapshot | None:
+        """Return the version; None if the table no longer has it."""
+
+
+_READ: Mapping[LakeFormat, Read] = {"delta": read_delta, "iceberg": read_iceberg}
+
+
+@dataclass(frozen=True, slots=True)
+class LakeSnapshots:
+    """Implements `core.snapshot.Snapshots`.
+
+    Attributes:
+        snapshots: the versions of all other models.
+        tables: the tables of lakes, by asset key.
+    """
+
+    snapshots: Snapshots
+    tables: Mapping[str, LakeTable]
+
+    def newest(self, asset_key: str) -> Snapshot | None:
+        """Return the newest version of a model; None if it has none.
+
+        Raises:
+            RefusedError: the table of the lake cannot be read exactly.
+        """
+        if table := self.tables.get(asset_key):
+            return _READ[table.format](table.path, asset_key=asset_key, number=None)
+        return self.snapshots.newest(asset_key)
+
+    def version(self, asset_key: str, number: int) -> Snapshot | None:
+        """Return a version of a model; None if it was removed, or can no longer be read."""
+        if table := self.tables.get(asset_key):
+            try:
+                return _READ[table.format](table.path, asset_key=asset_key, number=number)
+            except RefusedError:
+                return None
+        return self.snapshots.version(asset_key, number)
+
+
+def with_lakes(snapshots: Snapshots, declaration: Declaration) -> Snapshots:
+    """Return the versions of all models of a declaration, tables of lakes included."""
+    tables = {table.model: table.source for table in declaration.tables if table.source}
+    return LakeSnapshots(snapshots, tables) if tables else snapshots

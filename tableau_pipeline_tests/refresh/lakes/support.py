@@ -1,0 +1,52 @@
+"""A data source whose model is a table of a lake, and the rows that both hold."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from tableau_pipeline.core.declaration import Guard, LakeFormat, LakeTable, Reconcile
+from tableau_pipeline.core.policies import Diff, Policy
+from tableau_pipeline_tests.refresh.support.pipeline import Pipeline, published_rows
+
+LAX = Guard(min_rows=0, max_shrink=1)
+BY_ID = Diff(("id",))
+
+
+def follow(
+    pipeline: Pipeline, format_: LakeFormat, path: Path, policy: Policy = BY_ID, **more: object
+) -> None:
+    """Declare that the one table of a data source is a table of a lake."""
+    source = LakeTable(format_, str(path))
+    (table,) = pipeline.declaration.tables
+    # Published rows are compared one by one below.
+    pipeline.declare(
+        tables=(replace(table, source=source, policy=policy, guard=LAX, **more),),
+        reconcile=Reconcile(),
+        on_schema_change="publish",
+    )
+
+
+def published(pipeline: Pipeline) -> list[str]:
+    """The rows of the published data source, in an order of their own."""
+    (item,) = pipeline.found()
+    return in_order(published_rows(pipeline.eyes, str(item.id)))
+
+
+def in_order(rows: pa.Table) -> list[str]:
+    """Rows as texts, which all writers of a table agree on."""
+    columns = sorted(rows.schema.names)
+    return sorted(str([_plain(row[name]) for name in columns]) for row in rows.to_pylist())
+
+
+def _plain(value: object) -> object:
+    tz = getattr(value, "tzinfo", None)
+    # Tableau's date and time has no zone.
+    return value.replace(tzinfo=None) if tz else value
+
+
+def rows_of(ids: Iterable[int], word: str = "a") -> pa.Table:
+    """Rows with an id and a word."""
+    ids = list(ids)
+    return pa.table({"id": pa.array(ids, pa.int64()), "word": [f"{word}{n}" for n in ids]})
