@@ -49,4 +49,5 @@ def _plain(value: object) -> object:
 def rows_of(ids: Iterable[int], word: str = "a") -> pa.Table:
     """Rows with an id and a word."""
     ids = list(ids)
-    return pa.table({"id": pa.array(ids, pa.int64()), "word": [f"{word}{n}" for n in ids]})
+    words = pa.array([f"{word}{n}" for n in ids], pa.string())
+    return pa.table({"id": pa.array(ids, pa.int64()), "word": words})

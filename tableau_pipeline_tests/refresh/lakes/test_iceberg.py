@@ -1,0 +1,227 @@
+"""Iceberg tables as models, read where they are, and compared with what pyiceberg reads."""
+
+import json
+import shutil
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.table import Table
+from pyiceberg.typedef import Record
+from pyiceberg.types import DecimalType, DoubleType, LongType
+
+from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.extracts.updates.delta import RowCounts
+from tableau_pipeline.refresh.plan.decide import NoChange, Publish
+from tableau_pipeline_tests.refresh.lakes.support import follow, in_order, published, rows_of
+from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> SqlCatalog:
+    made = SqlCatalog(
+        uuid4().hex, uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/lake"
+    )
+    made.create_namespace("db")
+    return made
+
+
+@pytest.fixture
+def lake(pipeline: Pipeline, catalog: SqlCatalog) -> Table:
+    """A table of four files, which is published."""
+    made = catalog.create_table("db.orders", schema=rows_of([]).schema)
+    for start in (0, 10, 20, 30):
+        made.append(rows_of(range(start, start + 10)))
+    follow(pipeline, "iceberg", _folder(made))
+    pipeline.run()
+    return made
+
+
+def _folder(table: Table) -> Path:
+    return Path(table.location().removeprefix("file://"))
+
+
+def _same(pipeline: Pipeline, table: Table) -> bool:
+    return published(pipeline) == in_order(table.scan().to_arrow())
+
+
+def test_the_first_version_is_published(pipeline: Pipeline, lake: Table):
+    """Prevents: a table that is published with other rows than it has."""
+    assert _same(pipeline, lake)
+    assert isinstance(pipeline.run().plan, NoChange)
+
+
+def test_changed_rows_are_sent(pipeline: Pipeline, lake: Table):
+    """Prevents: a table that goes whole whenever some of its rows change."""
+    lake.append(rows_of([40, 41]))
+    assert pipeline.run().tables == {"flights": RowCounts(deleted=0, inserted=2)}
+    lake.delete("id = 5 or id >= 30")
+    assert pipeline.run().tables == {"flights": RowCounts(deleted=13, inserted=0)}
+    lake.upsert(rows_of([3, 99], "new"), join_cols=["id"])
+    assert pipeline.run().tables == {"flights": RowCounts(deleted=1, inserted=2)}
+    lake.overwrite(rows_of([3, 4], "over"))
+    pipeline.run()
+    assert _same(pipeline, lake)
+
+
+def test_an_expired_base_costs_a_whole_publish(pipeline: Pipeline, lake: Table):
+    """Prevents: a refresh that fails for ever once the published snapshot has expired."""
+    base = lake.current_snapshot()
+    assert base
+    lake.append(rows_of([40]))
+    lake.maintenance.expire_snapshots().by_id(base.snapshot_id).commit()
+    report = pipeline.run()
+    assert report.plan
+    assert "gone" in report.plan.reason
+    assert _same(pipeline, lake)
+
+
+def test_an_empty_table(pipeline: Pipeline, catalog: SqlCatalog):
+    """Prevents: a failure before the first rows arrive."""
+    made = catalog.create_table("db.empty", schema=rows_of([]).schema)
+    follow(pipeline, "iceberg", _folder(made))
+    pipeline.run()
+    assert published(pipeline) == []
+    made.append(rows_of([1]))
+    pipeline.run()
+    assert _same(pipeline, made)
+
+
+def test_columns_come_and_go(pipeline: Pipeline, lake: Table):
+    """Prevents: columns of older files that are taken for others of the same name."""
+    with lake.update_schema() as change:
+        change.rename_column("word", "old")
+    with lake.update_schema() as change:
+        change.add_column("word", LongType())
+    more = pa.table({"id": [50], "old": ["x"], "word": [7]})
+    lake.append(more)
+    assert isinstance(pipeline.run().plan, Publish)
+    assert _same(pipeline, lake)
+    with lake.update_schema() as change:
+        change.delete_column("old")
+    pipeline.run()
+    assert _same(pipeline, lake)
+
+
+def test_wider_types(pipeline: Pipeline, catalog: SqlCatalog):
+    """Prevents: files that cannot be read any more once the type of a column is wider."""
+    rows = pa.table(
+        {
+            "id": pa.array([1, 2], pa.int32()),
+            "price": pa.array([Decimal("1.25"), None], pa.decimal128(5, 2)),
+            "single": pa.array([0.1, 2.5], pa.float32()),
+        }
+    )
+    made = catalog.create_table("db.wider", schema=rows.schema)
+    made.append(rows)
+    follow(pipeline, "iceberg", _folder(made))
+    pipeline.run()
+    with made.update_schema() as change:
+        change.update_column("id", LongType())
+        change.update_column("price", DecimalType(12, 2))
+        change.update_column("single", DoubleType())
+    ids = pa.array([2**40, 2**40 + 1], pa.int64())
+    made.append(made.scan().to_arrow().set_column(0, "id", ids))
+    pipeline.run()
+    assert _same(pipeline, made)
+
+
+def test_types_and_partitions(pipeline: Pipeline, catalog: SqlCatalog):
+    """Prevents: values of partition columns, or of some type, that come out as others."""
+    moment = datetime(2024, 2, 29, 23, 59, 59, 999_999, UTC)
+    prices = [Decimal("-0.01"), Decimal("99999999.99"), None, Decimal(0)]
+    rows = pa.table(
+        {
+            "id": pa.array([1, 2, 3, 4], pa.int64()),
+            "word": ["a b", "c%d/é='\\", "", None],
+            "day": pa.array([date(1, 1, 1), date(9999, 12, 31), None, date(1970, 1, 1)]),
+            "at": pa.array([moment, None, moment, moment], pa.timestamp("us", "UTC")),
+            "local": pa.array([moment.replace(tzinfo=None)] * 4, pa.timestamp("us")),
+            "price": pa.array(prices, pa.decimal128(10, 2)),
+            "big": pa.array([Decimal("1e30")] * 4, pa.decimal128(38, 4)),
+            "plain": pa.array([-(2**31), 2**31 - 1, None, 0], pa.int32()),
+            "single": pa.array([1.5, float("inf"), None, -0.0], pa.float32()),
+            "double": pa.array([1e300, float("-inf"), None, 0.1]),
+            "flag": [True, False, None, True],
+            "raw": pa.array([b"\x00\xff", b"", None, b"x"]),
+        }
+    )
+    for number, by in enumerate([[], ["word"], ["day", "flag"], ["price", "plain"]]):
+        made = catalog.create_table(f"db.types{number}", schema=rows.schema)
+        with made.update_spec() as change:
+            for column in by:
+                change.add_identity(column)
+        made.append(rows)
+        follow(pipeline, "iceberg", _folder(made))
+        pipeline.run(full=True)
+        assert _same(pipeline, made), by
+
+
+def test_files_of_others(pipeline: Pipeline, catalog: SqlCatalog, tmp_path: Path):
+    """Prevents: files without field ids whose columns are taken by their order."""
+    made = catalog.create_table("db.others", schema=rows_of([]).schema)
+    file = tmp_path / "others.parquet"
+    pq.write_table(rows_of([1, 2]).select(["word", "id"]), file)
+    made.add_files([f"file://{file}"])
+    follow(pipeline, "iceberg", _folder(made))
+    pipeline.run()
+    assert _same(pipeline, made)
+
+
+def test_delete_files_are_refused(pipeline: Pipeline, lake: Table):
+    """Prevents: deleted rows that are published."""
+    _add_delete_file(lake)
+    with pytest.raises(RefusedError, match="has delete files, which are not read yet"):
+        pipeline.run()
+
+
+def test_two_newest_versions_are_refused(pipeline: Pipeline, lake: Table):
+    """Prevents: a version is published that lost against another one and was never committed."""
+    newest = Path(lake.metadata_location.removeprefix("file://"))
+    number = newest.name.partition("-")[0]
+    shutil.copy(newest, newest.with_name(f"{number}-{uuid4()}.metadata.json"))
+    with pytest.raises(RefusedError, match="two newest files of metadata"):
+        pipeline.run()
+
+
+def test_a_newer_format_is_refused(pipeline: Pipeline, lake: Table):
+    """Prevents: a table is read wrong because its format is newer than the reader."""
+    newest = Path(lake.metadata_location.removeprefix("file://"))
+    content = json.loads(newest.read_text())
+    newest.write_text(json.dumps({**content, "format-version": 3, "next-row-id": 0}))
+    with pytest.raises(RefusedError, match="version 3 of the format"):
+        pipeline.run()
+
+
+def _add_delete_file(table: Table) -> None:
+    """Delete a row by its position, as other engines do and pyiceberg does not."""
+    first = next(iter(table.scan().plan_files())).file.file_path
+    path = _folder(table) / "data" / "deletes.parquet"
+    pq.write_table(pa.table({"file_path": [first], "pos": pa.array([1], pa.int64())}), path)
+    deletes = DataFile.from_args(
+        content=DataFileContent.POSITION_DELETES,
+        file_path=f"file://{path}",
+        file_format=FileFormat.PARQUET,
+        partition=Record(),
+        record_count=1,
+        file_size_in_bytes=path.stat().st_size,
+        column_sizes={},
+        value_counts={},
+        null_value_counts={},
+        nan_value_counts={},
+        lower_bounds={},
+        upper_bounds={},
+        key_metadata=None,
+        split_offsets=None,
+        equality_ids=None,
+        sort_order_id=None,
+        spec_id=table.metadata.default_spec_id,
+    )
+    with table.transaction() as change, change.update_snapshot().fast_append() as append:
+        append.append_data_file(deletes)
