@@ -65,6 +65,34 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
         ["trigger.models", "at least 1 item"],
     ),
     "empty part of a project path": ({"project": "A//B"}, ["attributes.project", "empty part"]),
+    "a source of no known format": (
+        {"tables": {"orders": {"source": {"hudi": "/lake/orders"}}, "customers": {}}},
+        ["attributes.tables.orders.source", "unknown key", "delta, iceberg"],
+    ),
+    "a source of two formats": (
+        {"tables": {"orders": {"source": {"delta": "/a", "iceberg": "/b"}}, "customers": {}}},
+        ["attributes.tables.orders.source", "source is one of: {delta: /lake/orders}"],
+    ),
+    "a source that is only a path": (
+        {"tables": {"orders": {"source": "/lake/orders"}, "customers": {}}},
+        ["attributes.tables.orders.source", "source is one of", "'/lake/orders'"],
+    ),
+    "a relative source": (
+        {"tables": {"orders": {"source": {"delta": "lake/orders"}}, "customers": {}}},
+        ["attributes.tables.orders.source", '"lake/orders" is not an absolute path'],
+    ),
+    "partitions of a lake": (
+        {
+            "tables": {
+                "orders": {
+                    "source": {"delta": "/lake/orders"},
+                    "refresh": {"partitions": {"column": "day"}},
+                },
+                "customers": {},
+            }
+        },
+        ["attributes.tables.orders.refresh", "has no Dagster partitions", "diff"],
+    ),
     "key of nothing": ({"name": "日本"}, ["asset key", "set `key`"]),
     "key of a model": ({"name": "CRM", "key": "orders"}, ['"orders"', "set `key`"]),
     "extract's key of a model": (

@@ -1,0 +1,129 @@
+"""Tables of lakes in Dagster: external assets, a sensor on their versions, and a refresh."""
+
+import json
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from deltalake import write_deltalake
+
+from tableau_pipeline.components import PublishedDatasource
+from tableau_pipeline.components.automation.lake_sensor import lake_sensors
+from tableau_pipeline.core.declaration import LakeTable, Table
+from tableau_pipeline.resources import resources_from_env
+from tableau_pipeline_tests.components.support.location import Location
+from tableau_pipeline_tests.refresh.lakes.support import rows_of
+
+ORDERS = dg.AssetKey("orders")
+
+
+def declared(path: Path, **more: object) -> PublishedDatasource:
+    return PublishedDatasource.from_attributes_dict(
+        attributes={
+            "name": "Orders",
+            "key": "shop",
+            "project": "Default",
+            "tables": {"orders": {"source": {"delta": str(path)}}},
+            "trigger": {"after": "any"},
+            **more,
+        }
+    )
+
+
+class Lake:
+    """A location with one data source on a Delta table, its sensor, and what they request."""
+
+    def __init__(self, path: Path, instance: dg.DagsterInstance) -> None:
+        self.path, self.instance = path, instance
+        datasource = declared(path)
+        (self.sensor,) = lake_sensors([datasource])
+        self.definitions = dg.Definitions.merge(
+            datasource.build_defs(dg.ComponentTree.for_test().load_context),
+            dg.Definitions(sensors=[self.sensor], resources=resources_from_env()),
+        )
+        self._automation: dg.AssetDaemonCursor | None = None
+        self._cursor: str | None = None
+        self.requested()
+
+    def append(self, *ids: int) -> None:
+        write_deltalake(self.path, rows_of(ids), mode="append")
+
+    def tick(self) -> list[str]:
+        """The versions that a tick of the sensor reports."""
+        context = dg.build_sensor_context(self.instance, cursor=self._cursor)
+        found = self.sensor.evaluate_tick(context)
+        self._cursor = found.cursor or self._cursor
+        for event in found.asset_events:
+            self.instance.report_runless_asset_event(event)
+        return [str(event.metadata["version"].value) for event in found.asset_events]
+
+    def requested(self) -> int:
+        """How many assets automation requests."""
+        result = dg.evaluate_automation_conditions(
+            self.definitions, self.instance, cursor=self._automation
+        )
+        self._automation = result.cursor
+        return result.total_requested
+
+
+def test_a_new_version_starts_a_refresh(tmp_path: Path):
+    """Prevents: a table of a lake that changes, and a data source that does not."""
+    with dg.DagsterInstance.ephemeral() as instance:
+        lake = Lake(tmp_path / "orders", instance)
+        lake.append(1)
+        (first,) = lake.tick()
+        assert first.endswith("@0")
+        assert lake.requested() == 2
+        assert lake.tick() == []
+        assert lake.requested() == 0
+        lake.append(2)
+        assert lake.tick() == [first.replace("@0", "@1")]
+        assert lake.requested() == 2
+        event = instance.get_latest_materialization_event(ORDERS)
+        assert event
+        assert event.asset_materialization
+        assert event.asset_materialization.tags
+        assert event.asset_materialization.tags["dagster/data_version"].endswith("@1")
+
+
+def test_a_missing_table_stops_no_other(tmp_path: Path):
+    """Prevents: one table that cannot be read keeps all others from being refreshed."""
+    here, gone = declared(tmp_path / "orders"), declared(tmp_path / "gone")
+    tables = {"gone": {"source": {"delta": str(tmp_path / "gone")}}}
+    gone = declared(tmp_path, name="Gone", key="gone_shop", tables=tables)
+    (sensor,) = lake_sensors([here, gone])
+    write_deltalake(tmp_path / "orders", rows_of([1]))
+    with dg.DagsterInstance.ephemeral() as instance:
+        found = sensor.evaluate_tick(dg.build_sensor_context(instance))
+        assert [event.asset_key for event in found.asset_events] == [ORDERS]
+        assert list(json.loads(found.cursor or "")) == ["orders"]
+
+
+def test_no_lake_needs_no_sensor():
+    """Prevents: a sensor in every location that has nothing to look at."""
+    assert lake_sensors([declared(Path("/x"), tables={"orders": {}})]) == []
+
+
+def test_a_table_of_two_data_sources(tmp_path: Path):
+    """Prevents: a location that does not load because two data sources read the same table."""
+    one, other = declared(tmp_path), declared(tmp_path, name="Other", key="other")
+    context = dg.ComponentTree.for_test().load_context
+    merged = dg.Definitions.merge(one.build_defs(context), other.build_defs(context))
+    resources = dg.Definitions(resources=resources_from_env())
+    graph = dg.Definitions.merge(merged, resources).resolve_asset_graph()
+    assert graph.get(ORDERS).kinds == {"delta"}
+    assert len(graph.get(ORDERS).child_keys) == 2
+
+
+@pytest.mark.few_variants(1)
+@pytest.mark.parametrize("full", [False, True])
+def test_a_refresh_reads_the_table(location: Location, tmp_path: Path, full: bool):
+    """Prevents: a step of Dagster that looks for a snapshot of the table."""
+    write_deltalake(tmp_path / "orders", rows_of([1, 2]))
+    source = LakeTable("delta", str(tmp_path / "orders"))
+    tables = (Table("orders", "orders", source=source),)
+    result = location.refresh("shop", declared={"tables": tables}, full=full)
+    assert result.success
+    checkpoint = location.checkpoint("shop")
+    assert checkpoint
+    assert checkpoint.rows == {"orders": 2}
