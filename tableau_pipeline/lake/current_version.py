@@ -2,8 +2,8 @@
 
 from tableau_pipeline.core.declaration import LakeTable
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.lake.delta import open_delta
-from tableau_pipeline.lake.iceberg import open_iceberg
+from tableau_pipeline.lake.delta_tables import open_delta
+from tableau_pipeline.lake.iceberg_tables import open_iceberg
 
 
 def current_version(table: LakeTable) -> str:

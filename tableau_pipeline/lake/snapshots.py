@@ -7,8 +7,8 @@ from typing import Protocol
 from tableau_pipeline.core.declaration import Declaration, LakeFormat, LakeTable
 from tableau_pipeline.core.snapshot import Snapshot, Snapshots
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.lake.delta import read_delta
-from tableau_pipeline.lake.iceberg import read_iceberg
+from tableau_pipeline.lake.delta_tables import read_delta
+from tableau_pipeline.lake.iceberg_tables import read_iceberg
 
 
 class Read(Protocol):

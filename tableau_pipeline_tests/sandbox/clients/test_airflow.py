@@ -1,13 +1,12 @@
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import tableauserverclient as tsc
 
 from tableau_pipeline.sandbox.testing import Sandbox
-from tableau_pipeline_tests.sandbox.clients.conftest import run
+from tableau_pipeline_tests.environments import environment, run
 from tableau_pipeline_tests.sandbox.clients.versions import AIRFLOW
 from tableau_pipeline_tests.sandbox.samples import publish, wrapped_extract
 
@@ -41,7 +40,6 @@ print("done")
 def test_airflow(
     sandbox: Sandbox,
     server: tsc.Server,
-    environment: Callable[..., Path],
     one_row: Path,
     tmp_path: Path,
 ):

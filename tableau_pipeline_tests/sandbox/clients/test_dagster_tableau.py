@@ -6,7 +6,7 @@ import pytest
 import tableauserverclient as tsc
 
 from tableau_pipeline.sandbox.testing import Sandbox
-from tableau_pipeline_tests.sandbox.clients.conftest import run
+from tableau_pipeline_tests.environments import environment, run
 from tableau_pipeline_tests.sandbox.clients.versions import DAGSTER
 from tableau_pipeline_tests.sandbox.samples import publish, wrapped_extract
 
@@ -38,7 +38,6 @@ print(sorted(spec.key.to_user_string() for spec in specs))
 @pytest.mark.slow
 def test_workspace_over_tls(
     start_sandbox: Callable[..., Sandbox],
-    environment: Callable[..., Path],
     tmp_path: Path,
     one_row: Path,
 ):

@@ -1,10 +1,9 @@
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tableau_pipeline.sandbox.testing import Sandbox
-from tableau_pipeline_tests.sandbox.clients.conftest import run
+from tableau_pipeline_tests.environments import environment, run
 from tableau_pipeline_tests.sandbox.clients.versions import TABCMD
 from tableau_pipeline_tests.sandbox.samples import rows_on_server, signed_in
 
@@ -14,7 +13,6 @@ ONE, TWO = [1, "one"], [2, "two"]
 @pytest.mark.slow
 def test_tabcmd(
     sandbox: Sandbox,
-    environment: Callable[..., Path],
     tmp_path: Path,
     one_row: Path,
     two_rows: Path,

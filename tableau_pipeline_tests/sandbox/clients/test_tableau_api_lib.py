@@ -1,11 +1,10 @@
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tableau_pipeline.sandbox.testing import Sandbox
-from tableau_pipeline_tests.sandbox.clients.conftest import run
+from tableau_pipeline_tests.environments import environment, run
 from tableau_pipeline_tests.sandbox.clients.versions import TABLEAU_API_LIB
 from tableau_pipeline_tests.sandbox.samples import wrapped_extract
 
@@ -73,9 +72,7 @@ print("done")
 
 
 @pytest.mark.slow
-def test_tableau_api_lib(
-    sandbox: Sandbox, environment: Callable[..., Path], one_row: Path, tmp_path: Path
-):
+def test_tableau_api_lib(sandbox: Sandbox, one_row: Path, tmp_path: Path):
     """Prevents: scripts that speak JSON, as this library does, cannot be tried."""
     python = environment(TABLEAU_API_LIB) / Path(sys.executable).name
     extract = wrapped_extract(tmp_path / "e.tdsx", one_row)

@@ -1,11 +1,10 @@
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tableau_pipeline.sandbox.testing import Sandbox
-from tableau_pipeline_tests.sandbox.clients.conftest import run
+from tableau_pipeline_tests.environments import environment, run
 from tableau_pipeline_tests.sandbox.clients.versions import TABLEAU_UTILITIES
 from tableau_pipeline_tests.sandbox.samples import wrapped_extract
 
@@ -39,9 +38,7 @@ print("done")
 
 
 @pytest.mark.long
-def test_tableau_utilities(
-    sandbox: Sandbox, environment: Callable[..., Path], one_row: Path, tmp_path: Path
-):
+def test_tableau_utilities(sandbox: Sandbox, one_row: Path, tmp_path: Path):
     """Prevents: a client breaks at an attribute of an answer that it has never met."""
     python = environment(TABLEAU_UTILITIES) / Path(sys.executable).name
     extract = wrapped_extract(tmp_path / "e.tdsx", one_row)

@@ -1,11 +1,10 @@
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tableau_pipeline.sandbox.testing import Sandbox
-from tableau_pipeline_tests.sandbox.clients.conftest import run
+from tableau_pipeline_tests.environments import environment, run
 from tableau_pipeline_tests.sandbox.clients.versions import TSC_BETWEEN, TSC_NEWEST, TSC_OLDEST
 from tableau_pipeline_tests.sandbox.samples import wrapped_extract
 
@@ -68,7 +67,6 @@ print("done with", version("tableauserverclient"))
 )
 def test_releases(
     sandbox: Sandbox,
-    environment: Callable[..., Path],
     one_row: Path,
     tmp_path: Path,
     release: str,

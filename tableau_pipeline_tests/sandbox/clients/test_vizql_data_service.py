@@ -1,12 +1,11 @@
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tableau_pipeline.sandbox.control.faults import BreakRows
 from tableau_pipeline.sandbox.testing import Sandbox
-from tableau_pipeline_tests.sandbox.clients.conftest import run
+from tableau_pipeline_tests.environments import environment, run
 from tableau_pipeline_tests.sandbox.clients.versions import VIZQL_DATA_SERVICE
 from tableau_pipeline_tests.sandbox.samples import execute, publish, signed_in
 from tableau_pipeline_tests.sandbox.vds.service.conftest import SHOP
@@ -67,9 +66,7 @@ print("done")
 
 
 @pytest.mark.slow
-def test_tableau_sdk(
-    sandbox: Sandbox, environment: Callable[..., Path], one_row: Path, tmp_path: Path
-):
+def test_tableau_sdk(sandbox: Sandbox, one_row: Path, tmp_path: Path):
     """Prevents: Tableau's own client cannot read an answer, or reads another count from it."""
     python = environment(*VIZQL_DATA_SERVICE) / Path(sys.executable).name
     server = signed_in(sandbox)

@@ -1,0 +1,51 @@
+"""Delta tables that Spark itself wrote.
+
+Delta has no jar for the Spark of this project, so another one writes them, in its own environment.
+"""
+
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from tableau_pipeline.errors import RefusedError
+from tableau_pipeline_tests.environments import environment, run
+from tableau_pipeline_tests.refresh.lakes import spark_tables
+from tableau_pipeline_tests.refresh.lakes.support import follow, in_order, published
+from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1800), pytest.mark.xdist_group("spark delta")]
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tables, and the rows of each."""
+    folder = tmp_path_factory.mktemp("lake")
+    python = environment("pyspark~=4.1.0") / Path(sys.executable).name
+    run(
+        str(python),
+        str(Path(spark_tables.__file__)),
+        str(folder),
+        seconds=900,
+        SPARK_LOCAL_IP="127.0.0.1",
+    )
+    return folder
+
+
+@pytest.mark.parametrize("name", ["plain", "merged", "parted", "mapped", "purged"])
+def test_rows_are_those_of_spark(pipeline: Pipeline, lake: Path, name: str):
+    """Prevents: rows that differ from those that Spark reads of its own table."""
+    follow(pipeline, "delta", lake / name)
+    pipeline.run(full=True)
+    assert published(pipeline) == in_order(pq.read_table(lake / f"{name}.rows"))
+
+
+@pytest.mark.parametrize(
+    ("name", "why"), [("vectors", "deletion vectors"), ("widened", "table feature typeWidening")]
+)
+def test_what_is_not_read_is_refused(pipeline: Pipeline, lake: Path, name: str, why: str):
+    """Prevents: deleted rows or wrong values, from a feature that only Spark writes."""
+    follow(pipeline, "delta", lake / name)
+    with pytest.raises(RefusedError, match=why):
+        pipeline.run(full=True)
