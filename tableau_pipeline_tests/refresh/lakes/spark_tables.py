@@ -64,6 +64,7 @@ def _session(folder: str) -> SparkSession:
         .config("spark.sql.catalog.spark_catalog", catalog)
         .config("spark.sql.warehouse.dir", f"{folder}/warehouse")
         .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.databricks.delta.snapshotPartitions", "2")
         .config("spark.ui.enabled", "false")
         .getOrCreate()
     )
