@@ -34,7 +34,8 @@ def row_hash(schema: T.StructType) -> Column:
     includes which values are NULL. The functions also ignore the bounds of arrays and refuse maps
     and variants, so nested values are hashed as JSON text.
     """
-    nulls = [column(field.name).isNull() for field in schema.fields]
+    # Names and F.isnull, as each F.col and each method of a column is a dozen calls to the JVM.
+    nulls = [F.isnull(_quoted(field.name)) for field in schema.fields]
     return F.xxhash64(*[_hashable(field) for field in schema.fields], *nulls)
 
 
@@ -78,17 +79,20 @@ def json_values(schema: T.StructType) -> dict[str, Column]:
 
 def column(name: str) -> Column:
     """Return a column by its name, which may contain dots and backticks."""
-    return F.col(f"`{name.replace('`', '``')}`")
+    return F.col(_quoted(name))
 
 
-def _hashable(field: T.StructField) -> Column:
-    value = column(field.name)
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
+
+
+def _hashable(field: T.StructField) -> Column | str:
     if isinstance(field.dataType, _NESTED):
         return _json(field.name)
     if _is_collated(field.dataType):
         # Texts that a collation considers equal are still different rows.
-        return value.cast(T.StringType())
-    return value
+        return column(field.name).cast(T.StringType())
+    return _quoted(field.name)
 
 
 def _json(name: str) -> Column:
