@@ -1,6 +1,6 @@
 """The row hash: a 64-bit number that identifies the content of a row. Spark computes it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,9 +13,6 @@ from pyspark.sql import types as T
 from tableau_pipeline.core.snapshot import Fingerprint
 from tableau_pipeline.hyper.tables import ROW_HASH
 
-# Sums of numbers with this many bits stay within 63 bits for up to 2^41 rows.
-_BITS = 22
-_MASK = (1 << _BITS) - 1
 # In rows and bytes: without a buffer, pyarrow reads the hashes of a whole row group at once.
 _BATCH, _BUFFER = 65_536, 1 << 20
 _NESTED = (T.ArrayType, T.MapType, T.StructType, T.VariantType)
@@ -37,25 +34,6 @@ def row_hash(schema: T.StructType) -> Column:
     # Names and F.isnull, as each F.col and each method of a column is a dozen calls to the JVM.
     nulls = [F.isnull(_quoted(field.name)) for field in schema.fields]
     return F.xxhash64(*[_hashable(field) for field in schema.fields], *nulls)
-
-
-def hash_parts(hashes: Column) -> dict[str, Column]:
-    """Return parts of the bits of hashes, by name; their sums determine the sum of the hashes.
-
-    A sum of bigints would overflow, and a sum of decimals makes the write about 10 % slower.
-    """
-    return {
-        # This shift keeps the sign, so that the three sums add up to that of the signed hashes.
-        "high_bits": F.shiftright(hashes, 2 * _BITS),
-        "middle_bits": F.shiftright(hashes, _BITS).bitwiseAND(F.lit(_MASK)),
-        "low_bits": hashes.bitwiseAND(F.lit(_MASK)),
-    }
-
-
-def sum_of_hashes(sums: Mapping[str, int | None]) -> int:
-    """Return the sum of all hashes from the sums of their `hash_parts`, NULL without rows."""
-    high, middle, low = (sums[name] or 0 for name in ("high_bits", "middle_bits", "low_bits"))
-    return (high << 2 * _BITS) + (middle << _BITS) + low
 
 
 def stored_fingerprint(files: Iterable[Path]) -> Fingerprint:

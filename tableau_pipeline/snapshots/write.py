@@ -1,4 +1,4 @@
-"""Write versions: one Spark job stores the rows, hashes them and sums the hashes."""
+"""Write versions: one Spark job stores the rows with their hashes and counts them."""
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,13 +25,7 @@ from tableau_pipeline.snapshots.partitions import (
     partition_folder,
     with_partition,
 )
-from tableau_pipeline.snapshots.row_hash import (
-    hash_parts,
-    json_values,
-    row_hash,
-    stored_fingerprint,
-    sum_of_hashes,
-)
+from tableau_pipeline.snapshots.row_hash import json_values, row_hash, stored_fingerprint
 from tableau_pipeline.snapshots.storable import check_storable
 from tableau_pipeline.snapshots.store import SnapshotStore, spark_path
 from tableau_pipeline.snapshots.successor import succeeding
@@ -57,12 +51,13 @@ def write_snapshot(
     """
     check_storable(frame.schema, asset_key)
     with nothing_left(store, asset_key) as folder:
-        fingerprint, _ = _store(_hashed(frame), folder)
-        files = _files(folder, store.folder(asset_key))
-        _check_rows(fingerprint, [*files], folder=folder, asset_key=asset_key)
-        before_commit()
+        model = store.folder(asset_key)
+        counted, _ = _store(_hashed(frame), folder)
+        files = _files(folder, model)
+        _check_rows(counted, files, folder=folder, asset_key=asset_key)
         # The number is given at the commit, when it is known which ones other writers have taken.
-        whole = Part(version=0, fingerprint=fingerprint, files=files)
+        whole = Part(version=0, fingerprint=_fingerprint(files, model), files=files)
+        before_commit()
         return commit(frame, store, [whole], asset_key=asset_key, run_id=run_id, origin=origin)
 
 
@@ -126,7 +121,7 @@ def stored_parts(
     """
     check_storable(frame.schema, asset_key)
     placed = with_partition(_hashed(frame), expression, partitions)
-    fingerprint, strays = _store(placed, folder, by_partition=True)
+    counted, strays = _store(placed, folder, by_partition=True)
     if strays:
         raise PartitionError(
             f'Model "{asset_key}": {strays:,} row{"s" * (strays > 1)} lie outside the '
@@ -137,13 +132,12 @@ def stored_parts(
     for key in partitions:
         files = _files(partition_folder(folder, key), model)
         span = _span(partitions[key]) if isinstance(partitions, Mapping) else None
-        # Spark's own sum covers all partitions.
-        fingerprint_of_part = stored_fingerprint(model / file.name for file in files)
+        fingerprint = _fingerprint(files, model)
         parts.append(
-            Part(partition=key, span=span, version=0, fingerprint=fingerprint_of_part, files=files)
+            Part(partition=key, span=span, version=0, fingerprint=fingerprint, files=files)
         )
     files = [file for part in parts for file in part.files]
-    _check_rows(fingerprint, files, folder=folder, asset_key=asset_key)
+    _check_rows(counted, files, folder=folder, asset_key=asset_key)
     return parts
 
 
@@ -215,22 +209,18 @@ def _comments(frame: DataFrame) -> dict[str, str]:
     return {name: comment for name, comment in comments.items() if comment}
 
 
-def _store(
-    hashed: DataFrame, folder: Path, *, by_partition: bool = False
-) -> tuple[Fingerprint, int]:
-    """Run the job; return the fingerprint of all rows, and the number without a partition."""
+def _store(hashed: DataFrame, folder: Path, *, by_partition: bool = False) -> tuple[int, int]:
+    """Run the job; return the number of all rows, and of those without a partition."""
+    # Spark only counts: it would need more time for the sum of the hashes than their reader does.
+    counts = {"rows": F.count(F.lit(1))}
+    if by_partition:
+        counts["strays"] = F.count_if(F.isnull(PARTITION))
     totals = Observation("totals")
-    stray = F.col(PARTITION).isNull() if by_partition else F.lit(False)
-    observed = hashed.observe(
-        totals,
-        F.count(F.lit(1)).alias("rows"),
-        *(F.sum(part).alias(name) for name, part in hash_parts(F.col(ROW_HASH)).items()),
-        F.count_if(stray).alias("strays"),
-    )
+    observed = hashed.observe(totals, *(count.alias(name) for name, count in counts.items()))
     writer = observed.write.partitionBy(PARTITION) if by_partition else observed.write
     writer.parquet(spark_path(folder))
     found = totals.get
-    return Fingerprint(rows=found["rows"], hash_sum=sum_of_hashes(found)), found["strays"]
+    return found["rows"], found.get("strays", 0)
 
 
 def _stray(placed: DataFrame, expression: str) -> object:
@@ -249,13 +239,15 @@ def _files(folder: Path, model: Path) -> tuple[DataFile, ...]:
     )
 
 
-def _check_rows(
-    fingerprint: Fingerprint, files: Sequence[DataFile], *, folder: Path, asset_key: str
-) -> None:
+def _fingerprint(files: Sequence[DataFile], model: Path) -> Fingerprint:
+    return stored_fingerprint(model / file.name for file in files)
+
+
+def _check_rows(counted: int, files: Sequence[DataFile], *, folder: Path, asset_key: str) -> None:
     """Compare two counts of the same rows, Spark's and the files', to detect lost files."""
     stored = sum(file.rows for file in files)
-    if stored != fingerprint.rows:
+    if stored != counted:
         raise RuntimeError(
-            f'Model "{asset_key}": Spark counted {fingerprint.rows:,} rows, but the '
+            f'Model "{asset_key}": Spark counted {counted:,} rows, but the '
             f"files in {folder} hold {stored:,}. Does every executor see that path?"
         )
