@@ -7,13 +7,14 @@ from benchmarks.choices import compare_choices
 from benchmarks.hours import measure_hours
 from benchmarks.increments import compare_with_full_refresh
 from benchmarks.many.comparison import compare_many
-from benchmarks.peers.comparison import compare_with_peers
+from benchmarks.peers.comparison import compare_small_tables, compare_with_peers
 
 _WHICH = {
     "build": lambda _: compare_with_bare_sql(),
     "increments": lambda chosen: compare_with_full_refresh(chosen.scale, chosen.runs),
     "choices": lambda chosen: compare_choices(chosen.scale, chosen.runs),
     "peers": lambda chosen: compare_with_peers(chosen.scale, chosen.runs),
+    "small": lambda chosen: compare_small_tables(chosen.runs),
     "many": lambda chosen: compare_many(chosen.runs),
     "hours": lambda chosen: measure_hours(chosen.runs),
 }

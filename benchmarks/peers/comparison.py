@@ -54,6 +54,15 @@ def compare_with_peers(scale: float, runs: int) -> None:
         print("\n" + table(flights, _in_turns(flights, everyone, runs)), flush=True)
 
 
+def compare_small_tables(runs: int) -> None:
+    """Print a table for each input that is over before the JVM is warm, with those to beat."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        for rows in (write_flights(folder), write_lineitem(folder, 0.1)):
+            costs = _in_turns(rows, (OURS, HASHED_FLOOR, PANTAB), runs)
+            print(f"\n{table(rows, costs)}\n", flush=True)
+
+
 def table(rows: Input, costs: Costs) -> str:
     """The costs as Markdown: ratios to ours of the same turn, where the contents are equal."""
     lines = [
