@@ -33,6 +33,33 @@ OF_DATASOURCES = frozenset(
         "SaveAs",
     }
 )
+# The sandbox has no such content. What is to hold for it can be set all the same.
+OF_WORKBOOKS = frozenset(
+    {
+        READ,
+        WRITE,
+        DOWNLOAD,
+        MOVE,
+        DELETE,
+        CHANGE_PERMISSIONS,
+        REFRESH,
+        *("AddComment", "ViewComments", "Filter", "ShareView", "WebAuthoring", "SaveAs"),
+        *("ExportData", "ExportImage", "ViewUnderlyingData", "RunExplainData"),
+        "CreateRefreshMetrics",
+    }
+)
+OF_FLOWS = frozenset(
+    {
+        READ,
+        WRITE,
+        DOWNLOAD,
+        MOVE,
+        DELETE,
+        CHANGE_PERMISSIONS,
+        *("Execute", "WebAuthoringForFlows"),
+    }
+)
+OF_LENSES = frozenset({READ, WRITE, MOVE, DELETE, CHANGE_PERMISSIONS})
 
 _ALL = OF_PROJECTS | OF_DATASOURCES
 _VIEWER = frozenset({READ, CONNECT, QUERY_BY_API})

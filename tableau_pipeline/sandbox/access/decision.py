@@ -20,11 +20,18 @@ DENY = "Deny"
 
 
 class Subject(StrEnum):
-    """What rules are about: a project, the data sources to come in a project, a data source."""
+    """What rules are about: a project, a data source, or the content to come in a project."""
 
     PROJECT = "project"
     DEFAULTS = "datasources"
     DATASOURCE = "datasource"
+    WORKBOOKS = "workbooks"
+    FLOWS = "flows"
+    LENSES = "lenses"
+
+
+# Each project has rules about them.
+OF_A_PROJECT = tuple(subject for subject in Subject if subject is not Subject.DATASOURCE)
 
 
 @dataclass(frozen=True)
@@ -51,12 +58,12 @@ class Access:
     Attributes:
         projects: all projects of the site, by LUID.
         rules_of: returns the rules of a set.
-        groups: the LUIDs of the groups that every user belongs to; there are no others.
+        groups_of: returns the LUIDs of the groups of a user, given by LUID.
     """
 
     projects: Mapping[str, Project]
     rules_of: Callable[[RuleSet], Sequence[Rule]]
-    groups: Collection[str]
+    groups_of: Callable[[str], Collection[str]]
 
     def may(self, user: User, capability: str, thing: Project | Datasource) -> bool:
         """Whether a user has a capability for a project or a data source."""
@@ -83,8 +90,9 @@ class Access:
         if rules.subject is Subject.PROJECT:
             return RuleSet(nested[-1].luid, Subject.PROJECT) if nested else rules
         if nested:
-            return RuleSet(nested[-1].luid, Subject.DEFAULTS)
-        if project.content_permissions != MANAGED_BY_OWNER:
+            of_content = rules.subject is Subject.DATASOURCE
+            return RuleSet(nested[-1].luid, Subject.DEFAULTS if of_content else rules.subject)
+        if rules.subject is Subject.DATASOURCE and project.content_permissions != MANAGED_BY_OWNER:
             return RuleSet(project.luid, Subject.DEFAULTS)
         return rules
 
@@ -107,7 +115,7 @@ class Access:
         # A rule for the user counts before those for groups; of these, a denial counts first.
         if user.luid in modes:
             return modes[user.luid] == ALLOW
-        of_groups = [modes[group] for group in self.groups if group in modes]
+        of_groups = [modes[group] for group in self.groups_of(user.luid) if group in modes]
         return DENY not in of_groups and ALLOW in of_groups
 
     def _around(self, project: Project) -> list[Project]:

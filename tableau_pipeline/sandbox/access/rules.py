@@ -2,31 +2,30 @@
 
 from collections import defaultdict
 from collections.abc import Iterable
+from functools import cache
 
 from tableau_pipeline.sandbox.access.capabilities import CONNECT, READ, WRITE
-from tableau_pipeline.sandbox.access.decision import ALLOW, Access, Rule, RuleSet, Subject
-from tableau_pipeline.sandbox.identity import seeded_luid
-from tableau_pipeline.sandbox.store import projects
+from tableau_pipeline.sandbox.access.decision import (
+    ALLOW,
+    OF_A_PROJECT,
+    Access,
+    Rule,
+    RuleSet,
+    Subject,
+)
+from tableau_pipeline.sandbox.store import accounts, projects
 from tableau_pipeline.sandbox.store.database import Database
 from tableau_pipeline.sandbox.store.records import Datasource, Project
 
-ALL_USERS = "All Users"
 # The rules of a new site let its users publish to the default project, and use what is there.
 _FIRST_CAPABILITIES = {
     Subject.PROJECT: (READ, WRITE),
     Subject.DEFAULTS: (READ, CONNECT),
     Subject.DATASOURCE: (READ, CONNECT),
+    Subject.WORKBOOKS: (READ,),
+    Subject.FLOWS: (READ,),
+    Subject.LENSES: (READ,),
 }
-_TABLES = {
-    Subject.PROJECT: "project",
-    Subject.DEFAULTS: "project",
-    Subject.DATASOURCE: "datasource",
-}
-
-
-def all_users_luid(site: str) -> str:
-    """Return the LUID of the group of all users of a site."""
-    return seeded_luid("group", site, ALL_USERS)
 
 
 def access_to(database: Database, site: str) -> Access:
@@ -34,7 +33,7 @@ def access_to(database: Database, site: str) -> Access:
     return Access(
         projects={project.luid: project for project in projects.projects(database, site)},
         rules_of=lambda rules: rules_of(database, rules),
-        groups=(all_users_luid(site),),
+        groups_of=lambda user: accounts.groups_of_user(database, site, user),
     )
 
 
@@ -46,7 +45,7 @@ def access_to_all(database: Database, site: str) -> Access:
     return Access(
         projects={project.luid: project for project in projects.projects(database, site)},
         rules_of=lambda rules: found.get(rules, ()),
-        groups=(all_users_luid(site),),
+        groups_of=cache(lambda user: accounts.groups_of_user(database, site, user)),
     )
 
 
@@ -99,7 +98,7 @@ def copy_rules(database: Database, source: RuleSet, target: RuleSet) -> None:
 def give_project_rules(database: Database, project: Project, *, template: str) -> None:
     """Give a new project the rules of the project around it, or of the default project."""
     access = access_to(database, project.site)
-    for subject in (Subject.PROJECT, Subject.DEFAULTS):
+    for subject in OF_A_PROJECT:
         source = access.governing(RuleSet(template, subject), access.projects[template])
         copy_rules(database, source, RuleSet(project.luid, subject))
 
@@ -126,13 +125,14 @@ def own_rules(thing: Project | Datasource) -> tuple[RuleSet, ...]:
     """Return the sets of rules that belong to an object."""
     if isinstance(thing, Datasource):
         return (RuleSet(thing.luid, Subject.DATASOURCE),)
-    return RuleSet(thing.luid, Subject.PROJECT), RuleSet(thing.luid, Subject.DEFAULTS)
+    return tuple(RuleSet(thing.luid, subject) for subject in OF_A_PROJECT)
 
 
 def seed_rules(database: Database) -> None:
     """Give the first rules to all content without any: of a new site, or older than rules are."""
     with database.transaction():
-        for subject, table in _TABLES.items():
+        for subject, capabilities in _FIRST_CAPABILITIES.items():
+            table = "datasource" if subject is Subject.DATASOURCE else "project"
             rows = database.rows(
                 f"SELECT luid, site FROM {table} AS thing WHERE NOT EXISTS"  # noqa: S608
                 " (SELECT 1 FROM rule_set WHERE luid = thing.luid AND subject = ?)",
@@ -140,8 +140,8 @@ def seed_rules(database: Database) -> None:
             )
             for row in rows:
                 rules = RuleSet(row["luid"], subject)
-                everyone = all_users_luid(row["site"])
-                first = [Rule(everyone, name, ALLOW) for name in _FIRST_CAPABILITIES[subject]]
+                everyone = accounts.all_users_luid(row["site"])
+                first = [Rule(everyone, name, ALLOW) for name in capabilities]
                 _begin(database, rules)
                 add_rules(database, rules, first)
 

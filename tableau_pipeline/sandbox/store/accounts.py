@@ -1,10 +1,12 @@
-"""Sites, users, personal access tokens and sessions."""
+"""Sites, users, groups, personal access tokens and sessions."""
 
 from collections.abc import Iterable
 
 from tableau_pipeline.sandbox import identity
 from tableau_pipeline.sandbox.store.database import Database
-from tableau_pipeline.sandbox.store.records import Session, Site, User
+from tableau_pipeline.sandbox.store.records import Group, Session, Site, User
+
+ALL_USERS = "All Users"
 
 
 def sites(database: Database) -> list[Site]:
@@ -53,6 +55,67 @@ def user_of_name(database: Database, name: str) -> User | None:
     """Return the user with this name."""
     row = database.row("SELECT * FROM user WHERE name = ?", name)
     return User.of(row) if row else None
+
+
+def all_users_luid(site: str) -> str:
+    """Return the LUID of the group of all users of a site."""
+    return identity.seeded_luid("group", site, ALL_USERS)
+
+
+def groups(database: Database, site: str) -> list[Group]:
+    """Return the groups of a site, that of all users first."""
+    everyone = Group(all_users_luid(site), site, ALL_USERS)
+    rows = database.rows("SELECT * FROM user_group WHERE site = ? ORDER BY rowid", site)
+    return [everyone, *(Group.of(row) for row in rows)]
+
+
+def group(database: Database, site: str, luid: str) -> Group | None:
+    """Return the group of a site with this LUID."""
+    return next((each for each in groups(database, site) if each.luid == luid), None)
+
+
+def groups_of_user(database: Database, site: str, user: str) -> list[str]:
+    """Return the LUIDs of the groups of a site that a user, given by LUID, belongs to."""
+    sql = (
+        "SELECT user_group FROM membership JOIN user_group ON user_group.luid = user_group"
+        " WHERE site = ? AND user = ?"
+    )
+    rows = database.rows(sql, site, user)
+    return [all_users_luid(site), *(row["user_group"] for row in rows)]
+
+
+def users_of_group(database: Database, group: Group) -> list[User]:
+    """Return the users who belong to a group."""
+    if group.luid == all_users_luid(group.site):
+        return users(database)
+    sql = (
+        "SELECT user.* FROM membership JOIN user ON user.luid = user"
+        " WHERE user_group = ? ORDER BY user.rowid"
+    )
+    return [User.of(row) for row in database.rows(sql, group.luid)]
+
+
+def add_group(database: Database, group: Group) -> None:
+    """Add a group without users."""
+    sql = "INSERT INTO user_group (luid, site, name) VALUES (?, ?, ?)"
+    database.change(sql, group.luid, group.site, group.name)
+
+
+def delete_group(database: Database, group: Group) -> None:
+    """Remove a group, and the rules about it."""
+    database.change("DELETE FROM user_group WHERE luid = ?", group.luid)
+
+
+def add_to_group(database: Database, group: Group, user: User) -> bool:
+    """Make a user belong to a group; return False if the user does already."""
+    sql = "INSERT OR IGNORE INTO membership (user_group, user) VALUES (?, ?)"
+    return database.change(sql, group.luid, user.luid) > 0
+
+
+def remove_from_group(database: Database, group: Group, user: User) -> bool:
+    """End that a user belongs to a group; return False if the user does not."""
+    sql = "DELETE FROM membership WHERE user_group = ? AND user = ?"
+    return database.change(sql, group.luid, user.luid) > 0
 
 
 def use_token_once(database: Database, identifier: str, *, expires_at: float) -> bool:

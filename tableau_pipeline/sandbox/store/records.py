@@ -47,6 +47,15 @@ class User(_Record):
 
 
 @dataclass(frozen=True)
+class Group(_Record):
+    """A group of users of a site."""
+
+    luid: str
+    site: str
+    name: str
+
+
+@dataclass(frozen=True)
 class Session(_Record):
     """A sign-in that still lasts; `expires_at` is in seconds of the epoch.
 

@@ -31,6 +31,7 @@ class World:
     locks: tuple[str, ...]
     depth: int
     datasource_owner: str
+    members: Mapping[str, frozenset[str]]
     rules: Mapping[RuleSet, Mapping[tuple[str, str], str]]
 
     def rules_at(self, luid: str, subject: Subject) -> Mapping[tuple[str, str], str]:
@@ -56,9 +57,13 @@ def rules_about_datasource(world: World) -> Mapping[tuple[str, str], str]:
     return world.rules_at(f"p{locked}", Subject.DEFAULTS)
 
 
-def evaluated(rules: Mapping[tuple[str, str], str], person: str, capability: str) -> bool:
+def evaluated(
+    world: World, rules: Mapping[tuple[str, str], str], person: str, capability: str
+) -> bool:
     own = rules.get((person, capability))
-    of_groups = {rules.get((group, capability)) for group in GROUPS}
+    of_groups = {
+        rules.get((group, capability)) for group in GROUPS if person in world.members[group]
+    }
     # A user's own rule, then what a group is denied, then what a group is allowed.
     return own == "Allow" if own else "Deny" not in of_groups and "Allow" in of_groups
 
@@ -72,13 +77,13 @@ def allowed(world: World, person: str, role: str, capability: str, *, depth: int
     for at in range((world.depth if depth is None else depth) + 1):
         if world.owners[at] == person:
             return True
-        if evaluated(rules_about_project(world, at), person, "ProjectLeader"):
+        if evaluated(world, rules_about_project(world, at), person, "ProjectLeader"):
             return True
     if depth is not None:
-        return evaluated(rules_about_project(world, depth), person, capability)
+        return evaluated(world, rules_about_project(world, depth), person, capability)
     if world.datasource_owner == person:
         return True
-    return evaluated(rules_about_datasource(world), person, capability)
+    return evaluated(world, rules_about_datasource(world), person, capability)
 
 
 def records(world: World) -> tuple[dict[str, Project], Datasource]:
@@ -94,13 +99,20 @@ def records(world: World) -> tuple[dict[str, Project], Datasource]:
 
 
 OWNERS = st.sampled_from((*PEOPLE, *["boss"] * 6))
+MEMBERS = st.fixed_dictionaries(
+    {"everyone": st.just(frozenset(PEOPLE)), "others": st.frozensets(st.sampled_from(PEOPLE))}
+)
 MODES = st.dictionaries(
     st.tuples(st.sampled_from((*PEOPLE, *GROUPS)), st.sampled_from(CAPABILITIES)),
     st.sampled_from(("Allow", "Deny")),
     max_size=6,
 )
 SETS = st.sampled_from(
-    [RuleSet(f"p{at}", subject) for at in range(3) for subject in list(Subject)[:2]]
+    [
+        RuleSet(f"p{at}", subject)
+        for at in range(3)
+        for subject in (Subject.PROJECT, Subject.DEFAULTS)
+    ]
     + [RuleSet("d", Subject.DATASOURCE)]
 )
 WORLDS = st.builds(
@@ -109,6 +121,7 @@ WORLDS = st.builds(
     locks=st.tuples(*[st.sampled_from(LOCKS)] * 3),
     depth=st.integers(0, 2),
     datasource_owner=OWNERS,
+    members=MEMBERS,
     rules=st.dictionaries(SETS, MODES, min_size=4, max_size=7),
 )
 
@@ -124,7 +137,7 @@ def test_decision_follows_the_model(world: World, person: str, role: str):
             Rule(grantee, capability, mode)
             for (grantee, capability), mode in world.rules.get(rules, {}).items()
         ],
-        groups=GROUPS,
+        groups_of=lambda person: [each for each in GROUPS if person in world.members[each]],
     )
     user = User(person, person, role)
     for capability in CAPABILITIES:
@@ -150,7 +163,7 @@ def test_denial_never_gives(world: World, role: str):
                 for (grantee, capability), mode in world.rules.get(rules, {}).items()
                 if mode in modes and grantee not in GROUPS
             ],
-            groups=GROUPS,
+            groups_of=lambda _: GROUPS,
         )
         return {each for each in CAPABILITIES if access.may(user, each, datasource)}
 

@@ -11,7 +11,7 @@ from tableau_pipeline_tests.sandbox.access.test_roles import everyone, user
 from tableau_pipeline_tests.sandbox.conftest import ALICE
 from tableau_pipeline_tests.sandbox.samples import publish
 
-NEWER = ("session_scope", "rule", "rule_set")
+NEWER = ("membership", "user_group", "session_scope", "rule", "rule_set")
 
 
 def test_data_directory_from_before_rules(sandbox: Sandbox, server: tsc.Server, one_row: Path):

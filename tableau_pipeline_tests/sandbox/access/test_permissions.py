@@ -9,7 +9,13 @@ import tableauserverclient as tsc
 from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.sandbox.access.test_roles import allow, everyone, refused, user
 from tableau_pipeline_tests.sandbox.conftest import ALICE
-from tableau_pipeline_tests.sandbox.samples import call, code_of, publish, rows_on_server
+from tableau_pipeline_tests.sandbox.samples import (
+    call,
+    code_of,
+    publish,
+    rows_on_server,
+    signed_in,
+)
 
 
 def shown(rules: list[tsc.PermissionsRule]) -> dict[tuple[str, str | None], dict[str, str]]:
@@ -72,6 +78,99 @@ def test_lists_show_what_may_be_seen(sandbox: Sandbox, server: tsc.Server, one_r
     for action in ("", "/connections", "/content", "/revisions"):
         path = f"sites/{{site}}/datasources/{hidden.id}{action}"
         assert code_of(call(sandbox, "GET", path, server=alice)) == "403004"
+
+
+def of_group(server: tsc.Server, *users: tsc.Server) -> tsc.GroupItem:
+    """A new group with the users of some sessions."""
+    group = server.groups.create(tsc.GroupItem("Readers"))
+    for each in users:
+        server.groups.add_user(group, str(each.user_id))
+    return group
+
+
+def members(server: tsc.Server, group: tsc.GroupItem) -> list[str | None]:
+    server.groups.populate_users(group)
+    return [each.name for each in group.users]
+
+
+def test_rules_of_a_group(sandbox: Sandbox, server: tsc.Server, one_row: Path):
+    """Prevents: what a group may do holds for nobody, or also for those who have left it."""
+    item, alice = publish(server, one_row), user(sandbox, ALICE)
+    group = of_group(server, alice)
+    assert members(server, group) == ["alice"]
+    assert [each.name for each in server.groups.get()[0]] == ["All Users", "Readers"]
+    allow(server, item, group, {"ExportXml": "Allow"})
+    assert of_datasource(server, item)["group", group.id] == {"ExportXml": "Allow"}
+    assert rows_on_server(alice, item.id) == [[1, "one"]]
+    assert [each.id for each in alice.datasources.get()[0]] == [item.id]
+    server.groups.remove_user(group, str(alice.user_id))
+    assert members(server, group) == []
+    refused(lambda: rows_on_server(alice, item.id), "403004")
+    server.groups.add_user(group, str(alice.user_id))
+    sandbox.restart()
+    assert rows_on_server(alice, item.id) == [[1, "one"]]
+    server.groups.delete(str(group.id))
+    refused(lambda: rows_on_server(alice, item.id), "403004")
+    assert ("group", group.id) not in of_datasource(server, item)
+
+
+def test_groups_are_of_one_site(sandbox: Sandbox, server: tsc.Server, one_row: Path):
+    """Prevents: a group of another site, or one that is gone, gives somebody a right."""
+    item = publish(server, one_row)
+    second = signed_in(sandbox, tsc.TableauAuth(sandbox.user, sandbox.password, "second"))
+    group = of_group(second)
+    refused(lambda: allow(server, item, group, {"Read": "Allow"}), "404012")
+    refused(lambda: server.groups.delete(str(group.id)), "404012")
+    assert of_group(server).id != group.id
+
+
+def test_changes_of_groups_that_are_refused(sandbox: Sandbox, server: tsc.Server):
+    """Prevents: a pipeline sets up groups that no server would let it have."""
+    alice = user(sandbox, ALICE)
+    group, everybody = of_group(server, alice), everyone(server)
+    refused(lambda: server.groups.create(tsc.GroupItem("READERS")), "409009")
+    refused(lambda: server.groups.add_user(group, str(alice.user_id)), "409011")
+    refused(lambda: server.groups.add_user(group, "nobody"), "404002")
+    refused(lambda: server.groups.remove_user(group, str(server.user_id)), "404002")
+    refused(lambda: server.groups.delete(everybody.id), "403004")
+    refused(lambda: server.groups.remove_user(everybody, str(alice.user_id)), "403004")
+    refused(lambda: alice.groups.create(tsc.GroupItem("Mine")), "403004")
+    refused(lambda: members(alice, group), "403004")
+
+
+@pytest.mark.parametrize("kind", ["workbook", "datasource", "flow", "lens"])
+def test_default_permissions(sandbox: Sandbox, server: tsc.Server, kind: str):
+    """Prevents: a pipeline that prepares a project works for one kind of content only."""
+    project, herself = new_project(server, "New"), user(sandbox, ALICE).user_id
+
+    def shown_defaults(of: Any) -> dict:
+        getattr(server.projects, f"populate_{kind}_default_permissions")(of)
+        return shown(getattr(of, f"default_{kind}_permissions"))
+
+    rule = tsc.PermissionsRule(server.users.get_by_id(str(herself)), {"ChangeHierarchy": "Deny"})
+    update = getattr(server.projects, f"update_{kind}_default_permissions")
+    assert ("user", herself) in shown(update(project, [rule]))
+    assert shown_defaults(project)["user", herself] == {"ChangeHierarchy": "Deny"}
+    inner = new_project(server, "Inner", parent_id=project.id)
+    assert shown_defaults(inner) == shown_defaults(project)
+    getattr(server.projects, f"delete_{kind}_default_permissions")(project, rule)
+    assert ("user", herself) not in shown_defaults(project)
+    assert shown_defaults(inner)["user", herself] == {"ChangeHierarchy": "Deny"}
+
+
+def test_default_permissions_of_one_kind(sandbox: Sandbox, server: tsc.Server):
+    """Prevents: what is set for workbooks to come also counts for data sources."""
+    project = new_project(server, "New")
+    rule = tsc.PermissionsRule(everyone(server), {"ExportData": "Allow"})
+    server.projects.update_workbook_default_permissions(project, [rule])
+    server.projects.populate_datasource_default_permissions(project)
+    ((_, capabilities),) = shown(project.default_datasource_permissions).items()
+    assert capabilities == {"Read": "Allow", "Connect": "Allow"}
+    refused(
+        lambda: server.projects.update_datasource_default_permissions(project, [rule]), "400000"
+    )
+    path = f"sites/{{site}}/projects/{project.id}/default-permissions/dreams"
+    assert code_of(call(sandbox, "GET", path, server=server)) == "404003"
 
 
 def test_project_closed_to_others(sandbox: Sandbox, server: tsc.Server, one_row: Path):

@@ -34,7 +34,7 @@ def allow(server: tsc.Server, item: Any, grantee: Any, capabilities: dict[str, s
 
 
 def everyone(server: tsc.Server) -> Any:
-    (group,) = server.groups.get()[0]
+    (group,) = server.groups.filter(name="All Users")
     return group
 
 

@@ -116,7 +116,11 @@ GET    sites/{}/workbooks                                     200 pagination wor
 GET    sites/{}/views                                         200 pagination views
 GET    sites/{}/flows                                         200 pagination flows
 GET    sites/{}/groups                                        200 pagination groups
+POST   sites/{}/groups                                        201 group
+DELETE sites/{}/groups/{}                                     204
 GET    sites/{}/groups/{}/users                               200 pagination users
+POST   sites/{}/groups/{}/users                               200 user
+DELETE sites/{}/groups/{}/users/{}                            204
 GET    schedules                                              200 pagination schedules
 GET    sites/{}/schedules                                     200 pagination schedules
 GET    sites/{}/tasks/extractRefreshes                        200 tasks

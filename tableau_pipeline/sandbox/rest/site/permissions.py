@@ -9,7 +9,10 @@ from starlette.responses import Response
 from tableau_pipeline.sandbox.access.capabilities import (
     CHANGE_PERMISSIONS,
     OF_DATASOURCES,
+    OF_FLOWS,
+    OF_LENSES,
     OF_PROJECTS,
+    OF_WORKBOOKS,
     PROJECT_LEADER,
 )
 from tableau_pipeline.sandbox.access.checks import check_may
@@ -17,7 +20,6 @@ from tableau_pipeline.sandbox.access.decision import ALLOW, DENY, Rule, RuleSet,
 from tableau_pipeline.sandbox.access.rules import (
     access_to,
     add_rules,
-    all_users_luid,
     delete_rule,
     rules_of,
 )
@@ -27,7 +29,7 @@ from tableau_pipeline.sandbox.rest.site.projects import find_project
 from tableau_pipeline.sandbox.rest.wire.elements import Element
 from tableau_pipeline.sandbox.rest.wire.permissions import permissions_element
 from tableau_pipeline.sandbox.rest.wire.requests import Call, parse_request
-from tableau_pipeline.sandbox.rest.wire.router import Reply, Route
+from tableau_pipeline.sandbox.rest.wire.router import OLDEST_VERSION, Reply, Route
 from tableau_pipeline.sandbox.services import Services
 from tableau_pipeline.sandbox.store import accounts
 from tableau_pipeline.sandbox.store.records import Datasource, Project
@@ -43,6 +45,7 @@ class _Resource:
         find: returns the project or the data source of a call.
         capabilities: those that its rules may be about.
         manage: the capability to see and to change its rules.
+        since: the version of the API that brought its methods.
     """
 
     path: str
@@ -50,6 +53,7 @@ class _Resource:
     find: Callable[[Services, Call], Project | Datasource]
     capabilities: frozenset[str]
     manage: str
+    since: str = OLDEST_VERSION
 
     def query(self, services: Services, call: Call) -> Reply:
         """Return the rules that count."""
@@ -78,9 +82,13 @@ class _Resource:
     def routes(self) -> Iterator[Route]:
         """Return the methods of its permissions."""
         rule = f"{self.path}/{{grantees}}/{{grantee}}/{{capability}}/{{mode}}"
-        yield Route("GET", self.path, self.query, scopes=("tableau:permissions:read",))
-        yield Route("PUT", self.path, self.add, scopes=("tableau:permissions:update",))
-        yield Route("DELETE", rule, self.delete, scopes=("tableau:permissions:delete",))
+        for method, path, handler, action in (
+            ("GET", self.path, self.query, "read"),
+            ("PUT", self.path, self.add, "update"),
+            ("DELETE", rule, self.delete, "delete"),
+        ):
+            scopes = (f"tableau:permissions:{action}",)
+            yield Route(method, path, handler, since=self.since, scopes=scopes)
 
     def _found(self, services: Services, call: Call) -> Project | Datasource:
         thing = self.find(services, call)
@@ -112,7 +120,7 @@ class _Resource:
         return permissions_element(
             thing,
             rules_of(services.database, governing),
-            group=all_users_luid(thing.site),
+            groups={group.luid for group in accounts.groups(services.database, thing.site)},
             parent=None if governing == rules else governing.luid,
         )
 
@@ -125,10 +133,16 @@ def _governing(services: Services, rules: RuleSet, thing: Project | Datasource) 
 def _check_grantee(services: Services, call: Call, *, kind: str, luid: str) -> None:
     if kind == "user" and accounts.user(services.database, luid) is None:
         raise not_found("User", luid, code="404002")
-    if kind == "group" and luid != all_users_luid(call.site.luid):
+    if kind == "group" and accounts.group(services.database, call.site.luid, luid) is None:
         raise not_found("Group", luid, code="404012")
     if kind not in ("user", "group"):
         raise refusal("404003", f"There are no permissions of '{kind}'.")
+
+
+def _defaults(subject: Subject, capabilities: frozenset[str], *, since: str) -> _Resource:
+    """Return what the content to come in a project begins with; the path calls it as rules do."""
+    path = f"sites/{{site}}/projects/{{project}}/default-permissions/{subject}"
+    return _Resource(path, subject, find_project, capabilities, PROJECT_LEADER, since)
 
 
 _RESOURCES = (
@@ -139,13 +153,10 @@ _RESOURCES = (
         OF_PROJECTS,
         PROJECT_LEADER,
     ),
-    _Resource(
-        "sites/{site}/projects/{project}/default-permissions/datasources",
-        Subject.DEFAULTS,
-        find_project,
-        OF_DATASOURCES,
-        PROJECT_LEADER,
-    ),
+    _defaults(Subject.WORKBOOKS, OF_WORKBOOKS, since="2.1"),
+    _defaults(Subject.DEFAULTS, OF_DATASOURCES, since="2.1"),
+    _defaults(Subject.FLOWS, OF_FLOWS, since="3.4"),
+    _defaults(Subject.LENSES, OF_LENSES, since="3.4"),
     _Resource(
         "sites/{site}/datasources/{datasource}/permissions",
         Subject.DATASOURCE,

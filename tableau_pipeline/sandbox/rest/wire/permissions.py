@@ -1,6 +1,6 @@
 """The element of the API for permission rules."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import groupby
 
 from tableau_pipeline.sandbox.access.decision import Rule
@@ -9,14 +9,18 @@ from tableau_pipeline.sandbox.store.records import Datasource, Project
 
 
 def permissions_element(
-    thing: Project | Datasource, rules: Sequence[Rule], *, group: str, parent: str | None
+    thing: Project | Datasource,
+    rules: Sequence[Rule],
+    *,
+    groups: Collection[str],
+    parent: str | None,
 ) -> Element:
     """Return the element of the rules of a project or a data source.
 
     Args:
         thing: the project or the data source.
         rules: its rules.
-        group: the LUID of the one group; other grantees are users.
+        groups: the LUIDs of all groups; other grantees are users.
         parent: the LUID of the project whose rules these are, if it locks those of `thing`.
     """
     name = "project" if isinstance(thing, Project) else "datasource"
@@ -30,7 +34,7 @@ def permissions_element(
             *((locking,) if parent else ()),
             item,
             *(
-                _grantee_element(luid, list(own), kind="group" if luid == group else "user")
+                _grantee_element(luid, list(own), kind="group" if luid in groups else "user")
                 for luid, own in groupby(by_grantee, key=lambda rule: rule.grantee)
             ),
         ),
