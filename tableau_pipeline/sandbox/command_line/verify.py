@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from requests import RequestException
 
 from tableau_pipeline.sandbox.facts.answer import Deviation
+from tableau_pipeline.sandbox.facts.credentials import Credentials, Others
 from tableau_pipeline.sandbox.facts.playground import (
     LeftBehindError,
     Playground,
@@ -18,7 +19,7 @@ from tableau_pipeline.sandbox.facts.playground import (
 from tableau_pipeline.sandbox.facts.registry import FACTS
 from tableau_pipeline.sandbox.facts.report import as_json, as_text
 from tableau_pipeline.sandbox.facts.run import Outcome, Verdict, check
-from tableau_pipeline.sandbox.facts.scene import Credentials, Scene
+from tableau_pipeline.sandbox.facts.scene import Scene
 
 _DESCRIPTION = """\
 Check on a real Tableau site what this sandbox takes for granted.
@@ -33,6 +34,16 @@ environment:
                                            each sign-in ends the earlier session of a token
   TABLEAU_SITE                             the site as its URL has it; empty for the default site
   REQUESTS_CA_BUNDLE                       a file with certificates to trust
+For further facts; without them, these are reported as not tried:
+  TABLEAU_CONNECTED_APP_CLIENT_ID, TABLEAU_CONNECTED_APP_SECRET_ID,
+  TABLEAU_CONNECTED_APP_SECRET_VALUE       a connected app, which signs TABLEAU_USERNAME in
+  TABLEAU_USERNAME, TABLEAU_PASSWORD       a user with a password
+  TABLEAU_OTHER_SITE                       another site, to which the user of the token belongs
+  TABLEAU_VIEWER_TOKEN_NAME, TABLEAU_VIEWER_TOKEN_VALUE
+                                           a token of a user with the site role Viewer
+  TABLEAU_CREATOR_TOKEN_NAME, TABLEAU_CREATOR_TOKEN_VALUE
+                                           a token of a user who may publish, but neither leads the
+                                           project nor administers the site
 
 exit codes: 0 if all facts hold, 1 if the server deviates, 2 if it could not be checked
 """
@@ -51,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail("set TABLEAU_TOKEN_NAME and TABLEAU_TOKEN_VALUE, and TABLEAU_SITE if needed")
     outcomes: list[Outcome] = []
     try:
-        scene = Scene(parsed.against, credentials)
+        scene = Scene(parsed.against, credentials, Others(os.environ))
         with Playground(scene, parsed.project) if parsed.project else nullcontext() as playground:
             outcomes += _shown(check(FACTS, scene, playground), quiet=parsed.json)
     except Deviation as refused:

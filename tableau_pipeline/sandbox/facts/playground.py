@@ -15,14 +15,12 @@ from requests import RequestException
 
 from tableau_pipeline.sandbox.facts.answer import Answer, Deviation, attribute, expect_that
 from tableau_pipeline.sandbox.facts.files import packaged_hyper, rows_file, rows_of
+from tableau_pipeline.sandbox.facts.multipart import Part, multipart
 from tableau_pipeline.sandbox.facts.scene import Scene
 
 ROWS: tuple[tuple[int | None, str | None], ...] = ((1, "one"), (2, "two"))
 _JOB_SECONDS = 600
 _LONGEST_PAUSE = 5.0
-_BOUNDARY = "facts"
-
-Part = tuple[str, str, str | bytes]
 
 
 @dataclass(frozen=True)
@@ -167,16 +165,8 @@ class Playground:
         return answer
 
     def send_parts(self, method: str, path: str, *parts: Part, kind: str = "mixed") -> Answer:
-        """Send a multipart request; each part has a name, a file name or none, and a content."""
-        body = b""
-        for name, filename, content in parts:
-            file = f'; filename="{filename}"' if filename else ""
-            head = f'--{_BOUNDARY}\r\nContent-Disposition: name="{name}"{file}\r\n'
-            head += f"Content-Type: {_content_type(filename, content)}\r\n\r\n"
-            data = content.encode() if isinstance(content, str) else content
-            body += head.encode() + data + b"\r\n"
-        body += f"--{_BOUNDARY}--\r\n".encode()
-        headers = {"Content-Type": f"multipart/{kind}; boundary={_BOUNDARY}"}
+        """Send a multipart request."""
+        body, headers = multipart(*parts, kind=kind)
         return self.ask(method, path, body, headers=headers)
 
     def request(self, name: str, *, project: str = "") -> str:
@@ -281,9 +271,3 @@ def _succeeds(removal: Callable[[str], None], item: str) -> bool:
     except (Deviation, RequestException):
         return False
     return True
-
-
-def _content_type(filename: str, content: str | bytes) -> str:
-    if filename:
-        return "application/octet-stream"
-    return "application/json" if content[:1] in ("{", b"{") else "text/xml"

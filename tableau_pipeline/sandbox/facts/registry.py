@@ -11,14 +11,18 @@ from tableau_pipeline.sandbox.facts.rest import (
     modes,
     publish,
     records,
-    sessions,
     updates,
     uploads,
 )
+from tableau_pipeline.sandbox.facts.sessions import apps, roles, signing_in, sites, versions
 from tableau_pipeline.sandbox.facts.vds import queries, service
 
 _MODULES = (
-    sessions,
+    signing_in,
+    versions,
+    apps,
+    sites,
+    roles,
     records,
     lists,
     access,

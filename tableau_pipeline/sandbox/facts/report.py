@@ -24,10 +24,8 @@ def as_text(outcomes: Sequence[Outcome], scene: Scene) -> str:
             f"  expected  {outcome.expected}",
             f"  got       {outcome.got}",
         ]
-    lines += [
-        f"\nnot shown: {outcome.fact.name}: {outcome.got}"
-        for outcome in _with(outcomes, Verdict.NOT_SHOWN)
-    ]
+    for reason, names in _reasons(outcomes).items():
+        lines += ["", f"not shown: {reason}", f"  {', '.join(names)}"]
     return "\n".join(lines) + "\n"
 
 
@@ -66,6 +64,14 @@ def _scores(outcomes: Iterable[Outcome]) -> list[tuple[str, int, int]]:
     # By path first, so that all methods of a path stand together.
     in_order = sorted(scores, key=lambda endpoint: endpoint.split()[::-1])
     return [(endpoint, *scores[endpoint]) for endpoint in in_order]
+
+
+def _reasons(outcomes: Iterable[Outcome]) -> dict[str, list[str]]:
+    """Return the names of the facts that could not be shown, by the reason."""
+    names: dict[str, list[str]] = {}
+    for outcome in _with(outcomes, Verdict.NOT_SHOWN):
+        names.setdefault(outcome.got, []).append(outcome.fact.name)
+    return names
 
 
 def _with(outcomes: Iterable[Outcome], verdict: Verdict) -> list[Outcome]:

@@ -3,38 +3,37 @@
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from xml.sax.saxutils import quoteattr
 
 import requests
 
 from tableau_pipeline.sandbox.facts.answer import Answer, Deviation, NotShown, attribute
+from tableau_pipeline.sandbox.facts.credentials import Credentials, Others
 
 # Served by every server: clients ask here for the version that they may use.
 OLDEST_VERSION = "2.4"
 _HTTP_SECONDS = 120
 
 
-@dataclass(frozen=True, kw_only=True)
-class Credentials:
-    """A personal access token.
+@dataclass(frozen=True)
+class Guest:
+    """Somebody else's session."""
 
-    Attributes:
-        token_name: its name.
-        token_value: its secret.
-        site: the content URL of the site; empty for the default site.
-    """
+    scene: "Scene"
+    token: str = field(repr=False)
+    site: str
+    user: str
 
-    token_name: str
-    token_value: str = field(repr=False)
-    site: str = ""
-
-    def as_request(self) -> str:
-        """Return the body of a sign-in."""
-        return (
-            f"<tsRequest><credentials personalAccessTokenName={quoteattr(self.token_name)}"
-            f" personalAccessTokenSecret={quoteattr(self.token_value)}>"
-            f"<site contentUrl={quoteattr(self.site)}/></credentials></tsRequest>"
-        )
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: str | bytes = b"",
+        *,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """Send a request to a path of the site, in this session."""
+        whole = f"sites/{self.site}/{path}"
+        return self.scene.call(method, whole, body, token=self.token, headers=headers)
 
 
 class Scene:
@@ -42,6 +41,7 @@ class Scene:
 
     Attributes:
         credentials: of the session.
+        others: who else may sign in.
         product: the version of the server, for reports.
         version: the newest version of the REST API that the server has.
         token: of the session.
@@ -49,7 +49,7 @@ class Scene:
         user: the LUID of the user.
     """
 
-    def __init__(self, url: str, credentials: Credentials):
+    def __init__(self, url: str, credentials: Credentials, others: Others | None = None):
         """Ask for the versions and sign in.
 
         Raises:
@@ -57,6 +57,7 @@ class Scene:
             requests.RequestException: it cannot be reached.
         """
         self.credentials = credentials
+        self.others = others or Others()
         self._url = url.rstrip("/")
         self._http = requests.Session()
         self.token = self.site = self.user = ""
@@ -86,6 +87,25 @@ class Scene:
             yield
         finally:
             self.sign_in()
+
+    @contextmanager
+    def guest(self, request: str) -> Generator[Guest]:
+        """Sign somebody else in within the block.
+
+        Raises:
+            Deviation: the sign-in is refused.
+        """
+        answer = self.call("POST", "auth/signin", request).succeeds(200)
+        guest = Guest(
+            self,
+            attribute(answer.element("credentials"), "token"),
+            attribute(answer.element("credentials/site"), "id"),
+            attribute(answer.element("credentials/user"), "id"),
+        )
+        try:
+            yield guest
+        finally:
+            self.call("POST", "auth/signout", token=guest.token)
 
     def call(
         self,

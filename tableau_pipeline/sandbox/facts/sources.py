@@ -29,6 +29,7 @@ class Source:
 
 REFERENCE = Source("Tableau's REST API reference and its tables of errors", Grade.DOCUMENTED)
 SCHEMA = Source("Tableau's XML schema of the REST API", Grade.DOCUMENTED)
+SCOPES = Source("Tableau's help on connected apps and their scopes", Grade.DOCUMENTED)
 UPDATE_GUIDE = Source("Tableau's guide to updates of live-to-Hyper data", Grade.DOCUMENTED)
 PUBLISH_GUIDE = Source("Tableau's guide to publishing .hyper files", Grade.DOCUMENTED)
 KNOWLEDGE_BASE = Source("Tableau's knowledge base", Grade.DOCUMENTED)

@@ -8,25 +8,26 @@ from pkgutil import walk_packages
 import pytest
 
 from tableau_pipeline.sandbox import rest
+from tableau_pipeline.sandbox.facts.credentials import Credentials, Others
 from tableau_pipeline.sandbox.facts.fact import Fact
 from tableau_pipeline.sandbox.facts.playground import Playground
 from tableau_pipeline.sandbox.facts.registry import FACTS
 from tableau_pipeline.sandbox.facts.run import check_one
-from tableau_pipeline.sandbox.facts.scene import Credentials, Scene
+from tableau_pipeline.sandbox.facts.scene import Scene
 from tableau_pipeline.sandbox.facts.sources import Grade
 from tableau_pipeline.sandbox.testing import Sandbox, running_sandbox
 from tableau_pipeline.sandbox.vds.service.api import CALLS as VDS_CALLS
 from tableau_pipeline_tests.docs.page import page
+from tableau_pipeline_tests.sandbox.facts.others import ALICE, OTHERS, VIEWER
 
 
 @pytest.fixture(scope="module")
 def playground(tmp_path_factory: pytest.TempPathFactory) -> Generator[Playground, None, None]:
     """The project "Default" of a sandbox with one data source, which facts share."""
-    with running_sandbox(tmp_path_factory.mktemp("facts")) as sandbox:
-        scene = Scene(
-            sandbox.url,
-            Credentials(token_name=Sandbox.token_name, token_value=Sandbox.token_secret),
-        )
+    folder = tmp_path_factory.mktemp("facts")
+    with running_sandbox(folder, users=(ALICE, VIEWER), sites=("second",)) as sandbox:
+        credentials = Credentials(token_name=Sandbox.token_name, token_value=Sandbox.token_secret)
+        scene = Scene(sandbox.url, credentials, Others(OTHERS))
         advance = lambda: sandbox.advance(1)  # noqa: E731
         with Playground(scene, "Default", pass_a_second=advance) as playground:
             assert playground.shared

@@ -2,7 +2,8 @@
 
 import json
 import subprocess
-from dataclasses import fields
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
 
 import pytest
 import tableauserverclient as tsc
@@ -10,14 +11,19 @@ import tableauserverclient as tsc
 from tableau_pipeline.sandbox.command_line.verify import main
 from tableau_pipeline.sandbox.control.faults import Drop, Refuse
 from tableau_pipeline.sandbox.facts.answer import Deviation
+from tableau_pipeline.sandbox.facts.credentials import VIEWER as VIEWER_TOKEN
+from tableau_pipeline.sandbox.facts.credentials import Credentials, Others
 from tableau_pipeline.sandbox.facts.fact import reads
 from tableau_pipeline.sandbox.facts.playground import LeftBehindError, Playground
 from tableau_pipeline.sandbox.facts.registry import FACTS
+from tableau_pipeline.sandbox.facts.report import as_text
 from tableau_pipeline.sandbox.facts.run import Verdict, check
-from tableau_pipeline.sandbox.facts.scene import Credentials, Scene
+from tableau_pipeline.sandbox.facts.scene import Scene
 from tableau_pipeline.sandbox.facts.sources import NOBODY
 from tableau_pipeline.sandbox.open_questions import OpenQuestions
 from tableau_pipeline.sandbox.testing import Sandbox
+from tableau_pipeline_tests.sandbox.access.test_roles import user
+from tableau_pipeline_tests.sandbox.facts.others import ALICE, OTHERS, VIEWER
 from tableau_pipeline_tests.sandbox.service.command import COMMAND
 
 
@@ -28,9 +34,9 @@ def named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TABLEAU_TOKEN_VALUE", Sandbox.token_secret)
 
 
-def scene_of(sandbox: Sandbox) -> Scene:
+def scene_of(sandbox: Sandbox, others: Mapping[str, str] | None = None) -> Scene:
     token = Credentials(token_name=sandbox.token_name, token_value=sandbox.token_secret)
-    return Scene(sandbox.url, token)
+    return Scene(sandbox.url, token, Others(others or {}))
 
 
 def content(server: tsc.Server) -> tuple[list, ...]:
@@ -64,6 +70,58 @@ def test_deviation(sandbox: Sandbox, server: tsc.Server, capsys: pytest.CaptureF
     assert found["verdict"] == "deviates"
     assert "404002" in found["expected"]
     assert "503000" in found["got"]
+
+
+NEEDED = {
+    "scope-to-read-content": "set TABLEAU_CONNECTED_APP_CLIENT_ID, TABLEAU_CONNECTED_APP_SECRET_ID",
+    "switch-to-another-site": "set TABLEAU_OTHER_SITE",
+    "viewer-uploads": "set TABLEAU_VIEWER_TOKEN_NAME, TABLEAU_VIEWER_TOKEN_VALUE",
+    "job-of-another-user": "set TABLEAU_CREATOR_TOKEN_NAME, TABLEAU_CREATOR_TOKEN_VALUE",
+    "sign-in-by-password": "set TABLEAU_USERNAME, TABLEAU_PASSWORD",
+}
+
+
+def test_facts_that_need_more(sandbox: Sandbox):
+    """Prevents: a fact that nobody has tried counts as one that holds."""
+    scene = scene_of(sandbox)
+    facts = [fact for fact in FACTS if fact.name in NEEDED]
+    with Playground(scene, "Default") as playground:
+        outcomes = list(check(facts, scene, playground))
+    assert {each.verdict for each in outcomes} == {Verdict.NOT_SHOWN}
+    for each in outcomes:
+        assert NEEDED[each.fact.name] in each.got
+        assert "not tried" in each.got
+    assert as_text(outcomes, scene).count("0 of 0") == len(NEEDED) + 1
+    assert "not shown: not tried without a Viewer: set" in as_text(outcomes, scene)
+
+
+def test_others_without_their_role(start_sandbox: Callable[..., Sandbox]):
+    """Prevents: a token of the wrong user makes a server look as if it checked no rights."""
+    seeds = replace(ALICE, site_role="Viewer"), replace(VIEWER, site_role="Explorer")
+    sandbox = start_sandbox(users=seeds)
+    scene = scene_of(sandbox, {**OTHERS, VIEWER_TOKEN[1]: "a-wrong-secret"})
+    facts = [fact for fact in FACTS if fact.name in ("viewer-uploads", "job-of-another-user")]
+    with Playground(scene, "Default") as playground:
+        reasons = {each.fact.name: each.got for each in check(facts, scene, playground)}
+    assert reasons == {
+        "viewer-uploads": "the token of the other user does not sign in",
+        "job-of-another-user": "the other user is no Creator",
+    }
+
+
+def test_rights_that_somebody_has_too_many(sandbox: Sandbox, server: tsc.Server):
+    """Prevents: nobody notices that a server does not refuse what the sandbox refuses."""
+    project = server.projects.filter(name="Default")[0]
+    herself = user(sandbox, ALICE).user_id
+    leads = tsc.PermissionsRule(server.users.get_by_id(str(herself)), {"ProjectLeader": "Allow"})
+    server.projects.update_permissions(project, [leads])
+    names = ("publish-into-a-closed-project", "datasource-that-is-closed")
+    facts = [fact for fact in FACTS if fact.name in names]
+    scene = scene_of(sandbox, OTHERS)
+    with Playground(scene, "Default") as playground:
+        verdicts = [each.verdict for each in check(facts, scene, playground)]
+    assert verdicts == [Verdict.DEVIATES, Verdict.DEVIATES]
+    assert content(server)[0] == []
 
 
 SWITCHES = [

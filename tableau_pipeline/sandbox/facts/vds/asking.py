@@ -10,9 +10,16 @@ _VERSION = "v1"
 
 
 def call(
-    scene: Scene, endpoint: str, body: Any = None, *, method: str = "POST", signed_in: bool = True
+    scene: Scene, endpoint: str, body: Any = None, *, method: str = "POST", token: str | None = None
 ) -> Answer:
     """Send a request to an endpoint; text is sent as it is, and other values as JSON.
+
+    Args:
+        scene: the server.
+        endpoint: the last part of the path.
+        body: what is sent.
+        method: the verb.
+        token: of another session than the scene's; empty for none.
 
     Raises:
         NotShown: the server does not have the service.
@@ -24,7 +31,7 @@ def call(
         method,
         _path(endpoint),
         body if isinstance(body, str) else json.dumps(body),
-        token=scene.token if signed_in else "",
+        token=scene.token if token is None else token,
         version=_VERSION,
         headers={"Content-Type": "application/json"},
     )

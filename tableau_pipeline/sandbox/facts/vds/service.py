@@ -17,14 +17,14 @@ _NO_LUID = {"datasource": {"datasourceLuid": "00000000-0000-0000-0000-0000000000
 @reads("GET vizql-data-service/simple-request", VDS_OPENAPI)
 def service_says_ahoy(scene: Scene) -> None:
     """VizQL Data Service answers simple-request with ahoy, without a session."""
-    answer = call(scene, "simple-request", "", method="GET", signed_in=False)
+    answer = call(scene, "simple-request", "", method="GET", token="")
     expect("ahoy", answer.succeeds(200).json())
 
 
 @reads(_METADATA, VDS_HELP)
 def service_needs_a_session(scene: Scene) -> None:
     """VizQL Data Service refuses a request without a session with 401001 or 401002."""
-    refused(call(scene, "read-metadata", _NO_LUID, signed_in=False), "401001", "401002")
+    refused(call(scene, "read-metadata", _NO_LUID, token=""), "401001", "401002")
 
 
 @reads(_METADATA, MCP)

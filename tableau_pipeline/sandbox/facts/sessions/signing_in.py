@@ -2,10 +2,13 @@
 
 import json
 import re
+from uuid import uuid4
+from xml.sax.saxutils import quoteattr
 
-from tableau_pipeline.sandbox.facts.answer import Answer, attribute, expect, expect_that
+from tableau_pipeline.sandbox.facts.answer import Answer, NotShown, attribute, expect, expect_that
+from tableau_pipeline.sandbox.facts.credentials import Credentials
 from tableau_pipeline.sandbox.facts.fact import reads
-from tableau_pipeline.sandbox.facts.scene import OLDEST_VERSION, Credentials, Scene
+from tableau_pipeline.sandbox.facts.scene import OLDEST_VERSION, Scene
 from tableau_pipeline.sandbox.facts.sources import (
     JSON_CLIENTS,
     KNOWLEDGE_BASE,
@@ -77,6 +80,53 @@ def time_to_expiration(scene: Scene) -> None:
         answer = scene.call("POST", "auth/signin", scene.credentials.as_request()).succeeds(200)
         lasts = attribute(answer.element("credentials"), "estimatedTimeToExpiration")
     expect_that(re.fullmatch(r"\d+:\d{1,2}:\d{1,2}", lasts), "a duration such as 3:59:12", lasts)
+
+
+@reads("POST auth/signin", TSC)
+def sign_in_by_password(scene: Scene) -> None:
+    """A user signs in with a name and a password."""
+    name, password = scene.others.password()
+    body = (
+        f"<tsRequest><credentials name={quoteattr(name)} password={quoteattr(password)}>"
+        f"<site contentUrl={quoteattr(scene.credentials.site)}/></credentials></tsRequest>"
+    )
+    with scene.guest(body) as guest:
+        expect(scene.site, guest.site)
+
+
+@reads("POST auth/signin", REFERENCE)
+def impersonated_unknown_user(scene: Scene) -> None:
+    """Administrators who sign in for a user who does not exist are refused with 404002."""
+    with scene.sessions_of_its_own():
+        body = scene.credentials.as_request(user=str(uuid4()))
+        answer = scene.call("POST", "auth/signin", body)
+    if answer.status in (401, 403):
+        raise NotShown("the user is no administrator, or may not impersonate with a token")
+    answer.is_refused("404002")
+
+
+@reads("POST auth/signin", TSC)
+def request_in_a_namespace(scene: Scene) -> None:
+    """The elements of a request may be in the namespace of the API."""
+    with scene.sessions_of_its_own():
+        plain = scene.credentials.as_request()
+        body = plain.replace("<tsRequest>", '<tsRequest xmlns="http://tableau.com/api">')
+        scene.call("POST", "auth/signin", body).succeeds(200)
+
+
+@reads("POST auth/signin", TSC)
+def json_request_answered_in_xml(scene: Scene) -> None:
+    """The content type of a request does not choose the form of the answer."""
+    headers = {"Accept": "*/*", "Content-Type": "application/json"}
+    body = json.dumps({"credentials": {}})
+    scene.call("POST", "auth/signin", body, headers=headers).is_refused("400000")
+
+
+@reads("GET sites/{any_site}", TSC)
+def header_in_any_case(scene: Scene) -> None:
+    """The name of the header with the token may be written in any case of letters."""
+    headers = {"x-tableau-auth": scene.token}
+    scene.call("GET", f"sites/{scene.site}", headers=headers).succeeds(200)
 
 
 def _sign_in_by_json(scene: Scene, credentials: Credentials, **more: object) -> Answer:
