@@ -4,9 +4,16 @@ from uuid import uuid4
 
 from tableau_pipeline.sandbox.facts.answer import Answer, attribute, expect, expect_that
 from tableau_pipeline.sandbox.facts.fact import reads, writes
-from tableau_pipeline.sandbox.facts.playground import Playground, Published
+from tableau_pipeline.sandbox.facts.files import rows_file
+from tableau_pipeline.sandbox.facts.playground import ROWS, Playground, Published
 from tableau_pipeline.sandbox.facts.scene import Scene
-from tableau_pipeline.sandbox.facts.sources import LIVE_MESSAGES, REFERENCE, SCHEMA, TSC
+from tableau_pipeline.sandbox.facts.sources import (
+    LIVE_MESSAGES,
+    REFERENCE,
+    SAMPLES,
+    SCHEMA,
+    TSC,
+)
 
 _CREATE = "POST sites/{site}/projects"
 _CHANGE = "PUT sites/{site}/projects/{project}"
@@ -85,13 +92,16 @@ def permissions_of_a_datasource(play: Playground) -> None:
     expect(play.shared.luid, attribute(answer.element("permissions/datasource"), "id"))
 
 
-def _grant(play: Playground, target: Published, capability: str, user: str = "") -> Answer:
-    body = (
-        f'<tsRequest><permissions><granteeCapabilities><user id="{user or play.scene.user}"/>'
+def _rule(play: Playground, capability: str) -> str:
+    return (
+        f'<tsRequest><permissions><granteeCapabilities><user id="{play.scene.user}"/>'
         f'<capabilities><capability name="{capability}" mode="Allow"/></capabilities>'
         "</granteeCapabilities></permissions></tsRequest>"
     )
-    return play.ask("PUT", f"{target.path}/permissions", body)
+
+
+def _grant(play: Playground, target: Published, capability: str) -> Answer:
+    return play.ask("PUT", f"{target.path}/permissions", _rule(play, capability))
 
 
 def _has(play: Playground, answer: Answer, capability: str) -> bool:
@@ -136,3 +146,82 @@ def revoked_capability(play: Playground) -> None:
     play.ask("DELETE", path).succeeds(204)
     listed = play.ask("GET", f"{target.path}/permissions")
     expect_that(not _has(play, listed, "Read"), "no capability Read", listed)
+
+
+_DEFAULTS = "sites/{site}/projects/{project}/default-permissions"
+
+
+def _has_defaults(scene: Scene, kind: str) -> None:
+    project = scene.first("project")
+    answer = scene.ask("GET", f"projects/{project}/default-permissions/{kind}").succeeds(200)
+    expect(project, attribute(answer.element("permissions/project"), "id"))
+
+
+@reads(f"GET {_DEFAULTS}/workbooks", REFERENCE)
+def default_permissions_for_workbooks(scene: Scene) -> None:
+    """A project has default permissions for its workbooks."""
+    _has_defaults(scene, "workbooks")
+
+
+@reads(f"GET {_DEFAULTS}/flows", REFERENCE)
+def default_permissions_for_flows(scene: Scene) -> None:
+    """A project has default permissions for its flows."""
+    _has_defaults(scene, "flows")
+
+
+@reads(f"GET {_DEFAULTS}/lenses", TSC)
+def default_permissions_for_lenses(scene: Scene) -> None:
+    """A project has default permissions for its lenses."""
+    _has_defaults(scene, "lenses")
+
+
+@writes(f"PUT {_DEFAULTS}/datasources", REFERENCE)
+def default_permission_of_a_new_datasource(play: Playground) -> None:
+    """A data source begins with the default permissions of its project."""
+    project, name = play.new_project(), play.new_name()
+    path = f"projects/{project}/default-permissions/datasources"
+    play.ask("PUT", path, _rule(play, "ExportXml")).succeeds(200)
+    answer = play.send_parts(
+        "POST",
+        "datasources",
+        ("request_payload", "", play.request(name, project=project)),
+        ("tableau_datasource", "file.hyper", rows_file(*ROWS)),
+    ).succeeds(201)
+    luid = attribute(answer.element("datasource"), "id")
+    listed = play.ask("GET", f"datasources/{luid}/permissions")
+    expect_that(_has(play, listed, "ExportXml"), "the capability ExportXml", listed)
+
+
+@writes("PUT " + _PERMISSIONS, REFERENCE)
+def permissions_in_a_locked_project(play: Playground) -> None:
+    """Where a project locks the permissions, those of a data source cannot be changed: 403004."""
+    project, name = play.new_project(), play.new_name()
+    body = '<tsRequest><project contentPermissions="LockedToProject"/></tsRequest>'
+    changed = play.ask("PUT", f"projects/{project}", body).succeeds(200).element("project")
+    expect("LockedToProject", attribute(changed, "contentPermissions"))
+    answer = play.send_parts(
+        "POST",
+        "datasources",
+        ("request_payload", "", play.request(name, project=project)),
+        ("tableau_datasource", "file.hyper", rows_file(*ROWS)),
+    ).succeeds(201)
+    target = Published(attribute(answer.element("datasource"), "id"), name)
+    _grant(play, target, "Read").is_refused("403004")
+
+
+@writes(_CREATE, SAMPLES)
+def same_name_elsewhere(play: Playground) -> None:
+    """Projects inside different projects may have the same name."""
+    inner = play.new_project()
+    name = play.new_name()
+    play.new_project(name)
+    body = f'<tsRequest><project name="{name}" parentProjectId="{inner}"/></tsRequest>'
+    play.ask("POST", "projects", body).succeeds(201)
+
+
+@writes(_CREATE, TSC)
+def parameter_given_twice(play: Playground) -> None:
+    """A parameter that is given twice is no error: clients send publishSamples so."""
+    body = play.project_request(play.new_name())
+    path = "projects?publishSamples=False&publishSamples=False"
+    play.ask("POST", path, body).succeeds(201)

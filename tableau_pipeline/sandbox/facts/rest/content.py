@@ -5,7 +5,7 @@ from io import BytesIO
 
 from tableau_pipeline.sandbox.facts.answer import attribute, expect, expect_that
 from tableau_pipeline.sandbox.facts.fact import writes
-from tableau_pipeline.sandbox.facts.files import packaged_hyper
+from tableau_pipeline.sandbox.facts.files import packaged_hyper, rows_file, rows_of
 from tableau_pipeline.sandbox.facts.playground import ROWS, Playground
 from tableau_pipeline.sandbox.facts.sources import LIVE_MESSAGES, NOBODY, REFERENCE, TSC
 
@@ -82,3 +82,12 @@ def deleted_earlier_revision(play: Playground) -> None:
     target = play.published()
     play.publish(target.name, query="overwrite=true").succeeds(201)
     play.ask("DELETE", f"{target.path}/revisions/1").succeeds(204)
+
+
+@writes("GET sites/{site}/datasources/{datasource}/revisions/{revision}/content", REFERENCE)
+def earlier_revision(play: Playground) -> None:
+    """An earlier revision is downloaded with the rows that it had."""
+    target = play.published()
+    play.publish(target.name, rows_file((3, "three")), query="overwrite=true").succeeds(201)
+    content = play.ask("GET", f"{target.path}/revisions/1/content").succeeds(200).content
+    expect([*ROWS], rows_of(packaged_hyper(content)[1]))

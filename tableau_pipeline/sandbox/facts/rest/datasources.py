@@ -2,7 +2,7 @@
 
 from uuid import uuid4
 
-from tableau_pipeline.sandbox.facts.answer import Answer, attribute, expect, expect_that
+from tableau_pipeline.sandbox.facts.answer import Answer, NotShown, attribute, expect, expect_that
 from tableau_pipeline.sandbox.facts.fact import writes
 from tableau_pipeline.sandbox.facts.playground import Playground, Published
 from tableau_pipeline.sandbox.facts.sources import (
@@ -136,3 +136,56 @@ def tags_leave_the_stamp(play: Playground) -> None:
     _add_tag(play, target, "seen")
     after = play.ask("GET", target.path).succeeds(200).element("datasource").get("updatedAt")
     expect_that(before == after, "the same updatedAt", f"{after} after {before}")
+
+
+@writes(_TAG, TSC)
+def tags_without_quotes(play: Playground) -> None:
+    """Without quotes, a space or a comma separates two tags."""
+    expect({"one", "two", "three"}, _add_tag(play, play.published(), "one two,three"))
+
+
+@writes(_CONNECTIONS, TSC)
+def tagged_queries(play: Playground) -> None:
+    """Queries of a published .hyper file are always tagged."""
+    answer = play.ask("GET", f"{play.shared.path}/connections").succeeds(200)
+    tagged = answer.element("connections/connection").get("queryTaggingEnabled")
+    expect("true", tagged)
+
+
+@writes("PUT sites/{site}/datasources/{datasource}/connections/{connection}", TSC)
+def changed_connection(play: Playground) -> None:
+    """A connection is changed, and answered with its identifier."""
+    target = play.published()
+    answer = play.ask("GET", f"{target.path}/connections").succeeds(200)
+    luid = attribute(answer.element("connections/connection"), "id")
+    body = '<tsRequest><connection userName="somebody"/></tsRequest>'
+    changed = play.ask("PUT", f"{target.path}/connections/{luid}", body).succeeds(200)
+    expect(luid, attribute(changed.element("connection"), "id"))
+
+
+@writes(_UPDATE, REFERENCE)
+def certified_datasource(play: Playground) -> None:
+    """Administrators and project leaders certify a data source."""
+    change = '<datasource isCertified="true" certificationNote="Seen"/>'
+    answer = _change(play, play.published(), change)
+    if answer.status == 403:
+        raise NotShown("the user may not certify data sources")
+    expect("true", attribute(answer.succeeds(200).element("datasource"), "isCertified"))
+
+
+@writes(_UPDATE, REFERENCE)
+def moved_datasource(play: Playground) -> None:
+    """A data source that moves to another project keeps its LUID."""
+    target, project = play.published(), play.new_project()
+    change = f'<datasource><project id="{project}"/></datasource>'
+    answer = _change(play, target, change).succeeds(200)
+    expect(target.luid, attribute(answer.element("datasource"), "id"))
+    expect(project, attribute(answer.element("datasource/project"), "id"))
+
+
+@writes("GET sites/{site}/datasources", NOBODY)
+def case_of_filters(play: Playground) -> None:
+    """A filter by the name of a data source distinguishes the case of letters."""
+    path = f"datasources?filter=name:eq:{play.shared.name.upper()}"
+    found = play.ask("GET", path).succeeds(200).elements("datasources/datasource")
+    expect([], found)

@@ -1,11 +1,19 @@
 """Lists: pages, filters, and what is refused in them."""
 
 import json
+from uuid import uuid4
 
-from tableau_pipeline.sandbox.facts.answer import Answer, NotShown, expect, expect_that
+from tableau_pipeline.sandbox.facts.answer import Answer, NotShown, attribute, expect, expect_that
 from tableau_pipeline.sandbox.facts.fact import reads
 from tableau_pipeline.sandbox.facts.scene import Scene
-from tableau_pipeline.sandbox.facts.sources import LIVE_MESSAGES, MCP, NOBODY, REFERENCE, TSC
+from tableau_pipeline.sandbox.facts.sources import (
+    LIVE_MESSAGES,
+    MCP,
+    NOBODY,
+    REFERENCE,
+    SCHEMA,
+    TSC,
+)
 
 _DATASOURCES = "GET sites/{site}/datasources"
 _PROJECTS = "GET sites/{site}/projects"
@@ -157,3 +165,121 @@ def list_of_jobs(scene: Scene) -> None:
     _pagination(answer)
     for job in answer.elements("backgroundJobs/backgroundJob"):
         expect("Success", job.get("status"))
+
+
+@reads(_PROJECTS, REFERENCE)
+def filters_of_projects(scene: Scene) -> None:
+    """Projects are filtered by name, parent, top level, owner and times."""
+    some = "2001-01-01T00:00:00Z"
+    for clause in (
+        "name:in:[no-such-name]",
+        f"parentProjectId:eq:{uuid4()}",
+        "topLevelProject:eq:false",
+        "ownerName:eq:no-such-owner",
+        f"createdAt:lt:{some}",
+        f"updatedAt:lte:{some}",
+    ):
+        _pagination(scene.ask("GET", f"projects?pageSize=1&filter={clause}"))
+
+
+@reads(_DATASOURCES, REFERENCE)
+def filters_of_datasources(scene: Scene) -> None:
+    """Data sources are filtered by name, project, content URL, type, tags, owner and flags."""
+    for clause in (
+        "projectName:eq:no-such-project",
+        "contentUrl:eq:no-such-url",
+        "type:eq:hyper",
+        "tags:in:[no-such-tag]",
+        "ownerName:eq:no-such-owner",
+        "hasExtracts:eq:true",
+        "isCertified:eq:true",
+    ):
+        _pagination(scene.ask("GET", f"datasources?pageSize=1&filter={clause}"))
+
+
+@reads(_PROJECTS, REFERENCE)
+def filter_by_time(scene: Scene) -> None:
+    """A filter by a time, with the colons in it, finds what is later."""
+    path = "projects?pageSize=1&filter=createdAt:{}:2001-01-01T00:00:00Z"
+    found = _pagination(scene.ask("GET", path.format("gt"))).get("totalAvailable", "0")
+    expect_that(int(found) >= 1, "a project", found)
+    expect("0", _pagination(scene.ask("GET", path.format("lt"))).get("totalAvailable"))
+
+
+@reads(_DATASOURCES, REFERENCE)
+def chosen_fields(scene: Scene) -> None:
+    """The parameter fields takes _default_, and names of fields."""
+    for fields in ("_default_", "datasource.id,datasource.name"):
+        scene.ask("GET", f"datasources?pageSize=1&fields={fields}").succeeds(200)
+
+
+@reads(_PROJECTS, MCP)
+def list_in_json(scene: Scene) -> None:
+    """In JSON, a list is an object with an array, and its values are strings."""
+    headers = {"Accept": "application/json"}
+    answer = scene.ask("GET", "projects?pageSize=1", headers=headers).succeeds(200)
+    listed = answer.json().get("projects", {}).get("project")
+    expect_that(isinstance(listed, list) and listed, "an array with a project", listed)
+    expect_that(isinstance(listed[0].get("id"), str), "an id", listed[0])
+
+
+@reads("GET sites", REFERENCE)
+def list_of_sites(scene: Scene) -> None:
+    """The site of the session is in the list of sites."""
+    answer = scene.call("GET", "sites?pageSize=1000", token=scene.token)
+    if answer.status == 403:
+        raise NotShown("the user may not list sites")
+    _pagination(answer)
+    expect_that(
+        scene.site in [item.get("id") for item in answer.elements("sites/site")],
+        "the site of the session",
+        answer,
+    )
+
+
+@reads("GET sites/{site}/users", TSC)
+def list_of_users(scene: Scene) -> None:
+    """Administrators list users, with all their fields."""
+    answer = scene.ask("GET", "users?pageSize=1&fields=_all_")
+    if answer.status == 403:
+        raise NotShown("the user is no administrator")
+    _pagination(answer)
+    for name in ("id", "name", "siteRole"):
+        attribute(answer.element("users/user"), name)
+
+
+@reads("GET sites/{site}/groups", REFERENCE)
+def group_of_all_users(scene: Scene) -> None:
+    """Each site has a group All Users."""
+    answer = scene.ask("GET", "groups?filter=name:eq:All+Users")
+    expect("1", _pagination(answer).get("totalAvailable"))
+    attribute(answer.element("groups/group"), "id")
+
+
+@reads("GET sites/{site}/workbooks", REFERENCE)
+def list_of_workbooks(scene: Scene) -> None:
+    """Workbooks are listed in pages."""
+    _pagination(scene.ask("GET", "workbooks?pageSize=1"))
+
+
+@reads("GET sites/{site}/views", REFERENCE)
+def list_of_views(scene: Scene) -> None:
+    """Views are listed in pages."""
+    _pagination(scene.ask("GET", "views?pageSize=1"))
+
+
+@reads("GET schedules", REFERENCE)
+def list_of_schedules(scene: Scene) -> None:
+    """Schedules are listed in pages, below no site."""
+    answer = scene.call("GET", "schedules?pageSize=1", token=scene.token)
+    if answer.status != 200:
+        raise NotShown("the server has no schedules, or the user may not list them")
+    _pagination(answer)
+
+
+@reads("GET sites/{site}/tasks/extractRefreshes", SCHEMA)
+def list_of_refresh_tasks(scene: Scene) -> None:
+    """Tasks that refresh extracts are listed, not in pages."""
+    answer = scene.ask("GET", "tasks/extractRefreshes").succeeds(200)
+    answer.element("tasks")
+    expect([], answer.elements("pagination"))

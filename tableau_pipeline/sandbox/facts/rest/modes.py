@@ -1,12 +1,13 @@
 """Modes of publishing: create, overwrite, append and replace."""
 
-from tableau_pipeline.sandbox.facts.answer import attribute, expect
+from tableau_pipeline.sandbox.facts.answer import attribute, expect, expect_that
 from tableau_pipeline.sandbox.facts.fact import writes
-from tableau_pipeline.sandbox.facts.files import rows_file
+from tableau_pipeline.sandbox.facts.files import hyper_file, rows_file
 from tableau_pipeline.sandbox.facts.playground import ROWS, Playground
 from tableau_pipeline.sandbox.facts.sources import (
     LIVE_MESSAGES,
     NOBODY,
+    PUBLISH_GUIDE,
     REFERENCE,
     TABCMD,
     TSC,
@@ -109,3 +110,32 @@ def overwrite_keeps_tags(play: Playground) -> None:
     play.ask("PUT", f"{target.path}/tags", tags).succeeds(200)
     answer = play.publish(target.name, query="overwrite=true").succeeds(201)
     expect(["kept"], [tag.get("label") for tag in answer.elements("datasource/tags/tag")])
+
+
+@writes(_PUBLISH, PUBLISH_GUIDE)
+def append_to_several_tables(play: Playground) -> None:
+    """Nothing is appended to a data source with several tables: 400011."""
+    file = hyper_file(
+        'CREATE TABLE "Extract"."One" (id INTEGER NOT NULL, ASSUMED PRIMARY KEY (id))',
+        'CREATE TABLE "Extract"."Two" (id INTEGER)',
+        'ALTER TABLE "Extract"."Two" ADD ASSUMED FOREIGN KEY (id) REFERENCES "Extract"."One" (id)',
+    )
+    target = play.published(file)
+    play.publish(target.name, file, query="append=true").is_refused("400011")
+
+
+@writes(_PUBLISH, REFERENCE)
+def content_url_of_a_namesake(play: Playground) -> None:
+    """A data source of the same name in another project has a content URL of its own."""
+    target, project = play.published(), play.new_project()
+    parts = (
+        ("request_payload", "", play.request(target.name, project=project)),
+        ("tableau_datasource", "file.hyper", rows_file(*ROWS)),
+    )
+    second = play.send_parts("POST", "datasources", *parts).succeeds(201).element("datasource")
+    first = play.ask("GET", target.path).succeeds(200).element("datasource")
+    expect_that(
+        attribute(first, "contentUrl") != attribute(second, "contentUrl"),
+        "another contentUrl",
+        "the same one",
+    )

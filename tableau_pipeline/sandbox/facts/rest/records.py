@@ -1,6 +1,7 @@
 """Records of what a site has, and of what it lacks."""
 
 import re
+from urllib.parse import quote
 from uuid import uuid4
 
 from tableau_pipeline.sandbox.facts.answer import attribute, expect, expect_that
@@ -133,3 +134,29 @@ def update_of_an_unknown_datasource(scene: Scene) -> None:
     batch = '{"actions":[{"action":"delete","target-table":"t","condition":true}]}'
     path = f"datasources/{uuid4()}/data"
     scene.ask("PATCH", path, batch, headers=headers).is_refused("404004")
+
+
+@reads("GET sites/{any_site}", REFERENCE)
+def site_by_its_name(scene: Scene) -> None:
+    """A site is also found by its name."""
+    path = f"sites/{scene.site}"
+    record = scene.call("GET", path, token=scene.token).succeeds(200).element("site")
+    path = f"sites/{quote(attribute(record, 'name'), safe='')}?key=name"
+    found = scene.call("GET", path, token=scene.token).succeeds(200).element("site")
+    expect(scene.site, attribute(found, "id"))
+
+
+@reads("GET sites/{site}/datasources/{datasource}", SCHEMA)
+def order_in_a_record(scene: Scene) -> None:
+    """In the record of a data source, its project, its owner and its tags follow in this order."""
+    answer = scene.ask("GET", f"datasources/{scene.first('datasource')}").succeeds(200)
+    known = ("project", "owner", "tags")
+    expect(known, tuple(each.tag for each in answer.element("datasource") if each.tag in known))
+
+
+@reads("GET sites/{site}/datasources/{datasource}", TSC)
+def size_of_a_datasource(scene: Scene) -> None:
+    """The size of a data source is a whole number of megabytes."""
+    answer = scene.ask("GET", f"datasources/{scene.first('datasource')}").succeeds(200)
+    size = answer.element("datasource").get("size", "0")
+    expect_that(size.isdecimal(), "a whole number", size)

@@ -125,3 +125,33 @@ def publish_an_empty_upload(play: Playground) -> None:
     request = ("request_payload", "", play.request(play.new_name()))
     path = f"datasources?uploadSessionId={play.upload()}&datasourceType=hyper"
     play.send_parts("POST", path, request).is_refused("400000")
+
+
+@writes(_APPEND, REFERENCE)
+def blocks_by_number(play: Playground) -> None:
+    """Numbered blocks make a file in the order of their numbers, whichever comes first."""
+    play.scene.needs_version("3.27")
+    file, session, name = rows_file(*ROWS), play.upload(), play.new_name()
+    for number, block in ((2, file[1000:]), (1, file[:1000])):
+        parts = ("request_payload", "", ""), ("tableau_file", "file", block)
+        path = f"fileUploads/{session}?sequenceID={number}"
+        play.send_parts("PUT", path, *parts).succeeds(200)
+    request = ("request_payload", "", play.request(name))
+    path = f"datasources?uploadSessionId={session}&datasourceType=hyper"
+    answer = play.send_parts("POST", path, request).succeeds(201)
+    expect(name, attribute(answer.element("datasource"), "name"))
+
+
+@writes(_PUBLISH, UPDATE_GUIDE)
+def upload_serves_one_publish(play: Playground) -> None:
+    """An upload that was published cannot be used again."""
+    session = play.upload(rows_file(*ROWS))
+    path = f"datasources?uploadSessionId={session}&datasourceType=hyper"
+    for code in ("", "404015"):
+        answer = play.send_parts(
+            "POST", path, ("request_payload", "", play.request(play.new_name()))
+        )
+        if code:
+            answer.is_refused(code)
+        else:
+            answer.succeeds(201)

@@ -113,4 +113,4 @@ def delete_without_its_scope(play: Playground) -> None:
     """A session that may create and update data sources does not delete them: 401002."""
     scopes = (f"tableau:datasources:{action}" for action in ("create", "update"))
     with play.scene.guest(_app(play.scene).as_request(*scopes)) as guest:
-        guest.ask("DELETE", play.shared.path).is_refused("401002")
+        guest.ask("DELETE", play.published().path).is_refused("401002")
