@@ -28,11 +28,16 @@ def hyper_file(*statements: str) -> bytes:
         return path.read_bytes()
 
 
+def table_file(columns: str, *rows: str) -> bytes:
+    """Return a `.hyper` file with one table; its columns and rows are in SQL."""
+    insert = (f"INSERT INTO {TABLE} VALUES {', '.join(rows)}",) if rows else ()  # noqa: S608
+    return hyper_file(f"CREATE TABLE {TABLE} ({columns})", *insert)
+
+
 def rows_file(*rows: tuple[int | None, str | None], columns: str = _COLUMNS) -> bytes:
     """Return a `.hyper` file with one table of numbered names."""
-    values = ", ".join(f"({_literal(number)}, {_literal(name)})" for number, name in rows)
-    insert = (f"INSERT INTO {TABLE} VALUES {values}",) if rows else ()  # noqa: S608
-    return hyper_file(f"CREATE TABLE {TABLE} ({columns})", *insert)
+    values = (f"({_literal(number)}, {_literal(name)})" for number, name in rows)
+    return table_file(columns, *values)
 
 
 def packaged_hyper(package: bytes) -> tuple[str, bytes]:

@@ -8,6 +8,7 @@ from tableau_pipeline.sandbox.facts.rest import (
     datasources,
     jobs,
     lists,
+    messages,
     modes,
     publish,
     records,
@@ -15,7 +16,7 @@ from tableau_pipeline.sandbox.facts.rest import (
     uploads,
 )
 from tableau_pipeline.sandbox.facts.sessions import apps, roles, signing_in, sites, versions
-from tableau_pipeline.sandbox.facts.vds import queries, service
+from tableau_pipeline.sandbox.facts.vds import computing, queries, refusals, service
 
 _MODULES = (
     signing_in,
@@ -28,6 +29,7 @@ _MODULES = (
     access,
     uploads,
     publish,
+    messages,
     modes,
     datasources,
     content,
@@ -36,6 +38,8 @@ _MODULES = (
     jobs,
     service,
     queries,
+    computing,
+    refusals,
 )
 
 FACTS: tuple[Fact, ...] = tuple(

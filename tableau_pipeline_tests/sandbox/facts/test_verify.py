@@ -156,6 +156,16 @@ def test_what_tableau_leaves_open_is_noticed(sandbox: Sandbox):
             assert otherwise.verdict is Verdict.DEVIATES, name
 
 
+def test_no_fact_holds_of_a_server_that_refuses(start_sandbox: Callable[..., Sandbox]):
+    """Prevents: a fact that asks nothing, or that takes any refusal for the one it expects."""
+    sandbox = start_sandbox(users=(ALICE, VIEWER), sites=("second",))
+    scene = scene_of(sandbox, OTHERS)
+    playground = Playground(scene, "Default", pass_a_second=lambda: None)
+    sandbox.control.add(Refuse(status=500, times=None))
+    outcomes = check(FACTS, scene, playground)
+    assert [each.fact.name for each in outcomes if each.verdict is Verdict.HOLDS] == []
+
+
 def test_removal_after_a_failure(sandbox: Sandbox, server: tsc.Server):
     """Prevents: an interrupted check leaves data sources or projects on somebody's site."""
     before = content(server)[:2]

@@ -174,3 +174,87 @@ def repeated_request_has_a_job(play: Playground) -> None:
     for _ in range(2):
         answer = play.update(target, [_CLEAR], request_id=request_id).succeeds(202)
         attribute(answer.element("job"), "id")
+
+
+@writes(_UPDATE, NOBODY)
+def insert_without_a_column(play: Playground) -> None:
+    """An insert fails if the source lacks a column of the target."""
+    _fails(play, _INSERT, payload=hyper_file('CREATE TABLE "Extract"."Extract" (id INTEGER)'))
+
+
+@writes(_UPDATE, NOBODY)
+def constant_of_another_type(play: Playground) -> None:
+    """A comparison of a text with a number fails the job."""
+    constant = {"op": "eq", "target-col": "name", "const": {"type": "integer", "v": "1"}}
+    _fails(play, _CLEAR | {"condition": constant}, payload=None)
+
+
+_MALFORMED: Mapping[str, Mapping[str, object]] = {
+    "a key that no action has": _CLEAR | {"colour": "red"},
+    "an insert with a condition": _INSERT | {"condition": True},
+    "an operator in signs": _CLEAR
+    | {"condition": {"op": "<", "target-col": "id", "const": {"type": "integer", "v": "1"}}},
+    "two columns and a constant": _INSERT
+    | {"action": "update", "condition": _BY_ID | {"const": {"type": "integer", "v": "1"}}},
+    "a time without a zone": _CLEAR
+    | {
+        "condition": {
+            "op": "lt",
+            "target-col": "id",
+            "const": {"type": "datetime", "v": "2026-01-31T10:00:00"},
+        }
+    },
+    "a column of a source that there is not": _CLEAR
+    | {"condition": {"op": "has", "source-col": "name", "const": {"type": "string", "v": "x"}}},
+}
+
+
+@writes(_UPDATE, NOBODY)
+def malformed_actions(play: Playground) -> None:
+    """Unknown keys and operators, and conditions that make no sense, are refused with 400000."""
+    for what, batch in _MALFORMED.items():
+        payload = rows_file() if "source-table" in batch else None
+        answer = play.update(play.shared, [batch], payload)
+        expect_that(answer.status == 400, f"400 for {what}", answer)
+        answer.is_refused("400000")
+
+
+@writes(_UPDATE, UPDATE_GUIDE)
+def repeated_request_with_other_actions(play: Playground) -> None:
+    """A known RequestID is ignored, even if the request asks for something else."""
+    target, request_id = play.published(), secrets.token_hex(16)
+    play.finished(play.update(target, [_INSERT], rows_file(), request_id=request_id))
+    second = play.update(target, [_CLEAR], request_id=request_id)
+    if second.status == 202 and second.element("job").get("id"):
+        play.finished(second)
+    expect([*ROWS], play.rows(target))
+
+
+@writes(_UPDATE, NOBODY)
+def repeated_request_after_a_failure(play: Playground) -> None:
+    """A known RequestID is ignored, even if the first request has failed."""
+    target, request_id = play.published(), secrets.token_hex(16)
+    wrong = _CLEAR | {"target-table": "NoSuchTable"}
+    play.finished(play.update(target, [wrong], request_id=request_id))
+    second = play.finished(play.update(target, [_CLEAR], request_id=request_id))
+    expect(("1", [*ROWS]), (second.get("finishCode"), play.rows(target)))
+
+
+@writes(_UPDATE, NOBODY)
+def repeated_request_for_another_target(play: Playground) -> None:
+    """A known RequestID is ignored for other data sources of the site, too."""
+    first, second, request_id = play.published(), play.published(), secrets.token_hex(16)
+    for target in (first, second):
+        play.finished(play.update(target, [_CLEAR], request_id=request_id))
+    expect(([], [*ROWS]), (play.rows(first), play.rows(second)))
+
+
+@writes(_UPDATE, NOBODY)
+def repeated_request_keeps_its_upload(play: Playground) -> None:
+    """A request with a known RequestID does not use up its upload."""
+    target, request_id = play.published(), secrets.token_hex(16)
+    play.finished(play.update(target, [_CLEAR], request_id=request_id))
+    path = f"{target.path}/data?uploadSessionId={play.upload(rows_file(ROWS[0]))}"
+    play.send_batch(path, [_INSERT], request_id=request_id).succeeds(202)
+    play.finished(play.send_batch(path, [_INSERT]))
+    expect([ROWS[0]], play.rows(target))

@@ -5,7 +5,7 @@ from typing import Any
 
 from tableau_pipeline.sandbox.facts.answer import attribute, expect, expect_that
 from tableau_pipeline.sandbox.facts.fact import writes
-from tableau_pipeline.sandbox.facts.files import rows_file
+from tableau_pipeline.sandbox.facts.files import rows_file, table_file
 from tableau_pipeline.sandbox.facts.playground import ROWS, Playground
 from tableau_pipeline.sandbox.facts.sources import (
     LIVE_TESTS,
@@ -194,3 +194,92 @@ def update_makes_no_revision(play: Playground) -> None:
     play.finished(play.update(target, [action("delete", condition=True)]))
     answer = play.ask("GET", f"{target.path}/revisions").succeeds(200)
     expect(1, len(answer.elements("revisions/revision")))
+
+
+@writes(_UPDATE, UPDATE_GUIDE)
+def key_of_another_name(play: Playground) -> None:
+    """A condition may compare columns of different names."""
+    payload = rows_file((2, "TWO"), columns="update_id INTEGER, name TEXT")
+    condition = {"op": "eq", "target-col": "id", "source-col": "update_id"}
+    batch = [_with_source("update", condition=condition)]
+    _becomes(play, batch, payload, [_ONE, (2, "TWO")])
+
+
+@writes(_UPDATE, UPDATE_GUIDE)
+def columns_by_their_names(play: Playground) -> None:
+    """Columns are matched by their names, whatever their order, in an insert and in a replace."""
+    payload = table_file("name TEXT, id INTEGER", "('x', 7)")
+    _becomes(play, [_with_source("insert")], payload, [_ONE, _TWO, (7, "x")])
+    _becomes(play, [_with_source("replace")], payload, [(7, "x")])
+
+
+@writes(_UPDATE, UPDATE_GUIDE)
+def columns_that_an_update_lacks(play: Playground) -> None:
+    """An update leaves the columns that its source lacks as they are."""
+    target = play.published(rows_file((1, "one"), columns="id INTEGER, name TEXT"))
+    payload = table_file("id INTEGER", "(1)")
+    play.finished(play.update(target, [_with_source("update", condition=_BY_ID)], payload))
+    expect([_ONE], play.rows(target))
+
+
+@writes(_UPDATE, UPDATE_GUIDE)
+def comparisons_by_order(play: Playground) -> None:
+    """The operators neq, lt, lte, gt and gte compare a column with a constant."""
+    three = [_ONE, _TWO, (3, "three")]
+    for operator, kept in (
+        ("neq", [_TWO]),
+        ("lt", [_TWO, three[2]]),
+        ("lte", [three[2]]),
+        ("gt", [_ONE, _TWO]),
+        ("gte", [_ONE]),
+    ):
+        target = play.published(rows_file(*three))
+        condition = _const("id", operator, "integer", "2")
+        play.finished(play.update(target, [action("delete", condition=condition)]))
+        expect(sorted(kept, key=repr), play.rows(target))
+
+
+@writes(_UPDATE, UPDATE_GUIDE)
+def operator_has(play: Playground) -> None:
+    """The operator has finds a text in a column."""
+    condition = _const("name", "has", "string", "ne")
+    _becomes(play, [action("delete", condition=condition)], None, [_TWO])
+
+
+@writes(_UPDATE, UPDATE_GUIDE)
+def constants_of_all_types(play: Playground) -> None:
+    """Constants are truth values in any case of letters, numbers, texts and times with a zone."""
+    columns = "b BOOLEAN, d DOUBLE PRECISION, t TIMESTAMP, id INTEGER"
+    row = "(true, 1.5, TIMESTAMP '2026-01-31 10:00:00', 1)"
+    file = table_file(columns, row)
+    for column, kind, value in (
+        ("b", "boolean", "TRUE"),
+        ("d", "double", "1.5"),
+        ("t", "datetime", "2026-01-31T10:00:00Z"),
+        ("t", "datetime", "2026-01-31T11:00:00+0100"),
+    ):
+        target = play.published(file)
+        condition = _const(column, "eq", kind, value)
+        play.finished(play.update(target, [action("delete", condition=condition)]))
+        expect([], play.rows(target))
+
+
+@writes(_UPDATE, NOBODY)
+def null_overwrites(play: Playground) -> None:
+    """NULL in the source of an update replaces the value."""
+    batch = [_with_source("update", condition=_BY_ID)]
+    _becomes(play, batch, rows_file((1, None)), sorted([(1, None), _TWO], key=repr))
+
+
+@writes(_UPDATE, NOBODY)
+def constant_as_a_number(play: Playground) -> None:
+    """A constant may be a number of JSON."""
+    condition = {"op": "eq", "target-col": "id", "const": {"type": "integer", "v": 1}}
+    _becomes(play, [action("delete", condition=condition)], None, [_TWO])
+
+
+@writes(_UPDATE, NOBODY)
+def source_file_in_an_action(play: Playground) -> None:
+    """An action may name a source-file, which has no effect."""
+    batch = [_with_source("insert", source_file="any.hyper")]
+    _becomes(play, batch, rows_file(_TWO), [_ONE, _TWO, _TWO])
