@@ -260,6 +260,26 @@ def test_senseless_rules(
     assert code_of(call(sandbox, "PUT", path, server=server, data=body)) == code
 
 
+@pytest.mark.parametrize(
+    ("named", "code"),
+    [
+        ('<workbook id="{item}"/>', "400000"),
+        ('<project id="{item}"/>', "400000"),
+        ('<datasource id="another"/>', "404009"),
+        ('<datasource id="{item}"/>', ""),
+    ],
+)
+def test_rules_about_something_else(
+    sandbox: Sandbox, server: tsc.Server, one_row: Path, named: str, code: str
+):
+    """Prevents: rules meant for one thing are given to another."""
+    item = publish(server, one_row)
+    body = f"<tsRequest><permissions>{named.replace('{item}', item.id)}</permissions></tsRequest>"
+    path = f"sites/{{site}}/datasources/{item.id}/permissions"
+    answer = call(sandbox, "PUT", path, server=server, data=body)
+    assert (code_of(answer) if code else "") == code
+
+
 def test_rules_in_json(sandbox: Sandbox, server: tsc.Server, one_row: Path):
     """Prevents: of several grantees, clients that read JSON see the last one alone."""
     item = publish(server, one_row)

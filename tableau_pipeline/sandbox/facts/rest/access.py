@@ -137,6 +137,14 @@ def unknown_capability(play: Playground) -> None:
     _grant(play, play.shared, "NoSuchCapability").is_refused("400000", "400009")
 
 
+@writes("PUT " + _PERMISSIONS, REFERENCE)
+def permissions_of_something_else(play: Playground) -> None:
+    """Permissions whose request names a workbook or another data source are refused."""
+    for named, codes in (("workbook", ["400000"]), ("datasource", ["400000", "404009"])):
+        body = f'<tsRequest><permissions><{named} id="{uuid4()}"/></permissions></tsRequest>'
+        play.ask("PUT", f"{play.shared.path}/permissions", body).is_refused(*codes)
+
+
 @writes("DELETE " + _PERMISSIONS + "/{grantees}/{grantee}/{capability}/{mode}", REFERENCE)
 def revoked_capability(play: Playground) -> None:
     """A capability is revoked with 204."""

@@ -64,6 +64,7 @@ class _Resource:
         request = parse_request(call.body, "permissions")
         with services.database.transaction():
             thing = self._found(services, call)
+            _check_named(request, thing)
             rules = self._unlocked(services, thing)
             add_rules(services.database, rules, list(self._requested(services, call, request)))
             return Reply(200, (self._written(services, thing),))
@@ -128,6 +129,16 @@ class _Resource:
 def _governing(services: Services, rules: RuleSet, thing: Project | Datasource) -> RuleSet:
     access = access_to(services.database, thing.site)
     return access.governing(rules, access.project_of(thing))
+
+
+def _check_named(request: XmlElement, thing: Project | Datasource) -> None:
+    """Refuse a request that names something else than its path does; it need not name anything."""
+    kind = "project" if isinstance(thing, Project) else "datasource"
+    for child in request:
+        if child.tag not in (kind, "granteeCapabilities"):
+            raise malformed(f"The permissions of a {kind} have no element '{child.tag}'.")
+        if child.tag == kind and child.get("id", thing.luid) != thing.luid:
+            raise refusal("404009", f"The request is about another {kind} than its path.")
 
 
 def _check_grantee(services: Services, call: Call, *, kind: str, luid: str) -> None:
