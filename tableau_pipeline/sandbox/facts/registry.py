@@ -16,7 +16,7 @@ from tableau_pipeline.sandbox.facts.rest import (
     uploads,
 )
 from tableau_pipeline.sandbox.facts.sessions import apps, roles, signing_in, sites, versions
-from tableau_pipeline.sandbox.facts.vds import computing, queries, refusals, service
+from tableau_pipeline.sandbox.facts.vds import computing, models, queries, refusals, service
 
 _MODULES = (
     signing_in,
@@ -39,6 +39,7 @@ _MODULES = (
     service,
     queries,
     computing,
+    models,
     refusals,
 )
 

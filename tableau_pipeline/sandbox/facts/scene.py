@@ -1,6 +1,6 @@
 """A site of a server, as facts see it: raw requests, signed in or not."""
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -111,13 +111,16 @@ class Scene:
         self,
         method: str,
         path: str,
-        body: str | bytes = b"",
+        body: str | bytes | Iterator[bytes] = b"",
         *,
         token: str = "",
         version: str = "",
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
-        """Send a request to a path below `/api/{version}/`, without a session unless given."""
+        """Send a request to a path below `/api/{version}/`, without a session unless given.
+
+        A body in pieces is sent in chunks.
+        """
         sent = dict(headers or {})
         if token:
             sent["X-Tableau-Auth"] = token

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 from tableau_pipeline.sandbox.facts.answer import attribute, expect, expect_that
 from tableau_pipeline.sandbox.facts.fact import writes
-from tableau_pipeline.sandbox.facts.files import hyper_file, rows_file
+from tableau_pipeline.sandbox.facts.files import hyper_file, rows_file, table_file
 from tableau_pipeline.sandbox.facts.playground import ROWS, Playground
 from tableau_pipeline.sandbox.facts.sources import (
     LIVE_MESSAGES,
@@ -258,3 +258,12 @@ def repeated_request_keeps_its_upload(play: Playground) -> None:
     play.send_batch(path, [_INSERT], request_id=request_id).succeeds(202)
     play.finished(play.send_batch(path, [_INSERT]))
     expect([ROWS[0]], play.rows(target))
+
+
+@writes(_UPDATE, NOBODY)
+def order_of_collated_texts(play: Playground) -> None:
+    """Texts with a collation are compared by equality only; the job fails otherwise."""
+    target = play.published(table_file('id INTEGER, name TEXT COLLATE "en_US"', "(1, 'one')"))
+    constant = {"op": "gt", "target-col": "name", "const": {"type": "string", "v": "a"}}
+    job = play.finished(play.update(target, [_CLEAR | {"condition": constant}]))
+    expect("1", attribute(job, "finishCode"))

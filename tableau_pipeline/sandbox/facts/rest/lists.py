@@ -7,6 +7,7 @@ from tableau_pipeline.sandbox.facts.answer import Answer, NotShown, attribute, e
 from tableau_pipeline.sandbox.facts.fact import reads
 from tableau_pipeline.sandbox.facts.scene import Scene
 from tableau_pipeline.sandbox.facts.sources import (
+    DAGSTER,
     LIVE_MESSAGES,
     MCP,
     NOBODY,
@@ -283,3 +284,16 @@ def list_of_refresh_tasks(scene: Scene) -> None:
     answer = scene.ask("GET", "tasks/extractRefreshes").succeeds(200)
     answer.element("tasks")
     expect([], answer.elements("pagination"))
+
+
+@reads("POST metadata/graphql", DAGSTER)
+def workbooks_by_graphql(scene: Scene) -> None:
+    """The metadata API answers queries about workbooks in JSON."""
+    query = json.dumps({"query": "{workbooks {luid}}"})
+    headers = {"Content-Type": "application/json", "Accept": "application/json"}
+    answer = scene.call(
+        "POST", "graphql", query, version="metadata", token=scene.token, headers=headers
+    )
+    if answer.status != 200:
+        raise NotShown("the server has no metadata API")
+    expect_that(isinstance(answer.json()["data"]["workbooks"], list), "a list", answer)

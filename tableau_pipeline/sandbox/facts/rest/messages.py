@@ -14,6 +14,7 @@ from tableau_pipeline.sandbox.facts.playground import ROWS, Playground
 from tableau_pipeline.sandbox.facts.sources import (
     JSON_CLIENTS,
     LIVE_TESTS,
+    NOBODY,
     PUBLISH_GUIDE,
     TSC,
     UPDATE_GUIDE,
@@ -122,3 +123,11 @@ def related_tables_without_integrity(play: Playground) -> None:
 def file_without_tables(play: Playground) -> None:
     """A .hyper file without a table is refused with 400011."""
     play.publish(play.new_name(), hyper_file()).is_refused("400011")
+
+
+@writes(_PUBLISH, NOBODY)
+def longest_name(play: Playground) -> None:
+    """A name may have 255 characters, and not 256: 400000."""
+    name = play.new_name()
+    play.publish(name + "x" * (255 - len(name))).succeeds(201)
+    play.publish(name + "x" * (256 - len(name))).is_refused("400000")

@@ -12,6 +12,7 @@ from tableau_pipeline.sandbox.facts.scene import OLDEST_VERSION, Scene
 from tableau_pipeline.sandbox.facts.sources import (
     JSON_CLIENTS,
     KNOWLEDGE_BASE,
+    LIVE_TESTS,
     MCP,
     REFERENCE,
     SAMPLES,
@@ -247,3 +248,11 @@ def unknown_session(scene: Scene) -> None:
     """A call with an unknown token is refused with 401002."""
     token = f"unknown|unknown|{scene.site}"
     scene.call("GET", f"sites/{scene.site}", token=token).is_refused("401002")
+
+
+@reads("POST auth/signin", LIVE_TESTS)
+def request_in_chunks(scene: Scene) -> None:
+    """The body of a request may come in chunks."""
+    with scene.sessions_of_its_own():
+        body = scene.credentials.as_request().encode()
+        scene.call("POST", "auth/signin", iter((body[:20], body[20:]))).succeeds(200)
