@@ -10,6 +10,7 @@ import pytest
 from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.sandbox.requests.fuzz_messages import World, status_of
 from tableau_pipeline_tests.sandbox.requests.fuzz_mutations import damage, spoil
+from tableau_pipeline_tests.sandbox.requests.fuzz_rights import rights
 from tableau_pipeline_tests.sandbox.samples import publish, rows_on_server
 
 FAMILIES = (
@@ -26,6 +27,7 @@ FAMILIES = (
     "queries",
     "pages",
     "json",
+    "rights",
 )
 # Ten thousand in all; others each time.
 SHARE = 10_000 // len(FAMILIES) + 1
@@ -47,7 +49,8 @@ def test_spoilt_requests(
         if number and number % HEALED_EVERY == 0:
             world.heal()
         spoil_one = damage if family == "files" else spoil
-        message = spoil_one(chance.choice(world.families()[family]), chance)
+        good = rights(world) if family == "rights" else world.families()[family]
+        message = spoil_one(chance.choice(good), chance)
         try:
             status = status_of(sandbox, message)
         except (OSError, HTTPException) as error:
