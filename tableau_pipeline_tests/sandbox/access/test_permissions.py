@@ -129,6 +129,8 @@ def test_changes_of_groups_that_are_refused(sandbox: Sandbox, server: tsc.Server
     alice = user(sandbox, ALICE)
     group, everybody = of_group(server, alice), everyone(server)
     refused(lambda: server.groups.create(tsc.GroupItem("READERS")), "409009")
+    directory = tsc.GroupItem("From a directory", domain_name="example.com")
+    refused(lambda: server.groups.create_AD_group(directory), "400000")
     refused(lambda: server.groups.add_user(group, str(alice.user_id)), "409011")
     refused(lambda: server.groups.add_user(group, "nobody"), "404002")
     refused(lambda: server.groups.remove_user(group, str(server.user_id)), "404002")

@@ -61,6 +61,17 @@ def test_others_may_read_but_not_change(sandbox: Sandbox, server: tsc.Server, on
         alice.datasources.add_tags(item, "mine")
 
 
+def test_no_tags(sandbox: Sandbox, server: tsc.Server, one_row: Path):
+    """Prevents: a client that adds no tags fails here, although servers take it."""
+    item = publish(server, one_row)
+    server.datasources.add_tags(item, "kept")
+    path = f"sites/{{site}}/datasources/{item.id}/tags"
+    answer = call(sandbox, "PUT", path, server=server, data="<tsRequest><tags/></tsRequest>")
+    assert (answer.status_code, 'label="kept"' in answer.text) == (200, True)
+    blank = '<tsRequest><tags><tag label=" "/></tags></tsRequest>'
+    assert code_of(call(sandbox, "PUT", path, server=server, data=blank)) == "400075"
+
+
 def test_tags(server: tsc.Server, one_row: Path):
     # Prevents: labels with spaces, commas or slashes fall apart or cannot be removed.
     item = publish(server, one_row)

@@ -88,6 +88,12 @@ def added_tags(play: Playground) -> None:
     )
 
 
+@writes(_TAG, REFERENCE)
+def no_tags(play: Playground) -> None:
+    """An empty list of tags adds nothing, and is no error."""
+    play.ask("PUT", f"{play.shared.path}/tags", "<tsRequest><tags/></tsRequest>").succeeds(200)
+
+
 @writes(_TAG, TSC)
 def tag_in_quotes(play: Playground) -> None:
     """A tag with a space is sent in double quotes, which do not belong to it."""

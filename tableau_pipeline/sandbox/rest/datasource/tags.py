@@ -17,9 +17,10 @@ _LONGEST = 200
 
 def add_tags(services: Services, call: Call) -> Reply:
     """Add tags to a data source; its other tags stay."""
-    request = parse_request(call.body, "tags")
-    labels = [label for tag in request.findall("tag") for label in _labels(tag.get("label", ""))]
-    if not labels or any(len(label) > _LONGEST for label in labels):
+    tags = parse_request(call.body, "tags").findall("tag")
+    labels = [label for tag in tags for label in _labels(tag.get("label", ""))]
+    # An empty list adds nothing, and is no error.
+    if (tags and not labels) or any(len(label) > _LONGEST for label in labels):
         raise refusal("400075", f"A tag must have 1 to {_LONGEST} characters.")
     with services.database.transaction():
         datasource = find_datasource(services, call, to=WRITE)

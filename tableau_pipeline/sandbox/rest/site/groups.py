@@ -2,7 +2,7 @@
 
 from starlette.responses import Response
 
-from tableau_pipeline.sandbox.errors import not_found, refusal
+from tableau_pipeline.sandbox.errors import malformed, not_found, refusal
 from tableau_pipeline.sandbox.identity import new_luid
 from tableau_pipeline.sandbox.rest.wire.elements import Element
 from tableau_pipeline.sandbox.rest.wire.lists import list_page, text_field
@@ -21,13 +21,26 @@ def query_groups(services: Services, call: Call) -> Reply:
         "domainName": text_field(lambda _: "local"),
     }
     found = accounts.groups(services.database, call.site.luid)
-    return Reply(200, list_page(found, call.query, fields=fields, name="groups", write=_element))
+    return Reply(
+        200,
+        list_page(
+            found,
+            call.query,
+            fields=fields,
+            name="groups",
+            write=_element,
+            selectable=("id", "name", "domain", "domain.name"),
+        ),
+    )
 
 
 def create_group(services: Services, call: Call) -> Reply:
     """Create a group without users."""
     _check_admin(call)
-    group = Group(new_luid(), call.site.luid, name_attribute(parse_request(call.body, "group")))
+    request = parse_request(call.body, "group")
+    if request.find("import") is not None:
+        raise malformed("There is no directory to import groups from.")
+    group = Group(new_luid(), call.site.luid, name_attribute(request))
     with services.database.transaction():
         taken = [each.name.lower() for each in accounts.groups(services.database, group.site)]
         if group.name.lower() in taken:
