@@ -69,6 +69,15 @@ class Site:
     def default(self) -> tsc.ProjectItem:
         return self.server.projects.filter(name="Default")[0]
 
+    def permissions_of_another(self) -> requests.Response:
+        body = '<tsRequest><permissions><datasource id="another"/></permissions></tsRequest>'
+        return self.raw("PUT", f"sites/{{site}}/datasources/{self.item.id}/permissions", body)
+
+    def member_twice(self) -> None:
+        group = self.server.groups.create(tsc.GroupItem("Twice"))
+        for _ in range(2):
+            self.server.groups.add_user(group, str(self.server.user_id))
+
     def given_away(self, to: str) -> object:
         alice = self.user("alice", "wonderland")
         item: Any = publish(alice, self.file, name="Given away", mode="Overwrite")
@@ -179,6 +188,7 @@ CASES: list[tuple[str, Callable[[Site], object]]] = [
     ("404005", lambda s: s.server.datasources.publish(s.named("P", "x"), s.file, "CreateNew")),
     ("404005", lambda s: s.server.projects.create(s.project("Child", "nowhere"))),
     ("404007", lambda s: s.server.datasources.delete_tags(s.item, ["no such tag"])),
+    ("404009", lambda s: s.permissions_of_another()),
     ("404011", lambda s: s.raw("GET", "sites/{site}/datasources/nothing/connections")),
     ("404012", lambda s: s.raw("GET", "sites/{site}/groups/nothing/users")),
     ("404013", lambda s: s.raw("DELETE", s.rule_of_admin())),
@@ -188,6 +198,8 @@ CASES: list[tuple[str, Callable[[Site], object]]] = [
     ("404024", lambda s: s.server.datasources.download_revision(s.item.id, "99", BytesIO())),
     ("405000", lambda s: s.raw("PATCH", "sites/{site}/projects")),
     ("409006", lambda s: s.server.projects.create(s.project("TAKEN"))),
+    ("409009", lambda s: s.server.groups.create(tsc.GroupItem("all users"))),
+    ("409011", lambda s: s.member_twice()),
     ("409015", lambda s: s.server.datasources.update(s.changed(name="OTHER"))),
     ("409090", lambda s: s.server.datasources.refresh(s.item)),
     ("429000", lambda s: s.refused(429)),
