@@ -79,10 +79,9 @@ def find_route(
 
 
 def _match(route: Route, segments: list[str], *, newest: str) -> dict[str, str] | None:
+    version = None
     if route.versioned:
         version, *segments = segments
-        if not _is_served(version, since=route.since, newest=newest):
-            return None
     expected = route.pattern.split("/")
     if len(expected) != len(segments):
         return None
@@ -93,6 +92,9 @@ def _match(route: Route, segments: list[str], *, newest: str) -> dict[str, str] 
         # Some clients write `serverinfo`, and servers answer them.
         elif name != segment and not (name == "serverInfo" and segment.lower() == "serverinfo"):
             return None
+    # Last, because few routes get here.
+    if version is not None and not _is_served(version, since=route.since, newest=newest):
+        return None
     return variables
 
 
