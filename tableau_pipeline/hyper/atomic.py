@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 @contextmanager
-def replacing(path: Path) -> Generator[Path]:
+def atomic_path(path: Path) -> Generator[Path]:
     """Yield the path to write to; it replaces `path` if the block succeeds."""
     # hyperd requires the suffix. The name is not random, because a lock guards each data source.
     unfinished = path.absolute().with_name(f".{path.name}.unfinished.hyper")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tableauhyperapi import Connection, HyperProcess, TableName, escape_name
 
-from tableau_pipeline.hyper.atomic import replacing
+from tableau_pipeline.hyper.atomic import atomic_path
 from tableau_pipeline.hyper.process import connect
 from tableau_pipeline.hyper.rows import names
 from tableau_pipeline.hyper.tables import Column
@@ -23,7 +23,7 @@ def new_file(hyper: HyperProcess, path: Path, *, version: int) -> Generator[Conn
     Args:
         version: the version of the file format.
     """
-    with replacing(path) as unfinished, connect(hyper) as connection:
+    with atomic_path(path) as unfinished, connect(hyper) as connection:
         database = escape_name(str(unfinished))
         connection.execute_command(f"CREATE DATABASE {database} WITH VERSION {version}")
         connection.execute_command(f"ATTACH DATABASE {database} AS {NEW}")

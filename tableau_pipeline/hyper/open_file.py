@@ -11,7 +11,7 @@ from typing import Literal
 import pyarrow as pa
 from tableauhyperapi import Connection, HyperException, HyperProcess, TableName, escape_name
 
-from tableau_pipeline.hyper.atomic import replacing
+from tableau_pipeline.hyper.atomic import atomic_path
 from tableau_pipeline.hyper.comments import copy_comments
 from tableau_pipeline.hyper.hyper_file import HyperFile, HyperFileError
 from tableau_pipeline.hyper.process import connect, hyper_process
@@ -46,7 +46,7 @@ def open_hyper(
         with _opened(hyper, path) as connection:
             yield HyperFile(connection)
         return
-    with _alone(path), replacing(path) as unfinished:
+    with _alone(path), atomic_path(path) as unfinished:
         if mode == "w":
             with connect(hyper) as connection:
                 connection.execute_command(
@@ -94,7 +94,7 @@ def convert(path: Path | str, *, version: int, hyper: HyperProcess | None = None
     hyper, path = hyper or hyper_process(), Path(path).absolute()
     with (
         _alone(path),
-        replacing(path) as unfinished,
+        atomic_path(path) as unfinished,
         # This connection keeps other processes from changing the file; hyperd copies a closed one.
         _opened(hyper, path) as old,
         TemporaryDirectory() as folder,
