@@ -190,7 +190,7 @@ def _wire(action: Action) -> dict[str, Any]:
     return fields
 
 
-def in_words(batch: str) -> str:
+def describe_actions(batch: str) -> str:
     """List the actions of a batch by number: the server's notes name at most one of them."""
     actions = [
         f"{number}. {action['action']} {action.get('target-schema', '')}.{action['target-table']}"

@@ -137,13 +137,7 @@ class Declaration:
     @property
     def project_path(self) -> str:
         """The project as text: its path or its LUID."""
-        match self.project:
-            case str():
-                return self.project
-            case ProjectLuid(luid):
-                return luid
-            case names:
-                return "/".join(names)
+        return project_path(self.project)
 
     @property
     def fact_table(self) -> str:
@@ -177,6 +171,17 @@ class Declaration:
             sorted([edge.many, edge.one, *sorted(edge.on)] for edge in self.relationships),
         ]
         return hashlib.sha256(json.dumps(shape).encode()).hexdigest()[:16]
+
+
+def project_path(project: Project) -> str:
+    """Return a project as text: its path or its LUID."""
+    match project:
+        case str():
+            return project
+        case ProjectLuid(luid):
+            return luid
+        case names:
+            return "/".join(names)
 
 
 def tags_of(key: str, instance: str) -> frozenset[str]:

@@ -4,16 +4,9 @@ from contextlib import suppress
 
 import tableauserverclient as TSC
 
-from tableau_pipeline.core.declaration import Project, ProjectLuid
+from tableau_pipeline.core.declaration import Project, ProjectLuid, project_path
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.publishing.lookup import every, named, same_name
-
-
-def in_words(project: Project) -> str:
-    """Format a project for messages."""
-    if isinstance(project, ProjectLuid):
-        return project.luid
-    return "/".join(_names(project))
 
 
 def find_project(server: TSC.Server, project: Project) -> str | None:
@@ -38,25 +31,19 @@ def project_id(server: TSC.Server, project: Project, *, create: bool) -> str:
             "the LUID in `project:`, or name the project by its path."
         )
     parent: str | None = None
-    names = _names(project)
+    names = project if isinstance(project, tuple) else [name.strip() for name in project.split("/")]
     for depth, name in enumerate(names):
         item = _child(server, name, parent)
         if item is None and not create:
             where = f'in "{"/".join(names[:depth])}"' if depth else "on the site"
             raise RefusedError(
-                f'Project "{in_words(project)}": there is no project "{name}" {where}, or this '
+                f'Project "{project_path(project)}": there is no project "{name}" {where}, or this '
                 "user may not see it. Create it, correct `project:`, or set create_project: true."
             )
         if item is None:
             item = server.projects.create(TSC.ProjectItem(name, parent_id=parent))
         parent = item.id
     return str(parent)
-
-
-def _names(project: str | tuple[str, ...]) -> list[str]:
-    if isinstance(project, str):
-        return [name.strip() for name in project.split("/")]
-    return list(project)
 
 
 def _child(server: TSC.Server, name: str, parent: str | None) -> TSC.ProjectItem | None:

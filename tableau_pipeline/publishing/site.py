@@ -13,7 +13,7 @@ import tableauserverclient as TSC
 
 from tableau_pipeline.core.checkpoint import Outcome, PublishMode
 from tableau_pipeline.core.counting import ColumnCounts, Counted, CountWay
-from tableau_pipeline.core.declaration import Project
+from tableau_pipeline.core.declaration import Project, project_path
 from tableau_pipeline.core.server import Job, Metadata, RemoteDatasource
 from tableau_pipeline.core.units import megabytes
 from tableau_pipeline.errors import RefreshError, RefusedError
@@ -73,14 +73,14 @@ class TableauSite:
     def find_project(self, project: Project) -> str | None:
         """Return the id of a project; None if there is none."""
         return self._ask(
-            f'Looking for project "{projects.in_words(project)}"',
+            f'Looking for project "{project_path(project)}"',
             lambda: projects.find_project(self.tsc, project),
         )
 
     def project(self, project: Project, *, create: bool) -> str:
         """Return the id of a project, which must exist unless it may be created."""
         return self._ask(
-            f'Looking for project "{projects.in_words(project)}"',
+            f'Looking for project "{project_path(project)}"',
             lambda: projects.project_id(self.tsc, project, create=create),
         )
 

@@ -215,7 +215,7 @@ class Attempt:
             seconds=self._seconds,
         )
         report = self._report(decision, desired, published)
-        return delivery.carry_out(decision, deltas, report)
+        return delivery.execute(decision, deltas, report)
 
     def _recorded(self, claim: Claimed, report: Report, sent: Sent) -> Report:
         """Compare the published data with the models unless that was done, and record the result.

@@ -20,7 +20,7 @@ USERS = "SELECT * FROM (VALUES (1, 'ann'), (2, 'bob'), (3, 'cy')) AS t (user_id,
 ON_USER = {"op": "eq", "target-col": "user_id", "source-col": "user_id"}
 
 
-def carry_out(
+def rows_after(
     batch: Batch,
     folder: Path,
     *,

@@ -21,7 +21,7 @@ from tableau_pipeline.actions.batch import (
     target,
 )
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline_tests.actions.batches import ON_USER, USERS, carry_out, constant_test, sent
+from tableau_pipeline_tests.actions.batches import ON_USER, USERS, constant_test, rows_after, sent
 from tableau_pipeline_tests.sandbox.samples import publish, rows_on_server, write_hyper
 
 
@@ -41,7 +41,7 @@ def test_multi_table_append(tmp_path: Path):
         sent("insert", "new_customers", "customers", **{"target-schema": "Extract"}),
         sent("insert", "new_items", "items", **{"target-schema": "Extract"}),
     ]
-    after = carry_out(
+    after = rows_after(
         batch,
         tmp_path,
         published={"customers": "SELECT 1 AS id", "items": "SELECT 10 AS id"},
@@ -74,7 +74,7 @@ def test_incremental_star(tmp_path: Path):
         sent("insert", "new_ad_views", "ad_views"),
     ]
     payload = {"campaigns": CAMPAIGNS, "ad_customers": NEW_CUSTOMER, "new_ad_views": NEW_VIEW}
-    assert carry_out(batch, tmp_path, published=STAR, payload=payload) == {
+    assert rows_after(batch, tmp_path, published=STAR, payload=payload) == {
         "marketing_campaigns": [(2, "new")],
         "ad_customers": [(6,)],
         "ad_views": [(100, 1, 5), (101, 1, 5)],
@@ -99,7 +99,7 @@ def test_windowed_extract(tmp_path: Path):
         f"SELECT TIMESTAMP '2018-12-06 19:21:{seconds}' AS creation_date"
         for seconds in ("12.12", "12.119999", "13")
     )
-    after = carry_out(
+    after = rows_after(
         batch,
         tmp_path,
         published={"extract": f"{edge} UNION ALL {too_old}"},
@@ -124,7 +124,7 @@ def test_change_data_capture(tmp_path: Path):
         sent("update", "modified_tuples", "extract", condition=ON_USER),
         sent("delete", "deleted_tuples", "extract", condition=ON_USER),
     ]
-    after = carry_out(
+    after = rows_after(
         batch,
         tmp_path,
         published={"extract": USERS},
@@ -143,7 +143,7 @@ def test_upsert(tmp_path: Path):
     batch = Batch([Upsert(target="users", source="s", where=same_user)])
     assert wire(batch) == [sent("upsert", "s", "users", condition=ON_USER)]
     changed = {"s": "SELECT * FROM (VALUES ('bo', 2), ('dee', 4)) AS t (name, user_id)"}
-    after = carry_out(batch, tmp_path, published={"users": USERS}, payload=changed)
+    after = rows_after(batch, tmp_path, published={"users": USERS}, payload=changed)
     assert after == {"users": [(1, "ann"), (2, "bo"), (3, "cy"), (4, "dee")]}
 
 
@@ -179,7 +179,7 @@ def test_deletes_without_a_payload(tmp_path: Path, where: Any, condition: Any, l
     # Prevents: rows are chosen by another condition than the one written.
     batch = Batch([Delete(target="users", where=where)])
     assert wire(batch) == [{"action": "delete", "target-table": "users", "condition": condition}]
-    assert carry_out(batch, tmp_path, published={"users": USERS}) == {"users": left}
+    assert rows_after(batch, tmp_path, published={"users": USERS}) == {"users": left}
 
 
 def test_sent_by_the_client_library(tmp_path: Path, eyes: TableauSite):

@@ -146,16 +146,16 @@ def test_fact_table_and_tag():
 
 
 @pytest.mark.parametrize(
-    ("project", "words"),
+    ("project", "text"),
     [
         ("Aviation/Curated", "Aviation/Curated"),
         (("A/B", "Curated"), "A/B/Curated"),
         (ProjectLuid("luid-1"), "luid-1"),
     ],
 )
-def test_project_in_words(project: Project, words: str):
+def test_project_path(project: Project, text: str):
     """Prevents: a project that messages and records cannot name."""
-    assert replace(STAR, project=project).project_path == words
+    assert replace(STAR, project=project).project_path == text
 
 
 def test_folders_of_keys():

@@ -19,7 +19,7 @@ from tableau_pipeline.refresh.report import Report, phase
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """Carries out decisions about the data source `published`."""
+    """Executes decisions about the data source `published`."""
 
     content: Builder
     desired: Mapping[str, TableContent]
@@ -28,7 +28,7 @@ class Delivery:
     reconciler: Reconciler
     seconds: dict[str, float]
 
-    def carry_out(
+    def execute(
         self, decision: NoChange | Update | Publish, deltas: Sequence[Delta], report: Report
     ) -> tuple[Report, Sent]:
         """Make the data source hold the desired content.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from tableau_pipeline.actions.batch import in_words
+from tableau_pipeline.actions.batch import describe_actions
 from tableau_pipeline.core.checkpoint import Checkpoint, Habits, Intent, Outcome, PublishMode
 from tableau_pipeline.core.server import RemoteDatasource, Server
 from tableau_pipeline.errors import RefreshError, RefusedError
@@ -116,7 +116,7 @@ class Sender:
             )
 
         doing = f'Updating the data of "{to.name}"'
-        return self._send(intent, to, call, doing=doing, actions=in_words(batch))
+        return self._send(intent, to, call, doing=doing, actions=describe_actions(batch))
 
     def _uploaded(self, file: Path) -> str:
         try:
