@@ -3,7 +3,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tableau_pipeline.sandbox.access.capabilities import SITE_ROLES
-from tableau_pipeline.sandbox.open_questions import OpenQuestions
+from tableau_pipeline.sandbox.switches import Switches
 
 ADMIN_NAME = "admin"
 ADMIN_PASSWORD = "admin"  # noqa: S105 - the well-known door of a sandbox
@@ -65,7 +65,7 @@ CONNECTED_APP = ConnectedApp(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(OpenQuestions):
+class Options(Switches):
     """The behaviour of a sandbox, including what Tableau leaves open.
 
     Attributes:

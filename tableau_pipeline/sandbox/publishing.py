@@ -12,10 +12,10 @@ from tableau_pipeline.sandbox.content.append import NotAppendableError, append_r
 from tableau_pipeline.sandbox.content.uploaded import Content, appended_file
 from tableau_pipeline.sandbox.errors import not_found, refusal
 from tableau_pipeline.sandbox.identity import new_luid
-from tableau_pipeline.sandbox.open_questions import Replace
 from tableau_pipeline.sandbox.services import Services
 from tableau_pipeline.sandbox.store import accounts, datasources, projects, revisions
 from tableau_pipeline.sandbox.store.records import Datasource
+from tableau_pipeline.sandbox.switches import Replace
 
 CREATE_NEW = "createnew"
 OVERWRITE = "overwrite"
@@ -58,7 +58,7 @@ def find_target(services: Services, publication: Publication) -> Datasource | No
     if user is None:
         raise refusal("403007", "The user is not allowed to publish data sources.")
     check_may(database, WRITE, user=user, thing=project, code="403007")
-    target = datasources.namesake(
+    target = datasources.find_by_name(
         database, publication.site, project=publication.project, name=publication.name
     )
     if target is None and publication.mode in _NEEDS_TARGET:

@@ -9,15 +9,15 @@ from filelock import FileLock, Timeout
 
 from tableau_pipeline.sandbox.access.rules import seed_rules
 from tableau_pipeline.sandbox.clock import stamp, stamp_after
-from tableau_pipeline.sandbox.control.control import Control
 from tableau_pipeline.sandbox.control.faults import StaleRows
-from tableau_pipeline.sandbox.open_questions import Stamps
+from tableau_pipeline.sandbox.control.state import Control
 from tableau_pipeline.sandbox.options import Options
 from tableau_pipeline.sandbox.store import datasources, jobs, late_stamps, uploads
 from tableau_pipeline.sandbox.store.database import Database
 from tableau_pipeline.sandbox.store.files import Files
 from tableau_pipeline.sandbox.store.records import Datasource
 from tableau_pipeline.sandbox.store.seed import seed
+from tableau_pipeline.sandbox.switches import Stamps
 
 DATABASE_FILE = "sandbox.sqlite"
 
@@ -30,7 +30,7 @@ class DataDirectoryInUseError(RuntimeError):
 class Services:
     """The services that every handler and every job may use.
 
-    `options` must be read when they are needed, because the open questions can be answered again.
+    `options` must be read when they are needed, because the switches can change.
     `publishing` is held while the content of data sources changes; it must be acquired before the
     lock of the database, never after it. `earlier` has data sources by LUID as they were before
     their last change, if a fault asks for them.

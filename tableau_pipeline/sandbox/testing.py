@@ -19,11 +19,10 @@ from typing import Any
 import pytest
 
 from tableau_pipeline.sandbox.clock import Clock, system_clock
-from tableau_pipeline.sandbox.control.control import Control
 from tableau_pipeline.sandbox.control.faults import Fault, HoldJobs
+from tableau_pipeline.sandbox.control.state import Control
 from tableau_pipeline.sandbox.http.certificate import certificate_path
 from tableau_pipeline.sandbox.http.server import SandboxServer, bind, sandbox_server, url_of
-from tableau_pipeline.sandbox.open_questions import OpenQuestions
 from tableau_pipeline.sandbox.options import (
     ADMIN_NAME,
     ADMIN_PASSWORD,
@@ -35,6 +34,7 @@ from tableau_pipeline.sandbox.options import (
 from tableau_pipeline.sandbox.services import DATABASE_FILE, DataDirectoryInUseError
 from tableau_pipeline.sandbox.store.jobs import IN_PROGRESS, PENDING, unfinished_jobs
 from tableau_pipeline.sandbox.store.records import Job
+from tableau_pipeline.sandbox.switches import Switches
 
 _START_SECONDS = 30
 _PAUSE_SECONDS = 0.01
@@ -179,16 +179,16 @@ class Sandbox:
                 raise TimeoutError(f"after {timeout:g} seconds: {named or 'no jobs'}")
             time.sleep(_PAUSE_SECONDS)
 
-    def switch(self, **answers: Any) -> None:
-        """Change the answers to some of the `OpenQuestions`; it need not be running.
+    def switch(self, **values: Any) -> None:
+        """Change some of the `Switches`; it need not be running.
 
         Raises:
-            TypeError: there is no such open question.
+            TypeError: there is no such switch.
         """
-        known = {question.name for question in fields(OpenQuestions)}
-        if unknown := answers.keys() - known:
-            raise TypeError(f"no open questions: {', '.join(sorted(unknown))}")
-        self._options = replace(self._options, **answers)
+        known = {each.name for each in fields(Switches)}
+        if unknown := values.keys() - known:
+            raise TypeError(f"no switches: {', '.join(sorted(unknown))}")
+        self._options = replace(self._options, **values)
         if self._running is not None:
             self._running[0].services.options = self._options
 

@@ -10,7 +10,7 @@ from pkgutil import resolve_name, walk_packages
 import pytest
 
 from tableau_pipeline.sandbox import rest
-from tableau_pipeline.sandbox.open_questions import OpenQuestions
+from tableau_pipeline.sandbox.switches import Switches
 from tableau_pipeline.sandbox.vds.service.api import CALLS as VDS_CALLS
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.docs.messages import is_said
@@ -117,7 +117,7 @@ def test_switches_of_the_sandbox():
     """Prevents: a switch that the page lacks, or whose values or default it tells wrongly."""
     rows = page("sandbox.md").sections["Switches for what Tableau leaves open"].rows()
     told = {row["switch"]: row["values (default first)"].split(", ") for row in rows}
-    known = {f"--{each.name.replace('_', '-')}": each.default for each in fields(OpenQuestions)}
+    known = {f"--{each.name.replace('_', '-')}": each.default for each in fields(Switches)}
     assert {switch: values[0] for switch, values in told.items()} == {
         switch: {True: "yes", False: "no"}.get(default, str(default))
         for switch, default in known.items()

@@ -19,8 +19,8 @@ from tableau_pipeline.publishing.session.credentials import Credentials, Passwor
 from tableau_pipeline.publishing.session.retries import RetryTimes
 from tableau_pipeline.publishing.session.sign_in import signed_in
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.sandbox.control.control import Armed
 from tableau_pipeline.sandbox.control.faults import Fault
+from tableau_pipeline.sandbox.control.state import Armed
 from tableau_pipeline.sandbox.options import UserSeed
 from tableau_pipeline.sandbox.testing import Sandbox, running_sandbox
 

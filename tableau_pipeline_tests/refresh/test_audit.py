@@ -13,7 +13,7 @@ from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, Reconcile
 from tableau_pipeline.core.policies import Diff
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.refresh.plan.decide import NoChange
-from tableau_pipeline.sandbox.open_questions import UpdatedAt
+from tableau_pipeline.sandbox.switches import UpdatedAt
 from tableau_pipeline_tests.refresh.support import analyst
 from tableau_pipeline_tests.refresh.support.crashes import killed_before
 from tableau_pipeline_tests.refresh.support.models import flights

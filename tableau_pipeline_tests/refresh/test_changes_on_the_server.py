@@ -11,7 +11,7 @@ from tableau_pipeline.core.checkpoint import PublishMode
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.refresh.plan.decide import Accept, NoChange, Options, Publish
-from tableau_pipeline.sandbox.open_questions import JobStamps
+from tableau_pipeline.sandbox.switches import JobStamps
 from tableau_pipeline_tests.refresh.support import analyst
 from tableau_pipeline_tests.refresh.support.analyst import ADMIN
 from tableau_pipeline_tests.refresh.support.models import flights

@@ -13,10 +13,10 @@ from tableau_pipeline.sandbox import control
 from tableau_pipeline.sandbox.command_line import credentials
 from tableau_pipeline.sandbox.command_line.banner import banner
 from tableau_pipeline.sandbox.command_line.stopping import stop_on_signals, stop_without_parent
-from tableau_pipeline.sandbox.command_line.switches import add_switches, chosen_switches
+from tableau_pipeline.sandbox.command_line.switch_options import add_switches, chosen_switches
 from tableau_pipeline.sandbox.content.rules import PROFILES
-from tableau_pipeline.sandbox.control.control import Control
 from tableau_pipeline.sandbox.control.faults import Fault, read_fault
+from tableau_pipeline.sandbox.control.state import Control
 from tableau_pipeline.sandbox.http.request_log import requests_logged_to
 from tableau_pipeline.sandbox.http.server import bind, sandbox_server, url_of
 from tableau_pipeline.sandbox.loopback import is_loopback

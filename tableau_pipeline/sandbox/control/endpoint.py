@@ -10,8 +10,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from tableau_pipeline.sandbox.clock import stamp
-from tableau_pipeline.sandbox.control.control import Armed, Control
 from tableau_pipeline.sandbox.control.faults import read_fault, write_fault
+from tableau_pipeline.sandbox.control.state import Armed, Control
 from tableau_pipeline.sandbox.errors import RestError, malformed, not_found, refusal
 from tableau_pipeline.sandbox.loopback import is_loopback
 from tableau_pipeline.sandbox.rest.wire.answers import write_error

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import uvicorn
 
-from tableau_pipeline.sandbox.control.control import Control, Peer
+from tableau_pipeline.sandbox.control.state import Control, Peer
 from tableau_pipeline.sandbox.http.app import build_app
 from tableau_pipeline.sandbox.http.certificate import ensure_certificate
 from tableau_pipeline.sandbox.http.date_header import DateHeader

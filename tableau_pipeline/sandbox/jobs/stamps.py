@@ -3,10 +3,10 @@
 from datetime import timedelta
 
 from tableau_pipeline.sandbox.clock import moment_of, stamp
-from tableau_pipeline.sandbox.open_questions import JobStamps
 from tableau_pipeline.sandbox.services import Services
 from tableau_pipeline.sandbox.store import datasources
 from tableau_pipeline.sandbox.store.records import Datasource
+from tableau_pipeline.sandbox.switches import JobStamps
 
 
 def stamp_job(services: Services, changed: Datasource) -> str:

@@ -12,10 +12,10 @@ from tableau_pipeline.sandbox.content.hyper_file import read_hyper_file
 from tableau_pipeline.sandbox.hyperd import UnreadableFileError, without_paths
 from tableau_pipeline.sandbox.jobs.kinds import Commit, JobFailedError, JobKind
 from tableau_pipeline.sandbox.jobs.stamps import stamp_job
-from tableau_pipeline.sandbox.open_questions import UpdatedAt
 from tableau_pipeline.sandbox.services import Services
 from tableau_pipeline.sandbox.store import datasources, jobs, late_stamps, revisions
 from tableau_pipeline.sandbox.store.records import Datasource, Job
+from tableau_pipeline.sandbox.switches import UpdatedAt
 
 KIND = "update_uploaded_file"
 _logger = logging.getLogger(__name__)

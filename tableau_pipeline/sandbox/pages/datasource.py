@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
 from tableau_pipeline.sandbox.loopback import is_loopback
-from tableau_pipeline.sandbox.pages import words
+from tableau_pipeline.sandbox.pages import formatting
 from tableau_pipeline.sandbox.pages.html import Cell, Html, element, link, page, table
 from tableau_pipeline.sandbox.services import Services
 from tableau_pipeline.sandbox.store import accounts, datasources, revisions
@@ -44,9 +44,9 @@ def _facts(site: Site, source: Datasource) -> Html:
         ("Project", source.project_name),
         ("Owner", source.owner_name),
         ("Connection", source.connection_class + (" (extract)" if source.has_extracts else "")),
-        ("Size", words.size(source.hyper_bytes)),
-        ("Published", element("time", words.moment(source.created_at))),
-        ("Updated", element("time", words.moment(source.updated_at))),
+        ("Size", formatting.size(source.hyper_bytes)),
+        ("Published", element("time", formatting.moment(source.created_at))),
+        ("Updated", element("time", formatting.moment(source.updated_at))),
         ("Tags", ", ".join(source.tags) or None),
         ("Description", source.description or None),
         ("LUID", element("code", source.luid)),
@@ -55,7 +55,7 @@ def _facts(site: Site, source: Datasource) -> Html:
 
 
 def _table(stored: dict) -> Iterator[Html]:
-    name, count = f"{stored['schema']}.{stored['name']}", words.rows(stored["row_count"])
+    name, count = f"{stored['schema']}.{stored['name']}", formatting.rows(stored["row_count"])
     yield element("h2", f"{name}: {count}")
     columns = stored["columns"]
     nullable = {True: "", False: "not null"}
@@ -81,9 +81,9 @@ def _revisions(kept: list[Revision], *, current: int) -> Iterator[Html]:
         [
             (
                 f"{revision.number} (current)" if revision.number == current else revision.number,
-                element("time", words.moment(revision.published_at)),
+                element("time", formatting.moment(revision.published_at)),
                 revision.publisher_name,
-                words.size(revision.hyper_bytes),
+                formatting.size(revision.hyper_bytes),
             )
             for revision in reversed(kept)
         ],

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
-from tableau_pipeline.sandbox.pages import words
+from tableau_pipeline.sandbox.pages import formatting
 from tableau_pipeline.sandbox.pages.html import Html, element, link, page, row, rows_table, table
 from tableau_pipeline.sandbox.services import Services
 from tableau_pipeline.sandbox.store import accounts, datasources, jobs, projects
@@ -61,15 +61,16 @@ def _tree(
 
 def _datasource(source: Datasource) -> list[str | int | Html]:
     tables = ", ".join(
-        f"{table['name']} ({words.rows(table['row_count'])})" for table in json.loads(source.tables)
+        f"{table['name']} ({formatting.rows(table['row_count'])})"
+        for table in json.loads(source.tables)
     )
     return [
         link(f"/datasources/{source.luid}", source.name),
         tables,
-        words.size(source.hyper_bytes),
+        formatting.size(source.hyper_bytes),
         source.revision,
         source.owner_name,
-        element("time", words.moment(source.updated_at)),
+        element("time", formatting.moment(source.updated_at)),
     ]
 
 
@@ -78,8 +79,8 @@ def _job(job: Job) -> list[str | Html | None]:
         job.title,
         job.kind,
         element("span", job.status, kind=job.status),
-        element("time", words.moment(job.created_at)),
-        words.seconds_between(job.created_at, job.started_at),
-        words.seconds_between(job.started_at, job.completed_at),
+        element("time", formatting.moment(job.created_at)),
+        formatting.seconds_between(job.created_at, job.started_at),
+        formatting.seconds_between(job.started_at, job.completed_at),
         job.notes,
     ]

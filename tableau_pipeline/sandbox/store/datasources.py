@@ -37,7 +37,7 @@ def datasource(database: Database, site: str, luid: str) -> Datasource | None:
         return _record(database, row) if row else None
 
 
-def namesake(database: Database, site: str, *, project: str, name: str) -> Datasource | None:
+def find_by_name(database: Database, site: str, *, project: str, name: str) -> Datasource | None:
     """Return the data source with this name, in any case of letters, in a project."""
     sql = "SELECT luid, name FROM datasource WHERE site = ? AND project = ?"
     with database.lock:

@@ -28,7 +28,7 @@ def contents(database: Database, site: str) -> dict[str, Contents]:
     }
 
 
-def namesake(database: Database, site: str, *, parent: str | None, name: str) -> Project | None:
+def find_by_name(database: Database, site: str, *, parent: str | None, name: str) -> Project | None:
     """Return the project with this name, in any case of letters, under the same parent."""
     for candidate in projects(database, site):
         if candidate.parent == parent and candidate.name.casefold() == name.casefold():

@@ -10,7 +10,7 @@ from tableau_pipeline.core.declaration import Reconcile
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.refresh.plan.decide import NoChange, Publish, Update
 from tableau_pipeline.refresh.report import Report
-from tableau_pipeline.sandbox.open_questions import Stamps
+from tableau_pipeline.sandbox.switches import Stamps
 from tableau_pipeline_tests.refresh.recover.test_crash import changed_rows, new_file
 from tableau_pipeline_tests.refresh.support import analyst
 from tableau_pipeline_tests.refresh.support.analyst import ADMIN

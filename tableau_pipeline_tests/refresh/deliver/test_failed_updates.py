@@ -9,7 +9,7 @@ from tableau_pipeline.core.checkpoint import Outcome, PublishMode
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.refresh.plan.decide import Publish, Update
 from tableau_pipeline.sandbox.control.faults import Drop, FailJob
-from tableau_pipeline.sandbox.open_questions import RepeatedRequest
+from tableau_pipeline.sandbox.switches import RepeatedRequest
 from tableau_pipeline_tests.publishing.conftest import armed
 from tableau_pipeline_tests.refresh.recover.test_crash import changed_rows, first, new_file, settled
 from tableau_pipeline_tests.refresh.support.crashes import killed_before

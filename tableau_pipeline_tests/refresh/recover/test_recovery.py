@@ -11,7 +11,7 @@ from tableau_pipeline.core.declaration import Reconcile
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.refresh.plan.decide import NoChange, Publish, Update
 from tableau_pipeline.sandbox.control.faults import FailJob
-from tableau_pipeline.sandbox.open_questions import JobStamps, UpdatedAt
+from tableau_pipeline.sandbox.switches import JobStamps, UpdatedAt
 from tableau_pipeline_tests.publishing.conftest import armed
 from tableau_pipeline_tests.refresh.recover.test_crash import changed_rows, settled
 from tableau_pipeline_tests.refresh.support import analyst

@@ -9,7 +9,7 @@ from typing import Any, get_type_hints
 from tableau_pipeline.core.declaration import Declaration, Guard, Reconcile, Table
 from tableau_pipeline.core.policies import Append, Diff, Feed, Partitions, Policy, Replace, Retain
 from tableau_pipeline.hyper.tables import Relationship
-from tableau_pipeline.sandbox.open_questions import OpenQuestions
+from tableau_pipeline.sandbox.switches import Switches
 from tableau_pipeline_tests.refresh.stateful.models import windows
 from tableau_pipeline_tests.refresh.stateful.models.tables import Col, Content, Model
 from tableau_pipeline_tests.refresh.stateful.models.values import KEYS, MOMENTS, TYPES
@@ -119,7 +119,7 @@ class World:
 
     def __str__(self) -> str:
         """What is not usual about it."""
-        usual = vars(OpenQuestions())
+        usual = vars(Switches())
         odd = {name: value for name, value in self.switches.items() if value != usual[name]}
         flags = [name for name in _FLAGS if getattr(self, name)]
         return (
@@ -162,8 +162,8 @@ def world(chance: Random) -> World:
 
 def switches(chance: Random) -> dict[str, Any]:
     """An answer to each question that Tableau leaves open, mostly the usual one."""
-    drawn, hints = {}, get_type_hints(OpenQuestions)
-    for field in fields(OpenQuestions):
+    drawn, hints = {}, get_type_hints(Switches)
+    for field in fields(Switches):
         usual, hint = field.default, hints[field.name]
         if field.name == "late_seconds":
             drawn[field.name] = chance.choice([1, 2, 3, 8])

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.applications import Starlette
 
-from tableau_pipeline.sandbox.control.control import Control
+from tableau_pipeline.sandbox.control.state import Control
 from tableau_pipeline.sandbox.http.app import build_app
 from tableau_pipeline.sandbox.http.own_host import host_name
 from tableau_pipeline.sandbox.options import Options

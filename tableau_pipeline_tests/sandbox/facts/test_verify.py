@@ -20,7 +20,7 @@ from tableau_pipeline.sandbox.facts.report import as_text
 from tableau_pipeline.sandbox.facts.run import Verdict, check
 from tableau_pipeline.sandbox.facts.scene import Scene
 from tableau_pipeline.sandbox.facts.sources import NOBODY
-from tableau_pipeline.sandbox.open_questions import OpenQuestions
+from tableau_pipeline.sandbox.switches import Switches
 from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.sandbox.access.test_roles import user
 from tableau_pipeline_tests.sandbox.facts.others import ALICE, OTHERS, VIEWER
@@ -146,7 +146,7 @@ def test_what_tableau_leaves_open_is_noticed(sandbox: Sandbox):
     with Playground(
         scene_of(sandbox), "Default", pass_a_second=lambda: sandbox.advance(1)
     ) as playground:
-        usual = {question.name: question.default for question in fields(OpenQuestions)}
+        usual = {switch.name: switch.default for switch in fields(Switches)}
         for name, change in SWITCHES:
             sandbox.switch(**usual)
             (as_usual,) = check([facts[name]], playground.scene, playground)

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tableau_pipeline.sandbox.control.control import Control
 from tableau_pipeline.sandbox.control.faults import HoldJobs, ReorderJobs
+from tableau_pipeline.sandbox.control.state import Control
 from tableau_pipeline.sandbox.identity import seeded_luid
 from tableau_pipeline.sandbox.jobs import publish, refresh, update_data
 from tableau_pipeline.sandbox.jobs.registry import KINDS
-from tableau_pipeline.sandbox.open_questions import JobOrder
 from tableau_pipeline.sandbox.options import ADMIN_NAME, Options
 from tableau_pipeline.sandbox.services import Services, open_services
 from tableau_pipeline.sandbox.store import jobs
+from tableau_pipeline.sandbox.switches import JobOrder
 
 MANY = 10_000
 NOW = "2026-01-01T00:00:00Z"

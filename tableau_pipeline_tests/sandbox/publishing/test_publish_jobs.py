@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 import tableauserverclient as tsc
 
-from tableau_pipeline.sandbox.open_questions import Replace
+from tableau_pipeline.sandbox.switches import Replace
 from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.sandbox.conftest import NewServer
 from tableau_pipeline_tests.sandbox.jobs.test_jobs import publish_job

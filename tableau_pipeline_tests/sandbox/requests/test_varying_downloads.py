@@ -6,7 +6,7 @@ import pytest
 import tableauserverclient as tsc
 
 from tableau_pipeline.sandbox.content.tds_marks import mark_tds
-from tableau_pipeline.sandbox.open_questions import BareDownload
+from tableau_pipeline.sandbox.switches import BareDownload
 from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.sandbox.conftest import NewServer
 from tableau_pipeline_tests.sandbox.samples import (

@@ -10,8 +10,8 @@ import tableauserverclient as tsc
 from starlette.applications import Starlette
 
 from tableau_pipeline.sandbox.command_line.cli import main
-from tableau_pipeline.sandbox.control.control import Control
 from tableau_pipeline.sandbox.control.faults import Refuse, read_fault, write_fault
+from tableau_pipeline.sandbox.control.state import Control
 from tableau_pipeline.sandbox.http.app import build_app
 from tableau_pipeline.sandbox.options import Options
 from tableau_pipeline.sandbox.services import open_services

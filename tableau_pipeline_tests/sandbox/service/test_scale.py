@@ -9,7 +9,7 @@ from statistics import median
 import pytest
 import tableauserverclient as tsc
 
-from tableau_pipeline.sandbox.control.control import Control
+from tableau_pipeline.sandbox.control.state import Control
 from tableau_pipeline.sandbox.identity import new_luid, seeded_luid
 from tableau_pipeline.sandbox.options import Options
 from tableau_pipeline.sandbox.services import open_services

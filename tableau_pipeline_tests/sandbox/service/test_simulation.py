@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tableau_pipeline.sandbox.open_questions import RepeatedRequest
+from tableau_pipeline.sandbox.switches import RepeatedRequest
 from tableau_pipeline_tests.sandbox.conftest import NewServer
 from tableau_pipeline_tests.sandbox.jobs.test_jobs import publish_job, status_of
 from tableau_pipeline_tests.sandbox.samples import publish
@@ -38,7 +38,7 @@ def test_jobs_are_held_and_awaited(new_server: NewServer, one_row: Path):
         sandbox.wait_until_running(timeout=0.05)
 
 
-def test_open_questions_can_be_answered_differently_later(new_server: NewServer, one_row: Path):
+def test_switches_can_change_later(new_server: NewServer, one_row: Path):
     # Prevents: a simulation has to start a sandbox for each answer.
     sandbox, server = new_server()
     item = publish(server, one_row)
@@ -50,5 +50,5 @@ def test_open_questions_can_be_answered_differently_later(new_server: NewServer,
     sandbox.wait_until_idle()
     sandbox.restart()
     assert update(server, item, CLEAR, id="x").id is None
-    with pytest.raises(TypeError, match="no open questions: tls"):
+    with pytest.raises(TypeError, match="no switches: tls"):
         sandbox.switch(tls=True)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import tableauserverclient as tsc
 
-from tableau_pipeline.sandbox.open_questions import JobStamps, Stamps, UpdatedAt
+from tableau_pipeline.sandbox.switches import JobStamps, Stamps, UpdatedAt
 from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.sandbox.conftest import NewServer
 from tableau_pipeline_tests.sandbox.jobs.test_jobs import publish_job

@@ -6,7 +6,7 @@ import pytest
 import tableauserverclient as tsc
 
 from tableau_pipeline.sandbox.control.faults import Refuse
-from tableau_pipeline.sandbox.open_questions import PendingPublish
+from tableau_pipeline.sandbox.switches import PendingPublish
 from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.sandbox.samples import (
     call,

@@ -84,10 +84,10 @@ def update_datasource(services: Services, call: Call) -> Reply:
         old = find_datasource(services, call, to=WRITE, refused="403032")
         changed = _changed(services, call, old=old, request=request)
         _check_may_manage(services, call, old=old, changed=changed)
-        namesake = datasources.namesake(
+        same_name = datasources.find_by_name(
             services.database, call.site.luid, project=changed.project, name=changed.name
         )
-        if namesake is not None and namesake.luid != old.luid:
+        if same_name is not None and same_name.luid != old.luid:
             raise refusal(
                 "409015", f"A datasource named '{changed.name}' already exists in the project."
             )

@@ -9,12 +9,12 @@ from starlette.responses import Response, StreamingResponse
 from tableau_pipeline.sandbox.access.capabilities import DOWNLOAD
 from tableau_pipeline.sandbox.content.package import any_packing, file_name, pack
 from tableau_pipeline.sandbox.content.tds_marks import mark_tds
-from tableau_pipeline.sandbox.open_questions import BareDownload
 from tableau_pipeline.sandbox.rest.datasource.datasources import find_datasource
 from tableau_pipeline.sandbox.rest.wire.requests import Call
 from tableau_pipeline.sandbox.rest.wire.router import Route
 from tableau_pipeline.sandbox.services import Services
 from tableau_pipeline.sandbox.store.records import Datasource, Revision
+from tableau_pipeline.sandbox.switches import BareDownload
 
 _BINARY = "application/octet-stream"
 

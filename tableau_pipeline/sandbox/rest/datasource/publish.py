@@ -16,7 +16,6 @@ from tableau_pipeline.sandbox.content.uploaded import (
 )
 from tableau_pipeline.sandbox.errors import malformed, refusal
 from tableau_pipeline.sandbox.jobs.publish import queue_publish
-from tableau_pipeline.sandbox.open_questions import Replace
 from tableau_pipeline.sandbox.publishing import Publication
 from tableau_pipeline.sandbox.rest.datasource.uploads import consume_upload
 from tableau_pipeline.sandbox.rest.site.jobs import accepted
@@ -30,6 +29,7 @@ from tableau_pipeline.sandbox.rest.wire.requests import (
 from tableau_pipeline.sandbox.rest.wire.router import Reply, Route
 from tableau_pipeline.sandbox.services import Services
 from tableau_pipeline.sandbox.store.seed import default_project_luid
+from tableau_pipeline.sandbox.switches import Replace
 
 _FILE_TYPES = (HYPER, PACKAGE, PARQUET, MODEL)
 _MODES = (publishing.CREATE_NEW, publishing.OVERWRITE, publishing.REPLACE, publishing.APPEND)

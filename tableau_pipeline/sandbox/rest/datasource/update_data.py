@@ -7,7 +7,6 @@ from tableau_pipeline.sandbox.batch.errors import GrammarError
 from tableau_pipeline.sandbox.batch.grammar.batches import parse_batch
 from tableau_pipeline.sandbox.errors import malformed, not_found, refusal
 from tableau_pipeline.sandbox.jobs.update_data import queue_update
-from tableau_pipeline.sandbox.open_questions import RepeatedRequest
 from tableau_pipeline.sandbox.rest.datasource.datasources import find_datasource
 from tableau_pipeline.sandbox.rest.datasource.uploads import consume_upload
 from tableau_pipeline.sandbox.rest.site.jobs import accepted
@@ -17,6 +16,7 @@ from tableau_pipeline.sandbox.rest.wire.router import Reply, Route
 from tableau_pipeline.sandbox.services import Services
 from tableau_pipeline.sandbox.store import data_requests, jobs, uploads
 from tableau_pipeline.sandbox.store.records import Datasource, Job
+from tableau_pipeline.sandbox.switches import RepeatedRequest
 
 _LIMIT_SETTING = "api.server.update_uploaded_file.max_size_in_mb"
 _LONGEST_DETAIL = 500

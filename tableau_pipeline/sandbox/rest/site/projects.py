@@ -184,10 +184,10 @@ def _subtree(services: Services, project: Project) -> set[str]:
 
 
 def _check_name_is_free(services: Services, project: Project) -> None:
-    namesake = projects.namesake(
+    same_name = projects.find_by_name(
         services.database, project.site, parent=project.parent, name=project.name
     )
-    if namesake is not None and namesake.luid != project.luid:
+    if same_name is not None and same_name.luid != project.luid:
         raise refusal("409006", f"A project already exists with the name '{project.name}'")
 
 

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from tableau_pipeline.sandbox.control.faults import HideRows, QueryFault, StaleRows
-from tableau_pipeline.sandbox.open_questions import EmptyAggregate
 from tableau_pipeline.sandbox.services import Services
 from tableau_pipeline.sandbox.store.datasources import datasource as find
 from tableau_pipeline.sandbox.store.records import Datasource
+from tableau_pipeline.sandbox.switches import EmptyAggregate
 from tableau_pipeline.sandbox.vds.engine.names import Names
 from tableau_pipeline.sandbox.vds.engine.run import FileGoneError, Row, run
 from tableau_pipeline.sandbox.vds.engine.statement import statement

@@ -9,10 +9,10 @@ from starlette.responses import Response
 from tableau_pipeline.sandbox.access.capabilities import CONNECT, QUERY_BY_API, READ
 from tableau_pipeline.sandbox.access.rules import access_to
 from tableau_pipeline.sandbox.control.faults import QueryFault
-from tableau_pipeline.sandbox.open_questions import QueryAccess
 from tableau_pipeline.sandbox.services import Services
 from tableau_pipeline.sandbox.store import datasources
 from tableau_pipeline.sandbox.store.records import Datasource, Session
+from tableau_pipeline.sandbox.switches import QueryAccess
 from tableau_pipeline.sandbox.vds.engine.query import compute
 from tableau_pipeline.sandbox.vds.errors import VdsError
 from tableau_pipeline.sandbox.vds.model_reader import read_model

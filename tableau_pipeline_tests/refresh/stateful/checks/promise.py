@@ -6,8 +6,8 @@ from typing import Any
 
 from tableau_pipeline.refresh.plan.decide import Accept
 from tableau_pipeline.sandbox.control.faults import HideRows, StaleRows
-from tableau_pipeline.sandbox.open_questions import UpdatedAt
 from tableau_pipeline.sandbox.store.records import Datasource
+from tableau_pipeline.sandbox.switches import UpdatedAt
 from tableau_pipeline_tests.refresh.stateful import worlds
 from tableau_pipeline_tests.refresh.stateful.actors import Actor, Killed, Sending
 from tableau_pipeline_tests.refresh.stateful.checks import oracle

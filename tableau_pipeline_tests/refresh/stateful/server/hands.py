@@ -145,7 +145,7 @@ class Hands:
         services, site = self.tableau.services, self.tableau.site
         if name == "Default":
             return default_project_luid(site)
-        found = projects.namesake(services.database, site, parent=None, name=name)
+        found = projects.find_by_name(services.database, site, parent=None, name=name)
         if found is None:
             found = Project(
                 luid=new_luid(),

@@ -7,7 +7,6 @@ import pytest
 import requests
 import tableauserverclient as tsc
 
-from tableau_pipeline.sandbox.control.control import Armed
 from tableau_pipeline.sandbox.control.faults import (
     BreakRows,
     Cut,
@@ -18,6 +17,7 @@ from tableau_pipeline.sandbox.control.faults import (
     Refuse,
     StaleRows,
 )
+from tableau_pipeline.sandbox.control.state import Armed
 from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.sandbox.conftest import ALICE
 from tableau_pipeline_tests.sandbox.samples import publish, signed_in

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import tableauserverclient as tsc
 
-from tableau_pipeline.sandbox.open_questions import OpenQuestions
+from tableau_pipeline.sandbox.switches import Switches
 from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline.sandbox.vds.schema import Schema
 from tableau_pipeline_tests.sandbox.vds.service.asking import ask, count_of, query, refused
@@ -32,7 +32,7 @@ OPTIONS = {
 @contextmanager
 def switched(sandbox: Sandbox, **answers: Any) -> Generator[None]:
     """Other answers within the block, and the usual ones after it."""
-    usual = {field.name: field.default for field in fields(OpenQuestions)}
+    usual = {field.name: field.default for field in fields(Switches)}
     sandbox.switch(**answers)
     try:
         yield

@@ -9,11 +9,8 @@ from pathlib import Path
 import pytest
 import tableauserverclient as tsc
 
-from tableau_pipeline.sandbox.command_line.switches import add_switches, chosen_switches
-from tableau_pipeline.sandbox.open_questions import (
-    JobOrder,
-    OpenQuestions,
-)
+from tableau_pipeline.sandbox.command_line.switch_options import add_switches, chosen_switches
+from tableau_pipeline.sandbox.switches import JobOrder, Switches
 from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.sandbox.samples import publish, rows_on_server, signed_in
 from tableau_pipeline_tests.sandbox.service.command import started_sandbox
@@ -45,13 +42,13 @@ def test_options_of_the_command(tmp_path: Path, one_row: Path, monkeypatch: pyte
             server.fileuploads.upload(str(large))
 
 
-def test_each_question_has_a_switch():
+def test_each_switch_has_an_option():
     # Prevents: an answer can be given in a test, but not to the command, or not in all its values.
     parser = argparse.ArgumentParser()
     add_switches(parser)
-    assert OpenQuestions(**chosen_switches(parser.parse_args([]))) == OpenQuestions()
-    for question in fields(OpenQuestions):
-        flag, default = question.name.replace("_", "-"), question.default
+    assert Switches(**chosen_switches(parser.parse_args([]))) == Switches()
+    for switch in fields(Switches):
+        flag, default = switch.name.replace("_", "-"), switch.default
         if isinstance(default, bool):
             others = {not default: f"--no-{flag}" if default else f"--{flag}"}
         elif isinstance(default, StrEnum):
@@ -60,21 +57,21 @@ def test_each_question_has_a_switch():
             others = {0.5: f"--{flag}=0.5"}
         for value, argument in others.items():
             chosen = chosen_switches(parser.parse_args([argument]))
-            assert OpenQuestions(**chosen) == replace(OpenQuestions(), **{question.name: value})
+            assert Switches(**chosen) == replace(Switches(), **{switch.name: value})
 
 
-def test_help_tells_all_switches():
+def test_help_lists_all_switches():
     """Prevents: whoever asks the command for help does not hear of a switch, or of its values."""
     parser = argparse.ArgumentParser(prog="x")
     add_switches(parser)
     said = " ".join(parser.format_help().split())
-    for question in fields(OpenQuestions):
-        flag, default = f"--{question.name.replace('_', '-')}", question.default
+    for switch in fields(Switches):
+        flag, default = f"--{switch.name.replace('_', '-')}", switch.default
         # One flag may begin as another one does.
         _, *after_each = re.split(rf"{flag}(?![\w-])", said)
         assert after_each, flag
         after = after_each[-1]
-        assert question.metadata["help"] in after
+        assert switch.metadata["help"] in after
         if isinstance(default, StrEnum):
             assert f": {', '.join(type(default))} (default: {default})" in after
 

@@ -1,4 +1,4 @@
-"""The options of the command for the open questions, one for each."""
+"""The options of the command for the switches, one for each."""
 
 import argparse
 import math
@@ -6,16 +6,16 @@ from dataclasses import fields
 from enum import StrEnum
 from typing import Any
 
-from tableau_pipeline.sandbox.open_questions import OpenQuestions
+from tableau_pipeline.sandbox.switches import Switches
 
 
 def add_switches(parser: argparse.ArgumentParser) -> None:
-    """Add the options for all open questions to the parser."""
+    """Add the options for all switches to the parser."""
     group = parser.add_argument_group("what Tableau leaves open")
     add = group.add_argument
-    for question in fields(OpenQuestions):
-        flag = f"--{question.name.replace('_', '-')}"
-        default, text = question.default, question.metadata["help"]
+    for switch in fields(Switches):
+        flag = f"--{switch.name.replace('_', '-')}"
+        default, text = switch.default, switch.metadata["help"]
         if isinstance(default, bool):
             text = f"{text} (default: {'yes' if default else 'no'})"
             add(flag, action=argparse.BooleanOptionalAction, default=default, help=text)
@@ -28,8 +28,8 @@ def add_switches(parser: argparse.ArgumentParser) -> None:
 
 
 def chosen_switches(parsed: argparse.Namespace) -> dict[str, Any]:
-    """Return the chosen answers, by their names in `OpenQuestions`."""
-    return {question.name: getattr(parsed, question.name) for question in fields(OpenQuestions)}
+    """Return the chosen values, by their names in `Switches`."""
+    return {switch.name: getattr(parsed, switch.name) for switch in fields(Switches)}
 
 
 def _seconds(text: str) -> float:

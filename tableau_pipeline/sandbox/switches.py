@@ -1,4 +1,4 @@
-"""Behaviour that Tableau's documentation leaves open; each option of the sandbox chooses one."""
+"""Behaviour that Tableau's documentation leaves open; each switch of the sandbox chooses one."""
 
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
@@ -83,8 +83,8 @@ class QueryAccess(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OpenQuestions:
-    """One answer to each question; `help` is its text in the command's help.
+class Switches:
+    """The value of each switch; `help` is its text in the command's help.
 
     Attributes:
         repeated_request: the answer to a repeated RequestID.
@@ -183,13 +183,13 @@ class OpenQuestions:
         """Take values by their text as well: "refused" for `Replace.REFUSED`.
 
         Raises:
-            ValueError: a question has no such answer.
+            ValueError: a switch has no such value.
         """
-        for question in fields(OpenQuestions):
-            if isinstance(question.default, StrEnum):
-                answer = type(question.default)(getattr(self, question.name))
+        for switch in fields(Switches):
+            if isinstance(switch.default, StrEnum):
+                value = type(switch.default)(getattr(self, switch.name))
                 # The way to set an attribute of a frozen object while it is being made.
-                object.__setattr__(self, question.name, answer)
+                object.__setattr__(self, switch.name, value)
 
     def finish_code_of_unfinished(self, *, is_publish: bool) -> int | None:
         """Return the finish code of a job that has not ended; None if it has none."""

@@ -16,9 +16,9 @@ from tableau_pipeline.sandbox.control.faults import (
     SlowJob,
 )
 from tableau_pipeline.sandbox.control.paths import path_matches
-from tableau_pipeline.sandbox.open_questions import JobOrder
 from tableau_pipeline.sandbox.store.jobs import JobQueue
 from tableau_pipeline.sandbox.store.records import Job
+from tableau_pipeline.sandbox.switches import JobOrder
 
 Peer = tuple[str, int]
 _F = TypeVar("_F")
