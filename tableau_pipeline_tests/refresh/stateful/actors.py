@@ -14,7 +14,7 @@ from tableau_pipeline_tests.refresh.stateful.checks import oracle
 from tableau_pipeline_tests.refresh.stateful.journals import Log
 from tableau_pipeline_tests.refresh.stateful.models.snapshots import Store
 from tableau_pipeline_tests.refresh.stateful.models.tables import Content
-from tableau_pipeline_tests.refresh.stateful.server.truth import Published
+from tableau_pipeline_tests.refresh.stateful.server.contents import Published
 
 
 class Killed(BaseException):
@@ -42,7 +42,7 @@ class Event:
 
 
 @dataclass(frozen=True)
-class Trouble:
+class NetworkFault:
     """What the wire does to a request: the connection breaks, or this status is answered."""
 
     status: int | None = None
@@ -72,7 +72,7 @@ class Actor:
     Attributes:
         owner: as the journal knows it.
         dead: its process is gone: whatever it does has no effect.
-        trouble: what becomes of its request; `troubled` if anything ever did.
+        fault: what becomes of its request; `had_fault` if anything ever did.
         changes: how many of its requests may have changed something; `records` it has appended.
         wiped: how often the asset had been wiped when it began.
         looked: the moment of its last look at the data source; `saw` is what that held.
@@ -92,8 +92,8 @@ class Actor:
     events: list[Event]
     options: Options = field(default_factory=Options)
     dead: bool = False
-    trouble: Trouble | None = None
-    troubled: bool = False
+    fault: NetworkFault | None = None
+    had_fault: bool = False
     points: int = 0
     changes: int = 0
     records: int = 0

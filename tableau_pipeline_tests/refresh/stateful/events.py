@@ -1,4 +1,4 @@
-"""What happens while a refresh is under way; between refreshes, the same hands are at work."""
+"""What happens while a refresh is under way; `Meddle` and `Wipe` also happen between refreshes."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX
 from tableau_pipeline.refresh.plan.decide import Options
 from tableau_pipeline.sandbox import publishing
-from tableau_pipeline_tests.refresh.stateful.actors import Actor, Trouble
+from tableau_pipeline_tests.refresh.stateful.actors import Actor, NetworkFault
 from tableau_pipeline_tests.refresh.stateful.checks import promise
 from tableau_pipeline_tests.refresh.stateful.models.changes import Change
 from tableau_pipeline_tests.refresh.stateful.server.tableau import Fate
@@ -30,13 +30,13 @@ class Kill:
 
 @dataclass(frozen=True)
 class Break:
-    """A request comes to nothing, or its answer does; without a status the line is dead."""
+    """A request comes to nothing, or its answer does; without a status the connection breaks."""
 
     status: int | None = None
 
     def __call__(self, history: Any, actor: Actor) -> None:
-        history.tell(f"trouble on the line: {self.status or 'it breaks'}")
-        actor.trouble, actor.troubled = Trouble(self.status), True
+        history.note(f"a network fault: {self.status or 'it breaks'}")
+        actor.fault, actor.had_fault = NetworkFault(self.status), True
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Fail:
 
     def __call__(self, history: Any, actor: Actor) -> None:
         if actor.sendings:
-            history.tell(f"job {actor.sendings[-1].job[:4]} is to meet its fate: {self.fate}")
+            history.note(f"job {actor.sendings[-1].job[:4]} is to meet its fate: {self.fate}")
             history.tableau.fates[actor.sendings[-1].job] = self.fate
 
 
@@ -66,7 +66,7 @@ class Other:
         # Where no time passes, a refresh would wait for a job for ever.
         if len(history.actors) > 1 or history.tableau.stands_still:
             return
-        history.tell(
+        history.note(
             f"another refresh comes{', since this one is said to have ended' * self.takes_over}"
         )
         if self.takes_over:
@@ -83,7 +83,7 @@ class Wipe:
 
     def __call__(self, history: Any, actor: Actor | None = None) -> None:
         if not history.ledger.in_flight():
-            history.tell("the asset is wiped")
+            history.note("the asset is wiped")
             history.logs["ours"].wipe()
 
 
@@ -99,14 +99,14 @@ class Materialize:
         tables = history.declaration.tables
         model = history.models[tables[self.table % len(tables)].model]
         for each in self.changes:
-            history.tell(f"{model.name}: {each}")
+            history.note(f"{model.name}: {each}")
             model.become(each(model))
         history.store.store(model, again=self.again)
         history.store_feeds()
 
 
 @dataclass(frozen=True)
-class Hand:
+class Meddle:
     """Somebody else does something to the data source.
 
     Attributes:
@@ -123,38 +123,38 @@ class Hand:
         target = history.found()
         if target is None:
             if self.deed == "creates":
-                history.tell("somebody publishes a namesake")
+                history.note("somebody publishes a namesake")
                 declared = history.declaration
-                project = history.hands.project(declared.project)
-                history.hands.publishes_namesake(declared.name, project)
-                history.ledger.handled = history.next_moment()
+                project = history.other_user.project(declared.project)
+                history.other_user.publishes_same_name(declared.name, project)
+                history.ledger.meddled_at = history.next_moment()
             return
         before = promise.Look.at(history, target)
-        history.tell(f"somebody {self}")
+        history.note(f"somebody {self}")
         self._do(history, target)
-        promise.note_hand(history, self.deed, before)
+        promise.note_meddling(history, self.deed, before)
 
     def _do(self, history: Any, target: Any) -> None:
-        hands, table, how = history.hands, self.table, self.how
-        no_replace = history.world.switches["replace"] == "refused"
+        other_user, table, how = history.other_user, self.table, self.how
+        no_replace = history.scenario.switches["replace"] == "refused"
         replace = publishing.OVERWRITE if no_replace else publishing.REPLACE
         own_tags = history.declaration.tag, f"{INSTANCE_TAG_PREFIX}ours"
         deeds = {
-            "replaces": lambda: hands.publishes(target, how, mode=replace, table=table),
-            "overwrites": lambda: hands.publishes(
+            "replaces": lambda: other_user.publishes(target, how, mode=replace, table=table),
+            "overwrites": lambda: other_user.publishes(
                 target, how, mode=publishing.OVERWRITE, table=table
             ),
-            "updates": lambda: hands.updates(target, how, table=table, at_once=True),
-            "sends an update": lambda: hands.updates(target, how, table=table, at_once=False),
-            "edits": lambda: hands.edits(target),
-            "describes": lambda: hands.describes(target),
-            "tags": lambda: hands.tags(target, "theirs"),
-            "untags": lambda: hands.untags(target, own_tags[0]),
-            "untags the instance": lambda: hands.untags(target, own_tags[1]),
-            "renames": lambda: hands.renames(target, how),
-            "moves": lambda: hands.moves(target, how),
-            "deletes": lambda: hands.deletes(target),
-            "cancels": lambda: hands.cancels(history.chance),
+            "updates": lambda: other_user.updates(target, how, table=table, at_once=True),
+            "sends an update": lambda: other_user.updates(target, how, table=table, at_once=False),
+            "edits": lambda: other_user.edits(target),
+            "describes": lambda: other_user.describes(target),
+            "tags": lambda: other_user.tags(target, "theirs"),
+            "untags": lambda: other_user.untags(target, own_tags[0]),
+            "untags the instance": lambda: other_user.untags(target, own_tags[1]),
+            "renames": lambda: other_user.renames(target, how),
+            "moves": lambda: other_user.moves(target, how),
+            "deletes": lambda: other_user.deletes(target),
+            "cancels": lambda: other_user.cancels(history.chance),
             "creates": lambda: None,
         }
         deeds[self.deed]()

@@ -23,17 +23,17 @@ from tableau_pipeline.sandbox.options import UserSeed
 from tableau_pipeline.sandbox.store.records import Datasource
 from tableau_pipeline_tests.refresh.stateful.actors import Actor, Event, Killed
 from tableau_pipeline_tests.refresh.stateful.checks.ledger import Ledger
-from tableau_pipeline_tests.refresh.stateful.checks.verdict import Outcome, Start, check, told
+from tableau_pipeline_tests.refresh.stateful.checks.verdict import Outcome, Start, check, describe
 from tableau_pipeline_tests.refresh.stateful.journals import Log, SimulatedJournal
 from tableau_pipeline_tests.refresh.stateful.models.snapshots import Store
 from tableau_pipeline_tests.refresh.stateful.models.tables import Model
 from tableau_pipeline_tests.refresh.stateful.models.values import NOON
-from tableau_pipeline_tests.refresh.stateful.server.hands import BOSS, Hands
-from tableau_pipeline_tests.refresh.stateful.server.line import Line
+from tableau_pipeline_tests.refresh.stateful.scenarios import Scenario
+from tableau_pipeline_tests.refresh.stateful.server.contents import Published, held
+from tableau_pipeline_tests.refresh.stateful.server.network import Network
+from tableau_pipeline_tests.refresh.stateful.server.other_user import BOSS, OtherUser
 from tableau_pipeline_tests.refresh.stateful.server.tableau import Tableau, tableau
-from tableau_pipeline_tests.refresh.stateful.server.truth import Published, held
 from tableau_pipeline_tests.refresh.stateful.server.wire import URL, wired, without_threads
-from tableau_pipeline_tests.refresh.stateful.worlds import World
 
 LOG = logging.getLogger(__name__)
 WORKER = UserSeed(name="worker", password="worker-secret")
@@ -54,9 +54,9 @@ class History:
         unclear: a refresh has left something open, and none has replaced the metadata since.
     """
 
-    world: World
+    scenario: Scenario
     tableau: Tableau
-    hands: Hands
+    other_user: OtherUser
     ledger: Ledger
     chance: Random
     folder: Path
@@ -77,13 +77,13 @@ class History:
 
     def client_now(self) -> datetime:
         """The present by our own clock."""
-        return self.tableau.now + timedelta(seconds=self.world.client_ahead)
+        return self.tableau.now + timedelta(seconds=self.scenario.client_ahead)
 
     def seconds(self) -> float:
         """As clocks count them that nobody sets."""
         return self.tableau.now.timestamp()
 
-    def tell(self, line: str) -> None:
+    def note(self, line: str) -> None:
         """Add a line to the trace."""
         indent = "    " * len(self.actors)
         self.trace.append(f"{self.tableau.now:%d %H:%M:%S.%f}"[:14] + f" {indent}{line}")
@@ -119,7 +119,7 @@ class History:
             actor.claimed = False
         self.happen(actor, name)
         if actor.dead:
-            self.tell(f"{actor.name} is killed at {name!r}")
+            self.note(f"{actor.name} is killed at {name!r}")
             raise Killed
 
     def happen(self, actor: Actor, name: str) -> None:
@@ -148,7 +148,7 @@ class History:
         """
         start, actor.options = Start.of(self), options
         self.actors.append(actor)
-        self.tell(f"{actor.name} begins")
+        self.note(f"{actor.name} begins")
         try:
             outcome: Outcome = self._refresh(actor).run(options)
         except (RefreshError, Killed) as error:
@@ -157,7 +157,7 @@ class History:
             self.actors.pop()
         if not isinstance(outcome, Killed):
             actor.log.ended.add(actor.name)
-        self.tell(f"{actor.name}: {told(outcome)}")
+        self.note(f"{actor.name}: {describe(outcome)}")
         check(self, actor, start, outcome)
         if not (isinstance(outcome, Report) and outcome.checkpoint):
             self.unclear = True
@@ -171,11 +171,11 @@ class History:
             log.ended.update(f"run {number + 1}" for number in range(self._runs))
 
     def store_feeds(self) -> None:
-        """Let each feed of changes name the keys that were touched, lately or ever."""
-        for shape in self.world.shapes:
+        """Let each feed of changes name the keys that changed, lately or ever."""
+        for shape in self.scenario.shapes:
             model = self.models[shape.name]
             types = {column.name: column.type for column in shape.columns}
-            keys = model.lately if self.world.forgetful else model.touched
+            keys = model.lately if self.scenario.forgetful else model.changed_keys
             schema = {f"f_{key}": types[key] for key in shape.keys}
             self.store.store_rows(f"feed_{shape.name}", schema, sorted(keys, key=repr))
 
@@ -201,7 +201,7 @@ class History:
 
 
 @contextmanager
-def history(world: World, chance: Random) -> Generator[History]:
+def history(scenario: Scenario, chance: Random) -> Generator[History]:
     """A history that begins."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="history")))
@@ -210,26 +210,26 @@ def history(world: World, chance: Random) -> Generator[History]:
                 folder / "server",
                 start=NOON,
                 chance=chance,
-                users=(ADMIN if world.admin else WORKER, BOSS),
+                users=(ADMIN if scenario.admin else WORKER, BOSS),
                 session_minutes=10**7,
-                **world.switches,
+                **scenario.switches,
             )
         )
         store = Store(folder / "snapshots")
         made = History(
-            world=world,
+            scenario=scenario,
             tableau=server,
-            hands=Hands(server),
+            other_user=OtherUser(server),
             ledger=Ledger(server, chance),
             chance=chance,
             folder=folder,
-            declaration=world.declaration(),
-            models={shape.name: shape.model() for shape in world.shapes},
+            declaration=scenario.declaration(),
+            models={shape.name: shape.model() for shape in scenario.shapes},
             store=store,
-            logs={name: Log(name, world.short, chance) for name in ("ours", "other")},
+            logs={name: Log(name, scenario.short, chance) for name in ("ours", "other")},
         )
-        made.ledger.history, made.hands.moment = made, made.next_moment
-        line = Line(server, chance, made)
+        made.ledger.history, made.other_user.moment = made, made.next_moment
+        network = Network(server, chance, made)
         stack.enter_context(without_threads())
-        stack.enter_context(wired(line.carry, made.sleep))
+        stack.enter_context(wired(network.carry, made.sleep))
         yield made

@@ -11,7 +11,7 @@ from tableau_pipeline.refresh.reconcile import Reconciler, Reconciliation
 from tableau_pipeline.refresh.recover.observe import Observer
 from tableau_pipeline.refresh.recover.recovery import Recovery
 from tableau_pipeline.refresh.recover.window import Window
-from tableau_pipeline_tests.refresh.stateful.replay import Failure, Plot, play
+from tableau_pipeline_tests.refresh.stateful.replay import Case, Failure, play
 
 
 def _without(owner: type, name: str, answer: Any = None) -> AbstractContextManager:
@@ -33,4 +33,4 @@ MUTATIONS: dict[str, Callable[[], AbstractContextManager]] = {
 def first_failure(name: str, seeds: Iterable[int]) -> Failure | None:
     """Of the histories without this safeguard, the first one that a promise is broken in."""
     with MUTATIONS[name]():
-        return next(filter(None, (play(Plot.of(seed)) for seed in seeds)), None)
+        return next(filter(None, (play(Case.of(seed)) for seed in seeds)), None)

@@ -13,58 +13,58 @@ from tableau_pipeline.refresh.report import Report
 from tableau_pipeline_tests.refresh.stateful.checks.promise import BrokenPromise
 from tableau_pipeline_tests.refresh.stateful.history import History, history
 from tableau_pipeline_tests.refresh.stateful.models.changes import repaired
+from tableau_pipeline_tests.refresh.stateful.scenarios import Scenario, scenario
 from tableau_pipeline_tests.refresh.stateful.steps import Step, first, step
-from tableau_pipeline_tests.refresh.stateful.worlds import World, world
 
 _STEPS = 5
 _TESTS = "tableau_pipeline_tests/refresh/stateful"
 
 
 @dataclass(frozen=True)
-class Plot:
+class Case:
     """What is drawn from a seed."""
 
     seed: int
-    world: World
+    scenario: Scenario
     steps: tuple[Step, ...]
 
     @classmethod
-    def of(cls, seed: int) -> "Plot":
+    def of(cls, seed: int) -> "Case":
         """Draw it; each step has chances of its own, so that one can be left out."""
         steps = [first(Random(f"{seed}/0"))]
         steps += [step(Random(f"{seed}/{n}")) for n in range(1, _STEPS)]
-        return cls(seed, world(Random(f"{seed}/world")), tuple(steps))
+        return cls(seed, scenario(Random(f"{seed}/world")), tuple(steps))
 
 
 @dataclass(frozen=True)
 class Failure:
     """A promise that was broken, and what led to it."""
 
-    plot: Plot
+    case: Case
     error: BaseException
     trace: Sequence[str]
 
     def __str__(self) -> str:
         lines = "\n".join(self.trace)
         return (
-            f"Seed {self.plot.seed}: {type(self.error).__name__}: {self.error}\n"
-            f"In this world: {self.plot.world}\n{lines}\n"
-            f"Replay it: STATEFUL_SEED={self.plot.seed} pytest {_TESTS}"
+            f"Seed {self.case.seed}: {type(self.error).__name__}: {self.error}\n"
+            f"In this scenario: {self.case.scenario}\n{lines}\n"
+            f"Replay it: STATEFUL_SEED={self.case.seed} pytest {_TESTS}"
         )
 
 
-def play(plot: Plot) -> Failure | None:
+def play(case: Case) -> Failure | None:
     """Let a history happen; what is broken, if anything is."""
     trace: list[str] = []
     try:
-        with _determined(plot.seed), history(plot.world, Random(f"{plot.seed}/while")) as made:
+        with _determined(case.seed), history(case.scenario, Random(f"{case.seed}/while")) as made:
             trace = made.trace
             with mock.patch("tableau_pipeline.publishing.session.clock.monotonic", made.seconds):
-                for each in plot.steps:
+                for each in case.steps:
                     _take(made, each)
                 _calm(made)
     except (Exception, BrokenPromise) as error:  # noqa: BLE001 - whatever it is
-        return Failure(plot, error, trace)
+        return Failure(case, error, trace)
     return None
 
 
@@ -72,7 +72,7 @@ def shortest(failure: Failure) -> Failure:
     """The same failure, or another one, with as few steps and events as may be."""
     for _ in range(3):
         before = failure
-        for shorter in _shorter(before.plot):
+        for shorter in _shorter(before.case):
             again = play(shorter)
             if again and str(again.error)[:30] == str(before.error)[:30]:
                 failure = again
@@ -82,20 +82,20 @@ def shortest(failure: Failure) -> Failure:
     return failure
 
 
-def _shorter(plot: Plot) -> Generator[Plot]:
-    """Plots with one thing less, the largest things first."""
-    steps = plot.steps
+def _shorter(case: Case) -> Generator[Case]:
+    """Cases with one thing less, the largest things first."""
+    steps = case.steps
     for number in range(len(steps) - 1, 0, -1):
-        yield replace(plot, steps=steps[:number])
+        yield replace(case, steps=steps[:number])
     for number in range(1, len(steps)):
-        yield replace(plot, steps=steps[:number] + steps[number + 1 :])
+        yield replace(case, steps=steps[:number] + steps[number + 1 :])
     for number, each in enumerate(steps):
         for name in ("before", "events"):
             # Without their first rows, there is nothing to publish.
             parts = getattr(each, name) if number or name == "events" else ()
             for n in range(len(parts)):
                 fewer = replace(each, **{name: parts[:n] + parts[n + 1 :]})
-                yield replace(plot, steps=(*steps[:number], fewer, *steps[number + 1 :]))
+                yield replace(case, steps=(*steps[:number], fewer, *steps[number + 1 :]))
 
 
 def _take(made: History, each: Step) -> None:
@@ -105,7 +105,7 @@ def _take(made: History, each: Step) -> None:
     if each.instance != "ours":
         # Nobody can know what another deployment has on its way.
         made.tableau.come_to_rest()
-    made.tell(f"{each}{''.join(f'; {event}' for event in each.events)}")
+    made.note(f"{each}{''.join(f'; {event}' for event in each.events)}")
     made.refresh(made.actor(instance=each.instance, events=each.events), each.options)
     made.tableau.pass_time(made.chance.choice([0, 0, 1, 60]))
     if each.instance != "ours":
@@ -113,8 +113,8 @@ def _take(made: History, each: Step) -> None:
 
 
 def _calm(made: History) -> None:
-    """Nothing troubles anybody any more: two refreshes are enough."""
-    made.tell("Calm")
+    """Without faults, two refreshes are enough."""
+    made.note("Calm")
     made.tableau.come_to_rest()
     made.tableau.services.control.clear()
     made.end_all()
@@ -125,12 +125,12 @@ def _calm(made: History) -> None:
     made.store_feeds()
     made.declaration = replace(made.declaration, adopt=True)
     for each in made.tableau.datasources():
-        ours = made.found() == each and (made.world.admin or each.owner_name == "worker")
+        ours = made.found() == each and (made.scenario.admin or each.owner_name == "worker")
         if not ours:
-            made.hands.deletes(each)
+            made.other_user.deletes(each)
     # Where a file cannot be replaced, it is overwritten; what nothing shows, nobody can know.
     hidden = any(each.hidden for each in made.ledger.tamperings)
-    full = hidden or made.world.switches["replace"] == "refused"
+    full = hidden or made.scenario.switches["replace"] == "refused"
     options = Options(full=full, accept=frozenset(Accept))
     for is_last in (False, True):
         actor = made.actor()

@@ -14,14 +14,14 @@ from tableau_pipeline.sandbox.control.faults import (
     QueryFault,
     StaleRows,
 )
-from tableau_pipeline_tests.refresh.stateful import events, happenings
+from tableau_pipeline_tests.refresh.stateful import between_refreshes, events
 from tableau_pipeline_tests.refresh.stateful.actors import Event
 from tableau_pipeline_tests.refresh.stateful.models import changes, columns
 from tableau_pipeline_tests.refresh.stateful.models.tables import MOST_ROWS
 from tableau_pipeline_tests.refresh.stateful.models.values import TYPES
-from tableau_pipeline_tests.refresh.stateful.server import hands
+from tableau_pipeline_tests.refresh.stateful.scenarios import rules
+from tableau_pipeline_tests.refresh.stateful.server import other_user
 from tableau_pipeline_tests.refresh.stateful.server.tableau import Fate
-from tableau_pipeline_tests.refresh.stateful.worlds import rules
 
 ALL = frozenset(Accept)
 # Where something may happen to a refresh; those that matter most come often.
@@ -67,7 +67,7 @@ def first(chance: Random) -> Step:
         )
         for table in range(3)
     ]
-    return Step((happenings.Begin(tuple(before)),), _troubles(chance), Options())
+    return Step((between_refreshes.Begin(tuple(before)),), _faults(chance), Options())
 
 
 def step(chance: Random) -> Step:
@@ -84,10 +84,10 @@ def step(chance: Random) -> Step:
     other = chance.random() < 0.06
     if other and chance.random() < 0.5:
         options = replace(options, accept=options.accept | {Accept.TAKEOVER})
-    return Step(tuple(before), _troubles(chance), options, instance="other" if other else "ours")
+    return Step(tuple(before), _faults(chance), options, instance="other" if other else "ours")
 
 
-def _troubles(chance: Random) -> tuple[Event, ...]:
+def _faults(chance: Random) -> tuple[Event, ...]:
     drawn = [_event(chance) for _ in range(chance.choice([0, 0, 1, 1, 1, 2]))]
     if chance.random() < 0.25:
         drawn.append(_meddling(chance))
@@ -97,14 +97,14 @@ def _troubles(chance: Random) -> tuple[Event, ...]:
 def _meddling(chance: Random) -> Event:
     """Somebody else changes rows after a refresh has decided, and before it sends."""
     deed = chance.choice(["updates", "updates", "replaces"])
-    who = events.Hand(deed, chance.choice(hands.ROWS), chance.randrange(3))
+    who = events.Meddle(deed, chance.choice(other_user.ROWS), chance.randrange(3))
     return Event(chance.choice(_PLANNED), 1, who)
 
 
 def _event(chance: Random) -> Event:
     what: Any
     kind = chance.choices(
-        ["kill", "break", "hand", "other", "fate", "wipe", "materialize"],
+        ["kill", "break", "meddle", "other", "fate", "wipe", "materialize"],
         [20, 18, 30, 14, 6, 4, 4],
     )[0]
     nth = chance.choice([1, 1, 1, 2, 3])
@@ -117,8 +117,8 @@ def _event(chance: Random) -> Event:
             if status in (401, 429):
                 # Who is refused has not been served.
                 at = at.replace("after", "before")
-        case "hand":
-            what, at = hand(chance), chance.choice((*_POINTS, *_JOB_POINTS))
+        case "meddle":
+            what, at = meddle(chance), chance.choice((*_POINTS, *_JOB_POINTS))
         case "other":
             what = events.Other(takes_over=chance.random() < 0.6, options=Options())
             at = chance.choice([point for point in _POINTS if not point.startswith("job")])
@@ -135,7 +135,7 @@ def _event(chance: Random) -> Event:
     return Event(at, nth, what)
 
 
-def hand(chance: Random) -> events.Hand:
+def meddle(chance: Random) -> events.Meddle:
     """Something that somebody else does."""
     deed = chance.choices(
         [
@@ -145,36 +145,36 @@ def hand(chance: Random) -> events.Hand:
         [14, 18, 5, 3, 6, 3, 3, 2, 2, 3, 3, 3, 1, 1],
     )[0]
     how = {
-        "replaces": hands.ROWS,
-        "updates": hands.ROWS,
-        "sends an update": hands.ROWS,
-        "overwrites": hands.ROWS + hands.COLUMNS + hands.COLUMNS,
+        "replaces": other_user.ROWS,
+        "updates": other_user.ROWS,
+        "sends an update": other_user.ROWS,
+        "overwrites": other_user.ROWS + other_user.COLUMNS + other_user.COLUMNS,
         "renames": ("Stateful", "Renamed", "Stateful 2"),
         "moves": ("Default", "Elsewhere"),
     }
-    return events.Hand(deed, chance.choice(how.get(deed, ("",))), chance.randrange(3))
+    return events.Meddle(deed, chance.choice(how.get(deed, ("",))), chance.randrange(3))
 
 
 def _happening(chance: Random) -> Any:
     return chance.choices(
         [
-            lambda: hand(chance),
-            lambda: happenings.Declare(chance.randrange(3), rules(chance)),
-            lambda: happenings.Relate(chance.choice([1, 2, 3]), chance.random() < 0.5),
-            lambda: happenings.Collect(),
+            lambda: meddle(chance),
+            lambda: between_refreshes.Declare(chance.randrange(3), rules(chance)),
+            lambda: between_refreshes.Relate(chance.choice([1, 2, 3]), chance.random() < 0.5),
+            lambda: between_refreshes.Collect(),
             lambda: events.Wipe(),
-            lambda: happenings.Pass(chance.choice([0, 1, 4]), chance.choice([0, 1, 600])),
-            lambda: happenings.End(),
-            lambda: happenings.Place(
+            lambda: between_refreshes.Pass(chance.choice([0, 1, 4]), chance.choice([0, 1, 600])),
+            lambda: between_refreshes.End(),
+            lambda: between_refreshes.Place(
                 chance.choice(["Stateful", "Stateful 2"]), chance.choice(["Default", "Elsewhere"])
             ),
-            lambda: happenings.Muddle(_muddle(chance)),
+            lambda: between_refreshes.BadAnswers(_bad_answers(chance)),
         ],
         [18, 8, 3, 8, 6, 20, 5, 4, 8],
     )[0]()
 
 
-def _muddle(chance: Random) -> QueryFault | Cut:
+def _bad_answers(chance: Random) -> QueryFault | Cut:
     path, times = "vizql-data-service/*", chance.randint(1, 4)
     return chance.choice(
         [

@@ -8,13 +8,13 @@ import os
 import pytest
 
 from tableau_pipeline_tests.refresh.stateful.mutations import MUTATIONS, first_failure
-from tableau_pipeline_tests.refresh.stateful.replay import Plot, play, shortest
+from tableau_pipeline_tests.refresh.stateful.replay import Case, play, shortest
 
 SEED = os.environ.get("STATEFUL_SEED")
 PARTS = 4
 # A history takes some two seconds of a processor: FEW suit `make test`, MANY all that CI runs.
 FEW, MANY = 100, 500
-# A failed history takes its time to be told in few words.
+# A failed history takes time to be shortened.
 pytestmark = pytest.mark.timeout(3600)
 in_parts = pytest.mark.parametrize(
     "part",
@@ -62,12 +62,12 @@ def test_safeguards_are_missed(name: str, record_property):
     seeds = range(300)
     failure = first_failure(name, seeds)
     assert failure, f"nobody misses the {name} within {len(seeds)} histories"
-    needed = seeds.index(failure.plot.seed) + 1
+    needed = seeds.index(failure.case.seed) + 1
     record_property("histories", needed)
     print(f"{name}: missed after {needed} histories: {failure.error}")  # noqa: T201
 
 
 def _keep_their_promise(seeds: range) -> None:
     for seed in seeds:
-        if failure := play(Plot.of(seed)):
+        if failure := play(Case.of(seed)):
             pytest.fail(str(shortest(failure)), pytrace=False)

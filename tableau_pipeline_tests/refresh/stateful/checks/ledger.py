@@ -10,8 +10,8 @@ from tableau_pipeline.sandbox.store.records import Datasource, Job
 from tableau_pipeline_tests.refresh.stateful.actors import Sending
 from tableau_pipeline_tests.refresh.stateful.checks import oracle, promise
 from tableau_pipeline_tests.refresh.stateful.checks.promise import Look, Tampering
+from tableau_pipeline_tests.refresh.stateful.server.contents import Published
 from tableau_pipeline_tests.refresh.stateful.server.tableau import Fate, Moment, Tableau
-from tableau_pipeline_tests.refresh.stateful.server.truth import Published
 
 
 @dataclass
@@ -24,7 +24,7 @@ class Ledger:
         left: what each data source held when a sending of ours had last taken effect; `meant` is
             what that sending was to leave.
         tamperings: what others did to the data since it was last seen to be right.
-        handled: the moment when somebody else did anything.
+        meddled_at: the moment when somebody else did anything.
         counts: how many rows each table may have had, ever; so `schemas`.
     """
 
@@ -36,13 +36,13 @@ class Ledger:
     left: dict[str, Published | None] = field(default_factory=dict)
     meant: dict[str, Published] = field(default_factory=dict)
     tamperings: list[Tampering] = field(default_factory=list)
-    handled: int = 0
+    meddled_at: int = 0
     counts: dict[str, set[int]] = field(default_factory=dict)
     schemas: list[Any] = field(default_factory=list)
     _before: Look | None = None
 
     def __post_init__(self) -> None:
-        self.tableau.fate, self.tableau.told = self._fate, self._told
+        self.tableau.fate, self.tableau.on_job = self._fate, self._on_job
 
     def ours(self) -> Datasource | None:
         """The data source that refreshes left, or else the one that has its name."""
@@ -67,23 +67,23 @@ class Ledger:
         return None
 
     def _fate(self, job: Job) -> Fate:
-        if self.history.world.slow:
+        if self.history.scenario.slow:
             return Fate(self.chance.choice((0, 5, 100)), self.chance.choice((0, 10, 120)))
         return Fate(self.chance.choice((0, 0, 1.5)), self.chance.choice((0, 0.4, 3)))
 
-    def _told(self, moment: Moment, job: Job) -> None:
+    def _on_job(self, moment: Moment, job: Job) -> None:
         history, ours = self.history, job.user == seeded_luid("user", "worker")
         history.next_moment()
         if moment == "ending":
             self._before = Look.at(history, self.target(job))
             return
-        history.tell(f"job {job.luid[:4]} of {job.kind} is {moment}{_ending(job)}")
+        history.note(f"job {job.luid[:4]} of {job.kind} is {moment}{_ending(job)}")
         if moment == "queued" and ours:
             self._queued(job)
         if moment == "done" and ours:
             self._done(job)
         elif moment == "done" and self._before:
-            promise.note_hand(history, job.kind, self._before)
+            promise.note_meddling(history, job.kind, self._before)
         sending = self.sendings.get(job.luid)
         if sending and sending.actor in history.actors:
             history.happen(sending.actor, f"job {moment}")

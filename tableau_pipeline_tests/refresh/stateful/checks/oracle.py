@@ -1,4 +1,4 @@
-"""What ought to be published, and what ought not, told by rows in Python."""
+"""What ought to be published, and what ought not, computed row by row in Python."""
 
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, time, timedelta
@@ -8,7 +8,7 @@ from typing import Any
 from tableau_pipeline.core.declaration import Declaration, Guard, Table
 from tableau_pipeline.core.policies import Append, Diff, Retain
 from tableau_pipeline_tests.refresh.stateful.models.tables import Content
-from tableau_pipeline_tests.refresh.stateful.server.truth import Published, rows
+from tableau_pipeline_tests.refresh.stateful.server.contents import Published, rows
 
 # What each model holds, by its name.
 Contents = Mapping[str, Content]

@@ -8,10 +8,10 @@ from tableau_pipeline.refresh.plan.decide import Accept
 from tableau_pipeline.sandbox.control.faults import HideRows, StaleRows
 from tableau_pipeline.sandbox.store.records import Datasource
 from tableau_pipeline.sandbox.switches import UpdatedAt
-from tableau_pipeline_tests.refresh.stateful import worlds
+from tableau_pipeline_tests.refresh.stateful import scenarios
 from tableau_pipeline_tests.refresh.stateful.actors import Actor, Killed, Sending
 from tableau_pipeline_tests.refresh.stateful.checks import oracle
-from tableau_pipeline_tests.refresh.stateful.server.truth import Published, differences, held
+from tableau_pipeline_tests.refresh.stateful.server.contents import Published, differences, held
 
 
 class BrokenPromise(BaseException):
@@ -31,16 +31,16 @@ class Look:
         """As it is now."""
         if datasource is None:
             return cls(None, None, None)
-        revision = datasource.revision if history.world.switches["revisions"] else None
+        revision = datasource.revision if history.scenario.switches["revisions"] else None
         holds = held(history.tableau, datasource)
         return cls(datasource, holds, (datasource.updated_at, revision))
 
 
 @dataclass(frozen=True)
 class Tampering:
-    """Somebody else changed the rows or columns; if hidden, no stamp or revision tells of it.
+    """Somebody else changed the rows or columns; if hidden, no stamp or revision shows it.
 
-    A stamp tells nothing where it does not move, nor where we may have left it and the site keeps
+    A stamp shows nothing where it does not move, nor where we may have left it and the site keeps
     no revisions.
     """
 
@@ -49,23 +49,23 @@ class Tampering:
     at: datetime
 
 
-def note_hand(history: Any, deed: str, before: Look) -> None:
+def note_meddling(history: Any, deed: str, before: Look) -> None:
     """Note what somebody else has done to a data source."""
     ledger, luid = history.ledger, before.datasource.luid if before.datasource else ""
     found = [each for each in history.tableau.datasources() if each.luid == luid]
     after = Look.at(history, found[0] if found else None)
-    ledger.handled = history.next_moment()
+    ledger.meddled_at = history.next_moment()
     for actor in history.actors:
         actor.meddled = True
     for each in found:
-        marks = history.hands.marks.get(luid, {})
-        for mark in [mark for mark in marks if mark.encode() not in each.tds]:
-            del marks[mark]
+        fields = history.other_user.calculations.get(luid, {})
+        for name in [name for name in fields if name.encode() not in each.tds]:
+            del fields[name]
     if after.holds == before.holds:
         return
     hidden = bool(found) and (after.stamp == before.stamp or _looks_like_ours(history, after))
-    history.tell(f"... {deed}: the data are others{', and nothing shows it' * hidden}")
-    ledger.tamperings.append(Tampering(ledger.handled, hidden, history.tableau.now))
+    history.note(f"... {deed}: the data are others{', and nothing shows it' * hidden}")
+    ledger.tamperings.append(Tampering(ledger.meddled_at, hidden, history.tableau.now))
     for name, rows in (after.holds or {}).items():
         name = history.declaration.tables[0].name if name == "Extract" else name
         ledger.counts.setdefault(name, set()).add(len(rows) - 1)
@@ -76,7 +76,7 @@ def note_edit(history: Any) -> None:
 
     That is a second by the server's `Date`, which we may know for a second already.
     """
-    if history.world.switches["revisions"]:
+    if history.scenario.switches["revisions"]:
         return
     since = history.tableau.now - timedelta(seconds=2)
     ledger = history.ledger
@@ -86,7 +86,7 @@ def note_edit(history: Any) -> None:
 
 
 def _looks_like_ours(history: Any, after: Look) -> bool:
-    """Whether the time stamp is one that we may have left, where nothing else tells.
+    """Whether the time stamp is one that we may have left, where nothing else shows it.
 
     That is a stamp in the time of a job of ours, or between an edit of ours and our next look.
     """
@@ -94,7 +94,7 @@ def _looks_like_ours(history: Any, after: Look) -> bool:
         return False
     if any(actor.edited and not actor.dead for actor in history.actors):
         return True
-    switches = history.world.switches
+    switches = history.scenario.switches
     moves_late = switches["updated_at"] is UpdatedAt.MOVES_LATE
     late = timedelta(seconds=switches["late_seconds"] if moves_late else 0)
     stamp = datetime.fromisoformat(after.stamp[0])
@@ -113,7 +113,7 @@ def check_may_send(history: Any, actor: Actor) -> None:
     """Whether a refresh may send anything at this moment."""
     if actor.overtaken is not None and actor.read < actor.overtaken:
         # Between its last look at the journal and the call, nothing can hold it back.
-        history.tell(f"{actor.name} is killed before it sends")
+        history.note(f"{actor.name} is killed before it sends")
         actor.dead = True
         raise Killed
     _require(not actor.options.dry_run, "a dry run sends")
@@ -147,7 +147,7 @@ def check_effect(history: Any, sending: Sending, *, before: Look, after: Look) -
     if whole or (known and not split and not tampered):
         wrong = differences(after.holds, sending.wanted)
         _require(not wrong, f"{sending.kind} of {sending.actor.name} made it: {wrong}")
-    _check_marks(history, sending.actor, found)
+    _check_calculations(history, sending.actor, found)
 
 
 def _check_owner(history: Any, actor: Actor, target: Datasource) -> None:
@@ -179,7 +179,7 @@ def _check_guards(history: Any, sending: Sending, before: Look) -> None:
 def _counts_wrong(history: Any, actor: Actor) -> bool:
     """Whether a server that counts too few rows is the only one that may be asked for them."""
     rule = actor.declaration.reconcile
-    if rule is None or rule.max_bytes > worlds.LARGE.max_bytes:
+    if rule is None or rule.max_bytes > scenarios.LARGE.max_bytes:
         return False
     return any(history.tableau.services.control.is_armed(kind) for kind in (HideRows, StaleRows))
 
@@ -194,13 +194,13 @@ def _check_keys(sending: Sending, before: Look) -> None:
         _require(not changes, f"it sends {name}, of which {problem}")
 
 
-def _check_marks(history: Any, actor: Actor, found: Datasource) -> None:
+def _check_calculations(history: Any, actor: Actor, found: Datasource) -> None:
     """What somebody else added to the metadata is still there."""
-    marks = history.hands.marks.get(found.luid, {})
-    lost = [mark for mark in marks if mark.encode() not in found.tds]
-    moments = [marks.pop(mark) for mark in lost]
+    fields = history.other_user.calculations.get(found.luid, {})
+    lost = [name for name in fields if name.encode() not in found.tds]
+    moments = [fields.pop(name) for name in lost]
     accepted = Accept.OVERWRITE in actor.options.accept
-    if accepted or history.world.switches["replace"] == "like-overwrite":
+    if accepted or history.scenario.switches["replace"] == "like-overwrite":
         return
     _require(all(moment > actor.looked for moment in moments), f"the work {lost} is lost")
 

@@ -73,7 +73,7 @@ class _Case:
         return len(self._content(name).rows) == now and was in known and was - now > was * most
 
     def _no_counts(self, name: str) -> bool:
-        return self._history.ledger.handled > 0 or self._history.logs["ours"].wiped > 0
+        return self._history.ledger.meddled_at > 0 or self._history.logs["ours"].wiped > 0
 
     def _schema(self, phrases: str) -> bool:
         history, declaration = self._history, self._actor.declaration
@@ -88,7 +88,7 @@ class _Case:
         if Accept.TAKEOVER in self._actor.options.accept:
             return True
         wiped = any(log.wiped for log in self._history.logs.values())
-        return self._history.ledger.handled > 0 or wiped or self._history.unclear
+        return self._history.ledger.meddled_at > 0 or wiped or self._history.unclear
 
     def _others(self) -> bool:
         found = self._history.found()
@@ -98,8 +98,8 @@ class _Case:
         )
 
     def _answered(self) -> bool:
-        refused = self._history.world.switches["replace"] == "refused"
-        return self._actor.troubled or self._history.ledger.handled > 0 or refused
+        refused = self._history.scenario.switches["replace"] == "refused"
+        return self._actor.had_fault or self._history.ledger.meddled_at > 0 or refused
 
     def _repeated(self, name: str) -> bool:
         content, table = self._content(name), self._table(name)

@@ -10,7 +10,7 @@ from tableau_pipeline.refresh.report import Report
 from tableau_pipeline_tests.refresh.stateful.actors import Actor, Killed
 from tableau_pipeline_tests.refresh.stateful.checks import oracle, refusals
 from tableau_pipeline_tests.refresh.stateful.checks.promise import BrokenPromise
-from tableau_pipeline_tests.refresh.stateful.server.truth import Published, differences, held
+from tableau_pipeline_tests.refresh.stateful.server.contents import Published, differences, held
 
 Outcome = Report | RefreshError | Killed
 
@@ -32,7 +32,7 @@ class Start:
         return cls(versions)
 
 
-def told(outcome: Outcome) -> str:
+def describe(outcome: Outcome) -> str:
     """In words."""
     match outcome:
         case Report(plan=None):
@@ -59,7 +59,7 @@ def check(history: Any, actor: Actor, start: Start, outcome: Outcome) -> None:
         case RefusedError():
             refused = [each for each in actor.sendings if each.landed]
             # After an update that somebody interfered with, a file may be refused that repairs it.
-            excused = history.world.switches["replace"] == "refused" or actor.meddled
+            excused = history.scenario.switches["replace"] == "refused" or actor.meddled
             _require(not refused or excused, f"refused, but it has sent something: {outcome}")
             untrue = refusals.untrue(history, actor, str(outcome))
             _require(not untrue, f"refused, but this is not true: {untrue}")
@@ -97,7 +97,7 @@ def _check_green(history: Any, actor: Actor, start: Start, report: Report) -> No
     if not excused:
         what = "no change" if isinstance(report.plan, NoChange) else "green"
         raise BrokenPromise("\n  ".join([f"{what}, but it is wrong:", *wrong]))
-    history.tell("... which is wrong, and it could not know")
+    history.note("... which is wrong, and it could not know")
 
 
 def _check_rows(history: Any, actor: Actor, report: Report) -> None:

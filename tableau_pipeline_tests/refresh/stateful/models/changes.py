@@ -1,4 +1,4 @@
-"""What happens to a model between two refreshes: each change is a plain value that tells itself."""
+"""What happens to a model between two refreshes: each change is a value that describes itself."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

@@ -95,7 +95,7 @@ class Model:
 
     Attributes:
         past: all it was, the present last.
-        touched: keys of the rows that changed at some time, and lately.
+        changed_keys: keys of the rows that changed at some time, and lately.
     """
 
     name: str
@@ -103,7 +103,7 @@ class Model:
     partitioning: Partitioning | None
     keys: tuple[str, ...]
     past: list[Content] = field(default_factory=list)
-    touched: set[tuple] = field(default_factory=set)
+    changed_keys: set[tuple] = field(default_factory=set)
     lately: set[tuple] = field(default_factory=set)
 
     def become(self, content: Content) -> None:
@@ -119,7 +119,7 @@ class Model:
         old = _by_key(self.content, self.keys)
         new = _by_key(content, self.keys)
         self.lately = {key for key in old.keys() | new.keys() if old.get(key) != new.get(key)}
-        self.touched |= self.lately
+        self.changed_keys |= self.lately
         self.content = content
 
     def parts(self) -> Mapping[str | None, Content]:

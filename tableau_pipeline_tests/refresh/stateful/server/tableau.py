@@ -41,8 +41,8 @@ class Tableau:
 
     Attributes:
         now: its clock.
-        fates: what becomes of jobs; `fate` tells it when they are queued.
-        told: hears of every job that is queued, starts, is about to end, or has ended.
+        fates: what becomes of jobs, by LUID; `fate` decides it when they are queued.
+        on_job: hears of every job that is queued, starts, is about to end, or has ended.
         stands_still: no time passes, as something happens to a job at this moment.
     """
 
@@ -51,7 +51,7 @@ class Tableau:
     now: datetime
     chance: Random
     fate: Callable[[Job], Fate] = lambda job: Fate()
-    told: Callable[[Moment, Job], None] = lambda moment, job: None
+    on_job: Callable[[Moment, Job], None] = lambda moment, job: None
     fates: dict[str, Fate] = field(default_factory=dict)
     _running: tuple[Job, datetime] | None = None
     stands_still: bool = False
@@ -113,7 +113,7 @@ class Tableau:
         for job in self.unfinished():
             if job.luid not in self.fates:
                 self.fates[job.luid] = self.fate(job)
-                self._at(lambda job=job: self.told("queued", job))
+                self._at(lambda job=job: self.on_job("queued", job))
 
     def _at(self, happens: Callable[[], Any]) -> None:
         """Nothing that happens in a moment takes time."""
@@ -154,14 +154,14 @@ class Tableau:
         )
         assert started is not None
         self._running = started, self.now + timedelta(seconds=self.fates[job.luid].runs)
-        self.told("started", started)
+        self.on_job("started", started)
 
     def _end(self, job: Job) -> None:
         self._running = None
-        self.told("ending", job)
+        self.on_job("ending", job)
         # One that was cancelled while it ran is executed in vain.
         Worker(self.services, KINDS).execute(job, self.fates[job.luid].fails)
-        self.told("done", self.job(job.luid))
+        self.on_job("done", self.job(job.luid))
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""In what world a history happens: the server's habits, the tables, and how they are declared."""
+"""The scenario of a history: the server's habits, the tables, and how they are declared."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -81,7 +81,7 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class World:
+class Scenario:
     """What stays over a history.
 
     Attributes:
@@ -128,10 +128,10 @@ class World:
         )
 
 
-def world(chance: Random) -> World:
+def scenario(chance: Random) -> Scenario:
     """Draw one."""
     drawn = shapes(chance)
-    return World(
+    return Scenario(
         switches=switches(chance),
         admin=chance.random() < 0.7,
         slow=chance.random() < 0.3,

@@ -1,14 +1,14 @@
-"""The line between refreshes and the server: what they ask for, and what comes between."""
+"""The network between refreshes and the server: what they ask for, and what comes between."""
 
 import re
 from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from tableau_pipeline_tests.refresh.stateful.actors import Actor, Trouble
+from tableau_pipeline_tests.refresh.stateful.actors import Actor, NetworkFault
 from tableau_pipeline_tests.refresh.stateful.checks import promise
+from tableau_pipeline_tests.refresh.stateful.server.contents import held
 from tableau_pipeline_tests.refresh.stateful.server.tableau import Tableau
-from tableau_pipeline_tests.refresh.stateful.server.truth import held
 from tableau_pipeline_tests.refresh.stateful.server.wire import Exchange
 
 _NAMES = (
@@ -43,7 +43,7 @@ _REFUSALS = {401: "401002", 429: "429000", 500: "500000", 503: "503000", 504: "5
 
 
 @dataclass
-class Line:
+class Network:
     """Carries the requests of the refresh that runs."""
 
     tableau: Tableau
@@ -56,7 +56,7 @@ class Line:
         actor: Actor = history.actors[-1]
         self.tableau.pass_time(self.chance.choice((0, 0.02, 0.3)))
         history.point(f"before {name}")
-        if _is_met(actor, exchange):
+        if _inject_fault(actor, exchange):
             return
         if name in _SENDS:
             promise.check_may_send(history, actor)
@@ -68,7 +68,7 @@ class Line:
         if exchange.status == 200 and name in ("look", "look by name"):
             self._looked(actor, ids[-1])
         history.point(f"after {name}")
-        _is_met(actor, exchange)
+        _inject_fault(actor, exchange)
 
     def _looked(self, actor: Actor, luid: str) -> None:
         actor.looked, actor.saw, actor.edited = self.history.next_moment(), None, False
@@ -84,23 +84,23 @@ def _meaning(exchange: Exchange) -> tuple[str, tuple[str, ...]]:
     return f"{exchange.method} {exchange.path}", ()
 
 
-def _is_met(actor: Actor, exchange: Exchange) -> bool:
-    """Let trouble take the place of the answer, if there is any.
+def _inject_fault(actor: Actor, exchange: Exchange) -> bool:
+    """Let a fault replace the answer, if there is any.
 
     Raises:
-        ConnectionResetError: the line breaks.
+        ConnectionResetError: the connection breaks.
     """
-    trouble: Trouble | None
-    trouble, actor.trouble = actor.trouble, None
-    if trouble is None:
+    fault: NetworkFault | None
+    fault, actor.fault = actor.fault, None
+    if fault is None:
         return False
-    if trouble.status is None:
-        raise ConnectionResetError("the line is dead")
-    exchange.status = trouble.status
+    if fault.status is None:
+        raise ConnectionResetError("the connection is dead")
+    exchange.status = fault.status
     exchange.answer_headers = (("Content-Type", "application/xml"),)
     exchange.answer = (
         '<?xml version="1.0"?><tsResponse xmlns="http://tableau.com/api">'
-        f'<error code="{_REFUSALS[trouble.status]}"><summary>Trouble</summary>'
+        f'<error code="{_REFUSALS[fault.status]}"><summary>Trouble</summary>'
         "<detail>Trouble.</detail></error></tsResponse>"
     ).encode()
     return True

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tableau_pipeline.sandbox.control.faults import Cut, QueryFault
-from tableau_pipeline_tests.refresh.stateful.worlds import Rules, related
+from tableau_pipeline_tests.refresh.stateful.scenarios import Rules, related
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class Begin:
     def __call__(self, history: Any) -> None:
         declared = history.declaration
         history.declaration = replace(
-            declared, tables=tuple(shape.table(shape.rules) for shape in history.world.shapes)
+            declared, tables=tuple(shape.table(shape.rules) for shape in history.scenario.shapes)
         )
         for each in self.models:
             each(history)
@@ -31,8 +31,8 @@ class Declare:
     rules: Rules
 
     def __call__(self, history: Any) -> None:
-        history.tell(f"{self}")
-        shapes = {shape.name: shape for shape in history.world.shapes}
+        history.note(f"{self}")
+        shapes = {shape.name: shape for shape in history.scenario.shapes}
         tables = list(history.declaration.tables)
         at = self.table % len(tables)
         tables[at] = shapes[tables[at].name].table(self.rules)
@@ -47,10 +47,10 @@ class Relate:
     chain: bool
 
     def __call__(self, history: Any) -> None:
-        history.tell(f"{self}")
+        history.note(f"{self}")
         known = {table.name: table for table in history.declaration.tables}
         tables = tuple(
-            known.get(shape.name) or shape.table(shape.rules) for shape in history.world.shapes
+            known.get(shape.name) or shape.table(shape.rules) for shape in history.scenario.shapes
         )
         declaration = replace(history.declaration, tables=tables)
         history.declaration = related(declaration, self.tables, chain=self.chain)
@@ -64,8 +64,8 @@ class Place:
     project: str
 
     def __call__(self, history: Any) -> None:
-        history.tell(f"{self}")
-        history.hands.project(self.project)
+        history.note(f"{self}")
+        history.other_user.project(self.project)
         history.declaration = replace(history.declaration, name=self.name, project=self.project)
 
 
@@ -74,7 +74,7 @@ class Collect:
     """Old snapshots are removed."""
 
     def __call__(self, history: Any) -> None:
-        history.tell("old snapshots are collected")
+        history.note("old snapshots are collected")
         history.store.collect()
 
 
@@ -86,18 +86,18 @@ class Pass:
     seconds: float
 
     def __call__(self, history: Any) -> None:
-        history.tell(f"{self.days} days and {self.seconds} s pass")
+        history.note(f"{self.days} days and {self.seconds} s pass")
         history.tableau.pass_time(self.days * 86400 + self.seconds)
 
 
 @dataclass(frozen=True)
-class Muddle:
+class BadAnswers:
     """Some answers to questions about rows are old, broken, or of fewer rows."""
 
     fault: QueryFault | Cut
 
     def __call__(self, history: Any) -> None:
-        history.tell(f"the server answers with {self.fault}")
+        history.note(f"the server answers with {self.fault}")
         history.tableau.services.control.add(self.fault)
 
 
@@ -106,5 +106,5 @@ class End:
     """Dagster learns that all runs which were killed have ended; or somebody deletes those runs."""
 
     def __call__(self, history: Any) -> None:
-        history.tell("Dagster says that all runs have ended")
+        history.note("Dagster says that all runs have ended")
         history.end_all()

@@ -1,4 +1,4 @@
-"""What other people do to the data source. Nothing of it takes time."""
+"""What other people do to the data source. None of it takes time."""
 
 import json
 import shutil
@@ -35,17 +35,17 @@ COLUMNS = ("drop", "add")
 
 
 @dataclass
-class Hands:
+class OtherUser:
     """An administrator who is not us.
 
     Attributes:
-        marks: what they added to the metadata of data sources, by LUID, and at which moment.
+        calculations: the calculated fields that they added, by LUID, and at which moment.
         moment: the present one.
     """
 
     tableau: Tableau
     moment: Callable[[], int] = lambda: 0
-    marks: dict[str, dict[str, int]] = field(default_factory=dict)
+    calculations: dict[str, dict[str, int]] = field(default_factory=dict)
     _token: str = ""
     _count: int = 0
 
@@ -58,7 +58,7 @@ class Hands:
             return
         self._publish(target.name, target.project, file, mode=mode, file_type=HYPER)
 
-    def publishes_namesake(self, name: str, project: str) -> None:
+    def publishes_same_name(self, name: str, project: str) -> None:
         """Publish a data source of their own under this name."""
         file = self.tableau.services.files.new_incoming()
         table = TableName("Extract", "Extract")
@@ -92,8 +92,8 @@ class Hands:
     def edits(self, target: Datasource) -> None:
         """Add a calculated field to the metadata, and publish all of it."""
         self._count += 1
-        mark = f"Calculation_{self._count}"
-        column = f"<column caption='{mark}' name='[{mark}]' datatype='boolean' /><aliases"
+        name = f"Calculation_{self._count}"
+        column = f"<column caption='{name}' name='[{name}]' datatype='boolean' /><aliases"
         edited = target.tds.replace(b"<aliases", column.encode(), 1)
         assert edited != target.tds
         services = self.tableau.services
@@ -104,7 +104,7 @@ class Hands:
         self._publish(
             target.name, target.project, package, mode=publishing.OVERWRITE, file_type=PACKAGE
         )
-        self.marks.setdefault(target.luid, {})[mark] = self.moment()
+        self.calculations.setdefault(target.luid, {})[name] = self.moment()
 
     def tags(self, target: Datasource, label: str) -> None:
         """Add a tag of their own."""
