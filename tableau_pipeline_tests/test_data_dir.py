@@ -16,7 +16,7 @@ ASK = "from tableau_pipeline.resources import data_dir; print(data_dir())"
 
 
 @pytest.fixture(autouse=True)
-def _nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_data_dir(monkeypatch: pytest.MonkeyPatch) -> None:
     """The story of the demo, told in the same process, says where its own data lie."""
     monkeypatch.delenv("PIPELINE_DATA_DIR", raising=False)
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
@@ -61,8 +61,8 @@ def test_an_installed_package(tmp_path: Path):
     shutil.copytree(ROOT / "tableau_pipeline", packages / "tableau_pipeline")
     project = tmp_path / "project"
     project.mkdir()
-    said = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-c", ASK], cwd=project, check=True, capture_output=True, text=True,
         env={**os.environ, "PYTHONPATH": str(packages)},
     ).stdout  # fmt: skip
-    assert said.strip() == str(project / "data")
+    assert output.strip() == str(project / "data")

@@ -41,13 +41,13 @@ def test_everything_loads_without_any_setting():
     assert [sensor.name for sensor in definitions.sensors or ()] == ["refresh_after_models"]
 
 
-@pytest.mark.parametrize(("said", "status"), [("", "STOPPED"), ("on", "RUNNING")])
+@pytest.mark.parametrize(("value", "status"), [("", "STOPPED"), ("on", "RUNNING")])
 def test_a_deployment_switches_its_triggers_on(
-    monkeypatch: pytest.MonkeyPatch, said: str, status: str
+    monkeypatch: pytest.MonkeyPatch, value: str, status: str
 ):
     """Prevents: a new deployment whose dashboards stand still until somebody clicks; a laptop that
     publishes because somebody opened the web UI."""
-    monkeypatch.setenv("PIPELINE_TRIGGERS", said)
+    monkeypatch.setenv("PIPELINE_TRIGGERS", value)
     location = load()
     found = [*(location.sensors or ()), *(location.schedules or ())]
     assert [(each.name, each.default_status.name) for each in found] == [

@@ -64,11 +64,11 @@ def refresh_as_documented(server: WebServer) -> str:
     (call,) = page("how-to/other-systems.md").whole.blocks("bash")
     documented = "http://127.0.0.1:3000"
     assert documented in call
-    said = subprocess.run(
+    answer = subprocess.run(
         ["bash", "-c", call.replace(documented, server.url)],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    return json.loads(said.stdout)["data"]["launchRun"]["run"]["runId"]
+    return json.loads(answer.stdout)["data"]["launchRun"]["run"]["runId"]
 
 
 @pytest.mark.slow
@@ -107,12 +107,12 @@ def test_the_web_shows_what_the_demo_published(tmp_path: Path):
     home.mkdir()
     shutil.copy(ROOT / "dagster_home" / "dagster.yaml", home)
     variables = {"PIPELINE_DATA_DIR": str(tmp_path / "data"), "SANDBOX_PORT": str(free_port())}
-    told = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-m", "tableau_pipeline.demo"], cwd=ROOT, check=True,
         env={**os.environ, **variables, "DAGSTER_HOME": str(home)}, capture_output=True, text=True,
     ).stdout  # fmt: skip
-    lines = told.splitlines()
-    assert told.count("Starting Spark (local[*])") == 1
+    lines = output.splitlines()
+    assert output.count("Starting Spark (local[*])") == 1
     # Before the first asset: who watches knows what takes so long.
     assert _first(lines, "Starting Spark") < _first(lines, "raw_airlines")
     assert sum(line.endswith(" equal") for line in lines) == 8

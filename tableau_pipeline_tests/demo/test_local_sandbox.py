@@ -45,8 +45,8 @@ def test_a_port_in_use(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
             assert part in str(raised.value)
         monkeypatch.setenv("PORT", str(port))
         assert dev.main() == 1
-        assert f"cannot use port {port}" in (told := capsys.readouterr().err)
-        assert "PORT=3001 make dev" in told
+        assert f"cannot use port {port}" in (message := capsys.readouterr().err)
+        assert "PORT=3001 make dev" in message
 
 
 @pytest.mark.parametrize("port", ["web", "-1"])

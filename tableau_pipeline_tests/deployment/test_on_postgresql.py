@@ -134,6 +134,6 @@ def test_a_run_of_the_composition(tableau_sandbox: Sandbox, tmp_path: Path):
     assert list(composition.home.rglob("*.db")) == []
     logs = [*tmp_path.glob("*.log"), *composition.home.glob("storage/*/compute_logs/*")]
     assert len(logs) > 3, "the logs of the services, and those of the run"
-    said = [log.read_text("utf-8") for log in logs]
+    texts = [log.read_text("utf-8") for log in logs]
     for secret in (PASSWORD, tableau_sandbox.token_secret):
-        assert not any(secret in text for text in (events, instance, *said))
+        assert not any(secret in text for text in (events, instance, *texts))

@@ -11,7 +11,7 @@ _PLACE = "…"
 _CODE = Path(str(tableau_pipeline.__file__)).parent
 
 
-def is_said(quoted: str) -> bool:
+def is_message(quoted: str) -> bool:
     """Whether some text of the code is this one, or a longer one; "…" stands for what it fills in.
 
     Quotation marks do not count.

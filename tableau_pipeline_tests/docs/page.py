@@ -33,10 +33,10 @@ class Section:
 
     def batches(self) -> dict[int, str]:
         """The blocks of JSON that are said to be the batch of a refresh, by its number."""
-        said = re.findall(
+        batches = re.findall(
             r"batch of refresh (\d+):\n\n```json\n(.*?)^```$", self.text, re.MULTILINE | re.DOTALL
         )
-        return {int(number): text for number, text in said}
+        return {int(number): text for number, text in batches}
 
 
 @dataclass(frozen=True)

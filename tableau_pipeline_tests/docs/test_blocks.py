@@ -74,8 +74,8 @@ def test_python_without_dagster():
     exec(block, {**names, "data": ROOT})
     (call,) = calls
     assert call.arguments["declaration"].models == ("orders",)
-    told = page("reference/scripting.md").sections["refresh"].rows()
-    assert [row["parameter"] for row in told] == list(signature.parameters)
+    documented = page("reference/scripting.md").sections["refresh"].rows()
+    assert [row["parameter"] for row in documented] == list(signature.parameters)
 
 
 def test_run_config():

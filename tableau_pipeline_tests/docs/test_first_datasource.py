@@ -84,9 +84,9 @@ def follow_the_page(project: Project, sandbox: Sandbox, model: str) -> None:
     assert commented.removeprefix("# ") in FIRST.text
     assert commented in text
     declaration.write_text(text.replace(commented, commented.removeprefix("# ")))
-    told = project.run(CHANGE)
-    assert [line for line in told.splitlines() if "flights" in line] == []
-    assert "Decision: update" in told
+    output = project.run(CHANGE)
+    assert [line for line in output.splitlines() if "flights" in line] == []
+    assert "Decision: update" in output
     assert published(sandbox) == [(1, 2.5), (2, 4), (3, 5)]
 
 
@@ -133,7 +133,7 @@ def test_a_project_of_somebody_else(tableau_sandbox: Sandbox, tmp_path: Path):
     project.write("resources.py", RESOURCES)
     for name, text in MODULES.items():
         module, _, imported = text.removeprefix("from ").partition(" import ")
-        assert all(f"`{said}`" in ELSEWHERE.whole.text for said in (module, imported))
+        assert all(f"`{path}`" in ELSEWHERE.whole.text for path in (module, imported))
         project.write(f"{name}.py", f"{text} as {imported}\n")
     stored = '@dg.asset(io_manager_key="snapshots")\n'
     assert stored.strip() in ELSEWHERE.whole.text

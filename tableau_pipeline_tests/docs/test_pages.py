@@ -13,7 +13,7 @@ from tableau_pipeline.sandbox import rest
 from tableau_pipeline.sandbox.switches import Switches
 from tableau_pipeline.sandbox.vds.service.api import CALLS as VDS_CALLS
 from tableau_pipeline_tests.conftest import ROOT
-from tableau_pipeline_tests.docs.messages import is_said
+from tableau_pipeline_tests.docs.messages import is_message
 from tableau_pipeline_tests.docs.page import Page, all_pages, page
 
 _TROUBLE = page("troubleshooting.md").sections
@@ -55,16 +55,16 @@ def test_every_page_is_in_the_navigation():
 @pytest.mark.parametrize("heading", [name for name, each in _TROUBLE.items() if each.rows()])
 def test_messages_are_those_of_the_code(heading: str):
     """Prevents: a page that nobody finds by the message that they see."""
-    told = [row["what you see"] for row in _TROUBLE[heading].rows()]
-    assert [each for each in told if not is_said(each)] == []
+    documented = [row["what you see"] for row in _TROUBLE[heading].rows()]
+    assert [each for each in documented if not is_message(each)] == []
 
 
 def test_the_tutorial_shows_real_messages():
     """Prevents: a lesson that shows what nobody sees."""
     (block,) = page("tutorial.md").sections["Break it"].blocks("text")
-    said, _, remedy = block.strip().partition(". ")
-    assert is_said(re.sub(r"\d+", "…", said).partition("has ")[2])
-    assert is_said(remedy)
+    message, _, remedy = block.strip().partition(". ")
+    assert is_message(re.sub(r"\d+", "…", message).partition("has ")[2])
+    assert is_message(remedy)
 
 
 @pytest.mark.parametrize("where", all_pages(), ids=lambda each: str(each.path.relative_to(ROOT)))
@@ -87,8 +87,8 @@ def test_environment():
     """Prevents: a variable that is set in vain, and one that nobody hears of."""
     template = (ROOT / ".env.example").read_text("utf-8")
     known = set(re.findall(r"^(?:# )?([A-Z][A-Z_]+)=", template, re.MULTILINE))
-    told = [row["variable"] for row in page("reference/environment.md").whole.rows()]
-    assert {name for names in told for name in names.split(", ")} == known
+    documented = [row["variable"] for row in page("reference/environment.md").whole.rows()]
+    assert {name for names in documented for name in names.split(", ")} == known
 
 
 def test_make_targets():
@@ -96,9 +96,9 @@ def test_make_targets():
     makefile = (ROOT / "Makefile").read_text("utf-8")
     (phony,) = re.findall(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)
     rows = page("reference/commands.md").sections["make"].rows()
-    told = [row["target"] for row in rows if "target" in row]
+    documented = [row["target"] for row in rows if "target" in row]
     tools = {"python", "java", "postgresql"}
-    assert {name.removeprefix("make ") for name in told} == set(phony.split()) - tools
+    assert {name.removeprefix("make ") for name in documented} == set(phony.split()) - tools
 
 
 def test_calls_of_the_sandbox():
@@ -108,22 +108,22 @@ def test_calls_of_the_sandbox():
     ]
     routes = [route for module in modules for route in getattr(module, "ROUTES", ())]
     rows = page("sandbox.md").sections["What is faithful"].rows()
-    told = [call for row in rows for call in row["calls"].split(", ")]
+    documented = [call for row in rows for call in row["calls"].split(", ")]
     known = [f"{route.method} {route.pattern}" for route in routes]
-    assert sorted(told) == sorted([*known, *VDS_CALLS])
+    assert sorted(documented) == sorted([*known, *VDS_CALLS])
 
 
 def test_switches_of_the_sandbox():
     """Prevents: a switch that the page lacks, or whose values or default it tells wrongly."""
     rows = page("sandbox.md").sections["Switches for what Tableau leaves open"].rows()
-    told = {row["switch"]: row["values (default first)"].split(", ") for row in rows}
+    documented = {row["switch"]: row["values (default first)"].split(", ") for row in rows}
     known = {f"--{each.name.replace('_', '-')}": each.default for each in fields(Switches)}
-    assert {switch: values[0] for switch, values in told.items()} == {
+    assert {switch: values[0] for switch, values in documented.items()} == {
         switch: {True: "yes", False: "no"}.get(default, str(default))
         for switch, default in known.items()
     }
     for switch, default in known.items():
         if isinstance(default, bool):
-            assert sorted(told[switch]) == ["no", "yes"]
+            assert sorted(documented[switch]) == ["no", "yes"]
         elif isinstance(default, StrEnum):
-            assert sorted(told[switch]) == sorted(type(default))
+            assert sorted(documented[switch]) == sorted(type(default))

@@ -8,12 +8,12 @@ _MOST_LINES = 150
 
 def test_demo_table(story: Story):
     # Prevents: a first page whose figures nobody can reproduce.
-    told = re.findall(r"^(.*?)  +(NYC \w+)  +(.*?)  +(.*)$", README.sections["Try it"].text, re.M)
+    lines = re.findall(r"^(.*?)  +(NYC \w+)  +(.*?)  +(.*)$", README.sections["Try it"].text, re.M)
     figures = [
         (line.chapter.title, line.datasource, line.decision, line.rows, line.deleted, line.inserted)
         for line in story.lines
     ]
-    assert [(*row[:3], *_numbers(row[3])) for row in told] == figures
+    assert [(*row[:3], *_numbers(row[3])) for row in lines] == figures
 
 
 def _numbers(text: str) -> list[int]:

@@ -31,7 +31,7 @@ def test_a_key_is_a_key(
 
 @pytest.mark.parametrize("files", [1, 3])
 def test_repeated_keys_are_shown(files: int, hyper: HyperProcess, tmp_path: Path) -> None:
-    """Prevents an increment on a key that names two rows, also when they lie in two files."""
+    """Prevents a delta on a key that names two rows, also when they lie in two files."""
     table = source(tmp_path, "trips", {"id": [5, 1, 2, 1, 5, 5, 3, 3, 4, 4]}, files=files)
     assert key_problem(hyper, table, ["id"]) == (
         'table "trips": id is not unique, for instance 1 (2 times), 3 (2 times), 4 (2 times)'

@@ -47,11 +47,11 @@ def declared(types: list[str]) -> str:
     return ", ".join(f"c{number} {type_}" for number, type_ in enumerate(types))
 
 
-def alike(found: list[tuple], rows: list[list[Any]], *, told_apart: bool = False) -> bool:
+def alike(found: list[tuple], rows: list[list[Any]], *, keep_empty: bool = False) -> bool:
     """Whether these are the rows, up to an empty text that its writer left bare."""
 
     def plain(value: Any) -> Any:
-        if value == "" and isinstance(value, str) and not told_apart:
+        if value == "" and isinstance(value, str) and not keep_empty:
             return None
         return repr(value) if isinstance(value, float) else value
 

@@ -192,7 +192,7 @@ def answering(site: TableauSite, body: bytes) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "message"),
     [
         (b'{"data": [{"tableau_pipeline_0": 4}', "no answer of a VizQL Data Service"),
         (b'{"data": [], "error": {"errorCode": "500000", "message": "stop"}}', "500000: stop"),
@@ -206,9 +206,9 @@ def answering(site: TableauSite, body: bytes) -> Any:
         (b"null", "not one row"),
     ],
 )
-def test_no_answer_is_no_count(tableau: TableauSite, single: str, body: bytes, told: str):
+def test_no_answer_is_no_count(tableau: TableauSite, single: str, body: bytes, message: str):
     """Prevents: half an answer, or an error in a success, that passes for a proof."""
-    with answering(tableau, body), pytest.raises(RefreshError, match=told):
+    with answering(tableau, body), pytest.raises(RefreshError, match=message):
         tableau.count(single, {"Extract": None})
 
 

@@ -100,10 +100,10 @@ def test_publish_is_never_sent_twice(
     fault: CallFault,
 ):
     """Prevents: a publish that is repeated overwrites what somebody sent in between."""
-    with armed(sandbox, fault) as trouble, pytest.raises(RefreshError) as caught:
+    with armed(sandbox, fault) as armed_fault, pytest.raises(RefreshError) as caught:
         send(tableau, other, name=sales.name, project_id=sales.project_id, mode=REPLACE)
     assert not isinstance(caught.value, RefusedError), "it may have been received"
-    assert trouble.met == 1
+    assert armed_fault.met == 1
 
 
 def test_answer_without_any_job(tableau: TableauSite, default: str, name: str, small: Path):
@@ -135,11 +135,11 @@ def test_upload_tells_how_far_it_is(
     file = hyper_file(tmp_path, pa.table({"noise": noise}))
     assert file.stat().st_size > 2 * 2**20
     found = published(tableau, file, name=name, project_id=default)
-    told = [line for line in caplog.messages if line.startswith("Uploaded")]
-    assert len(told) == -(-file.stat().st_size // 2**20)
+    logged = [line for line in caplog.messages if line.startswith("Uploaded")]
+    assert len(logged) == -(-file.stat().st_size // 2**20)
     size = megabytes(file.stat().st_size)
-    assert told[:2] == [f"Uploaded 1.05 MB of {size}", f"Uploaded 2.10 MB of {size}"]
-    assert told[-1] == f"Uploaded {size}"
+    assert logged[:2] == [f"Uploaded 1.05 MB of {size}", f"Uploaded 2.10 MB of {size}"]
+    assert logged[-1] == f"Uploaded {size}"
     assert sandbox.hyper_file(found.luid).read_bytes() == file.read_bytes()
 
 
@@ -221,7 +221,7 @@ def test_metadata_digest(
 def test_server_that_stops_in_between(
     sandbox: Sandbox, sign_in: SignIn, default: str, name: str, small: Path
 ):
-    """Prevents: a lost connection passes for a refusal, and what was sent is never settled."""
+    """Prevents: a lost connection passes for a refusal, and what was sent is never recovered."""
     with sign_in() as tableau:
         assert isinstance(tableau.tsc, TSC.Server)
         tableau.tsc._server_address = "http://127.0.0.1:1"

@@ -39,11 +39,11 @@ def test_size_that_was_asked_for(monkeypatch: pytest.MonkeyPatch):
         block_size(10 * GIGABYTE)
 
 
-@pytest.mark.parametrize("said", ["0", "-1", "1.5", "16 MB"])
-def test_size_that_is_none(monkeypatch: pytest.MonkeyPatch, said: str):
+@pytest.mark.parametrize("value", ["0", "-1", "1.5", "16 MB"])
+def test_size_that_is_none(monkeypatch: pytest.MonkeyPatch, value: str):
     # Prevents: a slip in a setting shows as a ValueError without its name.
-    monkeypatch.setenv("TSC_CHUNK_SIZE_MB", said)
-    with pytest.raises(RefusedError, match=f"TSC_CHUNK_SIZE_MB is '{said}'"):
+    monkeypatch.setenv("TSC_CHUNK_SIZE_MB", value)
+    with pytest.raises(RefusedError, match=f"TSC_CHUNK_SIZE_MB is '{value}'"):
         block_size(1)
 
 

@@ -14,7 +14,7 @@ from tableau_pipeline.core.policies import Diff
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.refresh.plan.decide import NoChange
 from tableau_pipeline.sandbox.switches import UpdatedAt
-from tableau_pipeline_tests.refresh.support import analyst
+from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.crashes import killed_before
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.pipeline import Around, Pipeline, session
@@ -61,13 +61,13 @@ def test_rows_are_compared_and_nothing_is_touched(star: Pipeline):
     star.declare(reconcile=Reconcile())
     star.run()
     (item,) = star.found()
-    before = analyst.content(star.eyes, str(item.id))
+    before = other_users.content(star.eyes, str(item.id))
     found = audited(star)
     assert (found.finding, found.compared) == (Finding.EQUAL, "row by row")
     assert found.rows == found.expected == {"flights": 8, "airlines": 2}
     assert found.is_fine
     assert (found.note, found.link) == ("", item.webpage_url)
-    assert analyst.content(star.eyes, str(item.id)) == before
+    assert other_users.content(star.eyes, str(item.id)) == before
 
 
 def test_an_update_that_leaves_no_stamp_is_found(new_pipeline: Callable[..., Pipeline]):
@@ -76,7 +76,7 @@ def test_an_update_that_leaves_no_stamp_is_found(new_pipeline: Callable[..., Pip
     pipeline.policy(Diff(("flight_id",)))
     checkpoint = pipeline.run().checkpoint
     assert checkpoint
-    analyst.deletes_a_flight(pipeline.sandbox, str(checkpoint.luid))
+    other_users.deletes_a_flight(pipeline.sandbox, str(checkpoint.luid))
     assert isinstance(pipeline.run().plan, NoChange)
     found = audited(pipeline)
     assert found.finding is Finding.DIFFERS
@@ -89,21 +89,21 @@ def test_an_update_that_leaves_no_stamp_is_found(new_pipeline: Callable[..., Pip
 
 
 @pytest.mark.parametrize(
-    ("rule", "told"),
+    ("rule", "note"),
     [
         (None, "reconcile: never"),
         (Reconcile(max_bytes=1, by="download"), "larger than reconcile: max_mb"),
     ],
 )
 def test_what_may_not_be_read_is_not_called_equal(
-    pipeline: Pipeline, rule: Reconcile | None, told: str
+    pipeline: Pipeline, rule: Reconcile | None, note: str
 ):
     """Prevents: an audit that calls rows equal that it has not read, or that nobody looks at."""
     pipeline.declare(reconcile=rule)
     pipeline.run()
     found = audited(pipeline)
     assert (found.finding, found.compared, found.rows) == (Finding.UNCHANGED, None, {})
-    assert told in found.note
+    assert note in found.note
     assert not found.is_fine
     assert not found.is_wrong
 
@@ -123,7 +123,7 @@ def test_rows_that_were_only_counted_are_not_called_compared(published: Pipeline
 
 def test_rows_of_somebody_else_are_drift(published: Pipeline):
     """Prevents: an audit that misses what every refresh would see."""
-    analyst.publishes(published, flights(3), user=analyst.ADMIN)
+    other_users.publishes(published, flights(3), user=other_users.ADMIN)
     found = audited(published)
     assert found.finding is Finding.DRIFTED
     assert found.is_wrong
@@ -135,7 +135,7 @@ def test_rows_of_somebody_else_are_drift(published: Pipeline):
 
 
 def test_an_interrupted_update_is_drift_until_a_refresh(published: Pipeline):
-    """Prevents: an audit that settles or hides what a killed refresh left open."""
+    """Prevents: an audit that recovers or hides what a killed refresh left open."""
     published.model("flights", flights(9))
     assert killed_before(published, "update")
     found = audited(published)
@@ -145,7 +145,7 @@ def test_an_interrupted_update_is_drift_until_a_refresh(published: Pipeline):
 
 def test_work_of_analysts_is_a_warning(published: Pipeline):
     """Prevents: calculated fields that the next overwrite drops, and nobody was told of."""
-    analyst.adds_a_calculated_field(published)
+    other_users.adds_a_calculated_field(published)
     found = audited(published)
     assert found.finding is Finding.EQUAL
     assert not found.is_fine
@@ -156,7 +156,7 @@ def test_work_of_analysts_is_a_warning(published: Pipeline):
 def test_another_place_name_or_tag_is_a_warning(published: Pipeline):
     """Prevents: a data source that nobody finds where its declaration says it is."""
     (item,) = published.found()
-    analyst.changes(published, name=f"{published.name} better", project=f"Elsewhere {item.id}")
+    other_users.changes(published, name=f"{published.name} better", project=f"Elsewhere {item.id}")
     with session(published.sandbox) as site:
         site.untag(str(item.id), {published.declaration.tag})
     found = audited(published)
@@ -167,10 +167,10 @@ def test_another_place_name_or_tag_is_a_warning(published: Pipeline):
 
 def test_what_was_deleted_is_gone(published: Pipeline):
     """Prevents: dashboards without data until the models change again, and a green audit."""
-    analyst.deletes(published)
+    other_users.deletes(published)
     found = audited(published)
     assert (found.finding, found.is_wrong) == (Finding.GONE, True)
-    analyst.publishes(published, flights(3))
+    other_users.publishes(published, flights(3))
     found = audited(published)
     assert found.finding is Finding.GONE
     assert "is gone, and another has its name" in found.note
@@ -180,7 +180,7 @@ def test_what_was_never_published_is_no_fault(pipeline: Pipeline):
     """Prevents: a red audit for each new declaration, or for somebody else's data source."""
     found = audited(pipeline)
     assert (found.finding, found.is_wrong) == (Finding.NOT_REFRESHED, False)
-    analyst.publishes(pipeline, flights(3))
+    other_users.publishes(pipeline, flights(3))
     found = audited(pipeline)
     assert found.finding is Finding.NOT_REFRESHED
     assert "this pipeline did not publish" in found.note

@@ -12,9 +12,9 @@ from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.refresh.plan.decide import Accept, NoChange, Options, Publish
 from tableau_pipeline.sandbox.switches import JobStamps
-from tableau_pipeline_tests.refresh.support import analyst
-from tableau_pipeline_tests.refresh.support.analyst import ADMIN
+from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.models import flights
+from tableau_pipeline_tests.refresh.support.other_users import ADMIN
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline, session
 
 
@@ -29,7 +29,7 @@ def published(pipeline: Pipeline) -> str:
 def test_renamed(pipeline: Pipeline, caplog: pytest.LogCaptureFixture):
     """Prevents: renaming a data source makes a second one, and dashboards show the stale first."""
     luid = published(pipeline)
-    analyst.changes(pipeline, name=f"{pipeline.name} better")
+    other_users.changes(pipeline, name=f"{pipeline.name} better")
     pipeline.model("flights", flights(9))
     with caplog.at_level(logging.WARNING):
         checkpoint = pipeline.run().checkpoint
@@ -45,7 +45,7 @@ def test_renamed(pipeline: Pipeline, caplog: pytest.LogCaptureFixture):
 def test_moved(pipeline: Pipeline, caplog: pytest.LogCaptureFixture):
     """Prevents: moving a data source makes a second one, and dashboards show the stale first."""
     luid = published(pipeline)
-    analyst.changes(pipeline, project=f"Elsewhere {luid}")
+    other_users.changes(pipeline, project=f"Elsewhere {luid}")
     pipeline.model("flights", flights(9))
     with caplog.at_level(logging.WARNING):
         pipeline.run()
@@ -80,7 +80,7 @@ def test_new_name_in_the_declaration_is_taken(pipeline: Pipeline):
     """Prevents: a new name in the declaration replaces the data source that had it first."""
     luid, old = published(pipeline), pipeline.name
     pipeline.declare(name=f"{old} better")
-    hers = analyst.publishes(pipeline, flights(3))
+    hers = other_users.publishes(pipeline, flights(3))
     with pytest.raises(RefusedError):
         pipeline.run()
     assert [item.id for item in pipeline.found()] == [hers.id]
@@ -93,7 +93,7 @@ def test_new_name_in_the_declaration_is_taken(pipeline: Pipeline):
 def test_renamed_by_hand_then_in_the_declaration(pipeline: Pipeline):
     """Prevents: what somebody renamed on the server can never be declared to have that name."""
     luid = published(pipeline)
-    analyst.changes(pipeline, name=f"{pipeline.name} better")
+    other_users.changes(pipeline, name=f"{pipeline.name} better")
     pipeline.declare(name=f"{pipeline.name} better")
     pipeline.run()
     assert [item.id for item in pipeline.found()] == [luid]
@@ -103,8 +103,8 @@ def test_renamed_by_hand_then_in_the_declaration(pipeline: Pipeline):
 def test_namesake_of_a_renamed_one_is_spared(pipeline: Pipeline):
     """Prevents: somebody renames ours and takes the name, and we replace theirs."""
     luid = published(pipeline)
-    analyst.changes(pipeline, name=f"{pipeline.name} better")
-    hers = analyst.publishes(pipeline, flights(3))
+    other_users.changes(pipeline, name=f"{pipeline.name} better")
+    hers = other_users.publishes(pipeline, flights(3))
     pipeline.model("flights", flights(9))
     pipeline.run()
     assert pipeline.wrong_at(luid) == []
@@ -114,7 +114,7 @@ def test_namesake_of_a_renamed_one_is_spared(pipeline: Pipeline):
 def test_deleted(pipeline: Pipeline):
     """Prevents: unchanged models leave a deleted data source unpublished for ever."""
     published(pipeline)
-    analyst.deletes(pipeline)
+    other_users.deletes(pipeline)
     report = pipeline.run()
     assert report.plan == Publish(
         PublishMode.CREATE, "the data source is gone from the server: it is published again"
@@ -126,7 +126,7 @@ def test_deleted(pipeline: Pipeline):
 def test_overwritten_by_hand(pipeline: Pipeline):
     """Prevents: rows that somebody else published stay, because our models did not change."""
     luid = published(pipeline)
-    analyst.publishes(pipeline, flights(3), user=ADMIN)
+    other_users.publishes(pipeline, flights(3), user=ADMIN)
     assert pipeline.wrong() != []
     report = pipeline.run()
     assert isinstance(report.plan, Publish)
@@ -139,7 +139,7 @@ def test_overwritten_by_hand(pipeline: Pipeline):
 def test_overwritten_by_hand_without_our_column(pipeline: Pipeline):
     """Prevents: a foreign schema stays for ever, and every refresh reports its rows as equal."""
     luid = published(pipeline)
-    analyst.publishes(pipeline, flights(8).drop_columns("delay"), user=ADMIN)
+    other_users.publishes(pipeline, flights(8).drop_columns("delay"), user=ADMIN)
     with pytest.raises(RefusedError) as caught:
         pipeline.run()
     for part in ('lacks the column "delay"', "Save that work", "accept: [overwrite]"):
@@ -156,17 +156,17 @@ def test_overwritten_by_hand_without_our_column(pipeline: Pipeline):
 def test_calculated_field_is_not_dropped_by_a_new_column(pipeline: Pipeline, refreshes: int):
     """Prevents: a refresh after an edit takes it for its own, and a later one drops it."""
     published(pipeline)
-    analyst.adds_a_calculated_field(pipeline)
+    other_users.adds_a_calculated_field(pipeline)
     for delay in range(refreshes):
         pipeline.model("flights", flights(delay=delay + 1))
         pipeline.run()
     pipeline.model("flights", flights(8, gate=flights(8)["delay"]))
     with pytest.raises(RefusedError, match=r"accept: \[overwrite\]"):
         pipeline.run()
-    assert analyst.CALCULATION[:24] in pipeline.tds()
+    assert other_users.CALCULATION[:24] in pipeline.tds()
     pipeline.run(Accept.OVERWRITE)
     assert pipeline.wrong() == []
-    assert analyst.CALCULATION[:24] not in pipeline.tds()
+    assert other_users.CALCULATION[:24] not in pipeline.tds()
 
 
 def test_new_column_after_refreshes_without_edits(pipeline: Pipeline):
@@ -212,7 +212,7 @@ def test_renamed_while_the_file_is_built(pipeline: Pipeline):
 
     def meanwhile() -> HyperProcess:
         if pipeline.found():
-            analyst.changes(pipeline, name=f"{pipeline.name} better")
+            other_users.changes(pipeline, name=f"{pipeline.name} better")
         return hyper_process()
 
     replace(pipeline.refresh(), hyper=meanwhile).run(Options())

@@ -14,8 +14,8 @@ from tableau_pipeline.hyper import open_hyper
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.refresh.plan.decide import NoChange
 from tableau_pipeline.refresh.reconcile import ReconciliationError
-from tableau_pipeline_tests.refresh.support.analyst import publishes
 from tableau_pipeline_tests.refresh.support.models import flights
+from tableau_pipeline_tests.refresh.support.other_users import publishes
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
 
 
@@ -163,7 +163,7 @@ NOBODY_SAYS = flights().append_column("gate", pa.array(range(8)))
 
 @pytest.mark.few_variants(2)
 @pytest.mark.parametrize(
-    ("rows", "told"),
+    ("rows", "reason"),
     [
         (flights(), None),
         (flights().take(list(reversed(range(8)))), None),
@@ -174,7 +174,7 @@ NOBODY_SAYS = flights().append_column("gate", pa.array(range(8)))
     ids=["equal", "order", "fewer", "swapped", "one column more"],
 )
 def test_what_somebody_published_is_judged_by_its_rows(
-    pipeline: Pipeline, rows: pa.Table, told: str | None
+    pipeline: Pipeline, rows: pa.Table, reason: str | None
 ):
     """Prevents: rows of others that pass for ours, or a publish of what is there already."""
     pipeline.declare(reconcile=Reconcile(by="download"))
@@ -182,13 +182,13 @@ def test_what_somebody_published_is_judged_by_its_rows(
     publishes(pipeline, rows, user=("", ""))
     report = pipeline.run()
     assert pipeline.wrong() == []
-    if told is None:
+    if reason is None:
         assert isinstance(report.plan, NoChange)
         (warning,) = report.warnings
         assert "It still holds what the last refresh left" in warning
     else:
         assert report.plan.decision == "publish (replace)"
-        assert told in report.plan.reason
+        assert reason in report.plan.reason
     after = pipeline.run()
     assert isinstance(after.plan, NoChange)
     assert after.warnings == ()

@@ -121,8 +121,8 @@ def test_lost_rows_of_a_large_file_fail_the_refresh(pipeline: Pipeline):
     pipeline.run()
     pipeline.model("flights", flights(9))
     watched = Watched(pipeline, FEWER)
-    told = "the server counts 8 rows in flights, its model has 9 .*larger than.*by: download"
-    with pytest.raises(ReconciliationError, match=told):
+    message = "the server counts 8 rows in flights, its model has 9 .*larger than.*by: download"
+    with pytest.raises(ReconciliationError, match=message):
         watched.run()
     assert watched.asked == ["count", "fresh"]
     report = pipeline.run()
@@ -157,8 +157,8 @@ def test_other_values_are_found_without_a_download(pipeline: Pipeline, by: Any):
     assert watched.run().reconciliation.problem is None
     assert watched.asked == ["count", "values"]
     pipeline.model("flights", flights(9))
-    told = "the values of flights.carrier are not as many, or others"
-    with pytest.raises(ReconciliationError, match=told):
+    message = "the values of flights.carrier are not as many, or others"
+    with pytest.raises(ReconciliationError, match=message):
         Watched(pipeline, OTHERS).run()
 
 

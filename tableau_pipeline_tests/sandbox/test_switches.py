@@ -64,11 +64,11 @@ def test_help_lists_all_switches():
     """Prevents: whoever asks the command for help does not hear of a switch, or of its values."""
     parser = argparse.ArgumentParser(prog="x")
     add_switches(parser)
-    said = " ".join(parser.format_help().split())
+    help_text = " ".join(parser.format_help().split())
     for switch in fields(Switches):
         flag, default = f"--{switch.name.replace('_', '-')}", switch.default
         # One flag may begin as another one does.
-        _, *after_each = re.split(rf"{flag}(?![\w-])", said)
+        _, *after_each = re.split(rf"{flag}(?![\w-])", help_text)
         assert after_each, flag
         after = after_each[-1]
         assert switch.metadata["help"] in after

@@ -66,7 +66,7 @@ def test_fingerprints_are_equal_just_when_the_rows_are(
 @given(groups=st.lists(_rows, min_size=10, max_size=20))
 @settings(_settings, max_examples=2)
 def test_fingerprints_add_up(groups: list[list[Any]], spark: SparkSession) -> None:
-    """Prevents increments proved by sums that do not hold."""
+    """Prevents deltas proved by sums that do not hold."""
     whole = [row for rows in groups for row in rows]
     *parts, total = fingerprints(spark, [*groups, whole])
     assert sum(parts, start=Fingerprint(rows=0, hash_sum=0)) == total

@@ -13,7 +13,7 @@ _UNDECLARED = "not declared here"
 def log_line(found: Audited) -> str:
     """Return what was found of a data source, in one line."""
     parts = [str(found.finding), found.compared or "", _rows(found)]
-    return _said(found, ", ".join(filter(None, parts)))
+    return _described(found, ", ".join(filter(None, parts)))
 
 
 def summary(found: Sequence[Audited], others: Sequence[Undeclared]) -> str:
@@ -28,7 +28,7 @@ def problems(found: Sequence[Audited]) -> str:
     wrong = [each for each in found if each.is_wrong]
     if not wrong:
         return ""
-    lines = [_said(each, str(each.finding)) for each in wrong]
+    lines = [_described(each, str(each.finding)) for each in wrong]
     head = (
         f"{len(wrong)} of {len(found)} data sources are not what their last refresh left, "
         "or could not be looked at:"
@@ -56,7 +56,7 @@ def _cells(found: Sequence[Audited], others: Sequence[Undeclared]) -> Iterator[l
         yield [name, _UNDECLARED, "", "", escaped(other.note)]
 
 
-def _said(found: Audited, head: str) -> str:
+def _described(found: Audited, head: str) -> str:
     """Return the finding and all that explains it."""
     if not found.note:
         return f"{found.declaration.key}: {head}"

@@ -71,7 +71,7 @@ def read_history(records: Sequence[Record]) -> History:
     )
     intents: dict[str, Intent] = {}
     for each in records:
-        # A checkpoint settles all earlier requests, even those whose records were stored later.
+        # A checkpoint closes all earlier requests, even those whose records were stored later.
         if not isinstance(each, Intent) or (checkpoint and each.refresh <= checkpoint.refresh):
             continue
         known = intents.get(each.request_id)

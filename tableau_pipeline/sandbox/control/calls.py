@@ -176,14 +176,14 @@ def _cutting(_: FaultyApi, fault: Cut, app: ASGIApp) -> ASGIApp:
     return cut
 
 
-def _telling(_: FaultyApi, fault: QueryFault, app: ASGIApp) -> ASGIApp:
+def _handing_on(_: FaultyApi, fault: QueryFault, app: ASGIApp) -> ASGIApp:
     """Leave the fault to the service, which alone knows rows."""
 
-    async def tell(scope: Scope, receive: Receive, send: Send) -> None:
-        told = {**scope, _QUERY_FAULTS: (*query_faults(scope), fault)}
-        await app(told, receive, send)
+    async def hand_on(scope: Scope, receive: Receive, send: Send) -> None:
+        with_fault = {**scope, _QUERY_FAULTS: (*query_faults(scope), fault)}
+        await app(with_fault, receive, send)
 
-    return tell
+    return hand_on
 
 
 _Layer = Callable[[FaultyApi, Any, ASGIApp], ASGIApp]
@@ -194,7 +194,7 @@ _LAYERS: Mapping[type[Fault], _Layer] = {
     Throttle: _throttling,
     ExpireSessions: _expiring,
     Cut: _cutting,
-    BreakRows: _telling,
-    HideRows: _telling,
-    StaleRows: _telling,
+    BreakRows: _handing_on,
+    HideRows: _handing_on,
+    StaleRows: _handing_on,
 }

@@ -160,19 +160,19 @@ def _field(
     column_class: ColumnClass = ColumnClass.COLUMN,
     formula: str | None = None,
 ) -> Field:
-    said = {} if element is None else element.attrib
+    attributes = {} if element is None else element.attrib
     plain = _unquoted(name)
     return Field(
         name=plain,
-        caption=said.get("caption", plain),
+        caption=attributes.get("caption", plain),
         data_type=data_type,
         table=table,
         column=column,
         column_class=column_class,
         formula=formula,
-        role=said.get("role"),
-        kind=said.get("type"),
-        hidden=said.get("hidden") == "true",
+        role=attributes.get("role"),
+        kind=attributes.get("type"),
+        hidden=attributes.get("hidden") == "true",
     )
 
 

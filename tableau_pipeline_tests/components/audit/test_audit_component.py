@@ -97,5 +97,5 @@ def test_partitions_that_the_model_has_lost(
         instance=location.instance,
         run_config={"execution": {"config": {"in_process": {}}}},
     )
-    said = [each.user_message for each in location.instance.all_logs(result.run_id)]
-    assert "busy: equal, row by row, 20 / 20" in said
+    messages = [each.user_message for each in location.instance.all_logs(result.run_id)]
+    assert "busy: equal, row by row, 20 / 20" in messages

@@ -18,7 +18,7 @@ from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline_tests.components.journal.test_claims import claim_of
 from tableau_pipeline_tests.components.support.location import Location, decision, failure
 from tableau_pipeline_tests.components.support.records import store
-from tableau_pipeline_tests.refresh.support import analyst
+from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.pipeline import session
 
 READ = {"reconcile": Reconcile()}
@@ -44,8 +44,8 @@ def report(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
 
 def lines(location: Location, result: dg.ExecuteInProcessResult) -> list[str]:
     """What an audit logged about data sources."""
-    said = location.log(result).splitlines()
-    return [line for line in said if line.startswith(("busy: ", "calm: "))]
+    logged = location.log(result).splitlines()
+    return [line for line in logged if line.startswith(("busy: ", "calm: "))]
 
 
 def test_equal_data_sources_are_green(location: Location):
@@ -74,7 +74,7 @@ def test_a_foreign_update_without_a_stamp_is_red(location: Location):
     """Prevents: rows that nobody published, under a green refresh and a green audit."""
     location.sandbox.switch(updated_at="stays", revisions=False)
     published(location, "busy", "calm")
-    analyst.deletes_a_flight(location.sandbox, str(location.checkpoint("busy").luid))
+    other_users.deletes_a_flight(location.sandbox, str(location.checkpoint("busy").luid))
     assert decision(location.refresh("busy", declared=READ)).startswith("no change")
     result = location.audit("busy", "calm", declared=READ)
     assert failure(result) == (
@@ -106,7 +106,7 @@ def test_what_drifted_or_is_gone_is_red(location: Location):
     published(location, "busy", "calm")
     with session(location.sandbox) as site:
         site.tsc.datasources.delete(location.checkpoint("calm").luid)
-    analyst.deletes_a_flight(location.sandbox, str(location.checkpoint("busy").luid))
+    other_users.deletes_a_flight(location.sandbox, str(location.checkpoint("busy").luid))
     message = failure(location.audit("busy", "calm", declared=READ))
     assert "2 of 2 data sources" in message
     assert "busy: drifted: " in message

@@ -146,8 +146,9 @@ def test_dependants_of_a_failed_model_are_left_out(
     )
     requests, _ = location.tick()
     assert requests.keys() == {"orders"}
-    told = re.findall(r"(\w+) is not refreshed after .*customers: error", capfd.readouterr().err)
-    assert told == ["all", "customers"]
+    output = capfd.readouterr().err
+    not_refreshed = re.findall(r"(\w+) is not refreshed after .*customers: error", output)
+    assert not_refreshed == ["all", "customers"]
     failed = Location(written["customers failed"], customers=["model.shop.customers"])
     requests, reason = failed.tick()
     assert requests == {}

@@ -8,14 +8,14 @@ from tableau_pipeline_tests.components.support.declarations import declared
 
 
 @pytest.mark.parametrize(
-    ("said", "status"), [(None, "STOPPED"), ("", "STOPPED"), ("off", "STOPPED"), ("on", "RUNNING")]
+    ("value", "status"), [(None, "STOPPED"), ("", "STOPPED"), ("off", "STOPPED"), ("on", "RUNNING")]
 )
 def test_one_variable_for_every_trigger(
-    monkeypatch: pytest.MonkeyPatch, said: str | None, status: str
+    monkeypatch: pytest.MonkeyPatch, value: str | None, status: str
 ):
     """Prevents: a kind of trigger that runs on laptops, or that production has to click for."""
-    if said is not None:
-        monkeypatch.setenv("PIPELINE_TRIGGERS", said)
+    if value is not None:
+        monkeypatch.setenv("PIPELINE_TRIGGERS", value)
     context = dg.ComponentTree.for_test().load_context
     found = [
         *refresh_schedules([declared(trigger={"cron": "0 6 * * *"})]),

@@ -134,8 +134,8 @@ def test_of_runs_that_begin_at_once_one_sends(location: Location):
 def waiting(location: Location) -> bool:
     """Whether a run says that it waits for another one."""
     logs = [location.instance.all_logs(run.run_id) for run in location.instance.get_runs()]
-    said = [entry.user_message for entries in logs for entry in entries]
-    return any("refreshes busy: waiting for it" in each for each in said)
+    messages = [entry.user_message for entries in logs for entry in entries]
+    return any("refreshes busy: waiting for it" in each for each in messages)
 
 
 def test_instances_that_keep_nothing_have_a_lock_file(location: Location, tmp_path: Path):

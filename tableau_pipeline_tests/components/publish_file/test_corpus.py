@@ -82,10 +82,10 @@ def _differences(name: str, path: Path, found: pa.Table) -> Iterator[str]:
 
 def rows(table: pa.Table) -> list[tuple[str, ...]]:
     """By their representation: NaN is not equal to itself. Instants are told in UTC, bare."""
-    return sorted(zip(*map(_told, table.columns), strict=True))
+    return sorted(zip(*map(_as_text, table.columns), strict=True))
 
 
-def _told(column: pa.ChunkedArray) -> list[str]:
+def _as_text(column: pa.ChunkedArray) -> list[str]:
     type_ = column.type
     if pa.types.is_timestamp(type_):
         column = column.cast(pa.timestamp("us", type_.tz)).cast(pa.timestamp("us"))

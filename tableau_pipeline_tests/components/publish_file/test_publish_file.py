@@ -40,7 +40,7 @@ def name() -> str:
     return f"Files {uuid4().hex[:8]}"
 
 
-def told(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
+def metadata_of(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
     """The metadata of the data source that was published."""
     assert result.success
     (event,) = [event for event in result.all_events if event.is_step_materialization]
@@ -59,7 +59,7 @@ def test_csv_to_a_data_source(publish: Publish, shipped: Shipped, name: str, tmp
     """Prevents: a file that takes code to publish; a blank that becomes a zero or a word."""
     (tmp_path / "a.csv").write_text("id,day,note,ratio\n1,2024-02-29,航,0.5\n2,,,\n", "utf-8")
     (tmp_path / "b.csv").write_text("id,day,note,ratio\n3,2024-03-01,x,1\n", "utf-8")
-    found = told(publish(path=str(tmp_path), name=name))
+    found = metadata_of(publish(path=str(tmp_path), name=name))
     assert found["decision"] == "publish (create)"
     assert found["dagster/row_count"] == 3
     assert found["bad rows"] == 0
@@ -68,7 +68,7 @@ def test_csv_to_a_data_source(publish: Publish, shipped: Shipped, name: str, tmp
         {"id": 2, "day": None, "note": None, "ratio": None},
         {"id": 3, "day": date(2024, 3, 1), "note": "x", "ratio": 1.0},
     ]
-    assert told(publish(path=str(tmp_path), name=name))["decision"] == "no change"
+    assert metadata_of(publish(path=str(tmp_path), name=name))["decision"] == "no change"
 
 
 @pytest.mark.slow
@@ -77,9 +77,9 @@ def test_only_changed_rows_are_sent(publish: Publish, shipped: Shipped, name: st
     rows = [f"{number},v{number}" for number in range(5000)]
     path = tmp_path / "x.csv"
     path.write_text("id,v\n" + "\n".join(rows), "utf-8")
-    told(publish(path=str(path), name=name, key=["id"]))
+    metadata_of(publish(path=str(path), name=name, key=["id"]))
     path.write_text("id,v\n" + "\n".join([*rows[:-1], "4999,new"]), "utf-8")
-    found = told(publish(path=str(path), name=name, key=["id"]))
+    found = metadata_of(publish(path=str(path), name=name, key=["id"]))
     assert (found["decision"], found[f"rows inserted/{name}"]) == ("update", 1)
     assert published(shipped, name)["v"].to_pylist()[-1] == "new"
 
@@ -100,7 +100,7 @@ def test_bad_rows(publish: Publish, shipped: Shipped, name: str, tmp_path: Path)
         assert part in message
     with session(shipped.sandbox) as site:
         assert not list(site.tsc.datasources.filter(name=name))
-    found = told(publish(**config, bad_rows="drop"))
+    found = metadata_of(publish(**config, bad_rows="drop"))
     assert found["bad rows"] == 2
     assert published(shipped, name).to_pylist() == [{"id": 1, "day": date(2024, 1, 1)}]
 
@@ -119,7 +119,7 @@ def test_numbers_and_quotes_arrive_as_they_are(
     message = failure(publish(**config))
     for part in ('line 2: column "amount": "3,5"', '{decimal: ",", thousands: "."}'):
         assert part in message
-    told(publish(**config, reader={"decimal": ",", "thousands": "."}))
+    metadata_of(publish(**config, reader={"decimal": ",", "thousands": "."}))
     assert published(shipped, name).to_pylist() == [
         {"id": 1, "amount": Decimal("3.50"), "note": 'Jalapeño "hot"'},
         {"id": 2, "amount": Decimal("1234.56"), "note": "two\nlines"},
@@ -131,7 +131,7 @@ def test_options_of_the_reader(publish: Publish, shipped: Shipped, name: str, tm
     """Prevents: files of other habits that cannot be read."""
     path = tmp_path / "export.txt"
     path.write_bytes("1|31.12.2023 23:30|Grün\n".encode("latin-1"))
-    told(
+    metadata_of(
         publish(
             path=str(path),
             name=name,
@@ -156,7 +156,7 @@ def test_json(publish: Publish, shipped: Shipped, name: str, tmp_path: Path):
     path = tmp_path / "x.jsonl"
     path.write_text('{"a": 1, "tags": ["x"]}\n{"a": 2}\n', "utf-8")
     assert 'column "tags"' in failure(publish(path=str(path), name=name))
-    told(publish(path=str(path), name=name, nested="json"))
+    metadata_of(publish(path=str(path), name=name, nested="json"))
     rows = published(shipped, name).to_pylist()
     assert rows == [{"a": 1, "tags": '["x"]'}, {"a": 2, "tags": None}]
     path.write_text('{"a": 1}\n{"a": \n', "utf-8")
@@ -172,7 +172,7 @@ def test_parquet_in_awkward_places(publish: Publish, shipped: Shipped, name: str
     pq.write_table(pa.table({"a": [1]}), folder / "x y.parquet")
     (folder / "_SUCCESS").touch()
     (folder / ".x.crc").touch()
-    told(publish(path=str(folder), name=name))
+    metadata_of(publish(path=str(folder), name=name))
     assert published(shipped, name).to_pylist() == [{"a": 1}]
 
 
@@ -253,4 +253,4 @@ def test_secrets_as_the_launchpad_sends_them(shipped: Shipped, name: str, tmp_pa
             "resources": {"tableau": {"config": shown}},
         },
     )
-    assert told(result)["decision"] == "publish (create)"
+    assert metadata_of(result)["decision"] == "publish (create)"

@@ -11,8 +11,8 @@ from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.ingest.database_table import DatabaseTable
 from tableau_pipeline_tests.components.publish_file.test_publish_file import (
     Publish,
+    metadata_of,
     published,
-    told,
 )
 from tableau_pipeline_tests.components.publish_file.test_publish_file import (
     name as name,  # a fixture
@@ -33,14 +33,14 @@ def write(path: Path, *lines: str) -> Path:
 def test_files_are_added_one_by_one(publish: Publish, shipped: Shipped, name: str, tmp_path: Path):
     """Prevents: a file that is added twice, or that drops the rows of those before it."""
     may, june = tmp_path / "may.csv", tmp_path / "june.csv"
-    told(publish(path=str(write(may, "id,v", "1,a", "2,b")), name=name))
+    metadata_of(publish(path=str(write(may, "id,v", "1,a", "2,b")), name=name))
     config = {"name": name, "mode": "append"}
-    found = told(publish(path=str(write(june, "id,v", "3,c")), **config))
+    found = metadata_of(publish(path=str(write(june, "id,v", "3,c")), **config))
     assert found["dagster/row_count"] == 3
-    assert told(publish(path=str(june), **config))["decision"] == "no change"
-    told(publish(path=str(write(june, "id,v", "3,c", "4,d")), **config))
+    assert metadata_of(publish(path=str(june), **config))["decision"] == "no change"
+    metadata_of(publish(path=str(write(june, "id,v", "3,c", "4,d")), **config))
     assert published(shipped, name)["v"].to_pylist() == ["a", "b", "c", "d"]
-    told(publish(path=str(write(june, "id,v", "5,e")), name=name, accept=["shrink"]))
+    metadata_of(publish(path=str(write(june, "id,v", "5,e")), name=name, accept=["shrink"]))
     assert published(shipped, name)["v"].to_pylist() == ["e"]
 
 
@@ -49,8 +49,8 @@ def test_only_new_files_are_sent(publish: Publish, shipped: Shipped, name: str, 
     """Prevents: all files that are sent again for a new one, though a column tells them apart."""
     config = {"name": name, "mode": "append", "file_column": "file"}
     rows = [f"{number},v{number}" for number in range(5000)]
-    told(publish(path=str(write(tmp_path / "a+b c%20.csv", "id,v", *rows)), **config))
-    found = told(publish(path=str(write(tmp_path / "ü.csv", "id,v", "5000,x")), **config))
+    metadata_of(publish(path=str(write(tmp_path / "a+b c%20.csv", "id,v", *rows)), **config))
+    found = metadata_of(publish(path=str(write(tmp_path / "ü.csv", "id,v", "5000,x")), **config))
     assert (found["decision"], found[f"rows inserted/{name}"]) == ("update", 1)
     files = published(shipped, name)["file"].to_pylist()
     assert (set(files[:-1]), files[-1]) == ({"a+b c%20.csv"}, "ü.csv")
@@ -62,11 +62,11 @@ def test_a_parquet_file_as_it_is(publish: Publish, shipped: Shipped, name: str, 
     path = tmp_path / "x.parquet"
     config = {"path": str(path), "name": name, "mode": "as_is"}
     pq.write_table(pa.table({"a": [1, 2, 3], "b": ["x", None, "z"]}), path)
-    found = told(publish(**config))
+    found = metadata_of(publish(**config))
     assert (found["decision"], found["bytes sent"]) == ("publish (create)", path.stat().st_size)
-    assert told(publish(**config))["decision"] == "no change"
+    assert metadata_of(publish(**config))["decision"] == "no change"
     pq.write_table(pa.table({"a": [1, 2, 4], "b": ["x", None, "y"]}), path)
-    assert told(publish(**config))["decision"] == "publish (replace)"
+    assert metadata_of(publish(**config))["decision"] == "publish (replace)"
     assert published(shipped, name).to_pylist() == [
         {"a": 1, "b": "x"},
         {"a": 2, "b": None},
@@ -80,7 +80,7 @@ def test_a_parquet_file_as_it_is(publish: Publish, shipped: Shipped, name: str, 
     assert "cannot be read as Parquet" in failure(publish(**config))
     # And back again.
     pq.write_table(pa.table({"a": [7, 8], "b": ["x", "y"]}), path)
-    found = told(publish(path=str(path), name=name, accept=["schema"]))
+    found = metadata_of(publish(path=str(path), name=name, accept=["schema"]))
     assert found["decision"] == "publish (overwrite)"
     assert published(shipped, name)["a"].to_pylist() == [7, 8]
 
@@ -159,11 +159,11 @@ def test_what_is_only_built_is_not_kept(
 ):
     """Prevents: a trial whose rows go out with the next file."""
     config = {"name": name, "mode": "append"}
-    told(publish(path=str(write(tmp_path / "a.csv", "id,v", "1,a")), **config))
+    metadata_of(publish(path=str(write(tmp_path / "a.csv", "id,v", "1,a")), **config))
     trial = write(tmp_path / "b.csv", "id,v", "2,b")
     for rehearsal in ({"publish": False}, {"dry_run": True}):
         assert publish(path=str(trial), **rehearsal, **config).success
-    told(publish(path=str(write(tmp_path / "c.csv", "id,v", "3,c")), **config))
+    metadata_of(publish(path=str(write(tmp_path / "c.csv", "id,v", "3,c")), **config))
     assert published(shipped, name)["v"].to_pylist() == ["a", "c"]
 
 

@@ -58,16 +58,16 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "line", "said"), CASES.values(), ids=CASES)
-def test_one_line_for_each(project: Project, text: str, line: int, said: str):
+@pytest.mark.parametrize(("text", "line", "expected"), CASES.values(), ids=CASES)
+def test_one_line_for_each(project: Project, text: str, line: int, expected: str):
     """Prevents: a page of a traceback, or a schema's opinion, where a word would do."""
     file = project.write("shop/defs.yaml", HEAD + text)
     with pytest.raises(DeclarationError) as raised:
         load_definitions(project.package)
-    (told,) = str(raised.value).splitlines()
-    assert told.startswith(f"{file}:{line}: ")
-    assert said in told
-    assert "True" not in told
+    (message,) = str(raised.value).splitlines()
+    assert message.startswith(f"{file}:{line}: ")
+    assert expected in message
+    assert "True" not in message
     assert raised.value.__cause__ is None
 
 
@@ -114,10 +114,10 @@ def test_an_unknown_model(project: Project):
     file = project.write("shop/defs.yaml", HEAD + "      model: oders")
     with pytest.raises(DeclarationError) as raised:
         load_definitions(project.package)
-    (told,) = str(raised.value).splitlines()
-    assert told.startswith(f"{file}:7: attributes.tables.orders.model: there is no asset")
-    assert '"oders": did you mean "orders"? The assets of this location are orders.' in told
-    assert 'dg.AssetSpec("oders")' in told
+    (message,) = str(raised.value).splitlines()
+    assert message.startswith(f"{file}:7: attributes.tables.orders.model: there is no asset")
+    assert '"oders": did you mean "orders"? The assets of this location are orders.' in message
+    assert 'dg.AssetSpec("oders")' in message
 
 
 @pytest.mark.slow
@@ -149,9 +149,9 @@ def test_one_name_twice(project: Project):
     second = project.write("b/defs.yaml", PLAIN)
     with pytest.raises(DeclarationError) as raised:
         load_definitions(project.package)
-    told = str(raised.value)
-    assert re.search(f"^{first}:3: attributes.name: .*{second}:1 has too", told, re.MULTILINE)
-    assert "give the data source a `key` of its own" in told
+    message = str(raised.value)
+    assert re.search(f"^{first}:3: attributes.name: .*{second}:1 has too", message, re.MULTILINE)
+    assert "give the data source a `key` of its own" in message
 
 
 def test_a_name_that_a_model_has(project: Project):

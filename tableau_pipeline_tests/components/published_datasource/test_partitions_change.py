@@ -10,7 +10,12 @@ import pytest
 
 from tableau_pipeline.core.declaration import Table
 from tableau_pipeline.core.policies import Partitions, Replace
-from tableau_pipeline_tests.components.support.location import MODEL, Location, decision, told
+from tableau_pipeline_tests.components.support.location import (
+    MODEL,
+    Location,
+    decision,
+    metadata_of,
+)
 from tableau_pipeline_tests.refresh.support.models import snapshot
 from tableau_pipeline_tests.refresh.support.partitioned import day
 
@@ -51,11 +56,11 @@ def test_days_that_become_weeks(location: Location, policy: Any):
     location.partitions[MODEL] = dg.DailyPartitionsDefinition(str(FIRST))
     for each in days(FIRST, 14):
         write(location, each, length=1)
-    assert told(location.refresh("weeks", declared=declared))["rows/flights"] == 140
+    assert metadata_of(location.refresh("weeks", declared=declared))["rows/flights"] == 140
     location.partitions[MODEL] = dg.WeeklyPartitionsDefinition(str(FIRST))
     for number, start in enumerate((FIRST, FIRST + timedelta(days=7)), start=1):
         write(location, start, length=7, value=number)
-        found = told(location.refresh("weeks", declared=declared))
+        found = metadata_of(location.refresh("weeks", declared=declared))
         assert found["rows/flights"] == number * 70
         assert location.wrong("weeks", declared) == []
     write(location, FIRST, length=7, value=3)
@@ -72,10 +77,10 @@ def test_a_key_that_is_dropped(location: Location, policy: Any):
     location.partitions[MODEL] = dg.StaticPartitionsDefinition(["ap", "eu", "us"])
     for key in ("ap", "eu", "us"):
         snapshot(location.root, rows([key]), asset_key=MODEL, partition=key)
-    assert told(location.refresh("regions", declared=declared))["rows/flights"] == 30
+    assert metadata_of(location.refresh("regions", declared=declared))["rows/flights"] == 30
     location.partitions[MODEL] = dg.StaticPartitionsDefinition(["eu", "us"])
-    assert told(location.refresh("regions", declared=declared))["rows/flights"] == 20
+    assert metadata_of(location.refresh("regions", declared=declared))["rows/flights"] == 20
     assert location.wrong("regions", declared) == []
     snapshot(location.root, rows(["eu"], value=1), asset_key=MODEL, partition="eu")
-    assert told(location.refresh("regions", declared=declared))["rows/flights"] == 20
+    assert metadata_of(location.refresh("regions", declared=declared))["rows/flights"] == 20
     assert location.wrong("regions", declared) == []

@@ -194,7 +194,7 @@ def failure(result: dg.ExecuteInProcessResult) -> str:
     return str(event.step_failure_data.user_failure_data.description)
 
 
-def told(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
+def metadata_of(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
     """The metadata of the data source that a run has refreshed."""
     assert result.success
     *_, event = result.get_asset_materialization_events()
@@ -203,5 +203,5 @@ def told(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
 
 def decision(result: dg.ExecuteInProcessResult) -> str:
     """What a run has done, and why."""
-    found = told(result)
+    found = metadata_of(result)
     return f"{found['decision']}: {found['reason']}"

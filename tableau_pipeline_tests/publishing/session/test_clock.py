@@ -28,10 +28,10 @@ def test_time_of_the_server(sign_in: SignIn):
     with sign_in() as site:
         site.tsc.session.hooks["response"].insert(0, dated)
         site.find_project("Default")
-        told = site.now()
+        now = site.now()
         sleep(0.05)
-        assert told < site.now()
-    assert NEW_YEAR <= told < NEW_YEAR + timedelta(seconds=1)
+        assert now < site.now()
+    assert NEW_YEAR <= now < NEW_YEAR + timedelta(seconds=1)
 
 
 def test_time_without_a_fault(tableau: TableauSite):
@@ -66,9 +66,9 @@ def test_answer_that_tells_no_time(date: str | None):
     assert clock.now() is None
     clock.hear(answer("Wed, 01 Jan 2031 00:00:00 GMT"))
     clock.hear(answer(date))
-    told = clock.now()
-    assert told is not None
-    assert NEW_YEAR <= told < NEW_YEAR + timedelta(seconds=1)
+    now = clock.now()
+    assert now is not None
+    assert NEW_YEAR <= now < NEW_YEAR + timedelta(seconds=1)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_other_ways_to_write_it(date: str):
     # Prevents: times with and without a zone meet, which cannot be compared.
     clock = ServerClock()
     clock.hear(answer(date))
-    told = clock.now()
-    assert told is not None
-    assert told.tzinfo is UTC
-    assert NEW_YEAR <= told < NEW_YEAR + timedelta(seconds=1)
+    now = clock.now()
+    assert now is not None
+    assert now.tzinfo is UTC
+    assert NEW_YEAR <= now < NEW_YEAR + timedelta(seconds=1)

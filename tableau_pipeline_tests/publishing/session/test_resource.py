@@ -25,7 +25,7 @@ def test_empty_settings_are_none(monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "value"),
     [
         ("TABLEAU_JOB_TIMEOUT", "2h"),
         ("TABLEAU_JOB_TIMEOUT", "0"),
@@ -33,10 +33,10 @@ def test_empty_settings_are_none(monkeypatch: pytest.MonkeyPatch):
         ("TABLEAU_TAKEOVER", "yes"),
     ],
 )
-def test_bad_values(monkeypatch: pytest.MonkeyPatch, name: str, said: str):
+def test_bad_values(monkeypatch: pytest.MonkeyPatch, name: str, value: str):
     # Prevents: a slip in a setting shows as an error without its name, or passes for the default.
-    monkeypatch.setenv(name, said)
-    with pytest.raises(RefusedError, match=f"{name} is '{said}'"):
+    monkeypatch.setenv(name, value)
+    with pytest.raises(RefusedError, match=f"{name} is '{value}'"):
         resources_from_env()
 
 

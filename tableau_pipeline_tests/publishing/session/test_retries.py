@@ -51,9 +51,9 @@ def test_call_that_the_server_puts_off(
     assert rows(sandbox, sales.luid) == 0
     assert (fault.met, fault.fired) == (2, 1)
     assert monotonic() - began >= 1
-    (told,) = heard()
-    assert "PATCH" in told
-    assert f"the server answered {status}; trying again in 1 s" in told
+    (line,) = heard()
+    assert "PATCH" in line
+    assert f"the server answered {status}; trying again in 1 s" in line
 
 
 def put_in(site: TableauSite, sales: RemoteDatasource, file: Path) -> None:
@@ -130,11 +130,11 @@ def test_reading_is_tried_again(
     heard: Callable[[], list[str]],
 ):
     # Prevents: one connection that breaks off fails a refresh that only wanted to look.
-    with armed(sandbox, fault) as trouble:
+    with armed(sandbox, fault) as armed_fault:
         assert tableau.find_by_luid(sales.luid) == sales
-    assert (trouble.met, trouble.fired) == (4, 3)
+    assert (armed_fault.met, armed_fault.fired) == (4, 3)
     assert len(heard()) == 3
-    assert all("trying again" in told for told in heard())
+    assert all("trying again" in line for line in heard())
 
 
 @pytest.mark.few_variants(2)
@@ -157,11 +157,11 @@ def test_update_is_sent_again_with_its_request_id(
 ):
     # Prevents: one connection that breaks off fails a refresh, or its rows are inserted twice.
     upload = tableau.upload(small)
-    with armed(sandbox, fault) as trouble:
+    with armed(sandbox, fault) as armed_fault:
         job = tableau.update(sales.luid, batch=INSERT, upload=upload, request_id=fresh())
     assert job
     assert finished(tableau, job)[0]
-    assert (trouble.met, trouble.fired) == (4, 3)
+    assert (armed_fault.met, armed_fault.fired) == (4, 3)
     assert rows(sandbox, sales.luid) == 10
 
 
@@ -178,10 +178,10 @@ def test_update_that_may_have_arrived(
     calls: int,
 ):
     # Prevents: an update whose answers are all lost passes for one that was refused.
-    with armed(sandbox, fault) as trouble, pytest.raises(RefreshError) as caught:
+    with armed(sandbox, fault) as armed_fault, pytest.raises(RefreshError) as caught:
         clear(tableau, sales)
     assert not isinstance(caught.value, RefusedError), "what happened is not known"
-    assert trouble.met == calls
+    assert armed_fault.met == calls
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -190,9 +190,9 @@ def test_block_is_not_sent_again(
 ):
     # Prevents: a block is in the file twice.
     fault = Drop(method="PUT", path="sites/*/fileUploads/*", when=when)
-    with armed(sandbox, fault) as trouble, pytest.raises(RefreshError):
+    with armed(sandbox, fault) as armed_fault, pytest.raises(RefreshError):
         tableau.upload(small)
-    assert trouble.met == 1
+    assert armed_fault.met == 1
 
 
 def test_server_that_hangs(sign_in: SignIn, sandbox: Sandbox, sales: RemoteDatasource):

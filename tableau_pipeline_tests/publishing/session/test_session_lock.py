@@ -72,9 +72,9 @@ def test_waiting_is_told_once(held: threading.Event, caplog: pytest.LogCaptureFi
     threading.Timer(1.5, held.set).start()
     with only_session(URL, token="token", timeout=10, log=LOG):
         pass
-    (told,) = [record.getMessage() for record in caplog.records if record.name == LOG.name]
+    (message,) = [record.getMessage() for record in caplog.records if record.name == LOG.name]
     for part in ('Waiting for token "token"', URL, "session"):
-        assert part in told
+        assert part in message
 
 
 @pytest.mark.usefixtures("held")

@@ -12,9 +12,9 @@ from tableau_pipeline.refresh.plan.decide import NoChange, Publish, Update
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline.sandbox.switches import Stamps
 from tableau_pipeline_tests.refresh.recover.test_crash import changed_rows, new_file
-from tableau_pipeline_tests.refresh.support import analyst
-from tableau_pipeline_tests.refresh.support.analyst import ADMIN
+from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.models import flights
+from tableau_pipeline_tests.refresh.support.other_users import ADMIN
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
 from tableau_pipeline_tests.refresh.support.server_jobs import jobs
 
@@ -54,12 +54,12 @@ class Meddled:
 
 def publishes(pipeline: Pipeline) -> Callable[[], object]:
     """Somebody publishes other rows."""
-    return lambda: analyst.publishes(pipeline, flights(3), user=ADMIN)
+    return lambda: other_users.publishes(pipeline, flights(3), user=ADMIN)
 
 
 def describes(pipeline: Pipeline) -> Callable[[], object]:
     """Somebody touches the data source, and changes nothing of its rows."""
-    return lambda: analyst.describes(pipeline)
+    return lambda: other_users.describes(pipeline)
 
 
 def meddled(

@@ -11,7 +11,12 @@ from tableau_pipeline.refresh.plan.decide import Publish, Update
 from tableau_pipeline.sandbox.control.faults import Drop, FailJob
 from tableau_pipeline.sandbox.switches import RepeatedRequest
 from tableau_pipeline_tests.publishing.conftest import armed
-from tableau_pipeline_tests.refresh.recover.test_crash import changed_rows, first, new_file, settled
+from tableau_pipeline_tests.refresh.recover.test_crash import (
+    assert_recovered,
+    changed_rows,
+    first,
+    new_file,
+)
 from tableau_pipeline_tests.refresh.support.crashes import killed_before
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
@@ -35,14 +40,14 @@ def test_failed_update_is_followed_by_the_whole_file(pipeline: Pipeline, *, kill
         else:
             with pytest.raises(RefreshError, match=r"failed\. Out of memory\.") as caught:
                 pipeline.run()
-            told = "Its actions were: 1. delete Extract.Extract; 2. insert Extract.Extract. "
-            assert told in str(caught.value)
+            actions = "Its actions were: 1. delete Extract.Extract; 2. insert Extract.Extract. "
+            assert actions in str(caught.value)
     assert "the last update failed on the server" in pipeline.decide()
     report = pipeline.run()
     assert report.plan == Publish(
         PublishMode.REPLACE, "in full: the last update failed on the server (Out of memory.)"
     )
-    settled(pipeline)
+    assert_recovered(pipeline)
     pipeline.model("flights", flights(10))
     assert isinstance(pipeline.run().plan, Update)
 
@@ -54,7 +59,7 @@ def test_failed_update_of_content_that_came_back(pipeline: Pipeline):
         pipeline.run()
     pipeline.model("flights", flights())
     assert isinstance(pipeline.run().plan, Publish)
-    settled(pipeline)
+    assert_recovered(pipeline)
 
 
 @pytest.mark.few_variants(1)
@@ -65,7 +70,7 @@ def test_answer_to_an_update_is_lost(pipeline: Pipeline, when: When):
     with armed(pipeline.sandbox, Drop(method="PATCH", path=DATA, when=when)):
         assert isinstance(pipeline.run().plan, Update)
     assert [job.kind for job in jobs(pipeline)] == ["update", "publish"]
-    settled(pipeline)
+    assert_recovered(pipeline)
 
 
 @pytest.mark.few_variants(1)
@@ -85,7 +90,7 @@ def test_server_keeps_the_job_to_itself(
         pipeline.run()
     assert isinstance(pipeline.run().plan, Publish)
     assert pipeline.journal.sendings()[1].outcome is Outcome.LOST
-    settled(pipeline)
+    assert_recovered(pipeline)
 
 
 @pytest.mark.few_variants(2)
@@ -111,4 +116,4 @@ def test_all_answers_are_lost(pipeline: Pipeline, before: Callable[[Pipeline], N
     report = pipeline.run()
     assert isinstance(report.plan, Publish)
     assert len(jobs(pipeline)) == began + 1 + (when == "after")
-    settled(pipeline)
+    assert_recovered(pipeline)

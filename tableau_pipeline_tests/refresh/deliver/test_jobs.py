@@ -10,7 +10,12 @@ from tableau_pipeline.core.checkpoint import Outcome
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.sandbox.control.faults import HoldJobs
 from tableau_pipeline_tests.refresh.deliver.test_claims import At
-from tableau_pipeline_tests.refresh.recover.test_crash import first, new_file, new_rows, settled
+from tableau_pipeline_tests.refresh.recover.test_crash import (
+    assert_recovered,
+    first,
+    new_file,
+    new_rows,
+)
 from tableau_pipeline_tests.refresh.support.crashes import killed_before
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.pipeline import TIMEOUTS, Pipeline, session
@@ -69,7 +74,7 @@ def test_job_that_still_runs_at_the_next_start(
     pipeline.run(around={"around_server": lambda server: Releasing(server, release)})
     assert seen == [began], "nothing was sent beside it"
     assert Outcome.CANCELLED not in {job.outcome for job in jobs(pipeline)}
-    settled(pipeline)
+    assert_recovered(pipeline)
 
 
 @pytest.mark.few_variants(1)
@@ -87,7 +92,7 @@ def test_job_that_takes_too_long_is_cancelled(
         assert part in str(caught.value)
     assert "interrupted" not in pipeline.decide()
     pipeline.run()
-    settled(pipeline)
+    assert_recovered(pipeline)
 
 
 @pytest.mark.few_variants(1)
@@ -102,14 +107,14 @@ def test_time_out_leaves_the_intent_open(pipeline: Pipeline, before: Callable[[P
             pipeline.run(around=impatient)
         (left,) = pipeline.journal.intents()
         assert left.outcome is None
-        told = ("did not start", "may still take effect", "next run", "Jobs page")
-        for part in (f"Job {left.job_id}", *told):
+        phrases = ("did not start", "may still take effect", "next run", "Jobs page")
+        for part in (f"Job {left.job_id}", *phrases):
             assert part in str(caught.value)
         with pytest.raises(RefreshError, match=f"Job {left.job_id}"):
             pipeline.run(around=impatient)
     assert [each.request_id for each in pipeline.journal.intents()] == [left.request_id]
     pipeline.run()
-    settled(pipeline)
+    assert_recovered(pipeline)
 
 
 @pytest.mark.few_variants(1)
@@ -126,7 +131,7 @@ def test_job_that_somebody_cancelled(pipeline: Pipeline, before: Callable[[Pipel
     report = pipeline.run()
     assert report.plan is not None
     assert "new content" in report.plan.reason
-    settled(pipeline)
+    assert_recovered(pipeline)
 
 
 def test_failed_job_is_told_with_its_notes(new_pipeline: Callable[..., Pipeline]):
@@ -145,4 +150,4 @@ def test_failed_job_is_told_with_its_notes(new_pipeline: Callable[..., Pipeline]
         assert part in str(caught.value)
     assert [each.outcome for each in rival.journal.intents()] == [Outcome.FAILED]
     pipeline.run()
-    settled(pipeline)
+    assert_recovered(pipeline)

@@ -125,8 +125,8 @@ def test_job_that_takes_too_long_to_start_is_cancelled(
         status = waiting.jobs(queue=100, job=10).wait(job)
     assert status
     assert status.outcome is Outcome.CANCELLED
-    told = "It was cancelled because it did not start within 100 s (queue_timeout)."
-    assert status.notes == told
+    note = "It was cancelled because it did not start within 100 s (queue_timeout)."
+    assert status.notes == note
     assert waiting.slept == pytest.approx(100, abs=5)
     found = eyes.job(job)
     assert found

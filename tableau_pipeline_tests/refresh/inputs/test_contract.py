@@ -11,7 +11,7 @@ from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
 
 
 @pytest.mark.parametrize(
-    ("written", "told"),
+    ("written", "name"),
     [
         ("BIGINT", "bigint"),
         ("long", "bigint"),
@@ -24,9 +24,9 @@ from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
         ("string collate UTF8_LCASE", "string collate UTF8_LCASE"),
     ],
 )
-def test_types_by_all_their_names(written: str, told: str):
+def test_types_by_all_their_names(written: str, name: str):
     """Prevents: a contract that is broken by the spelling of a type."""
-    assert spark_name(written) == told
+    assert spark_name(written) == name
 
 
 def test_all_differences_are_told_at_once(pipeline: Pipeline):

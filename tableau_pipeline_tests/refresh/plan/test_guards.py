@@ -11,7 +11,7 @@ from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.refresh.plan.decide import Accept
 from tableau_pipeline.refresh.plan.guards import guard_problems
 from tableau_pipeline_tests.refresh.plan.test_ownership import forget
-from tableau_pipeline_tests.refresh.support import analyst
+from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.models import airlines, flights
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
 
@@ -29,16 +29,16 @@ def problems(rows: int, before: int | None, guard: Guard) -> list[str]:
 
 def test_empty_table_is_refused_from_the_first_publish_on():
     """Prevents: a failed load upstream empties every dashboard."""
-    (told,) = problems(0, None, Guard())
+    (message,) = problems(0, None, Guard())
     for part in ('"orders"', '"dbt/orders"', "0 rows", "guard.min_rows (1)", "accept: [shrink]"):
-        assert part in told
+        assert part in message
 
 
 def test_shrunk_table_is_refused():
     """Prevents: a half-finished load replaces the whole table."""
-    (told,) = problems(49, 100, Guard())
+    (message,) = problems(49, 100, Guard())
     for part in ("49 rows where 100 are published", "51%", "guard.max_shrink (50%)"):
-        assert part in told
+        assert part in message
 
 
 @pytest.mark.parametrize(
@@ -66,10 +66,10 @@ def test_loss_of_exactly_the_allowed_share_passes(percent: int, hundreds: int):
         assert problems(left - 1, 100 * hundreds, guard) != []
 
 
-def shrinks(pipeline: Pipeline, *, told: str) -> None:
+def shrinks(pipeline: Pipeline, *, message: str) -> None:
     """A model that lost most of its rows is refused, until a person says that it is right."""
     pipeline.model("flights", flights(1))
-    with pytest.raises(RefusedError, match=told) as caught:
+    with pytest.raises(RefusedError, match=message) as caught:
         pipeline.run()
     assert "accept: [shrink]" in str(caught.value)
     assert pipeline.wrong() != []
@@ -89,14 +89,14 @@ def test_shrunk_since_the_records_were_lost(pipeline: Pipeline):
     """Prevents: with the records gone, 1,000 rows become 1 unasked."""
     pipeline.run()
     forget(pipeline)
-    shrinks(pipeline, told="1 rows where 8 are published")
+    shrinks(pipeline, message="1 rows where 8 are published")
 
 
 def test_shrunk_against_what_is_adopted(pipeline: Pipeline):
     """Prevents: an adoption replaces many rows of somebody by our few, unasked."""
-    analyst.publishes(pipeline, flights(100))
+    other_users.publishes(pipeline, flights(100))
     pipeline.declare(adopt=True)
-    shrinks(pipeline, told="1 rows where 100 are published")
+    shrinks(pipeline, message="1 rows where 100 are published")
 
 
 def test_rows_that_only_the_server_can_count(new_pipeline: Callable[..., Pipeline]):
@@ -104,7 +104,7 @@ def test_rows_that_only_the_server_can_count(new_pipeline: Callable[..., Pipelin
     pipeline = new_pipeline(reconcile=Reconcile(max_bytes=1))
     pipeline.run()
     forget(pipeline)
-    shrinks(pipeline, told="1 rows where 8 are published")
+    shrinks(pipeline, message="1 rows where 8 are published")
 
 
 def test_rows_that_nobody_can_count(new_pipeline: Callable[..., Pipeline]):
@@ -112,7 +112,7 @@ def test_rows_that_nobody_can_count(new_pipeline: Callable[..., Pipeline]):
     pipeline = new_pipeline(reconcile=Reconcile(max_bytes=1, by="download"))
     pipeline.run()
     forget(pipeline)
-    shrinks(pipeline, told=r"how many are published is not known.*reconcile: max_mb")
+    shrinks(pipeline, message=r"how many are published is not known.*reconcile: max_mb")
 
 
 def test_nothing_is_counted_for_no_guard(new_pipeline: Callable[..., Pipeline]):
@@ -131,7 +131,7 @@ def test_nothing_is_counted_for_no_guard(new_pipeline: Callable[..., Pipeline]):
 def test_gone_from_the_server(pipeline: Pipeline):
     """Prevents: a data source that somebody deleted cannot come back with fewer rows."""
     pipeline.run()
-    analyst.deletes(pipeline)
+    other_users.deletes(pipeline)
     pipeline.model("flights", flights(1))
     pipeline.run()
     assert pipeline.wrong() == []

@@ -10,7 +10,7 @@ from tableau_pipeline.core.checkpoint import Checkpoint, PublishMode
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.refresh.plan.decide import Accept, NoChange, Options, Publish
-from tableau_pipeline_tests.refresh.support import analyst
+from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.crashes import killed_before
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline, session
@@ -37,24 +37,24 @@ def elsewhere(pipeline: Pipeline) -> Pipeline:
 def left_alone(pipeline: Pipeline, luid: str | None, *, refusal: str) -> None:
     """A refresh is refused, and the data source is what it was, to the byte."""
     with session(pipeline.sandbox) as site:
-        before = analyst.content(site, str(luid))
+        before = other_users.content(site, str(luid))
         sent = {each.request_id for each in pipeline.journal.all_intents()}
         with pytest.raises(RefusedError, match=refusal):
             pipeline.run()
-        assert analyst.content(site, str(luid)) == before
+        assert other_users.content(site, str(luid)) == before
     assert {each.request_id for each in pipeline.journal.all_intents()} == sent
     assert [item.id for item in pipeline.found()] == [luid]
 
 
 def test_foreign_data_source_is_untouched(pipeline: Pipeline):
     """Prevents: a first publish replaces the work of somebody who had the name first."""
-    hers = analyst.publishes(pipeline, flights(3))
+    hers = other_users.publishes(pipeline, flights(3))
     left_alone(pipeline, hers.id, refusal="adopt: true")
 
 
 def test_adopted_data_source_becomes_ours(pipeline: Pipeline):
     """Prevents: taking over a hand-made data source breaks the dashboards that hang on it."""
-    hers = analyst.publishes(pipeline, flights(3))
+    hers = other_users.publishes(pipeline, flights(3))
     pipeline.declare(adopt=True)
     report = pipeline.run()
     assert report.plan == Publish(
@@ -71,7 +71,7 @@ def test_adopted_data_source_becomes_ours(pipeline: Pipeline):
 @pytest.mark.parametrize("step", ["intent", "publish"])
 def test_adoption_that_was_cut_off_and_withdrawn(pipeline: Pipeline, step: str):
     """Prevents: an adoption that never happened still lets us replace foreign work."""
-    hers = analyst.publishes(pipeline, flights(3))
+    hers = other_users.publishes(pipeline, flights(3))
     pipeline.declare(adopt=True)
     assert killed_before(pipeline, step)
     pipeline.declare(adopt=False)
@@ -82,8 +82,8 @@ def test_adoption_that_was_cut_off_and_withdrawn(pipeline: Pipeline, step: str):
 def test_another_took_the_name_of_a_deleted_one(pipeline: Pipeline):
     """Prevents: our record of a data source that is gone lets us replace its namesake."""
     pipeline.run()
-    analyst.deletes(pipeline)
-    hers = analyst.publishes(pipeline, flights(3))
+    other_users.deletes(pipeline)
+    hers = other_users.publishes(pipeline, flights(3))
     left_alone(pipeline, hers.id, refusal="adopt: true")
 
 
@@ -91,9 +91,9 @@ def test_another_took_the_name_of_a_deleted_one(pipeline: Pipeline):
 @pytest.mark.parametrize(
     ("user", "tag"),
     [
-        (analyst.ANN, ""),
-        (analyst.ADMIN, "tableau-pipeline:theirs"),
-        (analyst.ADMIN, "tableau-pipeline-instance:theirs"),
+        (other_users.ANN, ""),
+        (other_users.ADMIN, "tableau-pipeline:theirs"),
+        (other_users.ADMIN, "tableau-pipeline-instance:theirs"),
     ],
     ids=["another user", "another pipeline", "another deployment"],
 )
@@ -102,15 +102,15 @@ def test_create_that_was_cut_off_takes_no_stranger(
 ):
     """Prevents: a create that never happened lets us replace what another put there since."""
     assert killed_before(pipeline, "publish")
-    theirs = analyst.publishes(pipeline, flights(3), user=user, tag=tag)
+    theirs = other_users.publishes(pipeline, flights(3), user=user, tag=tag)
     left_alone(pipeline, theirs.id, refusal="adopt: true")
 
 
 @pytest.mark.slow
 def test_create_that_was_cut_off_takes_nothing_older(pipeline: Pipeline):
     """Prevents: what our user made by hand long ago passes for what a lost create has made."""
-    older = analyst.publishes(pipeline, flights(3), user=analyst.ADMIN)
-    analyst.changes(pipeline, name=f"{pipeline.name} aside")
+    older = other_users.publishes(pipeline, flights(3), user=other_users.ADMIN)
+    other_users.changes(pipeline, name=f"{pipeline.name} aside")
     pipeline.sandbox.advance(60)
     assert killed_before(pipeline, "publish")
     with session(pipeline.sandbox) as site:
@@ -146,7 +146,7 @@ def test_two_deployments_of_one_declaration(pipeline: Pipeline):
 def test_takeover(pipeline: Pipeline, *, whole_deployment: bool):
     """Prevents: a deployment whose storage was lost can never refresh its data sources again."""
     pipeline.run()
-    analyst.adds_a_calculated_field(pipeline)
+    other_users.adds_a_calculated_field(pipeline)
     (before,) = pipeline.found()
     other = elsewhere(pipeline)
     if whole_deployment:
@@ -158,7 +158,7 @@ def test_takeover(pipeline: Pipeline, *, whole_deployment: bool):
     (item,) = other.found()
     assert item.id == before.id
     assert item.tags == tags(other) != tags(pipeline)
-    assert analyst.CALCULATION[:24] in other.tds()
+    assert other_users.CALCULATION[:24] in other.tds()
     assert isinstance(other.run().plan, NoChange)
     left_alone(pipeline, item.id, refusal="another deployment")
 
@@ -190,14 +190,14 @@ def test_data_source_without_the_tag_of_an_instance(pipeline: Pipeline):
 def test_lost_records_find_the_data_source_by_the_tag(pipeline: Pipeline):
     """Prevents: after a wipe of the asset nothing can be refreshed, or edits are lost."""
     pipeline.run()
-    analyst.adds_a_calculated_field(pipeline)
+    other_users.adds_a_calculated_field(pipeline)
     (before,) = pipeline.found()
     forget(pipeline)
     report = pipeline.run()
     assert report.plan == Publish(PublishMode.REPLACE, "in full: no record shows what it holds")
     assert [item.id for item in pipeline.found()] == [before.id]
     assert pipeline.wrong() == []
-    assert analyst.CALCULATION[:24] in pipeline.tds()
+    assert other_users.CALCULATION[:24] in pipeline.tds()
     assert isinstance(pipeline.run().plan, NoChange)
 
 
@@ -216,7 +216,7 @@ def test_lost_journal_asks_for_a_takeover(pipeline: Pipeline):
 def test_edits_are_spared_without_records(pipeline: Pipeline):
     """Prevents: a column that comes after a loss of records drops edits that nobody knows of."""
     pipeline.run()
-    analyst.adds_a_calculated_field(pipeline)
+    other_users.adds_a_calculated_field(pipeline)
     forget(pipeline)
     pipeline.model("flights", flights(8, gate=flights(8)["delay"]))
     left_alone(pipeline, pipeline.found()[0].id, refusal=r"accept: \[overwrite\]")
@@ -248,7 +248,7 @@ def test_another_url_of_the_same_server(pipeline: Pipeline):
 def test_record_of_a_data_source_on_another_server(pipeline: Pipeline):
     """Prevents: after a move to a new server, unchanged models are never published there."""
     pipeline.run()
-    analyst.deletes(pipeline)
+    other_users.deletes(pipeline)
     change_record(pipeline, server="http://old:8765", luid="luid-of-another-server")
     report = pipeline.run()
     assert isinstance(report.plan, Publish)

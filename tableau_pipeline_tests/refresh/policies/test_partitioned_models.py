@@ -7,8 +7,8 @@ from tableau_pipeline.core.declaration import Reconcile
 from tableau_pipeline.errors import Check, RefusedError
 from tableau_pipeline.hyper.tables import Column
 from tableau_pipeline.refresh.plan.decide import NoChange
-from tableau_pipeline_tests.refresh.support.analyst import publishes
 from tableau_pipeline_tests.refresh.support.models import flights
+from tableau_pipeline_tests.refresh.support.other_users import publishes
 from tableau_pipeline_tests.refresh.support.partitioned import materialize
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
 

@@ -12,7 +12,7 @@ from tableau_pipeline_tests.refresh.support.shipping import ships, table
 ROWS = [(2, "a"), (3, "b"), (5, None), (7, "d")]
 
 
-def said(*rows: tuple) -> pa.Table:
+def remarks(*rows: tuple) -> pa.Table:
     return table(list(rows), id=pa.int64(), word=pa.string())
 
 
@@ -20,7 +20,7 @@ def said(*rows: tuple) -> pa.Table:
 def diffed(pipeline: Pipeline) -> Pipeline:
     """Published, and refreshed by comparing its rows."""
     pipeline.policy(Diff(("id",)))
-    pipeline.model("flights", said(*ROWS))
+    pipeline.model("flights", remarks(*ROWS))
     pipeline.run()
     return pipeline
 
@@ -43,14 +43,14 @@ def diffed(pipeline: Pipeline) -> Pipeline:
 )
 def test_changed_rows_are_shipped(diffed: Pipeline, rows: list[tuple], shipped: RowCounts | None):
     """Prevents: a kind of change is not seen, or rows are shipped that did not change."""
-    assert ships(diffed, said(*rows)) == shipped
+    assert ships(diffed, remarks(*rows)) == shipped
 
 
 def test_one_update_after_another(diffed: Pipeline):
     """Prevents: an update is computed from another content than the last one left."""
     for number in range(2):
         rows = [(2, f"a{number}"), *ROWS[1 + number :], (100 + number, "new")]
-        assert ships(diffed, said(*rows))
+        assert ships(diffed, remarks(*rows))
     checkpoint = diffed.journal.checkpoint()
     assert checkpoint is not None
     assert checkpoint.updates == 2
@@ -82,7 +82,7 @@ def test_composite_keys(pipeline: Pipeline, names: tuple[str, str]):
 @pytest.mark.parametrize("publish", [True, False])
 def test_keys_that_identify_no_row(diffed: Pipeline, rows: list[tuple], phrase: str, publish: bool):
     """Prevents: the wrong one of two rows is deleted, or a row without a key is never updated."""
-    diffed.model("flights", said(*rows))
+    diffed.model("flights", remarks(*rows))
     records = diffed.journal.all_intents()
     with pytest.raises(RefusedError) as caught:
         diffed.run(publish=publish)
@@ -96,10 +96,10 @@ def test_keys_that_identify_no_row(diffed: Pipeline, rows: list[tuple], phrase: 
 def test_policy_that_comes_after_rows_without_a_key(pipeline: Pipeline, rows: list[tuple]):
     """Prevents: what was published under another policy is not seen for want of a key."""
     pipeline.policy(Replace())
-    pipeline.model("flights", said(*rows))
+    pipeline.model("flights", remarks(*rows))
     pipeline.run()
     pipeline.policy(Diff(("id",)))
-    assert ships(pipeline, said(*ROWS))
+    assert ships(pipeline, remarks(*ROWS))
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_policy_that_comes_after_rows_without_a_key(pipeline: Pipeline, rows: li
 def test_key_named_for_rows_that_stay(pipeline: Pipeline, row: tuple, problem: str):
     """Prevents: a key that nobody looked at passes until the next change of the rows."""
     pipeline.policy(Replace())
-    pipeline.model("flights", said(*ROWS, row))
+    pipeline.model("flights", remarks(*ROWS, row))
     pipeline.run()
     pipeline.policy(Diff(("id",)))
     for _ in range(2):
@@ -120,7 +120,7 @@ def test_key_named_for_rows_that_stay(pipeline: Pipeline, row: tuple, problem: s
 def test_key_that_was_looked_at_is_remembered(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch):
     """Prevents: rows that stay are grouped by their key in every refresh."""
     pipeline.policy(Replace())
-    pipeline.model("flights", said(*ROWS))
+    pipeline.model("flights", remarks(*ROWS))
     pipeline.run()
     pipeline.policy(Diff(("id",)))
     pipeline.run()

@@ -7,10 +7,10 @@ import pytest
 from tableau_pipeline.core.declaration import Reconcile
 from tableau_pipeline.refresh.plan.decide import NoChange
 from tableau_pipeline_tests.refresh.recover.test_crash import changed_rows, new_file
-from tableau_pipeline_tests.refresh.support import analyst
-from tableau_pipeline_tests.refresh.support.analyst import ADMIN
+from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.crashes import killed_before
 from tableau_pipeline_tests.refresh.support.models import flights
+from tableau_pipeline_tests.refresh.support.other_users import ADMIN
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
 
 
@@ -27,7 +27,7 @@ def test_overwritten_by_hand_after_a_crash(
         step = "publish" if before is new_file else "update"
     assert killed_before(pipeline, step)
     pipeline.sandbox.wait_until_idle()
-    analyst.publishes(pipeline, flights(3), user=ADMIN)
+    other_users.publishes(pipeline, flights(3), user=ADMIN)
     pipeline.run()
     assert pipeline.wrong() == []
     assert isinstance(pipeline.run().plan, NoChange)
@@ -39,7 +39,7 @@ def test_touched_but_equal_after_a_crash(pipeline: Pipeline):
     pipeline.declare(reconcile=Reconcile())
     assert killed_before(pipeline, "outcome")
     pipeline.sandbox.wait_until_idle()
-    analyst.describes(pipeline)
+    other_users.describes(pipeline)
     report = pipeline.run()
     assert isinstance(report.plan, NoChange)
     assert "still holds what the last refresh left" in report.warnings[0]

@@ -7,7 +7,7 @@ import pytest
 from tableau_pipeline.core.declaration import Table
 from tableau_pipeline.core.policies import Diff
 from tableau_pipeline.refresh.plan.decide import NoChange
-from tableau_pipeline_tests.refresh.support import analyst
+from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.crashes import (
     killed_after,
     killed_before,
@@ -50,7 +50,7 @@ def new_column(pipeline: Pipeline) -> None:
 
 
 def adopted(pipeline: Pipeline) -> None:
-    analyst.publishes(pipeline, flights(8, **EXTRA))
+    other_users.publishes(pipeline, flights(8, **EXTRA))
     pipeline.declare(adopt=True)
 
 
@@ -59,7 +59,7 @@ def renamed(pipeline: Pipeline) -> None:
     pipeline.declare(name=f"{pipeline.name} renamed")
 
 
-def settled(pipeline: Pipeline) -> None:
+def assert_recovered(pipeline: Pipeline) -> None:
     """The one data source of our name is ours, holds the snapshots, and nothing is left to do."""
     (item,) = pipeline.found()
     assert pipeline.wrong() == []
@@ -91,12 +91,12 @@ def test_killed_at_any_moment(
     for number in range(1, MOST_STEPS):
         pipeline = new_pipeline(key=f"flights_{number}")
         before(pipeline)
-        fuse = killed_after(pipeline, number)
-        if fuse is None:
+        crash = killed_after(pipeline, number)
+        if crash is None:
             break
-        trace = fuse.trace
+        trace = crash.trace
         pipeline.run()
-        settled(pipeline)
+        assert_recovered(pipeline)
     assert trace == steps[:-1]
 
 
@@ -110,7 +110,7 @@ def test_renamed_in_the_declaration_after_a_crash(pipeline: Pipeline, step: str)
     old = pipeline.name
     pipeline.declare(name=f"{old} renamed")
     pipeline.run()
-    settled(pipeline)
+    assert_recovered(pipeline)
     (item,) = pipeline.found()
     assert (item.id, item.name) == (before.id, f"{old} renamed")
 
@@ -118,13 +118,13 @@ def test_renamed_in_the_declaration_after_a_crash(pipeline: Pipeline, step: str)
 def test_edits_before_a_crash_are_spared(pipeline: Pipeline):
     """Prevents: an interrupted refresh makes the next one drop an analyst's calculated field."""
     pipeline.run()
-    analyst.adds_a_calculated_field(pipeline)
+    other_users.adds_a_calculated_field(pipeline)
     pipeline.model("flights", flights(9))
     assert killed_before(pipeline, "outcome")
     pipeline.run()
     pipeline.model("flights", flights(9, gate=flights(9)["delay"]))
     assert pipeline.decide().startswith("refuse")
-    assert analyst.CALCULATION[:24] in pipeline.tds()
+    assert other_users.CALCULATION[:24] in pipeline.tds()
 
 
 @pytest.mark.slow
@@ -134,4 +134,4 @@ def test_killed_for_real(pipeline: Pipeline):
     (left,) = pipeline.journal.intents()
     assert left.outcome is None
     pipeline.run(around={"timeouts": replace(TIMEOUTS, claim=0)})
-    settled(pipeline)
+    assert_recovered(pipeline)

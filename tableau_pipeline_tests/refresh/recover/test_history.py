@@ -71,7 +71,7 @@ class Chapter:
 @st.composite
 def chapters(draw: st.DrawFn) -> list[Chapter]:
     """Refreshes one after another, of which each may have been cut off anywhere."""
-    told = []
+    past = []
     for refresh in range(1, draw(st.integers(0, 5)) + 1):
         chapter = Chapter(claim(refresh))
         end = draw(st.sampled_from(["cut off", "withdrawn", "failed", "done"]))
@@ -89,24 +89,24 @@ def chapters(draw: st.DrawFn) -> list[Chapter]:
                 withdrawn=end == "withdrawn",
                 checkpoint=left(refresh) if end == "done" else None,
             )
-        told.append(chapter)
-    return told
+        past.append(chapter)
+    return past
 
 
-@given(told=chapters(), has_former=st.booleans(), data=st.data())
+@given(past=chapters(), has_former=st.booleans(), data=st.data())
 def test_order_of_records_does_not_matter(
-    told: list[Chapter], has_former: bool, data: st.DataObject
+    past: list[Chapter], has_former: bool, data: st.DataObject
 ):
     """Prevents: a record that was stored late undoes what a later refresh recorded."""
-    stored = [record for chapter in told for record in chapter.records]
+    stored = [record for chapter in past for record in chapter.records]
     history = read_history(data.draw(st.permutations([*stored, *([FORMER] * has_former)])))
-    done = [chapter for chapter in told if chapter.checkpoint]
-    since = told[told.index(done[-1]) + 1 :] if done else told
-    assert history.number == len(told)
+    done = [chapter for chapter in past if chapter.checkpoint]
+    since = past[past.index(done[-1]) + 1 :] if done else past
+    assert history.number == len(past)
     assert history.checkpoint == (done[-1].checkpoint if done else None)
     assert history.former == (FORMER if has_former and not done else None)
     assert list(history.intents) == [sending[-1] for each in since for sending in each.sendings]
-    cut_off = {chapter.claim.id for chapter in told if chapter.closing is None}
+    cut_off = {chapter.claim.id for chapter in past if chapter.closing is None}
     assert {each.id for each in history.open_claims} == cut_off
 
 

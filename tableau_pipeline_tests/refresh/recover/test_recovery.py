@@ -13,11 +13,11 @@ from tableau_pipeline.refresh.plan.decide import NoChange, Publish, Update
 from tableau_pipeline.sandbox.control.faults import FailJob
 from tableau_pipeline.sandbox.switches import JobStamps, UpdatedAt
 from tableau_pipeline_tests.publishing.conftest import armed
-from tableau_pipeline_tests.refresh.recover.test_crash import changed_rows, settled
-from tableau_pipeline_tests.refresh.support import analyst
-from tableau_pipeline_tests.refresh.support.analyst import ANN
+from tableau_pipeline_tests.refresh.recover.test_crash import assert_recovered, changed_rows
+from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.crashes import killed_before
 from tableau_pipeline_tests.refresh.support.models import flights
+from tableau_pipeline_tests.refresh.support.other_users import ANN
 from tableau_pipeline_tests.refresh.support.pipeline import TIMEOUTS, Pipeline
 from tableau_pipeline_tests.refresh.support.server_jobs import jobs, later, too_early
 
@@ -61,7 +61,7 @@ def test_killed_on_all_kinds_of_servers(
         later(pipeline)
     pipeline.run(around={"timeouts": replace(TIMEOUTS, timestamp=5 if is_late else 0)})
     assert len(jobs(pipeline)) == sent + 1
-    settled(pipeline)
+    assert_recovered(pipeline)
 
 
 @pytest.mark.few_variants(1)
@@ -79,7 +79,7 @@ def test_clock_of_the_server_is_another(new_pipeline: Callable[..., Pipeline], o
         assert len(jobs(pipeline)) == 3, "the open one, which was cancelled, and a new one"
         assert {each.outcome for each in jobs(pipeline)[:2]} == {Outcome.CANCELLED}
     pipeline.run()
-    settled(pipeline)
+    assert_recovered(pipeline)
 
 
 @pytest.mark.slow
@@ -89,7 +89,7 @@ def test_job_of_a_renamed_data_source_is_waited_for(pipeline: Pipeline):
     with pipeline.sandbox.held_jobs():
         assert killed_before(pipeline, "job")
         (held, _) = jobs(pipeline)
-        analyst.changes(pipeline, name=f"{pipeline.name} better")
+        other_users.changes(pipeline, name=f"{pipeline.name} better")
         with pytest.raises(RefreshError):
             pipeline.run(around={"timeouts": replace(TIMEOUTS, queue=0.2)})
     found = pipeline.eyes.job(held.id)
@@ -107,7 +107,7 @@ def test_outcome_of_another_job_is_not_taken(pipeline: Pipeline):
     pipeline.run()
     outcomes = [e.outcome for e in pipeline.journal.sendings() if e.request_id == left.request_id]
     assert outcomes == [Outcome.LOST]
-    settled(pipeline)
+    assert_recovered(pipeline)
 
 
 @pytest.mark.slow
@@ -126,7 +126,7 @@ def test_forgotten_job(new_pipeline: Callable[..., Pipeline], user: tuple[str, s
     report = pipeline.run()
     assert isinstance(report.plan, Publish)
     assert "interrupted, and what it left is not known" in report.plan.reason
-    settled(pipeline)
+    assert_recovered(pipeline)
 
 
 @pytest.mark.few_variants(1)
@@ -143,7 +143,7 @@ def test_refused_run_after_a_killed_one(pipeline: Pipeline, step: str):
     assert len(jobs(pipeline)) == sent
     pipeline.model("flights", flights(8))
     pipeline.run()
-    settled(pipeline)
+    assert_recovered(pipeline)
 
 
 @pytest.mark.few_variants(1)
@@ -159,8 +159,8 @@ def test_guards_compare_with_the_most_that_may_be_there(pipeline: Pipeline, *, s
         pipeline.run()
 
 
-def test_dry_run_settles_nothing(pipeline: Pipeline):
-    """Prevents: somebody looks at the plan, and what was open passes for settled."""
+def test_dry_run_recovers_nothing(pipeline: Pipeline):
+    """Prevents: somebody looks at the plan, and what was open passes for recovered."""
     changed_rows(pipeline)
     assert killed_before(pipeline, "job")
     before = pipeline.journal.records()
@@ -179,4 +179,4 @@ def test_update_goes_on_after_a_killed_one(pipeline: Pipeline):
     assert killed_before(pipeline, "outcome")
     pipeline.model("flights", flights(11))
     assert isinstance(pipeline.run().plan, Update)
-    settled(pipeline)
+    assert_recovered(pipeline)

@@ -16,7 +16,7 @@ class KilledError(BaseException):
     """No `except Exception` stops it; nothing is recorded on the way out."""
 
 
-class Fuse:
+class CrashPoint:
     """Ends the process before one of its steps: what it does between two of them, nobody sees.
 
     Attributes:
@@ -27,14 +27,14 @@ class Fuse:
     def __init__(self, *, after: int | None = None, before: str = "") -> None:
         """End it after so many steps, or before the first one of this name."""
         self._after, self._before = after, before
-        self._is_burnt = False
+        self._is_reached = False
         self.trace: list[str] = []
 
-    def burn(self, step: str, *, counts: bool) -> None:
+    def reach(self, step: str, *, counts: bool) -> None:
         """Take note of a step that is about to be taken; what only looks is not counted."""
         if step == self._before or (counts and len(self.trace) == self._after):
-            self._is_burnt = True
-        if self._is_burnt:
+            self._is_reached = True
+        if self._is_reached:
             self.die()
         self.trace += [step] if counts else []
 
@@ -43,12 +43,12 @@ class Fuse:
         raise KilledError(" ".join(self.trace))
 
 
-class Mortal:
-    """Stands in front of a journal or a server, and burns the fuse at each call."""
+class Crashing:
+    """Stands in front of a journal or a server, and may end the process at each call."""
 
-    def __init__(self, behind: Any, fuse: Fuse) -> None:
+    def __init__(self, behind: Any, crash: CrashPoint) -> None:
         self._behind = behind
-        self._fuse = fuse
+        self._crash = crash
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._behind, name)
@@ -59,7 +59,7 @@ class Mortal:
             step = {"job": "look"}.get(name, name)
             if name == "append":
                 step = _record_name(args[0])
-            self._fuse.burn(step, counts=name in _STEPS)
+            self._crash.reach(step, counts=name in _STEPS)
             return found(*args, **kwargs)
 
         return call
@@ -74,33 +74,33 @@ def _record_name(record: Record) -> str:
     return "outcome" if record.outcome else "job" if record.job_id else "intent"
 
 
-def killed_after(pipeline: Pipeline, steps: int, *accept: Accept) -> Fuse | None:
+def killed_after(pipeline: Pipeline, steps: int, *accept: Accept) -> CrashPoint | None:
     """Refresh, and die after so many steps; None if there are no more than that."""
-    return _killed(pipeline, Fuse(after=steps), *accept)
+    return _killed(pipeline, CrashPoint(after=steps), *accept)
 
 
-def killed_before(pipeline: Pipeline, step: str, *accept: Accept) -> Fuse | None:
+def killed_before(pipeline: Pipeline, step: str, *accept: Accept) -> CrashPoint | None:
     """Refresh, and die before the first step of this name; None if there was none.
 
     Args:
-        step: one of `Fuse.trace`, "look" for a look at a job, or any other call of the server.
+        step: one of `CrashPoint.trace`, "look" for a look at a job, or another call of the server.
     """
-    return _killed(pipeline, Fuse(before=step), *accept)
+    return _killed(pipeline, CrashPoint(before=step), *accept)
 
 
-def _killed(pipeline: Pipeline, fuse: Fuse, *accept: Accept) -> Fuse | None:
+def _killed(pipeline: Pipeline, crash: CrashPoint, *accept: Accept) -> CrashPoint | None:
     refresh = pipeline.refresh(
-        around_journal=lambda journal: Mortal(journal, fuse),
-        around_server=lambda server: Mortal(server, fuse),
+        around_journal=lambda journal: Crashing(journal, crash),
+        around_server=lambda server: Crashing(server, crash),
     )
     try:
         refresh.run(Options(accept=frozenset(accept)))
     except KilledError:
-        return fuse
+        return crash
     return None
 
 
-class RealFuse(Fuse):
+class RealCrashPoint(CrashPoint):
     """Ends the process for good."""
 
     def die(self) -> None:
@@ -121,8 +121,8 @@ def killed_for_real(pipeline: Pipeline, *, before: str) -> int | None:
 
 
 def _refresh_until_killed(pipeline: Pipeline, before: str) -> None:
-    fuse = RealFuse(before=before)
+    crash = RealCrashPoint(before=before)
     pipeline.refresh(
-        around_journal=lambda journal: Mortal(journal, fuse),
-        around_server=lambda server: Mortal(server, fuse),
+        around_journal=lambda journal: Crashing(journal, crash),
+        around_server=lambda server: Crashing(server, crash),
     ).run(Options())

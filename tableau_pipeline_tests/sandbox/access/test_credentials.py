@@ -66,9 +66,9 @@ def test_defaults_stay_at_home(
     with environment(monkeypatch, **{**OWN, **changed}):
         data_dir = str(tmp_path / "data")
         assert cli.main(["--host", "0.0.0.0", "--port", "0", "--data-dir", data_dir, *options]) == 1
-    said = capsys.readouterr().err
-    assert said.endswith(f"{reason}\n")
-    assert said.count("\n") == 1
+    output = capsys.readouterr().err
+    assert output.endswith(f"{reason}\n")
+    assert output.count("\n") == 1
     assert not (tmp_path / "data").exists()
 
 
@@ -87,11 +87,11 @@ def test_open_to_other_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
             assert server.users.get_by_id(server.user_id).name == "boss"
         process.terminate()
         assert process.stdout is not None
-        said = process.stdout.read()
-        assert "boss / $TABLEAU_SANDBOX_PASSWORD" in said
-        assert "connected app" not in said
+        output = process.stdout.read()
+        assert "boss / $TABLEAU_SANDBOX_PASSWORD" in output
+        assert "connected app" not in output
         for secret in ("p a: ss", "own-secret", "app-secret"):
-            assert secret not in said
+            assert secret not in output
 
 
 def test_data_that_had_the_defaults(tmp_path: Path, one_row: Path):

@@ -141,11 +141,11 @@ def test_decision_follows_the_model(world: World, person: str, role: str):
     )
     user = User(person, person, role)
     for capability in CAPABILITIES:
-        told = access.may(user, capability, datasource)
-        assert told is allowed(world, person, role, capability, depth=None), capability
+        answer = access.may(user, capability, datasource)
+        assert answer is allowed(world, person, role, capability, depth=None), capability
         for depth in range(3):
-            told = access.may(user, capability, projects[f"p{depth}"])
-            assert told is allowed(world, person, role, capability, depth=depth), capability
+            answer = access.may(user, capability, projects[f"p{depth}"])
+            assert answer is allowed(world, person, role, capability, depth=depth), capability
 
 
 @settings(deadline=None)

@@ -26,9 +26,9 @@ def test_tabcmd(
         return run(program, *arguments, cwd=tmp_path, HOME=str(tmp_path)).stdout
 
     def publish(file: Path, *flags: str) -> list[list]:
-        said = tabcmd("publish", str(file), "--name", "Flights", "-r", "Foreign", *flags)
+        output = tabcmd("publish", str(file), "--name", "Flights", "-r", "Foreign", *flags)
         (item,) = server.datasources.filter(name="Flights")
-        assert item.webpage_url in said
+        assert item.webpage_url in output
         return rows_on_server(server, item.id)
 
     token = ("--token-name", sandbox.token_name, "--token-value", sandbox.token_secret)

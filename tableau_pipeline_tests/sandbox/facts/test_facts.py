@@ -59,10 +59,10 @@ def test_facts_are_about_calls_of_the_sandbox():
 
 def test_sources_are_documented():
     """Prevents: a page that does not say where a fact comes from, or what nobody knows."""
-    told = page("fidelity.md").sections
-    rows = {(row["source"], row["grade"]) for row in told["Sources"].rows()}
+    sections = page("fidelity.md").sections
+    rows = {(row["source"], row["grade"]) for row in sections["Sources"].rows()}
     assert rows == {(fact.source.name, fact.source.grade.value) for fact in FACTS}
-    rows_of_choices = told["What nobody could tell"].rows()
+    rows_of_choices = sections["What nobody could tell"].rows()
     choices = [(row["fact"], row["the sandbox's choice"]) for row in rows_of_choices]
     assumed = [fact for fact in FACTS if fact.source.grade is Grade.ASSUMED]
     assert choices == [(fact.name, fact.claim) for fact in assumed]

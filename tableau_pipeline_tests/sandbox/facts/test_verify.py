@@ -51,10 +51,10 @@ def test_read_only(sandbox: Sandbox, server: tsc.Server, capsys: pytest.CaptureF
     before = content(server)
     assert main(["--against", sandbox.url]) == 0
     assert content(server) == before
-    said = capsys.readouterr()
-    assert sandbox.token_secret not in said.out + said.err
-    assert "GET sites/{site}/datasources " in said.out
-    assert "POST sites/{site}/datasources " not in said.out
+    output = capsys.readouterr()
+    assert sandbox.token_secret not in output.out + output.err
+    assert "GET sites/{site}/datasources " in output.out
+    assert "POST sites/{site}/datasources " not in output.out
 
 
 @pytest.mark.usefixtures("named")
@@ -220,7 +220,7 @@ def test_sessions_are_renewed(sandbox: Sandbox):
 
 @pytest.mark.usefixtures("named")
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "output"),
     [
         (["--against", "http://127.0.0.1:9"], "cannot be reached"),
         (["--against", "{url}", "--project", "No such project"], "0 projects are called"),
@@ -230,11 +230,11 @@ def test_nothing_to_check(
     shared_sandbox: Sandbox,
     capsys: pytest.CaptureFixture[str],
     arguments: list[str],
-    said: str,
+    output: str,
 ):
     """Prevents: a server that was never checked passes for a good one, or for a bad one."""
     assert main([part.replace("{url}", shared_sandbox.url) for part in arguments]) == 2
-    assert said in capsys.readouterr().err
+    assert output in capsys.readouterr().err
 
 
 def test_no_token(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
@@ -254,9 +254,9 @@ def test_refused_token(
     """Prevents: a wrong token shows in an error message."""
     monkeypatch.setenv("TABLEAU_TOKEN_VALUE", "a-wrong-secret")
     assert main(["--against", shared_sandbox.url]) == 2
-    said = capsys.readouterr().err
-    assert "401001" in said
-    assert "a-wrong-secret" not in said
+    output = capsys.readouterr().err
+    assert "401001" in output
+    assert "a-wrong-secret" not in output
 
 
 @pytest.mark.slow

@@ -57,8 +57,8 @@ def test_spoilt_requests(
             pytest.fail(
                 f"no answer, {error!r}, seed {seed}, number {number}: {message.written()[:2000]}"
             )
-        said = f"{status}, seed {seed}, number {number}: {message.written()[:2000]}"
-        assert status is None or status < 500, said
+        context = f"{status}, seed {seed}, number {number}: {message.written()[:2000]}"
+        assert status is None or status < 500, context
     world.heal()
     item = publish(world.server, one_row, name="Last")
     assert rows_on_server(world.server, item.id) == [[1, "one"]]

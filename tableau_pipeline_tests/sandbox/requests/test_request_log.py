@@ -20,18 +20,18 @@ def requests_logged(data_dir: Path, *options: str) -> str:
         server.auth.sign_in(tsc.PersonalAccessTokenAuth("pipeline", "pipeline-secret"))
         requests.get(f"{server.server_address}/a%0Ab?token=t0ken", timeout=TIMEOUT)
         process.send_signal(signal.SIGTERM)
-        said = process.communicate(timeout=TIMEOUT)[1]
-        assert server.auth_token is None or server.auth_token not in said
-        return said
+        log = process.communicate(timeout=TIMEOUT)[1]
+        assert server.auth_token is None or server.auth_token not in log
+        return log
 
 
 def test_requests_are_logged_without_secrets(tmp_path: Path):
     # Prevents: nobody sees what a client does, or everybody sees with which secret.
-    said = requests_logged(tmp_path)
-    assert re.search(r"^\d\d:\d\d:\d\d POST /api/\S+/auth/signin 200 \d+ ms$", said, re.M)
-    assert re.search(r" GET /a%0Ab 404 \d+ ms$", said, re.M)
+    log = requests_logged(tmp_path)
+    assert re.search(r"^\d\d:\d\d:\d\d POST /api/\S+/auth/signin 200 \d+ ms$", log, re.M)
+    assert re.search(r" GET /a%0Ab 404 \d+ ms$", log, re.M)
     for secret in ("pipeline-secret", "t0ken"):
-        assert secret not in said
+        assert secret not in log
 
 
 def test_quiet(tmp_path: Path):

@@ -41,8 +41,8 @@ def test_taken_port(tmp_path: Path, capsys):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         assert main(["--port", port, "--data-dir", str(tmp_path)]) == 1
-    said = capsys.readouterr().err
-    assert re.fullmatch(rf"tableau-sandbox: cannot listen on 127.0.0.1:{port}: .*\n", said)
+    output = capsys.readouterr().err
+    assert re.fullmatch(rf"tableau-sandbox: cannot listen on 127.0.0.1:{port}: .*\n", output)
 
 
 def test_taken_directory(sandbox, tmp_path: Path, capsys):

@@ -97,12 +97,12 @@ def published_version(server: tsc.Server) -> int:
     return newest
 
 
-def check_state(server: tsc.Server, publisher: Publisher, said: str) -> None:
+def check_state(server: tsc.Server, publisher: Publisher, context: str) -> None:
     """What was answered is there, or what was begun after it; no job goes on for ever."""
-    assert published_version(server) in (publisher.answered, publisher.begun), said
+    assert published_version(server) in (publisher.answered, publisher.begun), context
     jobs = {job.id: job.status for job in server.jobs.filter()}
-    assert set(jobs.values()) <= {"Success", "Failed"}, said
-    assert set(publisher.jobs) <= set(jobs), said
+    assert set(jobs.values()) <= {"Success", "Failed"}, context
+    assert set(publisher.jobs) <= set(jobs), context
 
 
 def check_nothing_is_left_behind(data_dir: Path, server: tsc.Server) -> None:

@@ -10,9 +10,9 @@ from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.sandbox.samples import TIMEOUT, call, publish, wrapped_extract
 
 
-@pytest.mark.parametrize(("version", "is_told"), [("3.18", False), ("3.19", True)])
+@pytest.mark.parametrize(("version", "is_shown"), [("3.18", False), ("3.19", True)])
 def test_attributes_have_an_age(
-    sandbox: Sandbox, server: tsc.Server, one_row: Path, version: str, is_told: bool
+    sandbox: Sandbox, server: tsc.Server, one_row: Path, version: str, is_shown: bool
 ):
     """Prevents: a client of former years breaks at an attribute that it has never met."""
     luid = publish(server, one_row).id
@@ -21,7 +21,7 @@ def test_attributes_have_an_age(
         headers={"X-Tableau-Auth": server.auth_token or "", "Accept": "application/json"},
         timeout=TIMEOUT,
     ).json()["datasource"]
-    assert ("size" in answer, "name" in answer["owner"]) == (is_told, is_told)
+    assert ("size" in answer, "name" in answer["owner"]) == (is_shown, is_shown)
 
 
 @pytest.mark.parametrize(

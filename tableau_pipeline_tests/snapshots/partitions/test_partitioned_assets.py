@@ -104,7 +104,7 @@ def test_a_backfill_is_one_write_and_consumers_get_every_day(run):
 def test_a_step_tells_of_what_it_wrote(run, tmp_path: Path):
     """Prevents: a day whose catalog page tells of other days, or that seems to change with them."""
 
-    def told(first: str, last: str) -> dict[str, tuple]:
+    def recorded(first: str, last: str) -> dict[str, tuple]:
         result = run(days_asset(partition_expr="day"), first, last)
         events = [event.materialization for event in result.get_asset_materialization_events()]
         return {
@@ -117,14 +117,14 @@ def test_a_step_tells_of_what_it_wrote(run, tmp_path: Path):
             for each in events
         }
 
-    (one,) = told("2026-01-01", "2026-01-01").values()
-    two = told("2026-01-01", "2026-01-02")
+    (one,) = recorded("2026-01-01", "2026-01-01").values()
+    two = recorded("2026-01-01", "2026-01-02")
     assert one[0] == 1
     assert {each[0] for each in two.values()} == {2}
     assert one[1] == one[2] == two["2026-01-01"][1]
     assert two["2026-01-01"][2] == two["2026-01-02"][2] != one[2]
     assert two["2026-01-02"][3].endswith("/_partition%3D2026-01-02")
-    assert told("2026-01-01", "2026-01-01")["2026-01-01"][1:3] == one[1:3]
+    assert recorded("2026-01-01", "2026-01-01")["2026-01-01"][1:3] == one[1:3]
 
 
 @pytest.mark.slow

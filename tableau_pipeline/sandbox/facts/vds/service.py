@@ -93,8 +93,8 @@ def caption_of_the_only_table(play: Playground) -> None:
 @writes("POST vizql-data-service/user-has-query-permissions", VDS_OPENAPI)
 def owner_may_query(play: Playground) -> None:
     """VizQL Data Service tells the owner of a data source that they may query it."""
-    told = about(play.scene, "user-has-query-permissions", play.shared.luid)
-    expect(True, told["hasQueryPermission"])
+    answer = about(play.scene, "user-has-query-permissions", play.shared.luid)
+    expect(True, answer["hasQueryPermission"])
 
 
 @writes("POST vizql-data-service/list-supported-functions", VDS_OPENAPI)

@@ -70,8 +70,8 @@ def test_capability(vds: Sandbox, admin: tsc.Server, one_row: Path):
     assert refused(asked) == "403800"
     body = body_of(item.id)
     assert refused(ask(vds, alice, "get-datasource-model", body)) == "403800"
-    told = ask(vds, alice, "user-has-query-permissions", body).json()
-    assert told == {
+    answer = ask(vds, alice, "user-has-query-permissions", body).json()
+    assert answer == {
         "hasQueryPermission": False,
         "datasourceType": "PUBLISHED",
         "resources": [

@@ -62,8 +62,8 @@ def test_endpoints_of_each_version(vds: Sandbox, admin: tsc.Server, single: str,
                 assert answer.status_code == 200, answer.text
             else:
                 assert refused(answer) == "404950"
-                said = f"No endpoint POST /vizql-data-service/v1/{endpoint}."
-                assert answer.json()["message"] == said
+                message = f"No endpoint POST /vizql-data-service/v1/{endpoint}."
+                assert answer.json()["message"] == message
                 # Whoever has no session hears the same.
                 assert refused(ask(vds, None, endpoint, body)) == "404950"
 

@@ -63,10 +63,10 @@ def refresh(pipeline: Pipeline, step: Step, sent: list[str]) -> Report:
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize("heading", SCENES)
 def test_scene(heading: str, sandbox: Sandbox, eyes: TableauSite, tmp_path: Path):
-    # Prevents: a page that promises another increment than the one that is sent, or wrong rows.
+    # Prevents: a page that shows another delta than the one that is sent, or wrong rows.
     declaration = replace(declared(SECTIONS[heading]), rebase=10)
     pipeline = Pipeline(sandbox, eyes, tmp_path, declaration)
-    told = {int(row["refresh"]): row for row in SECTIONS[heading].rows()}
+    documented = {int(row["refresh"]): row for row in SECTIONS[heading].rows()}
     batches = SECTIONS[heading].batches()
     numbers: list[int] = []
     for number, step in enumerate(SCENES[heading](), start=1):
@@ -81,13 +81,13 @@ def test_scene(heading: str, sandbox: Sandbox, eyes: TableauSite, tmp_path: Path
             assert decided == {"decision": "publish (create)"}
             continue
         decided["reason"] = report.plan.reason
-        if "rows then" in told[number]:
+        if "rows then" in documented[number]:
             (table,) = report.checkpoint.tables.values()
             decided["rows then"] = f"{table.content.rows:,}"
-        assert decided == {name: told[number][name] for name in decided}
+        assert decided == {name: documented[number][name] for name in decided}
         if number in batches:
             assert [json.loads(batches.pop(number))] == [json.loads(batch) for batch in sent]
-    assert numbers == [1, *told]
+    assert numbers == [1, *documented]
     assert not batches
 
 

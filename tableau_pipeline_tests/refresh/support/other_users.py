@@ -93,7 +93,7 @@ def deletes(pipeline: Pipeline) -> None:
 
 
 def content(site: TableauSite, luid: str) -> tuple[bytes, object]:
-    """All that a data source holds, and when it was last touched."""
+    """All that a data source holds, and when it last changed."""
     with TemporaryDirectory() as folder, zipfile.ZipFile(site.download(luid, Path(folder))) as file:
         members = b"".join(file.read(member) for member in sorted(file.namelist()))
     return members, site.find_by_luid(luid)
