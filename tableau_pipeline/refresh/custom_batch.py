@@ -35,7 +35,6 @@ def send_custom_batch(
     hyper: Callable[[], Hyperd],
     log: logging.Logger,
     timeouts: Timeouts,
-    sleep: Callable[[float], None] = time.sleep,
 ) -> str | None:
     """Recover, then carry out a batch; return the id of the server's job.
 
@@ -49,9 +48,9 @@ def send_custom_batch(
         RefusedError: the server would refuse the batch, or nothing has been published yet.
         RefreshError: the batch could not be carried out.
     """
-    alone = claimed(journal, what=key, timeout=timeouts.claim, sleep=sleep, log=log)
+    alone = claimed(journal, what=key, timeout=timeouts.claim, sleep=time.sleep, log=log)
     with alone as claim, server() as site:
-        jobs = Jobs(site, timeouts, sleep, log)
+        jobs = Jobs(site, timeouts, time.sleep, log)
         record = Recovery(journal, jobs).recover(claim.history).record
         remote = _published(site, key, record)
         source = table_columns(hyper(), payload) if payload else {}

@@ -19,8 +19,6 @@ from tableau_pipeline.publishing.session.credentials import Credentials, Passwor
 from tableau_pipeline.publishing.session.retries import RetryTimes
 from tableau_pipeline.publishing.session.sign_in import signed_in
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.sandbox.control.faults import Fault
-from tableau_pipeline.sandbox.control.state import Armed
 from tableau_pipeline.sandbox.options import UserSeed
 from tableau_pipeline.sandbox.testing import Sandbox, running_sandbox
 
@@ -165,16 +163,6 @@ def finished(site: TableauSite, job_id: str) -> tuple[Outcome | None, str]:
             return status.outcome, status.notes
         sleep(0.01)
     raise AssertionError("the job hangs")
-
-
-@contextmanager
-def armed(sandbox: Sandbox, fault: Fault) -> Generator[Armed]:
-    """A fault, while the block lasts."""
-    fault_armed = sandbox.control.add(fault)
-    try:
-        yield fault_armed
-    finally:
-        sandbox.control.clear(fault_armed.number)
 
 
 @contextmanager

@@ -1,7 +1,5 @@
 """The server counts published rows: exactly, or it is said why not."""
 
-from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -21,7 +19,8 @@ from tableau_pipeline.publishing.session.credentials import ConnectedApp
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.sandbox.control.faults import BreakRows, Cut, ExpireSessions, Refuse
 from tableau_pipeline.sandbox.testing import Sandbox
-from tableau_pipeline_tests.publishing.conftest import SignIn, armed, hooked, published
+from tableau_pipeline_tests.publishing.conftest import SignIn, hooked, published
+from tableau_pipeline_tests.sandbox.temporary import armed, switched
 
 TYPES = {"int64": "bigint", "string": "string", "date32[day]": "date", "double": "double"}
 ORDERS = pa.table(
@@ -72,17 +71,6 @@ def empty(tableau: TableauSite, tmp_path_factory: pytest.TempPathFactory) -> str
     """A data source without rows."""
     tables = {"Extract": ORDERS.slice(0, 0)}
     return published_tables(tableau, tmp_path_factory.mktemp("empty"), tables).luid
-
-
-@contextmanager
-def switched(sandbox: Sandbox, **answers: Any) -> Generator[None]:
-    """The sandbox, with other habits while the block lasts."""
-    usual = {"vds": True, "vds_schema": "20262", "vds_empty": "no-row", "vds_access": "capability"}
-    sandbox.switch(**answers)
-    try:
-        yield
-    finally:
-        sandbox.switch(**{name: usual[name] for name in answers})
 
 
 def tables(*keys: str | None) -> dict[str, str | None]:

@@ -11,8 +11,9 @@ from tableau_pipeline.publishing.session.credentials import Password
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.sandbox.control.faults import HoldJobs, Refuse
 from tableau_pipeline.sandbox.testing import Sandbox
-from tableau_pipeline_tests.publishing.conftest import VIEWER, SignIn, armed, finished, hooked, send
+from tableau_pipeline_tests.publishing.conftest import VIEWER, SignIn, finished, hooked, send
 from tableau_pipeline_tests.publishing.test_updates import CLEAR, fresh
+from tableau_pipeline_tests.sandbox.temporary import armed
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 NOWHERE = "00000000-0000-0000-0000-000000000000"

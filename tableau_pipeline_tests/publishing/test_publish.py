@@ -22,13 +22,13 @@ from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.publishing.conftest import (
     VIEWER,
     SignIn,
-    armed,
     hooked,
     hyper_file,
     published,
     send,
 )
 from tableau_pipeline_tests.publishing.test_projects import AWKWARD
+from tableau_pipeline_tests.sandbox.temporary import armed
 
 CREATE, REPLACE, OVERWRITE = PublishMode.CREATE, PublishMode.REPLACE, PublishMode.OVERWRITE
 

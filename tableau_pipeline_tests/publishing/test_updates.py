@@ -19,12 +19,12 @@ from tableau_pipeline_tests.publishing.conftest import (
     LOG,
     VIEWER,
     SignIn,
-    armed,
     finished,
     hooked,
     published,
 )
 from tableau_pipeline_tests.publishing.test_publish import rows
+from tableau_pipeline_tests.sandbox.temporary import armed
 
 TABLE = {"target-schema": "Extract", "target-table": "Extract"}
 SOURCE = {"source-schema": "Extract", "source-table": "Extract"}
@@ -86,11 +86,10 @@ def test_update_through_a_connection(
     item = tableau.tsc.datasources.get_by_id(sales.luid)
     tableau.tsc.datasources.populate_connections(item)
     connection = str(item.connections[0].id)
-    by_data_source = sandbox.control.add(Refuse(method="PATCH", path=DATA, status=500))
-    job = tableau.update(
-        sales.luid, batch=CLEAR, upload=None, request_id=fresh(), connection=connection
-    )
-    sandbox.control.clear(by_data_source.number)
+    with armed(sandbox, Refuse(method="PATCH", path=DATA, status=500)) as by_data_source:
+        job = tableau.update(
+            sales.luid, batch=CLEAR, upload=None, request_id=fresh(), connection=connection
+        )
     assert job
     assert finished(tableau, job)[0] is Outcome.DONE
     assert (rows(sandbox, sales.luid), by_data_source.fired) == (0, 0)

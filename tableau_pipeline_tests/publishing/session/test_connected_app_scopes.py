@@ -8,8 +8,9 @@ from tableau_pipeline.publishing.session.credentials import ConnectedApp
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.sandbox.control.faults import HoldJobs
 from tableau_pipeline.sandbox.testing import Sandbox
-from tableau_pipeline_tests.publishing.conftest import SignIn, armed, published
+from tableau_pipeline_tests.publishing.conftest import SignIn, published
 from tableau_pipeline_tests.publishing.test_jobs import LONG_AGO, clear
+from tableau_pipeline_tests.sandbox.temporary import armed
 
 
 @pytest.fixture

@@ -52,10 +52,9 @@ def test_jobs_overtake_each_other(
     sandbox: Sandbox, server: tsc.Server, one_row: Path, two_rows: Path
 ):
     # Prevents: a pipeline that relies on the order of jobs, which no server promises, passes here.
-    held = sandbox.control.add(HoldJobs())
     newest = sandbox.control.add(ReorderJobs(order="newest"))
-    jobs = [publish_job(server, file) for file in (one_row, two_rows)]
-    sandbox.control.clear(held.number)
+    with sandbox.held_jobs():
+        jobs = [publish_job(server, file) for file in (one_row, two_rows)]
     for job in jobs:
         server.jobs.wait_for_job(job, timeout=20)
     (item,) = server.datasources.get()[0]
@@ -65,10 +64,9 @@ def test_jobs_overtake_each_other(
 
 def test_any_order_executes_every_job(sandbox: Sandbox, server: tsc.Server, one_row: Path):
     # Prevents: a job is lost or executed twice when jobs overtake each other.
-    held = sandbox.control.add(HoldJobs())
     sandbox.control.add(ReorderJobs(order="random"))
-    jobs = [publish_job(server, one_row, name=str(number)) for number in range(6)]
-    sandbox.control.clear(held.number)
+    with sandbox.held_jobs():
+        jobs = [publish_job(server, one_row, name=str(number)) for number in range(6)]
     assert [server.jobs.wait_for_job(job, timeout=20).finish_code for job in jobs] == [0] * 6
     assert len(server.datasources.get()[0]) == 6
 

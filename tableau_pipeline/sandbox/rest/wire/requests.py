@@ -139,15 +139,15 @@ def flag_attribute(element: Element, name: str, *, default: bool) -> bool:
     return value == "true"
 
 
-def name_attribute(element: Element, *, longest: int = 255) -> str:
+def name_attribute(element: Element) -> str:
     """Return the attribute `name` of an object.
 
     Raises:
-        RestError: 400000, it is missing, blank or longer than `longest` characters.
+        RestError: 400000, it is missing, blank or longer than 255 characters.
     """
     name = element.get("name", "")
     if not name.strip():
         raise malformed(f"The {element.tag} has no name.")
-    if len(name) > longest:
-        raise malformed(f"The name of the {element.tag} is longer than {longest} characters.")
+    if len(name) > 255:
+        raise malformed(f"The name of the {element.tag} is longer than 255 characters.")
     return name

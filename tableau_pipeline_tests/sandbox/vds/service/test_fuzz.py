@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline.sandbox.vds.schema import Schema
 from tableau_pipeline_tests.sandbox.samples import execute, publish
+from tableau_pipeline_tests.sandbox.temporary import switched
 from tableau_pipeline_tests.sandbox.vds.service.asking import ask, refused
 from tableau_pipeline_tests.sandbox.vds.service.fuzz_bodies import (
     TABLE,
@@ -20,7 +21,7 @@ from tableau_pipeline_tests.sandbox.vds.service.fuzz_bodies import (
     queries,
     spoilt,
 )
-from tableau_pipeline_tests.sandbox.vds.service.test_switches import ENDPOINTS, switched
+from tableau_pipeline_tests.sandbox.vds.service.test_switches import ENDPOINTS
 
 FEW = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 MANY = settings(FEW, max_examples=1_000)

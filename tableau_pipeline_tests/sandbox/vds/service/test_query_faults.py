@@ -1,6 +1,4 @@
 import json
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,31 +10,20 @@ from tableau_pipeline.sandbox.control.faults import (
     Cut,
     Drop,
     ExpireSessions,
-    Fault,
     HideRows,
     Refuse,
     StaleRows,
 )
-from tableau_pipeline.sandbox.control.state import Armed
 from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.sandbox.conftest import ALICE
 from tableau_pipeline_tests.sandbox.samples import publish, signed_in
+from tableau_pipeline_tests.sandbox.temporary import armed, switched
 from tableau_pipeline_tests.sandbox.updates.test_update_data import APPEND, finished, update
 from tableau_pipeline_tests.sandbox.vds.service.asking import ask, count_of, query, refused
-from tableau_pipeline_tests.sandbox.vds.service.test_switches import TABLE, switched
+from tableau_pipeline_tests.sandbox.vds.service.test_switches import TABLE
 
 QUERY = "vizql-data-service/query-datasource"
 KEY = {"fieldCaption": "id", "sortPriority": 1}
-
-
-@contextmanager
-def armed(sandbox: Sandbox, fault: Fault) -> Generator[Armed]:
-    """A fault within the block."""
-    added = sandbox.control.add(fault)
-    try:
-        yield added
-    finally:
-        sandbox.control.clear(added.number)
 
 
 def test_error_after_the_first_row(vds: Sandbox, admin: tsc.Server, shop: str):

@@ -9,8 +9,9 @@ from tableau_pipeline_tests.sandbox.access.test_connected_app import token
 from tableau_pipeline_tests.sandbox.access.test_permissions import allow
 from tableau_pipeline_tests.sandbox.conftest import ALICE, VIEWER
 from tableau_pipeline_tests.sandbox.samples import publish, signed_in
+from tableau_pipeline_tests.sandbox.temporary import switched
 from tableau_pipeline_tests.sandbox.vds.service.asking import ask, query, refused
-from tableau_pipeline_tests.sandbox.vds.service.test_switches import ENDPOINTS, TABLE, switched
+from tableau_pipeline_tests.sandbox.vds.service.test_switches import ENDPOINTS, TABLE
 
 SCOPE = "tableau:viz_data_service:read"
 

@@ -1,14 +1,9 @@
-from collections.abc import Generator
-from contextlib import contextmanager
-from dataclasses import fields
-from typing import Any
-
 import pytest
 import tableauserverclient as tsc
 
-from tableau_pipeline.sandbox.switches import Switches
 from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline.sandbox.vds.schema import Schema
+from tableau_pipeline_tests.sandbox.temporary import switched
 from tableau_pipeline_tests.sandbox.vds.service.asking import ask, count_of, query, refused
 
 TABLE = {"fieldCaption": "n", "calculation": "COUNT([Extract])"}
@@ -27,17 +22,6 @@ OPTIONS = {
     "returnServerSentEvents": "20261",
     "withNewSession": "20262",
 }
-
-
-@contextmanager
-def switched(sandbox: Sandbox, **answers: Any) -> Generator[None]:
-    """Other answers within the block, and the usual ones after it."""
-    usual = {field.name: field.default for field in fields(Switches)}
-    sandbox.switch(**answers)
-    try:
-        yield
-    finally:
-        sandbox.switch(**{name: usual[name] for name in answers})
 
 
 def test_server_without_the_service(vds: Sandbox, admin: tsc.Server, single: str):
