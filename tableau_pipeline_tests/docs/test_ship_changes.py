@@ -15,6 +15,7 @@ from tableau_pipeline_tests.docs.page import declared, page
 from tableau_pipeline_tests.docs.scenes import SCENES, Step
 from tableau_pipeline_tests.refresh.support.models import snapshot
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline, session
+from tableau_pipeline_tests.refresh.support.proxies import Proxy
 
 SECTIONS = page("how-to/ship-changes.md").sections
 
@@ -31,18 +32,16 @@ def eyes(sandbox: Sandbox) -> Generator[TableauSite]:
         yield site
 
 
-class Batches:
+class Batches(Proxy):
     """A session that keeps the batches that it sends."""
 
     def __init__(self, site: TableauSite, sent: list[str]) -> None:
-        self._site, self._sent = site, sent
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._site, name)
+        super().__init__(site)
+        self._sent = sent
 
     def update(self, luid: str, *, batch: str, **more: Any) -> str | None:
         self._sent.append(batch)
-        return self._site.update(luid, batch=batch, **more)
+        return self.behind.update(luid, batch=batch, **more)
 
 
 def refresh(pipeline: Pipeline, step: Step, sent: list[str]) -> Report:

@@ -1,8 +1,6 @@
 """An audit finds what refreshes cannot see, and changes nothing."""
 
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -18,23 +16,10 @@ from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.crashes import killed_before
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.pipeline import Around, Pipeline, session
+from tableau_pipeline_tests.refresh.support.proxies import BeforeDownload, Proxy
 
 # Neither time stamps nor revisions of this server show that somebody updates data.
 SILENT = {"updated_at": UpdatedAt.STAYS, "revisions": False}
-
-
-class Meddling:
-    """A server where something happens right before a file is downloaded."""
-
-    def __init__(self, server: Any, meanwhile: Callable[[], Any]) -> None:
-        self._server, self._meanwhile = server, meanwhile
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._server, name)
-
-    def download(self, luid: str, folder: Path) -> Path:
-        self._meanwhile()
-        return self._server.download(luid, folder)
 
 
 def audited(pipeline: Pipeline, around_server: Around = lambda server: server) -> Audited:
@@ -116,7 +101,7 @@ def test_rows_that_were_only_counted_are_not_called_compared(published: Pipeline
         for refusal in refusals:
             raise refusal
 
-    found = audited(published, lambda server: Meddling(server, refuse_once))
+    found = audited(published, lambda server: BeforeDownload(server, refuse_once))
     assert (found.finding, found.compared) == (Finding.EQUAL, "count on the server")
     assert found.note == "not compared row by row: it could not be read back: not now."
 
@@ -221,7 +206,7 @@ def test_a_running_refresh_is_not_judged(published: Pipeline):
 def test_a_refresh_that_runs_meanwhile_is_noticed(published: Pipeline):
     """Prevents: new rows that look wrong since the audit knows the old checkpoint only."""
     published.model("flights", flights(9))
-    found = audited(published, lambda server: Meddling(server, published.run))
+    found = audited(published, lambda server: BeforeDownload(server, published.run))
     assert found.finding is Finding.REFRESHING
     assert published.journal.owner.run_id in found.note
     assert audited(published).finding is Finding.EQUAL
@@ -230,11 +215,11 @@ def test_a_refresh_that_runs_meanwhile_is_noticed(published: Pipeline):
 def test_an_error_is_a_finding(published: Pipeline):
     """Prevents: one broken data source that keeps all others from being looked at."""
 
-    class Broken(Meddling):
+    class Broken(Proxy):
         def find_by_luid(self, luid: str) -> None:
             raise OSError("the disk is full")
 
-    found = audited(published, lambda server: Broken(server, lambda: None))
+    found = audited(published, Broken)
     assert (found.finding, found.note) == (Finding.FAILED, "the disk is full.")
     published.journal.path.write_text("no journal", "utf-8")
     with session(published.sandbox) as site:

@@ -1,6 +1,5 @@
 """What is published is read back and compared, and a difference is never passed over."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,39 +9,21 @@ import pytest
 from tableau_pipeline.core.declaration import Reconcile
 from tableau_pipeline.core.policies import Diff
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.hyper import open_hyper
-from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.refresh.plan.decide import NoChange
 from tableau_pipeline.refresh.reconcile import ReconciliationError
 from tableau_pipeline_tests.refresh.support.models import flights
-from tableau_pipeline_tests.refresh.support.other_users import publishes
+from tableau_pipeline_tests.refresh.support.other_users import changes_the_file, publishes
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
-
-
-class Losing:
-    """A server that does something else with the data than what it was told, once it has it."""
-
-    def __init__(self, server: Any, damage: Callable[[], None]) -> None:
-        self._server, self._damage = server, damage
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._server, name)
-
-    def download(self, luid: str, folder: Path) -> Path:
-        self._damage()
-        return self._server.download(luid, folder)
+from tableau_pipeline_tests.refresh.support.proxies import BeforeDownload, Proxy
 
 
 def damaged(pipeline: Pipeline, sql: str) -> dict[str, Any]:
     """Around a refresh after which somebody changes the published rows."""
-
-    def damage() -> None:
-        (item,) = pipeline.found()
-        path = pipeline.sandbox.hyper_file(str(item.id))
-        with open_hyper(path, "a", hyper=hyper_process()) as file:
-            file.execute(sql)
-
-    return {"around_server": lambda server: Losing(server, damage)}
+    return {
+        "around_server": lambda server: BeforeDownload(
+            server, lambda: changes_the_file(pipeline, sql)
+        )
+    }
 
 
 def test_what_is_published_is_read_back(star: Pipeline):
@@ -107,14 +88,14 @@ def test_a_file_that_nobody_can_open_is_a_difference(pipeline: Pipeline):
     """Prevents: a broken file passes for one that may not be read, and nobody fixes it."""
     pipeline.declare(reconcile=Reconcile(by="download"))
 
-    class Spoiling(Losing):
+    class Spoiling(Proxy):
         def download(self, luid: str, folder: Path) -> Path:
             path = folder / "flights.tdsx"
             path.write_bytes(b"no archive")
             return path
 
     with pytest.raises(ReconciliationError, match="it cannot be read"):
-        pipeline.run(around={"around_server": lambda server: Spoiling(server, lambda: None)})
+        pipeline.run(around={"around_server": Spoiling})
     assert isinstance(pipeline.run().plan, NoChange)
     assert pipeline.journal.checkpoint().suspect is None
 
@@ -147,11 +128,11 @@ def test_what_may_not_be_read_is_not_called_reconciled(pipeline: Pipeline):
     """Prevents: a refresh that fails because its user may publish, but not download."""
     pipeline.declare(reconcile=Reconcile(by="download"))
 
-    class Forbidding(Losing):
+    class Forbidding(Proxy):
         def download(self, luid: str, folder: Path) -> Path:
             raise RefusedError("this user may not download it")
 
-    report = pipeline.run(around={"around_server": lambda server: Forbidding(server, lambda: None)})
+    report = pipeline.run(around={"around_server": Forbidding})
     assert report.reconciliation.skipped == (
         "it could not be read back: this user may not download it"
     )

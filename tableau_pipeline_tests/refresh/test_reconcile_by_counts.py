@@ -11,11 +11,11 @@ from tableau_pipeline.core.counting import ColumnCounts, Counted
 from tableau_pipeline.core.declaration import Reconcile
 from tableau_pipeline.core.policies import Diff
 from tableau_pipeline.errors import RefreshError
-from tableau_pipeline.hyper import open_hyper
-from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.refresh.reconcile import ReconciliationError
 from tableau_pipeline_tests.refresh.support.models import airlines, flights
+from tableau_pipeline_tests.refresh.support.other_users import changes_the_file
 from tableau_pipeline_tests.refresh.support.pipeline import STAR, Pipeline
+from tableau_pipeline_tests.refresh.support.proxies import Proxy
 
 # No file may be downloaded.
 LARGE = Reconcile(max_bytes=1)
@@ -23,7 +23,7 @@ FEWER = 'DELETE FROM "Extract"."Extract" WHERE "flight_id" = 1'
 OTHERS = """UPDATE "Extract"."Extract" SET "carrier" = '' WHERE "flight_id" = 1"""
 
 
-class Counting:
+class Counting(Proxy):
     """A server, and what it is asked to count.
 
     Attributes:
@@ -35,19 +35,16 @@ class Counting:
     def __init__(
         self, server: Any, damage: Callable[[], None], *, lacking: int = 0, times: int = 1000
     ) -> None:
-        self._server, self._damage = server, damage
-        self.lacking, self.times = lacking, times
+        super().__init__(server)
+        self._damage, self.lacking, self.times = damage, lacking, times
         self.asked: list[str] = []
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._server, name)
 
     def count(
         self, luid: str, keys: Mapping[str, str | None], *, fresh: bool = False, **more: Any
     ) -> Mapping[str, Counted]:
         self._damage()
         self.asked.append("fresh" if fresh else "count")
-        found = self._server.count(luid, keys, fresh=fresh, **more)
+        found = self.behind.count(luid, keys, fresh=fresh, **more)
         if len(self.asked) > self.times:
             return found
         return {name: (rows - self.lacking, way) for name, (rows, way) in found.items()}
@@ -56,11 +53,11 @@ class Counting:
         self, luid: str, columns: Mapping[str, Mapping[str, bool]]
     ) -> Mapping[str, Mapping[str, ColumnCounts]]:
         self.asked.append("values")
-        return self._server.count_columns(luid, columns)
+        return self.behind.count_columns(luid, columns)
 
     def download(self, luid: str, folder: Path) -> Path:
         self.asked.append("download")
-        return self._server.download(luid, folder)
+        return self.behind.download(luid, folder)
 
 
 class Watched:
@@ -84,10 +81,7 @@ class Watched:
 
     def damage(self) -> None:
         if self._sql:
-            (item,) = self.pipeline.found()
-            path = self.pipeline.sandbox.hyper_file(str(item.id))
-            with open_hyper(path, "a", hyper=hyper_process()) as file:
-                file.execute(self._sql)
+            changes_the_file(self.pipeline, self._sql)
 
 
 def test_what_is_too_large_to_download_is_counted(star: Pipeline):

@@ -16,6 +16,7 @@ from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.other_users import ADMIN
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
+from tableau_pipeline_tests.refresh.support.proxies import Proxy
 from tableau_pipeline_tests.refresh.support.server_jobs import jobs
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -25,31 +26,23 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-class Meddled:
+class Meddled(Proxy):
     """A server on which somebody publishes at a moment of a sending, `times` times.
 
     Moments: "uploaded", "sent" (the job is queued, or runs), "ended" (it was seen to have ended).
     """
 
     def __init__(self, behind: Any, moment: str, happens: Callable[[], object], times: int) -> None:
-        self._behind, self._moment, self._happens, self._left = behind, moment, happens, times
+        super().__init__(behind)
+        self._moment, self._happens, self._left = moment, happens, times
 
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._behind, name)
-        if not callable(found):
-            return found
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            answer = found(*args, **kwargs)
-            moment = {"upload": "uploaded", "update": "sent", "publish": "sent"}.get(name)
-            if name == "job" and answer and answer.outcome:
-                moment = "ended"
-            if moment == self._moment and self._left:
-                self._left -= 1
-                self._happens()
-            return answer
-
-        return call
+    def after(self, name: str, answer: Any) -> None:
+        moment = {"upload": "uploaded", "update": "sent", "publish": "sent"}.get(name)
+        if name == "job" and answer and answer.outcome:
+            moment = "ended"
+        if moment == self._moment and self._left:
+            self._left -= 1
+            self._happens()
 
 
 def publishes(pipeline: Pipeline) -> Callable[[], object]:
@@ -109,14 +102,8 @@ def test_what_was_seen_meanwhile_is_remembered(new_pipeline: Callable[..., Pipel
     held = ExitStack()
     looks: list[str] = []
 
-    class Server:
+    class Server(Proxy):
         """Holds our job until somebody's publish is over, and takes no whole file after it."""
-
-        def __init__(self, behind: Any) -> None:
-            self._behind = behind
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self._behind, name)
 
         def job(self, luid: str) -> Any:
             if not looks:
@@ -126,7 +113,7 @@ def test_what_was_seen_meanwhile_is_remembered(new_pipeline: Callable[..., Pipel
                 pipeline.sandbox.advance(3)
                 held.close()
             looks.append(luid)
-            return self._behind.job(luid)
+            return self.behind.job(luid)
 
         def publish(self, *_: Any, **__: Any) -> Any:
             raise RefusedError("no whole files today")

@@ -17,6 +17,7 @@ from tableau_pipeline.refresh.recover.history import read_history
 from tableau_pipeline.refresh.refresh import Refresh
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.pipeline import LOG, TIMEOUTS, Pipeline
+from tableau_pipeline_tests.refresh.support.proxies import Proxy
 from tableau_pipeline_tests.refresh.support.shared_records import SharedJournal, nothing
 
 
@@ -179,24 +180,17 @@ def test_fence_after_the_records_were_removed():
             first.check_fence()
 
 
-class At:
+class At(Proxy):
     """A server that lets something happen right after one of its calls, once."""
 
     def __init__(self, behind: Any, call: str, happens: Callable[[], object]) -> None:
-        self._behind, self._call, self._happens = behind, call, happens
+        super().__init__(behind)
+        self._call, self._happens = call, happens
 
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._behind, name)
-        if name != self._call:
-            return found
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            answer = found(*args, **kwargs)
+    def after(self, name: str, answer: Any) -> None:
+        if name == self._call:
             happens, self._happens = self._happens, lambda: None
             happens()
-            return answer
-
-        return call
 
 
 @pytest.mark.few_variants(1)

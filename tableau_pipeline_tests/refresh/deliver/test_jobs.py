@@ -1,6 +1,6 @@
 """Jobs of the server that outlive a refresh, take too long, or end otherwise than well."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,33 +19,28 @@ from tableau_pipeline_tests.refresh.recover.test_crash import (
 from tableau_pipeline_tests.refresh.support.crashes import killed_before
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.pipeline import TIMEOUTS, Pipeline, session
+from tableau_pipeline_tests.refresh.support.proxies import Proxy
 from tableau_pipeline_tests.refresh.support.server_jobs import jobs
 
 IMPATIENT = replace(TIMEOUTS, queue=0.2)
 
 
-class Releasing:
-    """A server whose jobs are held until a refresh has asked for one `looks` times."""
+class Releasing(Proxy):
+    """A server whose jobs are held until a refresh asks for one a second time."""
 
-    def __init__(self, behind: Any, release: Callable[[], object], *, looks: int = 2) -> None:
-        self._behind, self._release, self._left = behind, release, looks
+    def __init__(self, behind: Any, release: Callable[[], object]) -> None:
+        super().__init__(behind)
+        self._release, self._looks = release, 0
 
-    def __getattr__(self, name: str) -> Any:
+    def before(self, name: str, args: Sequence[Any]) -> None:
         if name in ("job", "jobs"):
-            self._left -= 1
-            if not self._left:
+            self._looks += 1
+            if self._looks == 2:
                 self._release()
-        return getattr(self._behind, name)
 
 
-class Stubborn:
+class Stubborn(Proxy):
     """A server that ends no job: it belongs to another user, or is too far on."""
-
-    def __init__(self, behind: Any) -> None:
-        self._behind = behind
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._behind, name)
 
     def cancel(self, job_id: str) -> bool:
         return False

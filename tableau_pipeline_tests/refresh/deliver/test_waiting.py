@@ -1,6 +1,6 @@
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from time import sleep
@@ -19,6 +19,7 @@ from tableau_pipeline.sandbox.control.faults import HoldJobs, SlowJob
 from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.publishing.conftest import hyper_file
 from tableau_pipeline_tests.refresh.support.pipeline import LOG
+from tableau_pipeline_tests.refresh.support.proxies import Proxy
 from tableau_pipeline_tests.sandbox.temporary import armed
 
 TABLE = {"target-schema": "Extract", "target-table": "Extract"}
@@ -51,7 +52,7 @@ def send(eyes: TableauSite, luid: str) -> Callable[[], str]:
     return send
 
 
-class Waiting:
+class Waiting(Proxy):
     """Waits for jobs; sleeping moves the clock of the server, so that nobody really waits.
 
     Attributes:
@@ -62,14 +63,14 @@ class Waiting:
     def __init__(
         self, sandbox: Sandbox, site: Server, at: Callable[[float], None] = lambda now: None
     ) -> None:
-        self._sandbox, self._site, self._at = sandbox, site, at
+        super().__init__(site)
+        self._sandbox, self._at = sandbox, at
         self.looks: list[float] = []
         self.slept = 0.0
 
-    def __getattr__(self, name: str) -> object:
+    def before(self, name: str, args: Sequence[Any]) -> None:
         if name == "job":
             self.looks.append(self.slept)
-        return getattr(self._site, name)
 
     def sleep(self, seconds: float) -> None:
         self.slept += seconds

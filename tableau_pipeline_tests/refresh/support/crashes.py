@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections.abc import Sequence
 from dataclasses import replace
 from multiprocessing import get_context
 from types import SimpleNamespace
@@ -10,6 +11,7 @@ from typing import Any
 from tableau_pipeline.core.checkpoint import Intent, Record
 from tableau_pipeline.refresh.plan.decide import Accept, Options
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
+from tableau_pipeline_tests.refresh.support.proxies import Proxy
 
 
 class KilledError(BaseException):
@@ -43,26 +45,18 @@ class CrashPoint:
         raise KilledError(" ".join(self.trace))
 
 
-class Crashing:
-    """Stands in front of a journal or a server, and may end the process at each call."""
+class Crashing(Proxy):
+    """A journal or a server that may end the process at each call."""
 
     def __init__(self, behind: Any, crash: CrashPoint) -> None:
-        self._behind = behind
+        super().__init__(behind)
         self._crash = crash
 
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._behind, name)
-        if not callable(found):
-            return found
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            step = {"job": "look"}.get(name, name)
-            if name == "append":
-                step = _record_name(args[0])
-            self._crash.reach(step, counts=name in _STEPS)
-            return found(*args, **kwargs)
-
-        return call
+    def before(self, name: str, args: Sequence[Any]) -> None:
+        step = {"job": "look"}.get(name, name)
+        if name == "append":
+            step = _record_name(args[0])
+        self._crash.reach(step, counts=name in _STEPS)
 
 
 _STEPS = {"append", "cancel", "move", "publish", "tag", "untag", "update", "upload"}

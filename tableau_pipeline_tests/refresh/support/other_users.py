@@ -9,6 +9,7 @@ import pyarrow as pa
 import tableauserverclient as TSC
 
 from tableau_pipeline.actions.batch import Batch, Delete, target
+from tableau_pipeline.hyper import open_hyper
 from tableau_pipeline.hyper.build import build_extract
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.tables import TableSource
@@ -64,6 +65,14 @@ def deletes_a_flight(sandbox: Sandbox, luid: str) -> None:
     with session(sandbox) as site:
         site.update(luid, batch=batch.json(), upload=None, request_id=str(uuid4()))
     sandbox.wait_until_idle()
+
+
+def changes_the_file(pipeline: Pipeline, sql: str) -> None:
+    """Change published rows where the server keeps them, which it does not notice."""
+    (item,) = pipeline.found()
+    path = pipeline.sandbox.hyper_file(str(item.id))
+    with open_hyper(path, "a", hyper=hyper_process()) as file:
+        file.execute(sql)
 
 
 def changes(pipeline: Pipeline, *, name: str = "", project: str = "") -> None:
