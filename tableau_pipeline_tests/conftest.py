@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from sqlalchemy import Engine, event
 
 from tableau_pipeline.sandbox.testing import Sandbox, running_sandbox
+from tableau_pipeline.sandbox.testing import tableau_sandbox as tableau_sandbox  # a fixture
 from tableau_pipeline.snapshots.session import spark_session
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ import yaml
 
 from tableau_pipeline.components.dagster_journal import RECORD
 from tableau_pipeline.sandbox.testing import Sandbox
-from tableau_pipeline.sandbox.testing import tableau_sandbox as tableau_sandbox  # a fixture
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.dagster_servers import WebServer, free_port, stop
 from tableau_pipeline_tests.deployment.compose import SERVICES

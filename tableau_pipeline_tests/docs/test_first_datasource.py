@@ -12,7 +12,6 @@ import pytest
 
 from tableau_pipeline.components import PublishedDatasource
 from tableau_pipeline.sandbox.testing import Sandbox
-from tableau_pipeline.sandbox.testing import tableau_sandbox as tableau_sandbox  # a fixture
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.docs.page import README, page
 from tableau_pipeline_tests.refresh.support.pipeline import published_rows, session

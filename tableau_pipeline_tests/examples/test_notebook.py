@@ -8,7 +8,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tableau_pipeline.sandbox.testing import Sandbox
-from tableau_pipeline.sandbox.testing import tableau_sandbox as tableau_sandbox  # a fixture
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.refresh.support.pipeline import published_rows, session
 

@@ -3,7 +3,7 @@ from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from time import sleep
-from typing import Protocol
+from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
@@ -28,18 +28,8 @@ AT_ONCE = RetryTimes(backoff=0)
 VIEWER = UserSeed(name="vera", password="vera-secret", site_role="Viewer")
 
 
-class SignIn(Protocol):
-    """Opens a session on the sandbox; as its administrator, unless told otherwise."""
-
-    def __call__(
-        self,
-        credentials: Credentials | None = None,
-        *,
-        site: str = "",
-        url: str = "",
-        times: RetryTimes = AT_ONCE,
-    ) -> AbstractContextManager[TableauSite]:
-        """The session is for a `with`."""
+# Opens a session on the sandbox for a `with`: as its administrator, unless credentials are given.
+SignIn = Callable[..., AbstractContextManager[TableauSite]]
 
 
 @pytest.fixture(scope="session")
@@ -55,20 +45,10 @@ def sign_in(sandbox: Sandbox) -> SignIn:
     admin = Password(sandbox.user, sandbox.password)
 
     def open_session(
-        credentials: Credentials | None = None,
-        *,
-        site: str = "",
-        url: str = "",
-        times: RetryTimes = AT_ONCE,
+        credentials: Credentials = admin, *, url: str = "", **options: Any
     ) -> AbstractContextManager[TableauSite]:
-        return signed_in(
-            url or sandbox.url,
-            site=site,
-            credentials=credentials or admin,
-            ca_bundle=None,
-            log=LOG,
-            times=times,
-        )
+        options = {"log": LOG, "times": AT_ONCE} | options
+        return signed_in(url or sandbox.url, credentials=credentials, **options)
 
     return open_session
 

@@ -9,13 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tableau_pipeline_tests.components.publish_file.test_publish_file import (
-    Publish,
-    published,
-)
-from tableau_pipeline_tests.components.publish_file.test_publish_file import (
-    publish as publish,  # a fixture
-)
+from tableau_pipeline_tests.components.publish_file.conftest import Publish, published
 from tableau_pipeline_tests.components.support.corpus import REFUSED, write_corpus
 from tableau_pipeline_tests.components.support.location import failure
 from tableau_pipeline_tests.conftest import Shipped

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from tableau_pipeline.sandbox.testing import Sandbox
-from tableau_pipeline.sandbox.testing import tableau_sandbox as tableau_sandbox  # a fixture
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.dagster_servers import stop
 from tableau_pipeline_tests.refresh.support.pipeline import session

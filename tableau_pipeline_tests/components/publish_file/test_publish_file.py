@@ -1,58 +1,18 @@
 """Files become data sources without code, in the location that the project ships."""
 
 import os
-from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
-from uuid import uuid4
 
-import dagster as dg
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tableau_pipeline_tests.components.support.location import failure
+from tableau_pipeline_tests.components.publish_file.conftest import Publish, published
+from tableau_pipeline_tests.components.support.location import failure, metadata_of
 from tableau_pipeline_tests.conftest import Shipped, Story
-from tableau_pipeline_tests.refresh.support.pipeline import published_rows, session
-
-Publish = Callable[..., dg.ExecuteInProcessResult]
-
-
-@pytest.fixture
-def publish(shipped: Shipped) -> Publish:
-    """Runs the job as the launchpad does."""
-
-    def run(**config: Any) -> dg.ExecuteInProcessResult:
-        return shipped.definitions.resolve_job_def("publish_file").execute_in_process(
-            instance=shipped.instance,
-            raise_on_error=False,
-            run_config={"ops": {"publish_files": {"config": config}}},
-        )
-
-    return run
-
-
-@pytest.fixture
-def name() -> str:
-    """Of a data source that nobody published yet."""
-    return f"Files {uuid4().hex[:8]}"
-
-
-def metadata_of(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
-    """The metadata of the data source that was published."""
-    assert result.success
-    (event,) = [event for event in result.all_events if event.is_step_materialization]
-    return {name: value.value for name, value in event.materialization.metadata.items()}
-
-
-def published(shipped: Shipped, name: str) -> pa.Table:
-    """The rows on the server, in the order of their first column."""
-    with session(shipped.sandbox) as site:
-        (item,) = site.tsc.datasources.filter(name=name)
-        rows = published_rows(site, str(item.id))
-    return rows.sort_by(rows.column_names[0])
+from tableau_pipeline_tests.refresh.support.pipeline import session
 
 
 def test_csv_to_a_data_source(publish: Publish, shipped: Shipped, name: str, tmp_path: Path):

@@ -9,18 +9,8 @@ import pytest
 from tableau_pipeline.components.publish_file.config import PublishFileConfig
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.ingest.database_table import DatabaseTable
-from tableau_pipeline_tests.components.publish_file.test_publish_file import (
-    Publish,
-    metadata_of,
-    published,
-)
-from tableau_pipeline_tests.components.publish_file.test_publish_file import (
-    name as name,  # a fixture
-)
-from tableau_pipeline_tests.components.publish_file.test_publish_file import (
-    publish as publish,  # a fixture
-)
-from tableau_pipeline_tests.components.support.location import failure
+from tableau_pipeline_tests.components.publish_file.conftest import Publish, published
+from tableau_pipeline_tests.components.support.location import failure, metadata_of
 from tableau_pipeline_tests.conftest import Shipped
 
 
