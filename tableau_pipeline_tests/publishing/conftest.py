@@ -119,15 +119,10 @@ def send(
 
 
 def published(
-    site: TableauSite,
-    file: Path,
-    *,
-    name: str,
-    project_id: str,
-    mode: PublishMode = PublishMode.CREATE,
+    site: TableauSite, file: Path, *, name: str, project_id: str, **options: Any
 ) -> RemoteDatasource:
     """The data source, once the file is published."""
-    job = send(site, file, name=name, project_id=project_id, mode=mode)
+    job = send(site, file, name=name, project_id=project_id, **options)
     assert finished(site, job) == (Outcome.DONE, "")
     found = site.find_by_name(name, project_id=project_id)
     assert found is not None

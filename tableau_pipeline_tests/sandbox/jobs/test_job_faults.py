@@ -1,4 +1,3 @@
-import time
 from pathlib import Path
 
 import pytest
@@ -6,8 +5,9 @@ import tableauserverclient as tsc
 
 from tableau_pipeline.sandbox.control.faults import FailJob, HoldJobs, ReorderJobs, SlowJob
 from tableau_pipeline.sandbox.testing import Sandbox
-from tableau_pipeline_tests.sandbox.jobs.test_jobs import publish_job, status_of, wait_until_running
+from tableau_pipeline_tests.sandbox.jobs.test_jobs import publish_job, status_of
 from tableau_pipeline_tests.sandbox.samples import rows_on_server
+from tableau_pipeline_tests.waiting import until
 
 ONE, TWO = [[1, "one"]], [[1, "one"], [2, "two"]]
 
@@ -38,10 +38,7 @@ def test_held_jobs_wait_until_released(sandbox: Sandbox, server: tsc.Server, one
     armed = sandbox.control.add(HoldJobs())
     job, cancelled = publish_job(server, one_row), publish_job(server, one_row)
     server.jobs.cancel(cancelled)
-    deadline = time.monotonic() + 10
-    while not armed.fired and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert armed.fired
+    until(lambda: armed.fired, seconds=10, what="no job is held")
     assert status_of(server, job) == "Pending"
     sandbox.control.clear(armed.number)
     assert server.jobs.wait_for_job(job, timeout=20).finish_code == 0
@@ -75,7 +72,7 @@ def test_slow_job_ends_when_the_clock_says_so(sandbox: Sandbox, server: tsc.Serv
     # Prevents: nobody tries a job of an hour, because it takes one.
     armed = sandbox.control.add(SlowJob(seconds=3600))
     job = publish_job(server, one_row)
-    wait_until_running(server, job)
+    sandbox.wait_until_running()
     assert server.datasources.get()[0] == []
     sandbox.control.advance(3600)
     done = server.jobs.wait_for_job(job, timeout=20)
@@ -88,7 +85,7 @@ def test_stop_does_not_wait_for_a_slow_job(sandbox: Sandbox, server: tsc.Server,
     # Prevents: a sandbox with a slow job cannot be stopped.
     sandbox.control.add(SlowJob(seconds=3600))
     job = publish_job(server, one_row)
-    wait_until_running(server, job)
+    sandbox.wait_until_running()
     sandbox.restart()
     assert server.jobs.get_by_id(job.id).finish_code == 1
 

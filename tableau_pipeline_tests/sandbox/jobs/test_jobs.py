@@ -1,4 +1,3 @@
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -32,12 +31,6 @@ def status_of(server: tsc.Server, job: tsc.JobItem) -> str:
     return next(found.status for found in server.jobs.filter() if found.id == job.id)
 
 
-def wait_until_running(server: tsc.Server, job: tsc.JobItem) -> None:
-    deadline = time.monotonic() + 10
-    while status_of(server, job) == "Pending" and time.monotonic() < deadline:
-        time.sleep(0.02)
-
-
 def test_failed_job_says_why(server: tsc.Server, tmp_path: Path):
     # Prevents: a failed publish looks like a success, or leaves people guessing.
     broken = tmp_path / "broken.hyper"
@@ -61,7 +54,7 @@ def test_jobs_wait_their_turn_and_can_be_cancelled(
     # Prevents: jobs overtake each other, or a cancelled one takes effect all the same.
     server = signed_in(slow)
     first, second = publish_job(server, one_row), publish_job(server, two_rows)
-    wait_until_running(server, first)
+    slow.wait_until_running()
     assert [status_of(server, job) for job in (first, second)] == ["InProgress", "Pending"]
     raw = call(slow, "GET", f"sites/{{site}}/jobs/{first.id}", server=server).text
     assert 'progress="0"' in raw
@@ -84,11 +77,11 @@ def test_running_job_can_be_cancelled_before_it_takes_effect(slow: Sandbox, one_
     # Prevents: a cancel that was granted comes too late.
     server = signed_in(slow)
     job = publish_job(server, one_row)
-    wait_until_running(server, job)
+    slow.wait_until_running()
     server.jobs.cancel(job)
-    following = publish_job(server, one_row, name="Following")
+    publish_job(server, one_row, name="Following")
     slow.control.advance(SOME_TIME)
-    wait_until_running(server, following)
+    slow.wait_until_running()
     assert server.jobs.get_by_id(job.id).finish_code == 2
     assert server.datasources.get()[0] == []
 
@@ -99,7 +92,7 @@ def test_name_taken_while_the_job_waited(slow: Sandbox, one_row: Path):
     item = tsc.DatasourceItem(default_project(server), name="Flights")
     job = server.datasources.publish(item, one_row, "CreateNew", as_job=True)
     publish(server, one_row, name="Flights")
-    wait_until_running(server, job)
+    slow.wait_until_running()
     slow.control.advance(SOME_TIME)
     with pytest.raises(tsc.server.endpoint.exceptions.JobFailedException) as caught:
         server.jobs.wait_for_job(job, timeout=20)
@@ -110,7 +103,7 @@ def test_jobs_left_behind_have_failed(slow: Sandbox, one_row: Path):
     # Prevents: a client waits for ever for a job that a stopped server had taken in.
     server = signed_in(slow)
     jobs = [publish_job(server, one_row) for _ in range(2)]
-    wait_until_running(server, jobs[0])
+    slow.wait_until_running()
     slow.restart()
     for job in jobs:
         found = server.jobs.get_by_id(job.id)
