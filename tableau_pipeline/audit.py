@@ -119,7 +119,7 @@ def _audited(refresh: Refresh, server: Server) -> Audited:
     before = read_history(journal.records())
     if running := live_claims(before.open_claims, journal):
         return _not_looked_at(refresh.declaration, running)
-    found = _Look(refresh, server).look(before)
+    found = _Auditor(refresh, server).audit(before)
     # A refresh records its claim before it sends anything, so one that ran meanwhile shows here.
     after = read_history(journal.records())
     if after != before:
@@ -135,8 +135,8 @@ def _not_looked_at(declaration: Declaration, claims: Sequence[Claim]) -> Audited
     return Audited(declaration, Finding.REFRESHING, by)
 
 
-class _Look:
-    """One look at a data source, with what a refresh would look with."""
+class _Auditor:
+    """Audits one data source, with the means of a refresh."""
 
     def __init__(self, refresh: Refresh, server: Server) -> None:
         self._refresh = refresh
@@ -154,7 +154,7 @@ class _Look:
             sleep=refresh.sleep,
         )
 
-    def look(self, history: History) -> Audited:
+    def audit(self, history: History) -> Audited:
         refresh, declaration, server = self._refresh, self._declaration, self._server
         jobs = Jobs(server, refresh.timeouts, refresh.sleep, _LOG)
         recovered = Recovery(refresh.journal, jobs, acts=False).recover(history)

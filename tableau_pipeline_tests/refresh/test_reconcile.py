@@ -139,7 +139,7 @@ def test_what_may_not_be_read_is_not_called_reconciled(pipeline: Pipeline):
 
 
 SWAPPED = flights().set_column(2, "delay", flights()["delay"].take([1, 0, *range(2, 8)]))
-NOBODY_SAYS = flights().append_column("gate", pa.array(range(8)))
+ONE_MORE_COLUMN = flights().append_column("gate", pa.array(range(8)))
 
 
 @pytest.mark.few_variants(2)
@@ -150,7 +150,7 @@ NOBODY_SAYS = flights().append_column("gate", pa.array(range(8)))
         (flights().take(list(reversed(range(8)))), None),
         (flights(7), "flights holds 7 rows, its model 8"),
         (SWAPPED, "the rows of flights differ"),
-        (NOBODY_SAYS, "the rows of flights differ"),
+        (ONE_MORE_COLUMN, "the rows of flights differ"),
     ],
     ids=["equal", "order", "fewer", "swapped", "one column more"],
 )

@@ -79,7 +79,7 @@ def moments(*back: timedelta, zone: Any = None) -> list[datetime]:
 
 @pytest.mark.few_variants(3)
 @pytest.mark.parametrize(
-    ("type_", "cursors", "lookback", "touched"),
+    ("type_", "cursors", "lookback", "affected"),
     [
         (pa.int32(), [1, 2, 3, 4, 5], 2, 3),
         (pa.int32(), [1, 2, 3, 4, 5], "2", 3),
@@ -102,13 +102,13 @@ def moments(*back: timedelta, zone: Any = None) -> list[datetime]:
 )
 @pytest.mark.slow
 def test_lookback(
-    pipeline: Pipeline, type_: pa.DataType, cursors: list[Any], lookback: Any, touched: int
+    pipeline: Pipeline, type_: pa.DataType, cursors: list[Any], lookback: Any, affected: int
 ):
     """Prevents: a row that comes late within the lookback is not shipped, or too many are."""
     rows = read(cursors, type_)
     appending(pipeline, rows, lookback)
-    late = pa.concat_tables([rows, read(cursors[-touched:][:1], type_)])
-    assert ships(pipeline, late) == RowCounts(deleted=touched, inserted=touched + 1)
+    late = pa.concat_tables([rows, read(cursors[-affected:][:1], type_)])
+    assert ships(pipeline, late) == RowCounts(deleted=affected, inserted=affected + 1)
 
 
 @pytest.mark.few_variants(1)

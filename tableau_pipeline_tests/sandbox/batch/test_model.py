@@ -89,22 +89,22 @@ def test_engine_does_what_the_model_does_on_many_batches(case: Case):
 
 
 @st.composite
-def increments(draw: st.DrawFn) -> Case:
+def deltas(draw: st.DrawFn) -> Case:
     """Delete whole keys, then insert rows of these keys only: what the pipeline ships."""
     table = draw(tables())
     key, *_ = table.columns
-    touched = draw(rows([key]))
-    values = {row[0] for row in touched if row[0] is not None}
+    affected = draw(rows([key]))
+    values = {row[0] for row in affected if row[0] is not None}
     added = [row for row in draw(rows(table.columns)) if row[0] in values]
     pair = {"op": "eq", "target-col": key.name, "source-col": key.name}
     delete = {"action": "delete", "target-table": "t", "source-table": "d", "condition": pair}
     insert = {"action": "insert", "target-table": "t", "source-table": "i"}
-    payload = {("x", "d"): Rows([key], touched), ("x", "i"): Rows(table.columns, added)}
+    payload = {("x", "d"): Rows([key], affected), ("x", "i"): Rows(table.columns, added)}
     return {("x", "t"): table}, payload, [delete, insert]
 
 
 @runs(7)
-@given(case=increments())
+@given(case=deltas())
 @pytest.mark.slow
 def test_delete_then_insert_twice_equals_once(case: Case):
     # Prevents: a batch that is sent again after a crash doubles its rows.
