@@ -61,7 +61,7 @@ def snapshot(
     store = SnapshotStore(root)
     folder = store.new_folder(asset_key)
     folder.mkdir(parents=True)
-    hashes = [_hash(list(row.values())) for row in rows.to_pylist()]
+    hashes = [hash_of(list(row.values())) for row in rows.to_pylist()]
     hashed = rows.append_column(ROW_HASH, pa.array(hashes, pa.int64()))
     half = (rows.num_rows + 1) // 2
     slices = [hashed.slice(0, half), hashed.slice(half)]
@@ -91,7 +91,8 @@ def snapshot(
     return store.commit(asset_key, make)
 
 
-def _hash(row: list) -> int:
+def hash_of(row: object) -> int:
+    """A hash of a row, instead of the one that Spark computes."""
     digest = hashlib.sha256(repr(row).encode()).digest()
     return int.from_bytes(digest[:8], "big", signed=True)
 

@@ -116,19 +116,19 @@ def check_may_send(history: Any, actor: Actor) -> None:
         history.note(f"{actor.name} is killed before it sends")
         actor.dead = True
         raise Killed
-    _require(not actor.options.dry_run, "a dry run sends")
-    _require(actor.overtaken is None, "it sends although it was overtaken")
+    require(not actor.options.dry_run, "a dry run sends")
+    require(actor.overtaken is None, "it sends although it was overtaken")
     for other in history.actors[:-1]:
         held = other.claimed and not other.dead and other.name not in other.log.ended
         wiped = other.log.wiped > other.wiped
-        _require(not held or wiped or other.log is not actor.log, f"{other.name} has the claim")
+        require(not held or wiped or other.log is not actor.log, f"{other.name} has the claim")
 
 
 def check_sending(history: Any, sending: Sending, target: Datasource | None) -> None:
     """Whether what a refresh sends may be sent: the server has just queued it."""
     actor, before = sending.actor, Look.at(history, target)
     for other in history.ledger.in_flight():
-        _require(False, f"it sends beside job {other.job[:4]} of {other.actor.name}")
+        require(False, f"it sends beside job {other.job[:4]} of {other.actor.name}")
     if target:
         _check_owner(history, actor, target)
     _check_guards(history, sending, before)
@@ -146,7 +146,7 @@ def check_effect(history: Any, sending: Sending, *, before: Look, after: Look) -
     tampered = any(each.hidden for each in history.ledger.tamperings)
     if whole or (known and not split and not tampered):
         wrong = differences(after.holds, sending.wanted)
-        _require(not wrong, f"{sending.kind} of {sending.actor.name} made it: {wrong}")
+        require(not wrong, f"{sending.kind} of {sending.actor.name} made it: {wrong}")
     _check_calculations(history, sending.actor, found)
 
 
@@ -156,7 +156,7 @@ def _check_owner(history: Any, actor: Actor, target: Datasource) -> None:
     owners = [tags[tag] for tag in target.tags if tag in tags]
     accepted = Accept.TAKEOVER in actor.options.accept
     kept = accepted or not owners or actor.log.instance in owners
-    _require(kept, f"it sends to the data source of {owners}")
+    require(kept, f"it sends to the data source of {owners}")
 
 
 def _check_guards(history: Any, sending: Sending, before: Look) -> None:
@@ -173,7 +173,7 @@ def _check_guards(history: Any, sending: Sending, before: Look) -> None:
         known = [each for each in (before.holds, left, meant) if each and name in each]
         counts = {len(each[name]) - 1 for each in known} or {0}
         due = all(oracle.shrunk(table.guard, rows, count) for count in counts)
-        _require(not due, f"it sends {rows} rows of {name}, not {counts}: {table.guard}")
+        require(not due, f"it sends {rows} rows of {name}, not {counts}: {table.guard}")
 
 
 def _counts_wrong(history: Any, actor: Actor) -> bool:
@@ -191,7 +191,7 @@ def _check_keys(sending: Sending, before: Look) -> None:
     for name, problem in oracle.unfit(actor.declaration, actor.contents, day).items():
         published = actor.declaration.published_name(name)
         changes = holds.get(published) != sending.wanted[published]
-        _require(not changes, f"it sends {name}, of which {problem}")
+        require(not changes, f"it sends {name}, of which {problem}")
 
 
 def _check_calculations(history: Any, actor: Actor, found: Datasource) -> None:
@@ -202,9 +202,10 @@ def _check_calculations(history: Any, actor: Actor, found: Datasource) -> None:
     accepted = Accept.OVERWRITE in actor.options.accept
     if accepted or history.scenario.switches["replace"] == "like-overwrite":
         return
-    _require(all(moment > actor.looked for moment in moments), f"the work {lost} is lost")
+    require(all(moment > actor.looked for moment in moments), f"the work {lost} is lost")
 
 
-def _require(kept: bool, what: str) -> None:
+def require(kept: bool, what: str) -> None:
+    """Fail the history unless this was kept."""
     if not kept:
         raise BrokenPromise(what)

@@ -9,7 +9,7 @@ from tableau_pipeline.refresh.plan.decide import NoChange, Refuse
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline_tests.refresh.stateful.actors import Actor, Killed
 from tableau_pipeline_tests.refresh.stateful.checks import oracle, refusals
-from tableau_pipeline_tests.refresh.stateful.checks.promise import BrokenPromise
+from tableau_pipeline_tests.refresh.stateful.checks.promise import BrokenPromise, require
 from tableau_pipeline_tests.refresh.stateful.server.contents import Published, differences, held
 
 Outcome = Report | RefreshError | Killed
@@ -53,19 +53,19 @@ def check(history: Any, actor: Actor, start: Start, outcome: Outcome) -> None:
         BrokenPromise: it has not.
     """
     if actor.options.dry_run or not actor.options.publish:
-        _require(not actor.changes, "a dry run has changed something on the server")
-        _require(not actor.records, "a dry run has recorded something")
+        require(not actor.changes, "a dry run has changed something on the server")
+        require(not actor.records, "a dry run has recorded something")
     match outcome:
         case RefusedError():
             refused = [each for each in actor.sendings if each.landed]
             # After an update that somebody interfered with, a file may be refused that repairs it.
             excused = history.scenario.switches["replace"] == "refused" or actor.meddled
-            _require(not refused or excused, f"refused, but it has sent something: {outcome}")
+            require(not refused or excused, f"refused, but it has sent something: {outcome}")
             untrue = refusals.untrue(history, actor, str(outcome))
-            _require(not untrue, f"refused, but this is not true: {untrue}")
+            require(not untrue, f"refused, but this is not true: {untrue}")
         case Report(plan=Refuse(reason)):
             untrue = refusals.untrue(history, actor, reason)
-            _require(not untrue, f"a dry run is refused, but this is not true: {untrue}")
+            require(not untrue, f"a dry run is refused, but this is not true: {untrue}")
         case Report(checkpoint=Checkpoint(suspect=None)) if not actor.options.dry_run:
             _check_green(history, actor, start, outcome)
         case _:
@@ -78,7 +78,7 @@ def _check_green(history: Any, actor: Actor, start: Start, report: Report) -> No
     contents = {}
     for name, table in checkpoint.tables.items():
         known = start.versions[table.model]
-        _require(table.version >= known, f"{name}: version {table.version}, {known} was there")
+        require(table.version >= known, f"{name}: version {table.version}, {known} was there")
         contents[table.model] = history.store.contents[table.model, table.version]
     found = [each for each in history.tableau.datasources() if each.luid == checkpoint.luid]
     holds = held(history.tableau, found[0]) if found else None
@@ -106,13 +106,8 @@ def _check_rows(history: Any, actor: Actor, report: Report) -> None:
         return
     for table in actor.declaration.tables:
         rows = report.checkpoint.tables[table.name].content.rows  # ty: ignore
-        _require(rows >= table.guard.min_rows, f"{table.name} has {rows} rows: {table.guard}")
+        require(rows >= table.guard.min_rows, f"{table.name} has {rows} rows: {table.guard}")
 
 
 def _wrong(holds: Published | None, wanted: Published) -> list[str]:
     return ["there is no data source"] if holds is None else differences(holds, wanted)
-
-
-def _require(kept: bool, what: str) -> None:
-    if not kept:
-        raise BrokenPromise(what)

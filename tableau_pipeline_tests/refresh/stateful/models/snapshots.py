@@ -18,6 +18,7 @@ from tableau_pipeline.core.snapshot import (
 from tableau_pipeline.hyper.tables import ROW_HASH, Column
 from tableau_pipeline_tests.refresh.stateful.models.tables import Content, Model
 from tableau_pipeline_tests.refresh.stateful.models.values import ARROW
+from tableau_pipeline_tests.refresh.support.models import hash_of
 
 _WRITTEN_AT = datetime(2025, 3, 30, tzinfo=UTC)
 
@@ -121,7 +122,7 @@ def _part(
     partition: str | None = None,
 ) -> Part:
     """The rows of a partition, in two files if there are enough for two."""
-    hashes = [_hash(row) for row in rows]
+    hashes = [hash_of(row) for row in rows]
     table = pa.table(
         {
             **{
@@ -140,11 +141,6 @@ def _part(
         fingerprint=Fingerprint(rows=len(rows), hash_sum=sum(hashes)),
         files=tuple(_file(folder, f"{stem}-{n}.parquet", cut) for n, cut in enumerate(cuts)),
     )
-
-
-def _hash(row: tuple) -> int:
-    digest = hashlib.sha256(repr(row).encode()).digest()
-    return int.from_bytes(digest[:8], "big", signed=True)
 
 
 def _file(folder: Path, name: str, rows: pa.Table) -> DataFile:
