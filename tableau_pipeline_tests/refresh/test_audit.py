@@ -229,7 +229,7 @@ def test_an_error_is_a_finding(published: Pipeline):
 
 
 def test_rows_that_are_not_published_yet_are_told(published: Pipeline):
-    """Prevents: old rows called equal without a word on the newer ones."""
+    """Prevents: old rows called equal, silent on the newer ones."""
     published.model("flights", flights(8))
     assert audited(published).newer == ()
     published.model("flights", pa.concat_tables([flights(8), flights(9).slice(8)]))

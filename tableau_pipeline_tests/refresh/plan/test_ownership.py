@@ -97,7 +97,7 @@ def test_another_took_the_name_of_a_deleted_one(pipeline: Pipeline):
     ],
     ids=["another user", "another pipeline", "another deployment"],
 )
-def test_create_that_was_cut_off_takes_no_stranger(
+def test_create_that_was_cut_off_takes_no_foreign_one(
     pipeline: Pipeline, user: tuple[str, str], tag: str
 ):
     """Prevents: a create that never happened lets us replace what another put there since."""
