@@ -20,7 +20,7 @@ def _without(owner: type, name: str, answer: Any = None) -> AbstractContextManag
 
 
 MUTATIONS: dict[str, Callable[[], AbstractContextManager]] = {
-    "claim": lambda: mock.patch("tableau_pipeline.refresh.claim._live", return_value=[]),
+    "claim": lambda: mock.patch("tableau_pipeline.refresh.claim.live_claims", return_value=[]),
     "fence": lambda: _without(Claimed, "check_fence"),
     "drift check": lambda: _without(Sender, "_check_unchanged"),
     "job window": lambda: _without(Window, "covers", True),

@@ -53,6 +53,14 @@ def test_one_history():
 
 
 @not_alone
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_safeguards_exist(name: str):
+    """Prevents: a safeguard that was renamed, so that nothing tests histories without it."""
+    with MUTATIONS[name]():
+        pass
+
+
+@not_alone
 @pytest.mark.long
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=pytest.mark.xdist_group(n)) for n in MUTATIONS]
