@@ -51,7 +51,13 @@ def _sensor(tables: Mapping[str, LakeTable]) -> dg.SensorDefinition:
             context.log.warning(problem)
         if not events:
             return dg.SkipReason("\n".join(problems) or "No table has a new version")
-        return dg.SensorResult(asset_events=events, cursor=json.dumps(known))
+        # It requests no runs itself; without a reason, Dagster would speak of an empty result.
+        new = ", ".join(event.asset_key.to_user_string() for event in events)
+        return dg.SensorResult(
+            asset_events=events,
+            cursor=json.dumps(known),
+            skip_reason=f"Reported new versions of {new}",
+        )
 
     return lake_versions
 
