@@ -3,6 +3,8 @@
 import argparse
 
 from benchmarks.build_extract import compare_with_bare_sql
+from benchmarks.change.cases import CASES
+from benchmarks.change.comparison import compare_changes
 from benchmarks.choices import compare_choices
 from benchmarks.hours import measure_hours
 from benchmarks.increments import compare_with_full_refresh
@@ -12,6 +14,7 @@ from benchmarks.peers.comparison import compare_small_tables, compare_with_peers
 _WHICH = {
     "build": lambda _: compare_with_bare_sql(),
     "increments": lambda chosen: compare_with_full_refresh(chosen.scale, chosen.runs),
+    "change": lambda chosen: compare_changes(chosen.scale, chosen.runs, cases=chosen.cases),
     "choices": lambda chosen: compare_choices(chosen.scale, chosen.runs),
     "peers": lambda chosen: compare_with_peers(chosen.scale, chosen.runs),
     "small": lambda chosen: compare_small_tables(chosen.runs),
@@ -24,6 +27,12 @@ if __name__ == "__main__":
     parser.add_argument("which", nargs="?", choices=_WHICH, help="(default: all)")
     parser.add_argument("--scale", type=float, default=1, help="of TPC-H (default: 1)")
     parser.add_argument("--runs", type=int, default=5, help="of all but the build (default: 5)")
+    parser.add_argument(
+        "--cases",
+        type=lambda letters: letters.split(","),
+        default=[*CASES],
+        help=f"of change, for instance a,b (default: {','.join(CASES)})",
+    )
     parsed = parser.parse_args()
     for name, compare in _WHICH.items():
         if parsed.which in (None, name):

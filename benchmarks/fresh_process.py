@@ -17,10 +17,14 @@ def in_fresh_process(work: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs
         return pool.submit(work, *args, **kwargs).result()
 
 
-def peak_memory() -> int:
-    """The most bytes that this process ever held in memory."""
-    status = Path("/proc/self/status")
-    if status.exists():
+def peak_memory(pid: int | None = None) -> int:
+    """The most bytes that a process, or else this one, ever held in memory.
+
+    Raises:
+        FileNotFoundError: of other processes, only Linux tells.
+    """
+    status = Path(f"/proc/{pid or 'self'}/status")
+    if pid or status.exists():
         # On Linux, `getrusage` begins with what the parent held.
         (peak,) = (line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
         return int(peak.split()[1]) * 1024

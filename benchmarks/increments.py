@@ -143,7 +143,13 @@ class _Bench:
         records = FileJournal(self.folder / f"{declaration.key}.json").records()
         checkpoint = read_history(records).checkpoint
         luid = str(checkpoint and checkpoint.luid)
-        check_published(hyper_process(), luid, content.model, environment=self.environment)
+        check_published(
+            hyper_process(),
+            luid,
+            content.model.paths,
+            columns=[column.name for column in content.model.columns],
+            environment=self.environment,
+        )
 
 
 def _check_decisions(run: Run) -> None:

@@ -1,7 +1,7 @@
 """Is what is published what the model holds? Asked of hyperd, over all rows and columns."""
 
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -9,15 +9,26 @@ from tableauhyperapi import HyperProcess, TableName
 
 from benchmarks.bare import differing_rows
 from benchmarks.lineitem import KEY
-from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.publishing.session.credentials import PersonalAccessToken
 from tableau_pipeline.publishing.session.sign_in import signed_in
 
 
 def check_published(
-    hyper: HyperProcess, luid: str, wanted: Snapshot, *, environment: Mapping[str, str]
+    hyper: HyperProcess,
+    luid: str,
+    wanted: Sequence[str],
+    *,
+    columns: Sequence[str],
+    environment: Mapping[str, str],
+    folder: Path | None = None,
+    slices: int = 1,
 ) -> None:
     """Download a data source and compare.
+
+    Args:
+        wanted: the Parquet files of the model, which may have more columns than these.
+        folder: where the download is kept for that long; None for one outside.
+        slices: see `differing_rows`.
 
     Raises:
         RuntimeError: it differs, so that what was measured means nothing.
@@ -25,20 +36,22 @@ def check_published(
     token = PersonalAccessToken(
         environment["TABLEAU_TOKEN_NAME"], environment["TABLEAU_TOKEN_VALUE"]
     )
-    with TemporaryDirectory() as name:
-        folder = Path(name)
+    with TemporaryDirectory(dir=folder) as name:
+        place = Path(name)
         with signed_in(environment["TABLEAU_SERVER_URL"], credentials=token) as site:
-            tdsx = site.download(luid, folder)
+            tdsx = site.download(luid, place)
         with zipfile.ZipFile(tdsx) as package:
             (member,) = (name for name in package.namelist() if name.endswith(".hyper"))
-            file = Path(package.extract(member, folder))
+            file = Path(package.extract(member, place))
+        tdsx.unlink()
         differing = differing_rows(
             hyper,
             file,
             TableName("Extract", "Extract"),
-            files=wanted.paths,
-            columns=[column.name for column in wanted.columns],
+            files=wanted,
+            columns=columns,
             key=KEY,
+            slices=slices,
         )
         if differing:
             raise RuntimeError(f"{differing:,} of the published rows are not those of the model")

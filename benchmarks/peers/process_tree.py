@@ -20,7 +20,7 @@ class Peak:
 def processor_seconds(pid: int) -> float:
     """Of all its processes, ended ones included."""
     total = 0.0
-    for process in _tree(pid):
+    for process in processes(pid):
         with suppress(psutil.NoSuchProcess):
             used = process.cpu_times()
             total += used.user + used.system + used.children_user + used.children_system
@@ -47,12 +47,13 @@ def watched_memory(pid: int) -> Generator[Peak]:
 
 def _resident(pid: int) -> int:
     total = 0
-    for process in _tree(pid):
+    for process in processes(pid):
         with suppress(psutil.NoSuchProcess):
             total += process.memory_info().rss
     return total
 
 
-def _tree(pid: int) -> list[psutil.Process]:
+def processes(pid: int) -> list[psutil.Process]:
+    """A process, and all that it started and that have not ended."""
     root = psutil.Process(pid)
     return [root, *root.children(recursive=True)]

@@ -1,0 +1,203 @@
+"""From the model to the published data source, through Dagster; in a process of its own."""
+
+import os
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import dagster as dg
+import psutil
+from pyspark.sql import DataFrame
+
+from benchmarks.change.spark_sources import SLOT, SLOTS, slot_files
+from benchmarks.fresh_process import peak_memory
+from benchmarks.lineitem import KEY
+from benchmarks.peers.process_tree import processes
+from tableau_pipeline.components import PublishedDatasource
+from tableau_pipeline.ingest import files_version
+from tableau_pipeline.resources import SparkResource, resources_from_env, unchanged
+from tableau_pipeline.resources.unchanged_models import FORCE
+from tableau_pipeline.snapshots.session import spark_session
+
+# A model of Spark that is written by partitions, or as a whole; or a table by reference.
+Kind = Literal["partitions", "whole", "delta"]
+
+MODEL, PUBLISHED = "lineitem", "published_lineitem"
+# Without what steps print, which Dagster keeps by further processes.
+_INSTANCE = {
+    "compute_logs": {
+        "module": "dagster._core.storage.noop_compute_log_manager",
+        "class": "NoOpComputeLogManager",
+    },
+    "telemetry": {"enabled": False},
+}
+_QUIET = {"loggers": {"console": {"config": {"log_level": "ERROR"}}}}
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What it took, without the import of libraries and the loading of definitions.
+
+    Attributes:
+        decision: what the refresh did.
+        wall: seconds, in some of which the server works.
+        cpu: processor seconds of Python, the JVM ("java") and "hyperd".
+        python, hyperd: bytes of memory that the process held at most; 0 without one.
+        sent: bytes.
+        luid: of the published data source.
+    """
+
+    decision: str
+    wall: float
+    cpu: Mapping[str, float]
+    python: int
+    hyperd: int
+    sent: int
+    luid: str
+
+    @property
+    def processor(self) -> float:
+        """Processor seconds of all programs."""
+        return sum(self.cpu.values())
+
+
+def publish(
+    kind: Kind,
+    folder: Path,
+    environment: Mapping[str, str],
+    *,
+    slots: Sequence[str] = (),
+    full: bool = False,
+) -> Cost:
+    """Materialize the model, if there is one, and then the data source.
+
+    Args:
+        folder: has the source in `source`.
+        slots: the partitions of the model to write; () for all.
+        full: let the model run whatever its sources say, and send everything.
+    """
+    os.environ.update(environment)
+    warnings.simplefilter("ignore", dg.BetaWarning)
+    job = _definitions(kind, folder / "source").resolve_implicit_global_asset_job_def()
+    published = [dg.AssetKey(PUBLISHED), dg.AssetKey(f"{PUBLISHED}_extract")]
+    model, force = [dg.AssetKey(MODEL)], {FORCE: "true"} if full else {}
+    config = {**_QUIET, "ops": {PUBLISHED: {"config": {"full": full}}}}
+    (folder / "dagster").mkdir(exist_ok=True)
+    with dg.DagsterInstance.local_temp(str(folder / "dagster"), _INSTANCE) as instance:
+
+        def run(keys: list[dg.AssetKey], tags: Mapping[str, str], config: Any) -> Any:
+            return job.execute_in_process(
+                config, instance=instance, asset_selection=keys, tags=tags
+            )
+
+        cpu, started = _processor_seconds(), time.perf_counter()
+        if kind == "partitions":
+            written = slots or SLOTS
+            span = {
+                "dagster/asset_partition_range_start": written[0],
+                "dagster/asset_partition_range_end": written[-1],
+            }
+            run(model, {**force, **span}, _QUIET)
+        done = run([*model, *published] if kind == "whole" else published, force, config)
+        wall = time.perf_counter() - started
+    metadata = _metadata(done)
+    return Cost(
+        decision=metadata["decision"],
+        wall=wall,
+        cpu={name: taken - cpu.get(name, 0) for name, taken in _processor_seconds().items()},
+        python=peak_memory(),
+        hyperd=_peak_of_hyperd(),
+        sent=metadata["bytes sent"],
+        luid=metadata["luid"],
+    )
+
+
+def start_spark() -> float:
+    """The processor seconds of a session that starts, and writes nothing."""
+    before = sum(_processor_seconds().values())
+    spark_session()
+    return sum(_processor_seconds().values()) - before
+
+
+def _definitions(kind: Kind, source: Path) -> dg.Definitions:
+    table: dict[str, Any] = {"refresh": {"diff": {"key": [*KEY]}}}
+    if kind == "delta":
+        table["source"] = {"delta": str(source)}
+    declared = PublishedDatasource.from_attributes_dict(
+        attributes={
+            "name": "Lineitem",
+            "project": "Default",
+            "key": PUBLISHED,
+            "tables": {MODEL: table},
+            # However often it is measured, it stays an increment.
+            "rebase": 1000,
+        }
+    )
+    models = {"partitions": [_by_slot(source)], "whole": [_whole(source)], "delta": []}
+    return dg.Definitions.merge(
+        declared.build_defs(dg.ComponentTree.for_test().load_context),
+        dg.Definitions(
+            assets=models[kind],
+            resources=resources_from_env(),
+            executor=dg.in_process_executor,
+        ),
+    )
+
+
+def _by_slot(source: Path) -> dg.AssetsDefinition:
+    @dg.asset(
+        name=MODEL,
+        io_manager_key="snapshots",
+        partitions_def=dg.StaticPartitionsDefinition(SLOTS),
+        backfill_policy=dg.BackfillPolicy.single_run(),
+        metadata={"partition_expr": SLOT},
+    )
+    def lineitem(context: dg.AssetExecutionContext, spark: SparkResource) -> DataFrame:
+        return spark.spark_session.read.parquet(*slot_files(source, context.partition_keys))
+
+    return lineitem
+
+
+def _whole(source: Path) -> dg.AssetsDefinition:
+    @dg.asset(name=MODEL, io_manager_key="snapshots", code_version="1")
+    def lineitem(context: dg.AssetExecutionContext, spark: SparkResource) -> DataFrame | None:
+        if unchanged(context, files_version(str(source))):
+            return None
+        return spark.spark_session.read.parquet(str(source))
+
+    return lineitem
+
+
+def _metadata(done: dg.ExecuteInProcessResult) -> dict[str, Any]:
+    (materialization,) = (
+        event.materialization
+        for event in done.get_asset_materialization_events()
+        if event.asset_key == dg.AssetKey(PUBLISHED)
+    )
+    return {name: value.value for name, value in materialization.metadata.items()}
+
+
+def _processor_seconds() -> dict[str, float]:
+    """Of this process and all that it started, by program; ended ones count for their parent."""
+    found: dict[str, float] = {}
+    for process in processes(os.getpid()):
+        with suppress(psutil.NoSuchProcess):
+            program, used = _program(process), process.cpu_times()
+            taken = used.user + used.system + used.children_user + used.children_system
+            found[program] = found.get(program, 0) + taken
+    return found
+
+
+def _program(process: psutil.Process) -> str:
+    name = process.name()
+    # hyperd renames itself, to hyperdMain.
+    return "hyperd" if name.startswith("hyperd") else "java" if name == "java" else "Python"
+
+
+def _peak_of_hyperd() -> int:
+    started = [each for each in processes(os.getpid()) if _program(each) == "hyperd"]
+    return max((peak_memory(each.pid) for each in started), default=0)

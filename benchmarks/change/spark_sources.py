@@ -1,0 +1,77 @@
+"""The files that a Spark model of lineitem reads, and 1 % of their rows that change."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.change.rows import plain, with_quantity
+
+SLOTS = tuple(f"{number:02}" for number in range(30))
+# The slot of a row, in Spark's SQL.
+SLOT = f"format_string('%02d', pmod(l_orderkey, {len(SLOTS)}))"
+_BATCH = 1 << 20
+
+
+def write_slots(lineitem: Path, folder: Path) -> None:
+    """Divide the rows into a file for each of 30 slots; each file holds orders of all ages."""
+    folder.mkdir()
+    source = pq.ParquetFile(lineitem)
+    schema = plain(source.schema_arrow)
+    writers = {slot: pq.ParquetWriter(_slot(folder, slot), schema) for slot in SLOTS}
+    for each in source.iter_batches(_BATCH):
+        batch = each.cast(schema)
+        slots = _orders(batch) % len(SLOTS)
+        for number, slot in enumerate(SLOTS):
+            writers[slot].write_batch(batch.filter(pa.array(slots == number)))
+    for writer in writers.values():
+        writer.close()
+
+
+def slot_files(folder: Path, slots: Sequence[str]) -> list[str]:
+    """The files of some slots."""
+    return [str(_slot(folder, slot)) for slot in slots]
+
+
+def change_slot(folder: Path, turn: int) -> tuple[str, ...]:
+    """Change 30 % of the rows of one of 30 slots, which are 1 % of all; return the slot."""
+    slot = SLOTS[turn % len(SLOTS)]
+    _rewrite(_slot(folder, slot), changed=30)
+    return (slot,)
+
+
+def link(lineitem: Path, folder: Path) -> None:
+    """Give the file of lineitem a folder of its own."""
+    folder.mkdir()
+    (folder / lineitem.name).hardlink_to(lineitem)
+
+
+def change_everywhere(folder: Path) -> tuple[str, ...]:
+    """Change 1 % of the rows, scattered over the only file."""
+    (file,) = folder.glob("*.parquet")
+    _rewrite(file, changed=1)
+    return ()
+
+
+def _slot(folder: Path, slot: str) -> Path:
+    return folder / f"{slot}.parquet"
+
+
+def _orders(rows: pa.RecordBatch) -> np.ndarray:
+    return rows["l_orderkey"].to_numpy(zero_copy_only=False)
+
+
+def _rewrite(file: Path, *, changed: int) -> None:
+    """Add 1 to the quantity of some of the rows, in percent."""
+    source = pq.ParquetFile(file)
+    unfinished = file.with_suffix(".unfinished")
+    schema = plain(source.schema_arrow)
+    with pq.ParquetWriter(unfinished, schema) as writer:
+        for batch in source.iter_batches(_BATCH):
+            # Of 32 order keys, 8 are used: scaled so that neighbours fall apart.
+            some = (_orders(batch) * 2_654_435_761 >> 16) % 100 < changed
+            rows = pa.Table.from_batches([batch.cast(schema)])
+            writer.write_table(with_quantity(rows, more=1, where=pa.array(some)))
+    unfinished.replace(file)
