@@ -24,7 +24,7 @@ _NO_VECTORS = "'delta.enableDeletionVectors' = 'false'"
 _VECTORS = "'delta.enableDeletionVectors' = 'true'"
 # By table: its partitioning, its properties, and what happens to it.
 _TABLES = {
-    "plain": ("", _NO_VECTORS, [f"INSERT INTO {{path}} {_MORE}"]),
+    "plain": ("", _NO_VECTORS, [f"INSERT INTO {{path}} {_MORE} WHERE id > 19"]),
     "merged": ("", _NO_VECTORS, [_MERGE, "DELETE FROM {path} WHERE id = 3", "OPTIMIZE {path}"]),
     "parted": (
         "PARTITIONED BY (day, word, flag)",
