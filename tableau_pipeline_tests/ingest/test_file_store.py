@@ -39,6 +39,7 @@ def files(spark: SparkSession, store: SnapshotStore, tmp_path: Path):
     return files
 
 
+@pytest.mark.slow
 def test_replace(files, store: SnapshotStore):
     """Prevents: rows of earlier files, when these are all there is; or a second version of one."""
     files("a.csv", "id,v", "1,a", "2,b").newest("model")
@@ -78,6 +79,7 @@ def test_append_builds_on_what_was_published(files):
     assert found.missing() == []
 
 
+@pytest.mark.slow
 def test_append_to_what_is_gone(files, store: SnapshotStore):
     """Prevents: all rows of before gone from a data source, as its version is no longer there."""
     with pytest.raises(RefusedError, match=r"published unread .* removed .* with mode replace"):

@@ -41,6 +41,7 @@ def published(pipeline: Pipeline) -> Pipeline:
     return pipeline
 
 
+@pytest.mark.slow
 def test_rows_are_compared_and_nothing_is_touched(star: Pipeline):
     """Prevents: an audit that is green because it compared nothing, or that changes something."""
     star.declare(reconcile=Reconcile())
@@ -55,6 +56,7 @@ def test_rows_are_compared_and_nothing_is_touched(star: Pipeline):
     assert other_users.content(star.eyes, str(item.id)) == before
 
 
+@pytest.mark.slow
 def test_an_update_that_leaves_no_stamp_is_found(new_pipeline: Callable[..., Pipeline]):
     """Prevents: rows that somebody deleted stay away for months, while all refreshes are green."""
     pipeline = new_pipeline(on=SILENT, reconcile=Reconcile())
@@ -80,6 +82,7 @@ def test_an_update_that_leaves_no_stamp_is_found(new_pipeline: Callable[..., Pip
         (Reconcile(max_bytes=1, by="download"), "larger than reconcile: max_mb"),
     ],
 )
+@pytest.mark.slow
 def test_what_may_not_be_read_is_not_called_equal(
     pipeline: Pipeline, rule: Reconcile | None, note: str
 ):
@@ -106,6 +109,7 @@ def test_rows_that_were_only_counted_are_not_called_compared(published: Pipeline
     assert found.note == "not compared row by row: it could not be read back: not now."
 
 
+@pytest.mark.slow
 def test_rows_of_somebody_else_are_drift(published: Pipeline):
     """Prevents: an audit that misses what every refresh would see."""
     other_users.publishes(published, flights(3), user=other_users.ADMIN)
@@ -128,6 +132,7 @@ def test_an_interrupted_update_is_drift_until_a_refresh(published: Pipeline):
     assert "interrupted" in found.note
 
 
+@pytest.mark.slow
 def test_work_of_analysts_is_a_warning(published: Pipeline):
     """Prevents: calculated fields that the next overwrite drops, and nobody was told of."""
     other_users.adds_a_calculated_field(published)
@@ -138,6 +143,7 @@ def test_work_of_analysts_is_a_warning(published: Pipeline):
     assert "Somebody edited calculated fields, captions or folders" in found.note
 
 
+@pytest.mark.slow
 def test_another_place_name_or_tag_is_a_warning(published: Pipeline):
     """Prevents: a data source that nobody finds where its declaration says it is."""
     (item,) = published.found()
@@ -203,6 +209,7 @@ def test_a_running_refresh_is_not_judged(published: Pipeline):
     assert "run another-run is refreshing it" in found.note
 
 
+@pytest.mark.slow
 def test_a_refresh_that_runs_meanwhile_is_noticed(published: Pipeline):
     """Prevents: new rows that look wrong since the audit knows the old checkpoint only."""
     published.model("flights", flights(9))
@@ -228,6 +235,7 @@ def test_an_error_is_a_finding(published: Pipeline):
     assert "is damaged" in found.note
 
 
+@pytest.mark.slow
 def test_rows_that_are_not_published_yet_are_told(published: Pipeline):
     """Prevents: old rows called equal, silent on the newer ones."""
     published.model("flights", flights(8))

@@ -100,6 +100,7 @@ def test_renamed_by_hand_then_in_the_declaration(pipeline: Pipeline):
     assert isinstance(pipeline.run().plan, NoChange)
 
 
+@pytest.mark.slow
 def test_namesake_of_a_renamed_one_is_spared(pipeline: Pipeline):
     """Prevents: somebody renames ours and takes the name, and we replace theirs."""
     luid = published(pipeline)
@@ -136,6 +137,7 @@ def test_overwritten_by_hand(pipeline: Pipeline):
     assert isinstance(pipeline.run().plan, NoChange)
 
 
+@pytest.mark.slow
 def test_overwritten_by_hand_without_our_column(pipeline: Pipeline):
     """Prevents: a foreign schema stays for ever, and every refresh reports its rows as equal."""
     luid = published(pipeline)
@@ -153,6 +155,7 @@ def test_overwritten_by_hand_without_our_column(pipeline: Pipeline):
 
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize("refreshes", [0, 1, 2])
+@pytest.mark.slow
 def test_calculated_field_is_not_dropped_by_a_new_column(pipeline: Pipeline, refreshes: int):
     """Prevents: a refresh after an edit takes it for its own, and a later one drops it."""
     published(pipeline)
@@ -169,6 +172,7 @@ def test_calculated_field_is_not_dropped_by_a_new_column(pipeline: Pipeline, ref
     assert other_users.CALCULATION[:24] not in pipeline.tds()
 
 
+@pytest.mark.slow
 def test_new_column_after_refreshes_without_edits(pipeline: Pipeline):
     """Prevents: our own refreshes look like edits, and every new column needs a person."""
     published(pipeline)
@@ -183,6 +187,7 @@ def test_new_column_after_refreshes_without_edits(pipeline: Pipeline):
     assert pipeline.wrong() == []
 
 
+@pytest.mark.slow
 def test_new_column_where_time_stamps_come_after_the_job(new_pipeline: Callable[..., Pipeline]):
     """Prevents: what the revisions show to be ours alone passes for somebody's work."""
     pipeline = new_pipeline(on={"job_stamps": JobStamps.AFTER})

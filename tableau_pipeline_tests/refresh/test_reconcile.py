@@ -26,6 +26,7 @@ def damaged(pipeline: Pipeline, sql: str) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 def test_what_is_published_is_read_back(star: Pipeline):
     """Prevents: a check that is green because nobody looked."""
     star.declare(reconcile=Reconcile(checksums=True, by="download"))
@@ -37,6 +38,7 @@ def test_what_is_published_is_read_back(star: Pipeline):
     assert star.run().reconciliation is None
 
 
+@pytest.mark.slow
 def test_lost_rows_fail_the_refresh_and_the_next_one_repairs_them(pipeline: Pipeline):
     """Prevents: an update that builds on rows that are not there, night after night."""
     pipeline.policy(Diff(("flight_id",)))
@@ -64,6 +66,7 @@ def test_checksums_tell_values_apart(pipeline: Pipeline):
     assert pipeline.wrong() == []
 
 
+@pytest.mark.slow
 def test_a_difference_after_an_overwrite_is_repaired_too(pipeline: Pipeline):
     """Prevents: a refusal in the name of analysts who edited nothing, while the rows are wrong."""
     pipeline.declare(reconcile=Reconcile(by="download"))
@@ -154,6 +157,7 @@ ONE_MORE_COLUMN = flights().append_column("gate", pa.array(range(8)))
     ],
     ids=["equal", "order", "fewer", "swapped", "one column more"],
 )
+@pytest.mark.slow
 def test_what_somebody_published_is_judged_by_its_rows(
     pipeline: Pipeline, rows: pa.Table, reason: str | None
 ):
@@ -175,6 +179,7 @@ def test_what_somebody_published_is_judged_by_its_rows(
     assert after.warnings == ()
 
 
+@pytest.mark.slow
 def test_what_nobody_may_judge_is_published_again(pipeline: Pipeline):
     """Prevents: what somebody else published passes for ours because nobody looked."""
     pipeline.declare(reconcile=Reconcile(max_bytes=1, by="download"))

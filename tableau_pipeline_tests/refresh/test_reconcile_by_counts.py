@@ -84,6 +84,7 @@ class Watched:
             changes_the_file(self.pipeline, self._sql)
 
 
+@pytest.mark.slow
 def test_what_is_too_large_to_download_is_counted(star: Pipeline):
     """Prevents: the data sources that matter most are the ones that nobody looks at."""
     star.declare(reconcile=LARGE)
@@ -108,6 +109,7 @@ def test_a_small_file_is_not_downloaded_either(pipeline: Pipeline):
     assert watched.asked == ["count"]
 
 
+@pytest.mark.slow
 def test_lost_rows_of_a_large_file_fail_the_refresh(pipeline: Pipeline):
     """Prevents: an update that builds on rows that are not there, as nobody may download them."""
     pipeline.policy(Diff(("flight_id",)))
@@ -144,6 +146,7 @@ def test_an_old_answer_is_asked_for_once_more(pipeline: Pipeline):
 
 
 @pytest.mark.parametrize("by", ["auto", "server"])
+@pytest.mark.slow
 def test_other_values_are_found_without_a_download(pipeline: Pipeline, by: Any):
     """Prevents: wrong values that the number of rows does not show, in a file that is too large."""
     pipeline.declare(reconcile=Reconcile(max_bytes=1, checksums=True, by=by))
@@ -172,6 +175,7 @@ class Mute(Counting):
 
 
 @pytest.mark.parametrize("by", ["auto", "server", "download"])
+@pytest.mark.slow
 def test_who_could_not_look_does_not_say_equal(pipeline: Pipeline, by: Any):
     """Prevents: a check that passes because a server could not be asked."""
     pipeline.declare(reconcile=Reconcile(by=by))
@@ -203,6 +207,7 @@ def test_an_older_service_counts_by_the_key(new_pipeline: Callable[..., Pipeline
     assert report.reconciliation.by == {"flights": "key", "airlines": "key"}
 
 
+@pytest.mark.slow
 def test_a_foreign_change_that_nothing_shows_is_found(new_pipeline: Callable[..., Pipeline]):
     """Prevents: rows that somebody removed without a trace stay away after the next update."""
     hidden = new_pipeline(on={"updated_at": "stays", "revisions": False})

@@ -32,6 +32,7 @@ def test_the_last_snapshot_is_the_output(location: Location) -> None:
     assert first.metadata["source_version"].value == "3 rows"
 
 
+@pytest.mark.slow
 def test_whatever_differs_lets_the_model_run(location: Location) -> None:
     """Prevents rows of yesterday's sources, code or run config that pass for today's."""
 
@@ -49,6 +50,7 @@ def test_whatever_differs_lets_the_model_run(location: Location) -> None:
     assert [run(code=None, rows=2), run(code=None, rows=2)] == [["model"], ["model"]]
 
 
+@pytest.mark.slow
 def test_a_snapshot_with_a_lost_file_is_computed_again(location: Location) -> None:
     """Prevents a model that stays broken until its sources change."""
     location.run([limited()])
@@ -61,6 +63,7 @@ def test_a_snapshot_with_a_lost_file_is_computed_again(location: Location) -> No
     assert location.run([limited()]) == ["model"]
 
 
+@pytest.mark.slow
 def test_a_snapshot_of_somebody_else_is_computed_again(location: Location) -> None:
     """Prevents rows that a script has stored meanwhile, and that pass for those of the model."""
     location.run([limited()])
@@ -68,6 +71,7 @@ def test_a_snapshot_of_somebody_else_is_computed_again(location: Location) -> No
     assert location.run([limited()]) == ["model"]
 
 
+@pytest.mark.slow
 def test_upstream_models_count_by_their_rows(location: Location) -> None:
     """Prevents a model that misses new rows upstream, or that runs for none."""
     both = [limited(), reader()]

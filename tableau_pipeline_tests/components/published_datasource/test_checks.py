@@ -68,6 +68,7 @@ def test_relationships_are_a_warning_with_a_count(star: Location):
         ("schema", {"columns": (Column("gate", "int"),)}, "gate (int) is missing"),
     ],
 )
+@pytest.mark.slow
 def test_a_refusal_is_a_failed_check(star: Location, check: str, table: dict[str, Any], words: str):
     """Prevents: a refused refresh whose checks are all green, or not there."""
     result = star.refresh("refused", declared={"tables": (replace(FLIGHTS, **table),)})
@@ -137,6 +138,7 @@ def test_a_refresh_without_its_checks_cannot_be_selected(star: Location):
 @pytest.mark.parametrize(
     ("by", "way"), [("server", "server: COUNT of the table"), ("auto", "downloaded file")]
 )
+@pytest.mark.slow
 def test_the_way_to_count_is_shown(star: Location, by: Any, way: str):
     """Prevents: rows that were compared, and nobody knows how; a connected app that may count, but
     does not ask for the right, or asks for it without need."""

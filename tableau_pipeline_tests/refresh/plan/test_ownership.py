@@ -143,6 +143,7 @@ def test_two_deployments_of_one_declaration(pipeline: Pipeline):
 
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize("whole_deployment", [False, True])
+@pytest.mark.slow
 def test_takeover(pipeline: Pipeline, *, whole_deployment: bool):
     """Prevents: a deployment whose storage was lost can never refresh its data sources again."""
     pipeline.run()
@@ -187,6 +188,7 @@ def test_data_source_without_the_tag_of_an_instance(pipeline: Pipeline):
     assert isinstance(pipeline.run().plan, NoChange)
 
 
+@pytest.mark.slow
 def test_lost_records_find_the_data_source_by_the_tag(pipeline: Pipeline):
     """Prevents: after a wipe of the asset nothing can be refreshed, or edits are lost."""
     pipeline.run()

@@ -63,6 +63,7 @@ def test_windows_of_time(windows: Pipeline, kind: str, zone: str, night: str):
     assert ships(windows) == RowCounts(deleted=6, inserted=3)
 
 
+@pytest.mark.slow
 def test_partition_that_did_not_change(windows: Pipeline):
     """Prevents: a partition that was materialized again is shipped although it is as before."""
     materialize(windows, {"2025-03-01": at("2025-03-01", 1), "2025-03-02": at("2025-03-02", 2)},
@@ -121,6 +122,7 @@ VALUES: list[tuple[pa.DataType, list[Any]]] = [
 
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize(("type_", "values"), VALUES, ids=str)
+@pytest.mark.slow
 def test_values(new_pipeline: Callable[..., Pipeline], type_: pa.DataType, values: list[Any]):
     """Prevents: partitions by value need a time, or one value is taken for another."""
     pipeline = new_pipeline()
@@ -139,6 +141,7 @@ def test_values(new_pipeline: Callable[..., Pipeline], type_: pa.DataType, value
     assert ships(pipeline) == RowCounts(deleted=2, inserted=0)
 
 
+@pytest.mark.slow
 def test_model_that_was_not_partitioned(windows: Pipeline):
     """Prevents: the rows of a model from before it was partitioned stay published."""
     windows.model("flights", at("2025-03-01", 1, 2))

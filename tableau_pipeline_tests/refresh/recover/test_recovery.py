@@ -131,6 +131,7 @@ def test_forgotten_job(new_pipeline: Callable[..., Pipeline], user: tuple[str, s
 
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize("step", ["upload", "update", "job", "outcome"])
+@pytest.mark.slow
 def test_refused_run_after_a_killed_one(pipeline: Pipeline, step: str):
     """Prevents: the bad rows of a killed run are sent by the next one, which is refused."""
     changed_rows(pipeline)

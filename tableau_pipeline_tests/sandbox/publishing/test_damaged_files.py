@@ -41,6 +41,7 @@ def refused(server: tsc.Server, file: Path, *, mode: str = "Overwrite") -> None:
 
 
 @pytest.mark.parametrize("mode", ["Overwrite", "Append"])
+@pytest.mark.slow
 def test_publishing_what_crashes_hyperd(
     server: tsc.Server, one_row: Path, two_rows: Path, deadly: Path, mode: str
 ):
@@ -53,6 +54,7 @@ def test_publishing_what_crashes_hyperd(
     assert rows_on_server(server, item.id) == [[1, "one"], [2, "two"]]
 
 
+@pytest.mark.slow
 def test_jobs_with_what_crashes_hyperd(server: tsc.Server, one_row: Path, deadly: Path):
     # Prevents: a job never ends, or the next one fails, because hyperd died of a file.
     item = publish(server, one_row)
@@ -79,6 +81,7 @@ def test_others_do_not_suffer(sandbox: Sandbox, one_row: Path, deadly: Path):
         list(executor.map(publish_often, range(4)))
 
 
+@pytest.mark.slow
 def test_hyperd_that_died_meanwhile_is_replaced(server: tsc.Server, one_row: Path):
     # Prevents: a sandbox whose hyperd has died refuses everything until it is started again.
     kill(hyper_process())

@@ -90,6 +90,7 @@ def test_by_default_edits_move_the_stamp_and_tags_do_not(server: tsc.Server, one
 
 
 @pytest.mark.parametrize("stamps", Stamps)
+@pytest.mark.slow
 def test_stamp_lies_within_the_job(new_server: NewServer, one_row: Path, stamps: Stamps):
     # Prevents: a pipeline cannot tell from the time of its job that a change is its own.
     sandbox, server = new_server(clock=lambda: START, stamps=stamps, job_delay=1.7)

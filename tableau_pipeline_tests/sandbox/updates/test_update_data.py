@@ -177,6 +177,7 @@ def test_senseless_requests(sandbox: Sandbox, server: tsc.Server, one_row: Path)
     assert len(server.jobs.filter(job_type="update_uploaded_file")) == 0
 
 
+@pytest.mark.slow
 def test_rights_are_those_of_overwriting(sandbox: Sandbox, server: tsc.Server, one_row: Path):
     # Prevents: missing rights, or someone else's payload, go unnoticed until production.
     item = publish(server, one_row)
@@ -217,6 +218,7 @@ def test_extract_in_a_package(server: tsc.Server, tmp_path: Path, one_row: Path)
     assert rows_on_server(server, item.id) == [ONE]
 
 
+@pytest.mark.slow
 def test_updates_take_effect_in_order(server: tsc.Server, one_row: Path, two_rows: Path):
     # Prevents: parallel updates of one data source lose each other's rows.
     item = publish(server, one_row)
@@ -228,6 +230,7 @@ def test_updates_take_effect_in_order(server: tsc.Server, one_row: Path, two_row
     assert rows_on_server(server, item.id) == [ONE, ONE, TWO]
 
 
+@pytest.mark.slow
 def test_equal_requests_at_once(sandbox: Sandbox, server: tsc.Server, one_row: Path):
     # Prevents: a client that retries while the first try is still on its way runs it twice.
     item = publish(server, one_row)
