@@ -1,32 +1,15 @@
 """How much of the disk a folder takes."""
 
 import os
-import threading
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
-from benchmarks.peers.process_tree import Peak
-
-_EVERY = 0.5  # seconds
+from benchmarks.peers.process_tree import Peak, watched
 
 
-@contextmanager
-def watched_disk(folder: Path) -> Generator[Peak]:
+def watched_disk(folder: Path) -> AbstractContextManager[Peak]:
     """Look at the files of a folder twice a second."""
-    peak, done = Peak(), threading.Event()
-
-    def look() -> None:
-        while not done.wait(_EVERY):
-            peak.bytes = max(peak.bytes, _on_disk(folder))
-
-    thread = threading.Thread(target=look, daemon=True)
-    thread.start()
-    try:
-        yield peak
-    finally:
-        done.set()
-        thread.join()
+    return watched(lambda: _on_disk(folder), every=0.5)
 
 
 def _on_disk(folder: Path) -> int:

@@ -1,18 +1,16 @@
 """What a process and all that it started take of the machine: its JVM, workers and hyperd."""
 
 import threading
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 
 import psutil
 
-_EVERY = 0.2  # seconds
-
 
 @dataclass
 class Peak:
-    """The most bytes that were resident at once; what processes share counts for each of them."""
+    """The most bytes that were found; memory that processes share counts for each of them."""
 
     bytes: int = 0
 
@@ -27,14 +25,19 @@ def processor_seconds(pid: int) -> float:
     return total
 
 
-@contextmanager
-def watched_memory(pid: int) -> Generator[Peak]:
+def watched_memory(pid: int) -> AbstractContextManager[Peak]:
     """Look at the memory of all its processes five times a second."""
+    return watched(lambda: _resident(pid), every=0.2)
+
+
+@contextmanager
+def watched(measure: Callable[[], int], *, every: float) -> Generator[Peak]:
+    """Measure bytes every so many seconds, and keep the highest number."""
     peak, done = Peak(), threading.Event()
 
     def look() -> None:
-        while not done.wait(_EVERY):
-            peak.bytes = max(peak.bytes, _resident(pid))
+        while not done.wait(every):
+            peak.bytes = max(peak.bytes, measure())
 
     thread = threading.Thread(target=look, daemon=True)
     thread.start()

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -51,3 +53,27 @@ def rows_of(ids: Iterable[int], word: str = "a") -> pa.Table:
     ids = list(ids)
     words = pa.array([f"{word}{n}" for n in ids], pa.string())
     return pa.table({"id": pa.array(ids, pa.int64()), "word": words})
+
+
+def values_of_all_types() -> pa.Table:
+    """Rows with values that writers and readers may take for others."""
+    moment = datetime(2024, 2, 29, 23, 59, 59, 999_999, UTC)
+    prices = [Decimal("-0.01"), Decimal("99999999.99"), None, Decimal(0)]
+    return pa.table(
+        {
+            "id": pa.array([1, 2, 3, 4], pa.int64()),
+            "word": ["a b", "c%d/é='\\", "", None],
+            "day": pa.array([date(1, 1, 1), date(9999, 12, 31), None, date(1970, 1, 1)]),
+            "at": pa.array([moment, None, moment, moment], pa.timestamp("us", "UTC")),
+            "local": pa.array([moment.replace(tzinfo=None)] * 4, pa.timestamp("us")),
+            "price": pa.array(prices, pa.decimal128(10, 2)),
+            "big": pa.array([Decimal("1e30")] * 4, pa.decimal128(38, 4)),
+            "tiny": pa.array([-128, 127, None, 0], pa.int8()),
+            "small": pa.array([-32768, 32767, None, 0], pa.int16()),
+            "plain": pa.array([-(2**31), 2**31 - 1, None, 0], pa.int32()),
+            "single": pa.array([1.5, float("inf"), None, -0.0], pa.float32()),
+            "double": pa.array([1e300, float("-inf"), None, 0.1]),
+            "flag": [True, False, None, True],
+            "raw": pa.array([b"\x00\xff", b"", None, b"x"]),
+        }
+    )

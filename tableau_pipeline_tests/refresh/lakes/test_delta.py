@@ -5,7 +5,7 @@ import json
 import shutil
 import string
 import struct
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 
@@ -19,7 +19,13 @@ from tableau_pipeline.core.policies import Append, Retain
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.extracts.updates.delta import RowCounts
 from tableau_pipeline.refresh.plan.decide import NoChange, Publish, Update
-from tableau_pipeline_tests.refresh.lakes.support import follow, in_order, published, rows_of
+from tableau_pipeline_tests.refresh.lakes.support import (
+    follow,
+    in_order,
+    published,
+    rows_of,
+    values_of_all_types,
+)
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
 
 # From the alphabet of base85 in Python to the one in logs.
@@ -158,26 +164,7 @@ def test_from_a_cursor_on(pipeline: Pipeline, lake: Path):
 
 def test_types_and_partitions(pipeline: Pipeline, tmp_path: Path):
     """Prevents: values of partition columns, or of some type, that come out as others."""
-    moment = datetime(2024, 2, 29, 23, 59, 59, 999_999, UTC)
-    prices = [Decimal("-0.01"), Decimal("99999999.99"), None, Decimal(0)]
-    rows = pa.table(
-        {
-            "id": pa.array([1, 2, 3, 4], pa.int64()),
-            "word": ["a b", "c%d/é='\\", "", None],
-            "day": pa.array([date(1, 1, 1), date(9999, 12, 31), None, date(1970, 1, 1)]),
-            "at": pa.array([moment, None, moment, moment], pa.timestamp("us", "UTC")),
-            "local": pa.array([moment.replace(tzinfo=None)] * 4, pa.timestamp("us")),
-            "price": pa.array(prices, pa.decimal128(10, 2)),
-            "big": pa.array([Decimal("1e30")] * 4, pa.decimal128(38, 4)),
-            "tiny": pa.array([-128, 127, None, 0], pa.int8()),
-            "small": pa.array([-32768, 32767, None, 0], pa.int16()),
-            "plain": pa.array([-(2**31), 2**31 - 1, None, 0], pa.int32()),
-            "single": pa.array([1.5, float("inf"), None, -0.0], pa.float32()),
-            "double": pa.array([1e300, float("-inf"), None, 0.1]),
-            "flag": [True, False, None, True],
-            "raw": pa.array([b"\x00\xff", b"", None, b"x"]),
-        }
-    )
+    rows = values_of_all_types()
     columns = rows.schema.names
     for number, by in enumerate(
         [[], ["word"], ["day", "flag"], ["plain", "tiny"], ["at", "local"]]
