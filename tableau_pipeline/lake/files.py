@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from tableau_pipeline.core.snapshot import FILES_DIGEST, DataFile, Fingerprint, Part, Snapshot
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.hyper.tables import Column, Layout
+from tableau_pipeline.hyper.tables import ROW_HASH, Column, Layout
 
 _FIELD_ID = b"PARQUET:field_id"
 
@@ -62,7 +62,12 @@ def lake_snapshot(
     Args:
         folder: the absolute path of the table, to which the names of files are relative.
         identity: tells this table from one that is created in its place.
+
+    Raises:
+        RefusedError: hyperd cannot read a column.
     """
+    for column in columns:
+        _check_readable(folder, column)
     names = sorted(file.name for file in files)
     digest = hashlib.sha256("\n".join([identity, *names]).encode()).hexdigest()
     fingerprint = Fingerprint(
@@ -84,6 +89,21 @@ def lake_snapshot(
 def data_file(name: str, footer: Footer, layout: Layout) -> DataFile:
     """Return a file of a version."""
     return DataFile(name=name, rows=footer.rows, size=footer.size, layout=layout)
+
+
+def _check_readable(folder: str, column: Column) -> None:
+    kind, is_nested, _ = column.type.partition("<")
+    problem = None
+    if is_nested:
+        # Not even as JSON text, which only Spark writes into its snapshots.
+        problem = f"is of the type {kind}, which is not read"
+    if column.name == ROW_HASH:
+        problem = "has the name of the hashes of rows"
+    if problem:
+        raise RefusedError(
+            f'The table {folder}: column "{column.name}" {problem}. Publish the table through a '
+            "Spark model that selects other columns from it"
+        )
 
 
 # The files of a lake never change, and a refresh reads those of two versions.

@@ -10,7 +10,6 @@ from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyroaring import BitMap
@@ -24,7 +23,6 @@ from tableau_pipeline_tests.refresh.lakes.support import (
     in_order,
     published,
     rows_of,
-    values_of_all_types,
 )
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
 
@@ -162,21 +160,6 @@ def test_from_a_cursor_on(pipeline: Pipeline, lake: Path):
     assert _same(pipeline, lake)
 
 
-def test_types_and_partitions(pipeline: Pipeline, tmp_path: Path):
-    """Prevents: values of partition columns, or of some type, that come out as others."""
-    rows = values_of_all_types()
-    columns = rows.schema.names
-    for number, by in enumerate(
-        [[], ["word"], ["day", "flag"], ["plain", "tiny"], ["at", "local"]]
-    ):
-        path = tmp_path / f"lake{number}"
-        write_deltalake(path, rows, partition_by=by or None)
-        follow(pipeline, "delta", path)
-        pipeline.run(full=True)
-        held = DeltaTable(path).to_pyarrow_table().select(columns)
-        assert published(pipeline) == in_order(held), by
-
-
 def test_columns_that_older_files_lack(pipeline: Pipeline, lake: Path):
     """Prevents: a table that cannot be read any more once it has a new column."""
     more = rows_of([50]).append_column("new", pa.array([Decimal("1.5")], pa.decimal128(5, 1)))
@@ -186,15 +169,6 @@ def test_columns_that_older_files_lack(pipeline: Pipeline, lake: Path):
     write_deltalake(lake, more.set_column(0, "id", pa.array([51], pa.int64())), mode="append")
     assert pipeline.run().tables == {"flights": RowCounts(deleted=0, inserted=1)}
     assert _same(pipeline, lake)
-
-
-def test_mapped_columns(pipeline: Pipeline, tmp_path: Path):
-    """Prevents: renamed columns that are taken for missing ones."""
-    path = tmp_path / "lake"
-    _write_mapped(path)
-    follow(pipeline, "delta", path)
-    pipeline.run()
-    assert published(pipeline) == [str([1, "north", "a"]), str([2, "north", None])]
 
 
 def test_deletion_vectors_are_refused(pipeline: Pipeline, lake: Path):
@@ -229,51 +203,3 @@ def test_deletion_vectors_are_refused(pipeline: Pipeline, lake: Path):
     (log / f"{4:020}.json").write_text("\n".join(map(json.dumps, actions)))
     with pytest.raises(RefusedError, match="deletion vectors"):
         pipeline.run()
-
-
-def test_nested_columns_are_refused_by_name(pipeline: Pipeline, tmp_path: Path):
-    """Prevents: a failure of hyperd where a message could name the column."""
-    rows = rows_of([1]).append_column("tags", pa.array([["a"]]))
-    write_deltalake(tmp_path / "lake", rows)
-    follow(pipeline, "delta", tmp_path / "lake")
-    with pytest.raises(RefusedError, match='column "tags": Tableau cannot hold the type array'):
-        pipeline.run()
-
-
-def _write_mapped(path: Path) -> None:
-    """Write a table whose columns are mapped by name, which deltalake cannot."""
-
-    def field(name: str, type_: str, id_: int) -> dict[str, object]:
-        metadata = {"delta.columnMapping.id": id_, "delta.columnMapping.physicalName": f"col-{id_}"}
-        return {"name": name, "type": type_, "nullable": True, "metadata": metadata}
-
-    fields = [field("id", "long", 1), field("word", "string", 2), field("region", "string", 3)]
-    file = "col-3=north/part-0.parquet"
-    (path / file).parent.mkdir(parents=True)
-    pq.write_table(pa.table({"col-1": [1, 2], "col-2": ["a", None]}), path / file)
-    actions = [
-        {"protocol": {"minReaderVersion": 2, "minWriterVersion": 5}},
-        {
-            "metaData": {
-                "id": "6f1c1d2e-0000-4000-8000-000000000000",
-                "format": {"provider": "parquet", "options": {}},
-                "schemaString": json.dumps({"type": "struct", "fields": fields}),
-                "partitionColumns": ["region"],
-                "configuration": {
-                    "delta.columnMapping.mode": "name",
-                    "delta.columnMapping.maxColumnId": "3",
-                },
-            }
-        },
-        {
-            "add": {
-                "path": file,
-                "partitionValues": {"col-3": "north"},
-                "size": (path / file).stat().st_size,
-                "modificationTime": 0,
-                "dataChange": True,
-            }
-        },
-    ]
-    (path / "_delta_log").mkdir()
-    (path / "_delta_log" / f"{0:020}.json").write_text("\n".join(map(json.dumps, actions)))
