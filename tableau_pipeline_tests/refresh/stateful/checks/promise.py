@@ -40,12 +40,13 @@ class Look:
 class Tampering:
     """Somebody else changed the rows or columns; if hidden, no stamp or revision shows it.
 
-    A stamp shows nothing where it does not move, nor where we may have left it and the site keeps
-    no revisions.
+    A stamp shows nothing where it does not move, nor where we may have left it and no revision was
+    made.
     """
 
     moment: int
     hidden: bool
+    has_revision: bool
     at: datetime
 
 
@@ -63,9 +64,15 @@ def note_meddling(history: Any, deed: str, before: Look) -> None:
             del fields[name]
     if after.holds == before.holds:
         return
-    hidden = bool(found) and (after.stamp == before.stamp or _looks_like_ours(history, after))
+    # Most sites make no revision for an update of the data.
+    has_revision = bool(after.stamp and before.stamp and after.stamp[1] != before.stamp[1])
+    hidden = bool(found) and (
+        after.stamp == before.stamp or _looks_like_ours(history, after, has_revision=has_revision)
+    )
     history.note(f"... {deed}: the data are others{', and nothing shows it' * hidden}")
-    ledger.tamperings.append(Tampering(ledger.meddled_at, hidden, history.tableau.now))
+    ledger.tamperings.append(
+        Tampering(ledger.meddled_at, hidden, has_revision, history.tableau.now)
+    )
     for name, rows in (after.holds or {}).items():
         name = history.declaration.tables[0].name if name == "Extract" else name
         ledger.counts.setdefault(name, set()).add(len(rows) - 1)
@@ -76,24 +83,25 @@ def note_edit(history: Any) -> None:
 
     That is a second by the server's `Date`, which we may know for a second already.
     """
-    if history.scenario.switches["revisions"]:
-        return
     since = history.tableau.now - timedelta(seconds=2)
     ledger = history.ledger
     ledger.tamperings = [
-        replace(each, hidden=each.hidden or each.at >= since) for each in ledger.tamperings
+        replace(each, hidden=each.hidden or (each.at >= since and not each.has_revision))
+        for each in ledger.tamperings
     ]
 
 
-def _looks_like_ours(history: Any, after: Look) -> bool:
+def _looks_like_ours(history: Any, after: Look, *, has_revision: bool) -> bool:
     """Whether the time stamp is one that we may have left, where nothing else shows it.
 
     That is a stamp in the time of a job of ours, or between an edit of ours and our next look.
     """
-    if after.stamp is None or after.stamp[1] is not None:
+    if after.stamp is None or has_revision:
         return False
     if any(actor.edited and not actor.dead for actor in history.actors):
         return True
+    if after.stamp[1] is not None:
+        return False
     switches = history.scenario.switches
     moves_late = switches["updated_at"] is UpdatedAt.MOVES_LATE
     late = timedelta(seconds=switches["late_seconds"] if moves_late else 0)
