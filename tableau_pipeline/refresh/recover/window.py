@@ -88,8 +88,10 @@ class Change:
         # Every publish moves the stamp and makes a revision, which says nothing about updates.
         if not is_update:
             return habits.model_copy(update={"lag": lag})
-        # Revisions that are hidden for now do not disprove what they showed before.
-        made = habits.update_revisions if self.made is None else self.made
+        # Revisions that are hidden for now do not disprove what they showed before. Of several, all
+        # but one are somebody else's, even if the rows turned out to be ours.
+        is_clear = self.made in (0, 1)
+        made = self.made if is_clear else habits.update_revisions
         update = {"moves_timestamp": moved, "update_revisions": made, "lag": lag}
         return habits.model_copy(update=update)
 

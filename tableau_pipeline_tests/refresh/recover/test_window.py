@@ -174,6 +174,14 @@ def test_what_cannot_be_counted_teaches_nothing():
     assert hidden.learnt(known, is_update=True).update_revisions == 1
 
 
+@pytest.mark.parametrize("known", [None, 0, 1])
+def test_several_revisions_are_nobodys_habit(known: int | None):
+    """Prevents: a publish beside our update, which from then on counts as one of its revisions."""
+    change = replace(UPDATE, after=after(2, 6))
+    habits = Habits(update_revisions=known)
+    assert change.learnt(habits, is_update=True).update_revisions == known
+
+
 @given(seconds=st.floats(-100, 10_000), lag=st.floats(0, 30))
 def test_lag_grows_to_what_was_seen_and_not_beyond_reason(seconds: float, lag: float):
     """Prevents: one late stamp after which any foreign publish passes for ours."""
