@@ -19,15 +19,15 @@ def accepts_shrink(actor: Actor) -> bool:
     return Accept.SHRINK in actor.options.accept
 
 
-def untrue(history: Any, actor: Actor, reason: str) -> list[str]:
-    """The sentences of a refusal that are not true."""
-    case = _Case(history, actor)
+def untrue(history: Any, actor: Actor, reason: str, *, tags: frozenset[str]) -> list[str]:
+    """The sentences of a refusal that are not true; `tags` were there when the refresh began."""
+    case = _Case(history, actor, tags)
     return [line for line in reason.splitlines() if not case.is_true(line)]
 
 
 class _Case:
-    def __init__(self, history: Any, actor: Actor) -> None:
-        self._history, self._actor = history, actor
+    def __init__(self, history: Any, actor: Actor, tags: frozenset[str]) -> None:
+        self._history, self._actor, self._tags = history, actor, tags
 
     def is_true(self, line: str) -> bool:
         checks: list[tuple[str, Callable[..., bool]]] = [
@@ -99,7 +99,7 @@ class _Case:
         found = self._history.found()
         others = {"ours", "other"} - {self._actor.log.instance}
         return found is not None and any(
-            f"tableau-pipeline-instance:{other}" in found.tags for other in others
+            f"tableau-pipeline-instance:{other}" in {*found.tags, *self._tags} for other in others
         )
 
     def _answered(self) -> bool:

@@ -21,15 +21,18 @@ class Start:
 
     Attributes:
         versions: the newest of each model.
+        tags: those of the data source.
     """
 
     versions: dict[str, int]
+    tags: frozenset[str]
 
     @classmethod
     def of(cls, history: Any) -> "Start":
         """As they are now."""
         versions = {name: history.store.number(name) for name in history.models}
-        return cls(versions)
+        found = history.found()
+        return cls(versions, frozenset(found.tags) if found else frozenset())
 
 
 def describe(outcome: Outcome) -> str:
@@ -61,10 +64,10 @@ def check(history: Any, actor: Actor, start: Start, outcome: Outcome) -> None:
             # After an update that somebody interfered with, a file may be refused that repairs it.
             excused = history.scenario.switches["replace"] == "refused" or actor.meddled
             require(not refused or excused, f"refused, but it has sent something: {outcome}")
-            untrue = refusals.untrue(history, actor, str(outcome))
+            untrue = refusals.untrue(history, actor, str(outcome), tags=start.tags)
             require(not untrue, f"refused, but this is not true: {untrue}")
         case Report(plan=Refuse(reason)):
-            untrue = refusals.untrue(history, actor, reason)
+            untrue = refusals.untrue(history, actor, reason, tags=start.tags)
             require(not untrue, f"a dry run is refused, but this is not true: {untrue}")
         case Report(checkpoint=Checkpoint(suspect=None)) if not actor.options.dry_run:
             _check_green(history, actor, start, outcome)
