@@ -104,6 +104,7 @@ class Ledger:
         if job.status != jobs.SUCCESS or target is None or self._before is None:
             return
         self.luid, sending.landed = target.luid, True
+        promise.note_job(self.history, job)
         after = Look.at(self.history, target)
         promise.check_effect(self.history, sending, before=self._before, after=after)
         if after.holds == sending.wanted:

@@ -6,7 +6,7 @@ from typing import Any
 
 from tableau_pipeline.refresh.plan.decide import Accept
 from tableau_pipeline.sandbox.control.faults import HideRows, StaleRows
-from tableau_pipeline.sandbox.store.records import Datasource
+from tableau_pipeline.sandbox.store.records import Datasource, Job
 from tableau_pipeline.sandbox.switches import UpdatedAt
 from tableau_pipeline_tests.refresh.stateful import scenarios
 from tableau_pipeline_tests.refresh.stateful.actors import Actor, Killed, Sending
@@ -87,6 +87,19 @@ def note_edit(history: Any) -> None:
     ledger = history.ledger
     ledger.tamperings = [
         replace(each, hidden=each.hidden or (each.at >= since and not each.has_revision))
+        for each in ledger.tamperings
+    ]
+
+
+def note_job(history: Any, job: Job) -> None:
+    """Note that a job of ours has ended: what others did in its seconds looks like it, too."""
+    if not job.started_at or not job.completed_at:
+        return
+    start = datetime.fromisoformat(job.started_at).replace(microsecond=0)
+    end = datetime.fromisoformat(job.completed_at)
+    ledger = history.ledger
+    ledger.tamperings = [
+        replace(each, hidden=each.hidden or (start <= each.at <= end and not each.has_revision))
         for each in ledger.tamperings
     ]
 
