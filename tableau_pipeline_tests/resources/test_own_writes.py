@@ -126,6 +126,7 @@ def again() -> dg.JobDefinition:
     ).resolve_job_def("again")
 
 
+@pytest.mark.slow
 def test_a_retry_reads_what_the_failed_run_wrote(
     spark: SparkSession,
     tmp_path: Path,

@@ -142,6 +142,7 @@ def test_files_that_are_passed_over(project: Project, beside: str):
     load_definitions(project.package)
 
 
+@pytest.mark.slow
 def test_one_name_twice(project: Project):
     """Prevents: `Duplicate asset key`, of which nobody knows where it stands."""
     project.write("models.py", MODEL)

@@ -34,7 +34,7 @@ SHARE = 10_000 // len(FAMILIES) + 1
 HEALED_EVERY = 50
 
 
-@pytest.mark.few_variants(4)
+@pytest.mark.few_variants(2)
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("count", [100, pytest.param(SHARE, marks=pytest.mark.slow)])
 def test_spoilt_requests(

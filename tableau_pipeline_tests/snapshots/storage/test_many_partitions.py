@@ -6,6 +6,8 @@ from multiprocessing import get_context
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
+import pytest
+
 from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.snapshots.storage import Entry, LocalStorage
 from tableau_pipeline.snapshots.store import SnapshotStore
@@ -58,6 +60,7 @@ def test_a_moved_folder_keeps_its_versions(store: SnapshotStore):
     assert str(before.folder) not in manifest(moved, 3).read_text("utf-8")
 
 
+@pytest.mark.slow
 def test_twenty_writers_at_once(store: SnapshotStore):
     """Prevents: runs of a backfill, each of a partition, of which some fail or are lost."""
     context = get_context("spawn")
