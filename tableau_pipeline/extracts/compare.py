@@ -84,9 +84,9 @@ def compare(
         ):
             problems.append(f"the rows of {name} differ")
         elif checksums and not by_row:
-            found = _checksums(connection, str(published), name, table)
+            found = _checksums(connection, str(published), table)
             sums.update({f"{name}.{column}": each for column, each in found.items()})
-            wanted = _checksums(connection, model_rows(name, table, snapshots), name, table)
+            wanted = _checksums(connection, model_rows(name, table, snapshots), table)
             differing = [column for column in wanted if wanted[column] != found[column]]
             problems += [f"{name}.{column} differs" for column in differing]
     return Reconciliation(
@@ -160,9 +160,7 @@ def _sums(connection: Connection, texts: Sequence[str], relation: str) -> list[i
     return [int(str(total or 0)) for total in totals]
 
 
-def _checksums(
-    connection: Connection, relation: str, name: str, table: TableContent
-) -> dict[str, int]:
+def _checksums(connection: Connection, relation: str, table: TableContent) -> dict[str, int]:
     """Return the sum over the values of each column; NULL counts as a value."""
     # The prefix keeps an empty text apart from NULL.
     texts = [f"COALESCE('=' || {value_text(column)}, '')" for column in table.columns]

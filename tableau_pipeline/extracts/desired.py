@@ -1,5 +1,6 @@
 """The desired content of tables: the rows of the models' snapshots that `retain` keeps."""
 
+import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
@@ -144,9 +145,10 @@ def _content(
     with connect(hyper()) as connection:
         if is_additive:
             return fingerprint(connection, f"{kept} source")
-        # Of the same files, two cutoffs that keep equally many rows keep the same rows.
         count = connection.execute_scalar_query(f"SELECT COUNT(*) FROM {kept} source")  # noqa: S608
-    return snapshot.fingerprint.model_copy(update={"rows": count})
+    # Of the same files, two cutoffs of one column that keep equally many rows keep the same rows.
+    digest = hashlib.sha256(f"{snapshot.fingerprint.hash_sum} {cutoff.column}".encode()).hexdigest()
+    return snapshot.fingerprint.model_copy(update={"rows": count, "hash_sum": int(digest[:16], 16)})
 
 
 def _cutoff(

@@ -5,7 +5,7 @@ import json
 import shutil
 import string
 import struct
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 
@@ -145,6 +145,19 @@ def test_a_window_moves_over_the_files(pipeline: Pipeline, tmp_path: Path):
     # Nothing changes, and the window brings rows back.
     pipeline.run(around={"now": datetime(2026, 3, 8, 12, tzinfo=UTC)})
     assert len(published(pipeline)) == 10
+
+
+def test_a_window_over_another_column(pipeline: Pipeline, tmp_path: Path):
+    """Prevents: no change, where another window keeps as many rows, but others."""
+    path, old, new = tmp_path / "lake", date(2026, 1, 1), date(2026, 3, 9)
+    rows = pa.table({"id": [1, 2], "made": [old, new], "sent": [new, old]})
+    write_deltalake(path, rows)
+    around = {"now": datetime(2026, 3, 10, 12, tzinfo=UTC)}
+    follow(pipeline, "delta", path, retain=Retain("made", 5))
+    pipeline.run(around=around)
+    follow(pipeline, "delta", path, retain=Retain("sent", 5))
+    pipeline.run(around=around)
+    assert published(pipeline) == in_order(rows.slice(0, 1))
 
 
 def test_from_a_cursor_on(pipeline: Pipeline, lake: Path):
