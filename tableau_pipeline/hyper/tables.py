@@ -1,6 +1,6 @@
 """The content of a `.hyper` file, as plain values."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 EXTRACT_SCHEMA = "Extract"
@@ -86,3 +86,37 @@ class Relationship:
 
     def __str__(self) -> str:
         return f"{self.many} -> {self.one}"
+
+
+def tree_problem(tables: Sequence[str], relationships: Sequence[Relationship]) -> str | None:
+    """Return why Tableau would refuse a file with these tables; None if it would not.
+
+    Tableau (2021.4 and later) requires one fact table, from which every other table is reached by
+    exactly one path of relationships from many to one.
+    """
+    edges: dict[str, list[str]] = {table: [] for table in tables}
+    reached_from: dict[str, str] = {}
+    for edge in relationships:
+        if edge.one in reached_from:
+            return (
+                f'table "{edge.one}" is the "to" of two relationships, from '
+                f'"{reached_from[edge.one]}" and from "{edge.many}"; Tableau needs one path to '
+                "each table. Publish a second copy of it under another name, or leave one out"
+            )
+        edges[edge.many].append(edge.one)
+        reached_from[edge.one] = edge.many
+    facts = [table for table in tables if table not in reached_from]
+    if len(facts) != 1:
+        names = ", ".join(f'"{table}"' for table in facts) or "none"
+        return (
+            "Tableau needs exactly one fact table, which no relationship points to; here: "
+            f"{names}. Connect every table by a relationship from the many side to the one side"
+        )
+    # No table has two parents by now, so only a circle can be out of reach of the fact table.
+    seen, frontier = set(facts), list(facts)
+    while frontier:
+        frontier = [one for many in frontier for one in edges[many] if one not in seen]
+        seen.update(frontier)
+    if circle := [table for table in tables if table not in seen]:
+        return f"these tables point at each other in a circle: {', '.join(circle)}"
+    return None

@@ -3,11 +3,12 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from tableau_pipeline.core.declaration import Declaration, tree_problem
+from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.server import Server
 from tableau_pipeline.core.timeouts import Timeouts
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.process import hyper_process
+from tableau_pipeline.hyper.tables import tree_problem
 from tableau_pipeline.lake.snapshots import with_lakes
 from tableau_pipeline.refresh.plan.decide import Options
 from tableau_pipeline.refresh.refresh import Refresh

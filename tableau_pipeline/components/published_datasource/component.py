@@ -21,8 +21,8 @@ from tableau_pipeline.components.published_datasource.scaffolder import (
     PublishedDatasourceScaffolder,
 )
 from tableau_pipeline.components.yaml_component.yaml_component import YamlComponent
-from tableau_pipeline.core.declaration import Declaration, Project, ProjectLuid, tree_problem
-from tableau_pipeline.hyper.tables import Relationship
+from tableau_pipeline.core.declaration import Declaration, Project, ProjectLuid
+from tableau_pipeline.hyper.tables import Relationship, tree_problem
 from tableau_pipeline.hyper.types.type_policy import TypePolicy
 
 
