@@ -90,8 +90,7 @@ def write_hours(folder: Path) -> Snapshot:
         start = _FIRST + timedelta(hours=number)
         key = start.strftime(_PARTITIONS.fmt)
         rows = 0 if number else 1
-        path = write / f"_partition={key}" / f"part-00000-{uuid4()}-c000.snappy.parquet"
-        name = path.relative_to(store.folder("hours")).as_posix()
+        name = f"{write}/_partition={key}/part-00000-{uuid4()}-c000.snappy.parquet"
         part = Part(
             partition=key,
             span=Span(start=start, end=start + timedelta(hours=1), zone="UTC"),
@@ -100,7 +99,7 @@ def write_hours(folder: Path) -> Snapshot:
             files=(DataFile(name=name, rows=rows, size=1),),
         )
         parts.append(part)
-    (path,) = (write.parents[1] / file.name for file in parts[0].files)
+    path = Path(*store.folder("hours").paths([file.name for file in parts[0].files]))
     path.parent.mkdir(parents=True)
     row = {name: pa.array([1], pa.int64()) for name in (*_COLUMNS, ROW_HASH)}
     pq.write_table(pa.table(row), path)

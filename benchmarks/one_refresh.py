@@ -78,7 +78,7 @@ def refresh(
     journal = FileJournal(folder / f"{declaration.key}.json")
     work = Refresh(
         declaration=declaration,
-        snapshots=_Chosen(model),
+        snapshots=_Chosen(model, SnapshotStore(folder)),
         journal=journal,
         server=lambda: signed_in(environment["TABLEAU_SERVER_URL"], credentials=token),
         hyper=hyper,
@@ -110,12 +110,13 @@ class _Chosen:
     """A store in which a version is the newest that need not be."""
 
     model: Snapshot
+    store: SnapshotStore
 
     def newest(self, asset_key: str) -> Snapshot | None:
         return self.model
 
     def version(self, asset_key: str, number: int) -> Snapshot | None:
-        return SnapshotStore(self.model.folder.parent).version(asset_key, number)
+        return self.store.version(asset_key, number)
 
 
 def _note_data_file(opened: list[str], event: str, args: tuple) -> None:

@@ -5,11 +5,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import gettempdir
 
 import pytest
 
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.resources import data_dir
+from tableau_pipeline.resources import data_dir, resources_from_env, work_dir
 from tableau_pipeline_tests.conftest import ROOT
 
 ASK = "from tableau_pipeline.resources import data_dir; print(data_dir())"
@@ -30,11 +31,20 @@ def test_what_is_said_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     assert data_dir() == tmp_path / "lake"
 
 
-def test_object_stores_are_refused(monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("url", ["hdfs://lake/data", "s3:/lake/data", "S3://lake", "file:///lake"])
+def test_other_urls_are_refused(monkeypatch: pytest.MonkeyPatch, url: str):
     """Prevents: a folder named "s3:" that looks like the bucket, and that nobody else sees."""
-    monkeypatch.setenv("PIPELINE_DATA_DIR", "s3://lake/data")
-    with pytest.raises(RefusedError, match=r"PIPELINE_DATA_DIR is 's3://lake/data': set it to"):
-        data_dir()
+    monkeypatch.setenv("PIPELINE_DATA_DIR", url)
+    with pytest.raises(RefusedError, match=f"'{url}': set PIPELINE_DATA_DIR to a path"):
+        resources_from_env()
+
+
+def test_an_object_store_has_the_snapshots_alone(monkeypatch: pytest.MonkeyPatch):
+    """Prevents: extracts in a bucket, or a local folder that bears its name."""
+    monkeypatch.setenv("PIPELINE_DATA_DIR", "s3://lake/data/")
+    assert resources_from_env()["snapshots"].root == "s3://lake/data/snapshots"
+    for folder in (data_dir(), work_dir()):
+        assert folder.is_relative_to(gettempdir())
 
 
 @pytest.mark.parametrize(("folder", "home"), [("", None), ("docs", None), ("/", "dagster_home")])

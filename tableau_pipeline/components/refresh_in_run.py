@@ -7,7 +7,7 @@ from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.snapshot import Snapshots
 from tableau_pipeline.lake.snapshots import with_lakes
 from tableau_pipeline.refresh.refresh import Refresh
-from tableau_pipeline.resources import HyperResource, TableauServerResource, data_dir
+from tableau_pipeline.resources import HyperResource, TableauServerResource, work_dir
 
 
 def refresh_in_run(
@@ -26,7 +26,7 @@ def refresh_in_run(
         # Opened only when needed: a refresh that ends early costs no sign-in and no process.
         server=lambda: tableau.session(context.log, counts=declaration.needs_counts),
         hyper=lambda: hyper.process,
-        folder=data_dir(),
+        folder=work_dir(),
         log=context.log,
         timeouts=tableau.timeouts,
         takeover=tableau.takeover,

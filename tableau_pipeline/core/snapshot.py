@@ -6,12 +6,12 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import reduce
 from operator import add
-from pathlib import Path
 from typing import Annotated, Protocol, Self
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, PlainSerializer
 
 from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.hyper.parquet.folders import Folder
 from tableau_pipeline.hyper.tables import Column, Layout
 from tableau_pipeline.hyper.types.type_policy import TypePolicy
 
@@ -137,7 +137,7 @@ class Snapshot(Frozen):
     Versions share the files of partitions that did not change between them.
 
     Attributes:
-        folder: the folder of the model. It is not in the manifest, so that the data folder can
+        folder: where the files are. It is not in the manifest, so that the data folder can
             move.
         asset_key: the asset key of the model, "a/b" for a key of two parts.
         number: the number of the version; the store counts from 1 for each model.
@@ -146,7 +146,9 @@ class Snapshot(Frozen):
         parts: one for each partition, by key; exactly one for a model without partitions.
     """
 
-    folder: Path
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    folder: Folder
     asset_key: str
     number: int
     created_at: datetime
@@ -180,19 +182,16 @@ class Snapshot(Frozen):
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The paths of the files that have rows."""
+        """Where hyperd finds the files that have rows."""
         return self.paths_of(self.files)
 
     def paths_of(self, files: Iterable[DataFile]) -> tuple[str, ...]:
-        """Return the paths of files of this version."""
-        folder = str(self.folder)
-        return tuple(
-            file.name if file.name.startswith("/") else f"{folder}/{file.name}" for file in files
-        )
+        """Return where hyperd finds files of this version; they are fetched if need be."""
+        return self.folder.paths([file.name for file in files])
 
     def missing(self) -> list[str]:
-        """Return the files that have rows but do not exist."""
-        return [path for path in self.paths if not Path(path).exists()]
+        """Return the files that have rows but do not exist, by their full names."""
+        return self.folder.missing([file.name for file in self.files])
 
     @property
     def data_version(self) -> str:

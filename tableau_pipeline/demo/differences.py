@@ -48,7 +48,7 @@ def differences(
 def _model(snapshot: Snapshot) -> pa.Table:
     snapshot.check_columns()
     columns = [column.name for column in snapshot.columns]
-    files = [snapshot.folder / file.name for part in snapshot.parts for file in part.files]
+    files = snapshot.paths_of(file for part in snapshot.parts for file in part.files)
     # By default pyarrow takes the name of a folder for another column.
     tables = [pq.read_table(file, columns=columns, partitioning=None) for file in files]
     return _comparable(pa.concat_tables(tables))

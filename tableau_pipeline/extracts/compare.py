@@ -11,7 +11,7 @@ from tableau_pipeline.core.counting import CountWay
 from tableau_pipeline.core.snapshot import Snapshot, Snapshots
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.extracts.desired import source
-from tableau_pipeline.hyper.rows import rows
+from tableau_pipeline.hyper.parquet.rows import rows
 from tableau_pipeline.hyper.tables import EXTRACT_SCHEMA
 from tableau_pipeline.hyper.types.row_text import number_of, row_text, value_text
 

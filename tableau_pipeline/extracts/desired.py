@@ -10,8 +10,8 @@ from tableau_pipeline.core.checkpoint import Checkpoint, Cutoff, TableContent
 from tableau_pipeline.core.declaration import Declaration, Table
 from tableau_pipeline.core.policies import Diff, Retain
 from tableau_pipeline.core.snapshot import DataFile, Fingerprint, Snapshot
+from tableau_pipeline.hyper.parquet.rows import rows
 from tableau_pipeline.hyper.process import connect
-from tableau_pipeline.hyper.rows import rows
 from tableau_pipeline.hyper.tables import ROW_HASH, Column, Layout, TableSource
 from tableau_pipeline.hyper.types.literals import string_literal
 from tableau_pipeline.hyper.types.spark_types import hyper_type

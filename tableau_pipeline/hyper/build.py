@@ -8,7 +8,7 @@ from tableauhyperapi import HyperProcess, TableName
 
 from tableau_pipeline.hyper.comments import comment
 from tableau_pipeline.hyper.new_file import NEW, create_table, new_file
-from tableau_pipeline.hyper.rows import names, rows
+from tableau_pipeline.hyper.parquet.rows import names, rows
 from tableau_pipeline.hyper.tables import EXTRACT_SCHEMA, Relationship, TableSource
 from tableau_pipeline.hyper.types.spark_types import file_version
 

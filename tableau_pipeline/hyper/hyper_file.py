@@ -10,7 +10,7 @@ from tableauhyperapi import Connection, TableName, escape_name
 
 from tableau_pipeline.hyper.arrow_streams import ArrowStream, Scan, scanned, streamed
 from tableau_pipeline.hyper.comments import comment
-from tableau_pipeline.hyper.rows import names
+from tableau_pipeline.hyper.parquet.rows import names
 from tableau_pipeline.hyper.types.sql_types import sql_type
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from tableauhyperapi import Connection, HyperProcess, escape_name
 
+from tableau_pipeline.hyper.parquet.rows import names, rows
 from tableau_pipeline.hyper.process import connect
-from tableau_pipeline.hyper.rows import names, rows
 from tableau_pipeline.hyper.tables import TableSource
 
 _SAMPLES = 3

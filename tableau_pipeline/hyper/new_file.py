@@ -7,8 +7,8 @@ from pathlib import Path
 from tableauhyperapi import Connection, HyperProcess, TableName, escape_name
 
 from tableau_pipeline.hyper.atomic import atomic_path
+from tableau_pipeline.hyper.parquet.rows import names
 from tableau_pipeline.hyper.process import connect
-from tableau_pipeline.hyper.rows import names
 from tableau_pipeline.hyper.tables import Column
 from tableau_pipeline.hyper.types.spark_types import hyper_type
 

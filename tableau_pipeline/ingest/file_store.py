@@ -112,8 +112,7 @@ class FileStore:
         digests = {path.name: digest for path, digest in reading.digests.items()}
         with nothing_left(self.store, asset_key) as folder:
             parts = stored_parts(
-                frame, folder, model=self.store.folder(asset_key), expression=_FILE,
-                partitions=names, asset_key=asset_key,
+                frame, self.store, folder, expression=_FILE, partitions=names, asset_key=asset_key,
             )  # fmt: skip
             reading.check_unchanged()
             if base:

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from tableau_pipeline.core.snapshot import FILES_DIGEST, DataFile, Fingerprint, Part, Snapshot
 from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.hyper.parquet.folders import LocalFolder
 from tableau_pipeline.hyper.tables import ROW_HASH, Column, Layout
 
 _FIELD_ID = b"PARQUET:field_id"
@@ -76,7 +77,7 @@ def lake_snapshot(
         algorithm=FILES_DIGEST,
     )
     return Snapshot(
-        folder=Path(folder),
+        folder=LocalFolder(Path(folder)),
         asset_key=asset_key,
         number=number,
         created_at=created_at,

@@ -1,29 +1,70 @@
 import os
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory, gettempdir
 
-from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.snapshots.objects.local_copies import LocalCopies
+from tableau_pipeline.snapshots.objects.object_storage import ObjectStorage
+from tableau_pipeline.snapshots.objects.opening import is_url
 
 
 def data_dir() -> Path:
-    """Return the folder of snapshots, extracts and locks: PIPELINE_DATA_DIR, if it is set.
+    """Return the folder for snapshots, extracts and locks: PIPELINE_DATA_DIR, if it is a path.
 
-    Otherwise it is `data/` in this checkout, if the checkout itself is running. In other projects
+    If it is a URL, snapshots are there, and this is a folder of the temporary directory. If it is
+    not set, this is `data/` in this checkout, if the checkout itself is running. In other projects
     it is `data/` in DAGSTER_HOME, because the records there refer to the snapshots; without
     DAGSTER_HOME, `data/` in the working directory.
 
     Raises:
-        RefusedError: PIPELINE_DATA_DIR is a URL.
+        RefusedError: PIPELINE_DATA_DIR is a URL of no object store.
     """
     if value := os.environ.get("PIPELINE_DATA_DIR"):
-        if "://" in value:
-            raise RefusedError(
-                f"PIPELINE_DATA_DIR is {value!r}: set it to the path of a folder. Object stores "
-                "are not supported."
-            )
-        return Path(value).absolute()
+        return Path(gettempdir(), "tableau_pipeline") if is_url(value) else Path(value).absolute()
     checkout, home = Path(__file__).parents[2], os.environ.get("DAGSTER_HOME")
     places = [Path(home or ".").absolute(), Path.cwd()]
     within = any(place.is_relative_to(checkout) for place in places)
     if within and (checkout / "workspace.yaml").exists():
         return checkout / "data"
     return places[0] / "data"
+
+
+def snapshots_location() -> str:
+    """Return the path or URL of all snapshots.
+
+    Raises:
+        RefusedError: PIPELINE_DATA_DIR is a URL of no object store.
+    """
+    value = os.environ.get("PIPELINE_DATA_DIR") or ""
+    return f"{value.rstrip('/')}/snapshots" if is_url(value) else str(data_dir() / "snapshots")
+
+
+def work_dir() -> Path:
+    """Return the folder for the files of a refresh.
+
+    It is removed with this process, unless `data_dir` is there to keep files.
+    """
+    is_shared = not is_url(os.environ.get("PIPELINE_DATA_DIR") or "")
+    return data_dir() if is_shared else Path(_temporary().name)
+
+
+def storage_at(location: str, *, cache_bytes: int) -> Path | ObjectStorage:
+    """Return where snapshots at a path or URL are; `cache_bytes` limits local copies.
+
+    Raises:
+        RefusedError: it is a URL of no object store.
+    """
+    if is_url(location):
+        return ObjectStorage(location, _copies(cache_bytes))
+    return Path(location)
+
+
+@cache
+def _copies(limit: int) -> LocalCopies:
+    # One for the whole process, because hyperd reads by path whatever a refresh still holds.
+    return LocalCopies(data_dir() / "copies", limit)
+
+
+@cache
+def _temporary() -> TemporaryDirectory[str]:
+    return TemporaryDirectory(prefix="tableau_pipeline ")

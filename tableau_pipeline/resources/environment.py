@@ -4,7 +4,7 @@ from typing import Any
 import dagster as dg
 
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.resources.data_folder import data_dir
+from tableau_pipeline.resources.data_folder import snapshots_location
 from tableau_pipeline.resources.hyperd import HyperResource
 from tableau_pipeline.resources.io_manager import SnapshotIOManager
 from tableau_pipeline.resources.spark import SparkResource
@@ -17,7 +17,7 @@ def resources_from_env() -> dict[str, Any]:
     Keys: "spark", "hyper", "tableau", "snapshots". No variable is required here.
 
     Raises:
-        RefusedError: a numeric variable or a switch has an invalid value.
+        RefusedError: a variable has an invalid value.
     """
     spark = SparkResource(
         master=os.environ.get("SPARK_MASTER") or "local[*]",
@@ -42,7 +42,11 @@ def resources_from_env() -> dict[str, Any]:
             queue_timeout=_seconds("TABLEAU_QUEUE_TIMEOUT", default=QUEUE_SECONDS),
             takeover=_switch("TABLEAU_TAKEOVER"),
         ),
-        "snapshots": SnapshotIOManager(root=str(data_dir() / "snapshots"), spark=spark),
+        "snapshots": SnapshotIOManager(
+            root=snapshots_location(),
+            spark=spark,
+            cache_gb=_amount("PIPELINE_CACHE_GB", default=10),
+        ),
     }
 
 
@@ -56,6 +60,17 @@ def _seconds(name: str, *, default: int) -> int:
     if not value.isdecimal() or int(value) == 0:
         raise RefusedError(f"{name} is {value!r}: set it to a number of seconds above 0.")
     return int(value)
+
+
+def _amount(name: str, *, default: float) -> float:
+    value = os.environ.get(name) or str(default)
+    try:
+        amount = float(value)
+    except ValueError:
+        amount = -1
+    if not 0 <= amount < float("inf"):
+        raise RefusedError(f"{name} is {value!r}: set it to a number of GB, 0 or more.")
+    return amount
 
 
 def _switch(name: str) -> bool:

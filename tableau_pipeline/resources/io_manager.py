@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from pathlib import Path
 from typing import Any, get_origin
 
 import dagster as dg
@@ -12,6 +11,7 @@ from pyspark.sql import DataFrame
 
 from tableau_pipeline.core.snapshot import Origin, Snapshot
 from tableau_pipeline.resources.belonging import belongs_to
+from tableau_pipeline.resources.data_folder import storage_at
 from tableau_pipeline.resources.own_writes import version_to_read
 from tableau_pipeline.resources.step_notes import StepNotes, notes_of, step_of
 from tableau_pipeline.snapshots.load import read_frame
@@ -35,7 +35,8 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
     """
 
     root: str = Field(
-        description="Folder of all snapshots. Spark and every run must have access to it."
+        description="Folder of all snapshots, or URL of an object store (s3://, gs://, abfss://). "
+        "Spark and every run must have access to it."
     )
     spark: dg.ResourceDependency[LazyPySparkResource]
     keep_days: float = Field(
@@ -45,10 +46,20 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
         "compare with it. Must be longer than any run takes.",
     )
 
+    cache_gb: float = Field(
+        default=10,
+        ge=0,
+        description="GB of local copies of files that hyperd has read from an object store.",
+    )
+
     @property
     def store(self) -> SnapshotStore:
-        """The store of all versions of all models."""
-        return SnapshotStore(Path(self.root))
+        """The store of all versions of all models.
+
+        Raises:
+            RefusedError: `root` is a URL of no object store.
+        """
+        return SnapshotStore(storage_at(self.root, cache_bytes=int(self.cache_gb * 1e9)))
 
     def snapshot(
         self, asset_key: str, definition: dg.PartitionsDefinition | None = None
@@ -189,7 +200,7 @@ def _report(context: dg.OutputContext, written: Snapshot, origin: Origin | None)
         (part,) = snapshot.parts
         first = next((file.name for file in part.files), "")
         metadata = {
-            "dagster/uri": (snapshot.folder / first).parent.as_uri(),
+            "dagster/uri": snapshot.folder.uri(first.rpartition("/")[0]),
             "fingerprint": snapshot.data_version,
             "bytes": snapshot.size,
             "version": snapshot.number,

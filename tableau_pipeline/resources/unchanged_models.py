@@ -124,9 +124,8 @@ def _reason_to_run(
             return f"version {part.version} does not say what it was computed from"
         if part.origin != origin:
             return _difference(part.origin, origin)
-    files = [stored.folder / file.name for part in stored.parts for file in part.files]
-    missing = next((file for file in files if not file.exists()), None)
-    return f"{missing} is gone" if missing else None
+    missing = stored.missing()
+    return f"{missing[0]} is gone" if missing else None
 
 
 def _difference(before: Origin, now: Origin) -> str:

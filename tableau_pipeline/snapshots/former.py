@@ -8,7 +8,6 @@ each partition counts.
 import re
 from collections.abc import Sequence
 from datetime import datetime
-from pathlib import Path
 
 from pydantic import Field
 
@@ -36,12 +35,11 @@ class _Manifest(Frozen):
     comments: dict[str, str] = Field(default_factory=dict)
 
 
-def read(storage: Storage, key: str, *, folder: Path, asset_key: str) -> Snapshot | None:
+def read(storage: Storage, key: str, *, asset_key: str) -> Snapshot | None:
     """Read what older releases stored of a model, as one version; None if they stored nothing.
 
     Args:
         key: the key of the folder of the model.
-        folder: its path.
     """
     found = _newest(storage, key)
     if not found:
@@ -61,7 +59,7 @@ def read(storage: Storage, key: str, *, folder: Path, asset_key: str) -> Snapsho
         for place, manifest in found
     ]
     return Snapshot(
-        folder=folder,
+        folder=storage.folder(key),
         asset_key=asset_key,
         number=NUMBER,
         created_at=last.created_at,

@@ -8,7 +8,7 @@ from tableauhyperapi import TableName
 
 from tableau_pipeline.hyper.open_file import open_hyper
 from tableau_pipeline.hyper.types.literals import string_literal
-from tableau_pipeline.snapshots.load import exact_path
+from tableau_pipeline.snapshots.files.spark_paths import exact_path
 
 
 def read_hyper(

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Protocol
 from uuid import uuid4
 
+from tableau_pipeline.hyper.parquet.folders import Folder, LocalFolder
+
 # The name of what a killed `put` may leave.
 UNFINISHED = re.compile(r"(.*/)?\.[0-9a-f]{32}")
 
@@ -47,6 +49,9 @@ class Storage(Protocol):
 
     def delete(self, key: str) -> bool:
         """Delete a key; return False if it does not exist, or is a folder that is not empty."""
+
+    def folder(self, key: str) -> Folder:
+        """Return the folder with the files whose keys begin with this key and a slash."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,3 +122,7 @@ class LocalStorage:
         except FileNotFoundError:
             return False
         return True
+
+    def folder(self, key: str) -> LocalFolder:
+        """Return a folder below the root."""
+        return LocalFolder(self.root / key)

@@ -17,6 +17,7 @@ from urllib.parse import quote, unquote
 from uuid import uuid4
 
 from tableau_pipeline.core.snapshot import Snapshot
+from tableau_pipeline.hyper.parquet.folders import Folder
 from tableau_pipeline.snapshots import former
 from tableau_pipeline.snapshots.storage import LocalStorage, Storage
 
@@ -28,14 +29,21 @@ _PLACE = re.compile(rf"(?P<model>.+?)/({VERSIONS}|(?P<write>{DATA}/[^/]+|{former
 
 @dataclass(frozen=True)
 class SnapshotStore:
-    """The versions of all models in a folder; "a/b" is a key of two parts."""
+    """The versions of all models; "a/b" is a key of two parts.
 
-    root: Path
+    Attributes:
+        root: a folder, or another storage.
+    """
+
+    root: Path | Storage
 
     @property
     def storage(self) -> Storage:
-        """Where the manifests are."""
-        return LocalStorage(self.root.resolve())
+        """Where the versions are."""
+        if isinstance(self.root, Path):
+            # Spark treats the first folder of a relative path as a host name.
+            return LocalStorage(self.root.resolve())
+        return self.root
 
     def newest(self, asset_key: str) -> Snapshot | None:
         """Return the newest version of a model; None if it has none."""
@@ -97,14 +105,13 @@ class SnapshotStore:
         if not self.numbers(asset_key) and (found := self.newest(asset_key)):
             self._create(found)
 
-    def new_folder(self, asset_key: str) -> Path:
-        """Return the path of a new folder for the files of a write, with a random name."""
-        return self.folder(asset_key) / DATA / uuid4().hex
+    def new_folder(self, asset_key: str) -> str:
+        """Return a new folder for the files of a write: its path below the folder of the model."""
+        return f"{DATA}/{uuid4().hex}"
 
-    def folder(self, asset_key: str) -> Path:
+    def folder(self, asset_key: str) -> Folder:
         """Return the folder with all data of a model."""
-        # Spark treats the first folder of a relative path as a host name.
-        return self.root.resolve() / model_key(asset_key)
+        return self.storage.folder(model_key(asset_key))
 
     def manifest(self, asset_key: str, number: int) -> str:
         """Return the key of the manifest that commits a version."""
@@ -119,17 +126,16 @@ class SnapshotStore:
                 found.update(file["name"] for part in parts for file in part["files"])
         return found
 
-    def discard(self, folder: Path) -> None:
+    def discard(self, asset_key: str, folder: str) -> None:
         """Remove a folder for the files of a write."""
-        prefix = f"{folder.relative_to(self.root.resolve()).as_posix()}/"
+        prefix = f"{model_key(asset_key)}/{folder}/"
         # In this order, what is in a folder comes before the folder.
         for key in sorted((entry.key for entry in self.storage.list(prefix)), reverse=True):
             with suppress(OSError):
                 self.storage.delete(key)
 
     def _former(self, asset_key: str) -> Snapshot | None:
-        key, folder = model_key(asset_key), self.folder(asset_key)
-        return former.read(self.storage, key, folder=folder, asset_key=asset_key)
+        return former.read(self.storage, model_key(asset_key), asset_key=asset_key)
 
     def _create(self, snapshot: Snapshot) -> bool:
         """Store a manifest; return False if its number is taken."""
@@ -141,27 +147,23 @@ class SnapshotStore:
 class TrialStore(SnapshotStore):
     """Reads the versions of a store, but keeps nothing that is written after `close`."""
 
-    folders: list[Path] = field(default_factory=list)
+    folders: list[tuple[str, str]] = field(default_factory=list)
 
     def commit(self, asset_key: str, make: Callable[[int, Snapshot | None], Snapshot]) -> Snapshot:
         """Return the version that would be stored."""
         before = self.newest(asset_key)
         return make(before.number + 1 if before else 1, before)
 
-    def new_folder(self, asset_key: str) -> Path:
-        """Return the path of a temporary folder."""
-        self.folders.append(super().new_folder(asset_key))
-        return self.folders[-1]
+    def new_folder(self, asset_key: str) -> str:
+        """Return a temporary folder."""
+        folder = super().new_folder(asset_key)
+        self.folders.append((asset_key, folder))
+        return folder
 
     def close(self) -> None:
         """Remove everything that was written."""
-        for folder in self.folders:
-            self.discard(folder)
-
-
-def spark_path(path: Path) -> str:
-    """Return a path in the form that Spark expects: with its scheme, and without escapes."""
-    return f"file://{path}"
+        for asset_key, folder in self.folders:
+            self.discard(asset_key, folder)
 
 
 @contextmanager

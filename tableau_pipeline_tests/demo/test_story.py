@@ -15,7 +15,8 @@ from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.tables import ROW_HASH
 from tableau_pipeline.publishing.session.credentials import Password
 from tableau_pipeline.publishing.session.sign_in import signed_in
-from tableau_pipeline.snapshots.store import SnapshotStore, spark_path
+from tableau_pipeline.snapshots.files.spark_paths import spark_path
+from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline_tests.conftest import Story
 
 TABLES = ("flights", "airlines", "airports", "planes")

@@ -101,7 +101,7 @@ def test_what_is_refused_leaves_nothing(files, store: SnapshotStore):
     with pytest.raises(RefusedError, match="1 row does not fit"):
         files("c.csv", "id,v", "1,a,b", mode="append").newest("model")
     assert store.numbers("model") == [1]
-    assert len(list((store.folder("model") / "@data").iterdir())) == 1
+    assert len(list((store.folder("model").path / "@data").iterdir())) == 1
 
 
 @pytest.mark.parametrize("mode", ["append", "replace"])
@@ -129,4 +129,4 @@ def test_a_trial_keeps_nothing(files, store: SnapshotStore):
     assert found.missing() == []
     trial.close()
     assert store.numbers("model") == [1]
-    assert len(list((store.folder("model") / "@data").iterdir())) == 1
+    assert len(list((store.folder("model").path / "@data").iterdir())) == 1

@@ -81,10 +81,10 @@ def test_every_type_is_loaded_as_it_was_stored(
     frame = spark.sql(f"SELECT {', '.join(columns)} UNION ALL SELECT {', '.join(nulls)}")
     materialize(tmp_path, [model(frame), reader(seen, "model", DataFrame)])
     assert seen[0].dtypes == frame.dtypes
-    assert _texts(seen[0]) == _texts(frame)
+    assert texts(seen[0]) == texts(frame)
 
 
-def _texts(frame: DataFrame) -> list[str]:
+def texts(frame: DataFrame) -> list[str]:
     """The rows as text: some of their values have no like in Python."""
     named = frame.toDF(*(f"c{number}" for number in range(len(frame.columns))))
     texts = named.select(*(named[name].cast("string") for name in named.columns))

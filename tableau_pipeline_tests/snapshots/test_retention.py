@@ -38,7 +38,7 @@ def check_whole(store: SnapshotStore, models: Iterable[str] = ("model",)) -> Non
 
 
 def files(store: SnapshotStore) -> set[str]:
-    folder = store.folder("model")
+    folder = store.folder("model").path
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*.parquet")}
 
 
@@ -80,7 +80,7 @@ def test_what_a_killed_write_left_goes(store: SnapshotStore):
     """Prevents: the files of killed runs for ever on the disk, or those of a running one gone."""
     commit(store, "jan")
     (dead,) = written(store, ["jan"])
-    empty = store.new_folder("model")
+    empty = store.folder("model").path / store.new_folder("model")
     empty.mkdir()
     (never,) = written(store, [None], asset_key="never")
     torn = manifest(store, 1).with_name(f".{uuid4().hex}")
@@ -88,17 +88,17 @@ def test_what_a_killed_write_left_goes(store: SnapshotStore):
     days_pass(store)
     (alive,) = written(store, ["feb"])
     # Spark keeps what is not finished in folders of its own.
-    slow = store.new_folder("model")
+    slow = store.folder("model").path / store.new_folder("model")
     (slow / "_temporary" / "0").mkdir(parents=True)
     (slow / "old").touch()
     os.utime(slow / "old", (0, 0))
     (slow / "_temporary" / "0" / "part").touch()
     assert collected(store) == []
-    folder = store.folder("model")
+    folder = store.folder("model").path
     assert not (folder / dead.files[0].name).exists()
     assert not empty.exists()
     assert not torn.exists()
-    assert not (store.folder("never") / never.files[0].name).exists()
+    assert not (store.folder("never").path / never.files[0].name).exists()
     assert (folder / alive.files[0].name).exists()
     assert (slow / "old").exists()
     check_whole(store)
@@ -107,7 +107,7 @@ def test_what_a_killed_write_left_goes(store: SnapshotStore):
 def test_checksums_stay_with_their_files(store: SnapshotStore):
     """Prevents: Spark that no longer notices a damaged file, because its checksum was removed."""
     (part,) = commit(store).parts
-    path = store.folder("model") / part.files[0].name
+    path = store.folder("model").path / part.files[0].name
     checksum = path.with_name(f".{path.name}.crc")
     checksum.touch()
     days_pass(store)
@@ -118,7 +118,7 @@ def test_checksums_stay_with_their_files(store: SnapshotStore):
 def test_foreign_folders_are_left_alone(store: SnapshotStore):
     """Prevents: a collection that goes beyond what is ours."""
     commit(store)
-    foreign = store.folder("model") / "v-old" / "notes.txt"
+    foreign = store.folder("model").path / "v-old" / "notes.txt"
     foreign.parent.mkdir()
     foreign.touch()
     days_pass(store)

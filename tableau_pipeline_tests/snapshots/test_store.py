@@ -96,7 +96,7 @@ def test_folders_are_named_after_models(store: SnapshotStore):
     keys = ["a/b", "a b", "a%20b", "a", "b", "ä.b", "[x]", "a\\b", "*", "a/../b", "a/./b", "@data"]
     for key in keys:
         commit(store, asset_key=key)
-    folders = [store.folder(key) for key in keys]
+    folders = [store.folder(key).path for key in keys]
     assert len(set(folders)) == len(keys)
     root = store.root.resolve()
     assert all(folder.resolve().is_relative_to(root) for folder in folders)
@@ -161,7 +161,7 @@ def test_a_data_directory_may_move(spark: SparkSession, tmp_path: Path):
     moved = newest(tmp_path / "new place")
     assert moved
     assert moved == before.model_copy(update={"folder": moved.folder})
-    assert moved.folder.is_relative_to(tmp_path / "new place")
+    assert moved.folder.path.is_relative_to(tmp_path / "new place")
     assert moved.data_version == before.data_version
     assert spark.read.parquet(*(f"file://{path}" for path in moved.paths)).count() == 3
 

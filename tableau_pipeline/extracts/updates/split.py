@@ -13,7 +13,7 @@ from tableauhyperapi import Connection, HyperProcess, TableName, escape_name
 from tableau_pipeline.extracts.updates.affected_rows import KeyMatch, KeyTable, affected, fill
 from tableau_pipeline.extracts.updates.delta import ROWS, Delta, TableDelta, insert_rows
 from tableau_pipeline.hyper.new_file import new_file
-from tableau_pipeline.hyper.rows import names
+from tableau_pipeline.hyper.parquet.rows import names
 
 # Several payloads are together larger than one, as every file has some overhead.
 _ROOM = 1.3

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from tableauhyperapi import Connection, HyperException, HyperProcess
 
+from tableau_pipeline.hyper.parquet.rows import rows
 from tableau_pipeline.hyper.process import connect
-from tableau_pipeline.hyper.rows import rows
 from tableau_pipeline.hyper.tables import TableSource
 
 

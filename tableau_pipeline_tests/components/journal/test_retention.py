@@ -81,7 +81,7 @@ def test_a_failure_is_a_warning(location: Location, monkeypatch: pytest.MonkeyPa
     unlink = Path.unlink
 
     def no_permission(path: Path, **more: Any) -> None:
-        if path.is_relative_to(location.store.folder(MODEL)):
+        if path.is_relative_to(location.store.folder(MODEL).path):
             raise PermissionError(f"not allowed: {path}")
         unlink(path, **more)
 

@@ -31,6 +31,8 @@ def test_empty_settings_are_none(monkeypatch: pytest.MonkeyPatch):
         ("TABLEAU_JOB_TIMEOUT", "0"),
         ("TABLEAU_QUEUE_TIMEOUT", "-1"),
         ("TABLEAU_TAKEOVER", "yes"),
+        ("PIPELINE_CACHE_GB", "10 GB"),
+        ("PIPELINE_CACHE_GB", "-1"),
     ],
 )
 def test_bad_values(monkeypatch: pytest.MonkeyPatch, name: str, value: str):

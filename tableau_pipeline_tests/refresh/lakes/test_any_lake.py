@@ -1,10 +1,12 @@
 """Tables of lakes under any changes: what is published is the version of the table."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from hypothesis import HealthCheck, Phase, given, settings
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.types import LongType
 
-from tableau_pipeline.core.policies import Append, Diff, Replace
+from tableau_pipeline.core.policies import Append, Diff, Replace, Retain
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline_tests.refresh.lakes.support import BY_ID, follow, in_order, published, rows_of
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
@@ -39,7 +41,16 @@ CHANGES = st.lists(
     min_size=1,
     max_size=3,
 )
-STEPS = st.lists(st.tuples(POLICIES, CHANGES), min_size=2, max_size=4)
+# A window may change its column, grow or shrink, and the day of the refresh may go back.
+WINDOWS = st.none() | st.builds(
+    Retain,
+    column=st.sampled_from(["made", "sent"]),
+    days=st.integers(0, 9),
+    as_of=st.sampled_from(["run", "max"]),
+)
+DAYS = st.integers(0, 15)
+STEPS = st.lists(st.tuples(POLICIES, CHANGES, WINDOWS, DAYS), min_size=2, max_size=4)
+FIRST_DAY = datetime(2024, 2, 25, tzinfo=UTC)
 any_changes = settings(
     max_examples=20,
     suppress_health_check=list(HealthCheck),
@@ -55,7 +66,7 @@ class Delta:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / uuid4().hex
-        write_deltalake(self.path, rows_of([0, 1, 2]))
+        write_deltalake(self.path, _rows([0, 1, 2]))
 
     @property
     def table(self) -> DeltaTable:
@@ -65,7 +76,7 @@ class Delta:
         return self.table.to_pyarrow_table()
 
     def change(self, kind: str, ids: set[int], number: int) -> None:
-        rows = _widened(rows_of(ids, f"n{number}-"), self.rows().schema.names)
+        rows = _widened(_rows(ids, f"n{number}-"), self.rows().schema.names)
         match kind:
             case "append":
                 write_deltalake(self.path, rows, mode="append")
@@ -97,15 +108,15 @@ class Iceberg:
         uri, warehouse = f"sqlite:///{folder}/{name}.db", f"file://{folder}/{name}"
         catalog = SqlCatalog(name, uri=uri, warehouse=warehouse)
         catalog.create_namespace("db")
-        self.table = catalog.create_table("db.orders", schema=rows_of([]).schema)
-        self.table.append(rows_of([0, 1, 2]))
+        self.table = catalog.create_table("db.orders", schema=_rows([]).schema)
+        self.table.append(_rows([0, 1, 2]))
         self.path = Path(self.table.location().removeprefix("file://"))
 
     def rows(self) -> pa.Table:
         return self.table.scan().to_arrow()
 
     def change(self, kind: str, ids: set[int], number: int) -> None:
-        rows = _widened(rows_of(ids, f"n{number}-"), self.rows().schema.names)
+        rows = _widened(_rows(ids, f"n{number}-"), self.rows().schema.names)
         match kind:
             case "append":
                 self.table.append(rows)
@@ -126,6 +137,27 @@ class Iceberg:
                 self.table.append(_widened(rows, self.table.schema().column_names))
 
 
+def _rows(ids: Iterable[int], word: str = "a") -> pa.Table:
+    """Rows with two dates, one of which falls where the other one rises, or is missing."""
+    ids = list(ids)
+    made = [FIRST_DAY.date() + timedelta(days=n) for n in ids]
+    sent = [FIRST_DAY.date() + timedelta(days=12 - n) if n % 4 else None for n in ids]
+    rows = rows_of(ids, word).append_column("made", pa.array(made, pa.date32()))
+    return rows.append_column("sent", pa.array(sent, pa.date32()))
+
+
+def _kept(rows: pa.Table, window: Retain | None, today: datetime) -> pa.Table:
+    """The rows that a window keeps."""
+    if window is None:
+        return rows
+    dates = rows[window.column]
+    end = pc.max(dates).as_py() if window.as_of == "max" else today.date()
+    if end is None:
+        return rows
+    is_old = pc.less(dates, pa.scalar(end - timedelta(days=window.days)))
+    return rows.filter(pc.invert(pc.fill_null(is_old, False)))
+
+
 def _widened(rows: pa.Table, columns: list[str]) -> pa.Table:
     """The rows with all columns that the table has by now."""
     for name in columns:
@@ -143,13 +175,14 @@ def test_any_changes(pipeline: Pipeline, tmp_path: Path, make: Callable, steps: 
     lake, number = make(tmp_path), 0
     follow(pipeline, lake.format, lake.path)
     pipeline.run(full=True)
-    for policy, changes in steps:
+    for policy, changes, window, day in steps:
         for kind, ids in changes:
             lake.change(kind, ids, number := number + 1)
-        follow(pipeline, lake.format, lake.path, policy)
+        follow(pipeline, lake.format, lake.path, policy, retain=window)
+        today = FIRST_DAY + timedelta(days=day)
         try:
-            pipeline.run()
+            pipeline.run(around={"now": today})
         except RefusedError as error:
             assert "is not unique" in str(error)  # noqa: PT017 - it may well be unique
         else:
-            assert published(pipeline) == in_order(lake.rows())
+            assert published(pipeline) == in_order(_kept(lake.rows(), window, today))

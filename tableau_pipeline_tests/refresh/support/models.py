@@ -59,7 +59,8 @@ def snapshot(
         without: partitions that the model has no longer.
     """
     store = SnapshotStore(root)
-    folder = store.new_folder(asset_key)
+    model = store.folder(asset_key).path
+    folder = model / store.new_folder(asset_key)
     folder.mkdir(parents=True)
     hashes = [hash_of(list(row.values())) for row in rows.to_pylist()]
     hashed = rows.append_column(ROW_HASH, pa.array(hashes, pa.int64()))
@@ -67,10 +68,7 @@ def snapshot(
     slices = [hashed.slice(0, half), hashed.slice(half)]
     columns = tuple(Column(field.name, spark_name(field.type)) for field in rows.schema)
     fingerprint = Fingerprint(rows=rows.num_rows, hash_sum=sum(hashes))
-    files = tuple(
-        _write(folder, number, store.folder(asset_key), rows=each)
-        for number, each in enumerate(slices)
-    )
+    files = tuple(_write(folder, number, model, rows=each) for number, each in enumerate(slices))
 
     def make(number: int, before: Snapshot | None) -> Snapshot:
         part = Part(

@@ -12,7 +12,6 @@ from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.snapshots.storage import Entry, LocalStorage
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline_tests.snapshots.support.hours import commit_hours
-from tableau_pipeline_tests.snapshots.support.in_memory import StoreOn
 from tableau_pipeline_tests.snapshots.support.samples import rows
 from tableau_pipeline_tests.snapshots.support.versions import commit, manifest
 
@@ -38,12 +37,12 @@ def test_a_year_of_hours_is_one_file(store: SnapshotStore):
     """Prevents: a look at the partitions of a model that opens a file, or a folder, for each."""
     commit_hours(store, 8_760)
     storage = Counting(store.root)
-    found = StoreOn(store.root, storage).newest("model")
+    found = SnapshotStore(storage).newest("model")
     assert found
     assert len(found.parts) == 8_760
     assert storage.opened.total() <= 3
     # A commit reads them once more.
-    commit(StoreOn(store.root, storage), "new")
+    commit(SnapshotStore(storage), "new")
     assert storage.opened.total() <= 6
     assert manifest(store, 1).stat().st_size < 400 * 8_760
 
@@ -57,7 +56,7 @@ def test_a_moved_folder_keeps_its_versions(store: SnapshotStore):
     assert rows(after) == {"feb": 2, "jan": 1, "mar": 1}
     assert [part.version for part in after.parts] == [2, 1, 3]
     assert after.missing() == []
-    assert str(before.folder) not in manifest(moved, 3).read_text("utf-8")
+    assert str(before.folder.path) not in manifest(moved, 3).read_text("utf-8")
 
 
 @pytest.mark.slow

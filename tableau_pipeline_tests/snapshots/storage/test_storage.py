@@ -5,17 +5,24 @@ from threading import Barrier
 
 import pytest
 
+from tableau_pipeline.snapshots.objects.local_copies import LocalCopies
+from tableau_pipeline.snapshots.objects.object_storage import ObjectStorage
 from tableau_pipeline.snapshots.retention import collect
 from tableau_pipeline.snapshots.storage import LocalStorage, Storage
-from tableau_pipeline_tests.snapshots.support.in_memory import MemoryStorage, StoreOn
+from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline_tests.snapshots.support.samples import rows
 from tableau_pipeline_tests.snapshots.support.versions import commit
 
 
-@pytest.fixture(params=["on a disk", "in memory"])
+@pytest.fixture(params=["on a disk", "objects"])
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
     """An empty one."""
-    return LocalStorage(tmp_path / "root") if request.param == "on a disk" else MemoryStorage()
+    root = tmp_path / "root"
+    root.mkdir()
+    if request.param == "on a disk":
+        return LocalStorage(root)
+    # The library that speaks to object stores also has one on a disk, without folders.
+    return ObjectStorage(root.as_uri(), LocalCopies(tmp_path / "copies", limit=10**6))
 
 
 def keys(storage: Storage, prefix: str = "") -> set[str]:
@@ -103,13 +110,13 @@ def test_a_network_file_system_repeats_a_call(tmp_path: Path, monkeypatch: pytes
     assert [path.name for path in tmp_path.iterdir()] == ["1"]
 
 
-def test_versions_need_nothing_else(storage: Storage, tmp_path: Path):
+def test_versions_need_nothing_else(storage: Storage):
     """Prevents: a manifest that is read or removed past the storage, where there is no disk."""
-    store = StoreOn(tmp_path / "files", storage)
+    store = SnapshotStore(storage)
     commit(store, "jan", "feb")
     last = commit(store, "feb", rows=2)
     assert rows(store.newest("model")) == {"feb": 2, "jan": 1}
-    assert not (tmp_path / "files" / "model" / "@versions").exists()
     assert collect(store, keep_days=-1, referenced=set) == [("model", 1)]
     assert (store.numbers("model"), store.newest("model")) == ([2], last)
-    assert len(keys(storage)) == 1
+    # A manifest, and the files of both partitions.
+    assert len(keys(storage)) == 3

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tableau_pipeline.core.snapshot import DataFile, Fingerprint, Part, Snapshot, Span
 from tableau_pipeline.hyper.tables import Column
-from tableau_pipeline.snapshots.store import SnapshotStore, place
+from tableau_pipeline.snapshots.store import SnapshotStore, model_key, place
 from tableau_pipeline.snapshots.successor import succeeding
 
 COLUMNS = (Column("id", "bigint"),)
@@ -25,10 +25,8 @@ def written(
     folder = store.new_folder(asset_key)
     parts = []
     for key in partitions:
-        path = folder / f"_partition={key}" / "part-0.parquet" if key else folder / "part-0.parquet"
-        path.parent.mkdir(parents=True)
-        path.write_text(str(rows))
-        name = path.relative_to(store.folder(asset_key)).as_posix()
+        name = f"{folder}/_partition={key}/part-0.parquet" if key else f"{folder}/part-0.parquet"
+        store.storage.put(f"{model_key(asset_key)}/{name}", str(rows).encode())
         file = DataFile(name=name, rows=rows, size=1)
         fingerprint = Fingerprint(rows=rows, hash_sum=rows)
         parts.append(

@@ -15,6 +15,7 @@ from tableau_pipeline.core.snapshot import (
     Part,
     Snapshot,
 )
+from tableau_pipeline.hyper.parquet.folders import LocalFolder
 from tableau_pipeline.hyper.tables import ROW_HASH, Column
 from tableau_pipeline_tests.refresh.stateful.models.tables import Content, Model
 from tableau_pipeline_tests.refresh.stateful.models.values import ARROW
@@ -80,9 +81,7 @@ class Store:
         """Remove all versions but the newest of each model, and the files that are only theirs."""
         for name, versions in self._versions.items():
             newest = versions[max(versions)]
-            needed = {
-                str(newest.folder / file.name) for part in newest.parts for file in part.files
-            }
+            needed = set(newest.paths_of(file for part in newest.parts for file in part.files))
             for path in self._folder(name).iterdir():
                 if str(path) not in needed:
                     path.unlink()
@@ -99,7 +98,7 @@ class Store:
         self, name: str, number: int, schema: Mapping[str, str], parts: Sequence[Part]
     ) -> None:
         snapshot = Snapshot(
-            folder=self._folder(name),
+            folder=LocalFolder(self._folder(name)),
             asset_key=name,
             number=number,
             created_at=_WRITTEN_AT,

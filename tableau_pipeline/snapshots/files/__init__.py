@@ -1,0 +1,1 @@
+"""The files with the rows of snapshots, written and read by Spark."""

@@ -1,0 +1,193 @@
+"""Parquet files in an object store, written and read by Spark's tasks with pyarrow.
+
+Spark needs no connector for that. Executors need `pyarrow` and `obstore`, but not this package, so
+this module may import nothing else.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from tempfile import TemporaryFile
+from typing import IO
+from uuid import uuid4
+
+import obstore
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from obstore.store import ObjectStore, from_url
+
+# Where Spark stores its own schema in a Parquet file.
+SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
+# What a task reports of each file, as a schema of Spark. It reports rows without a partition as a
+# file without a name.
+REPORT = "partition string, name string, rows long, size long, hash_sum decimal(38,0)"
+_REPORT = pa.schema(
+    [
+        ("partition", pa.string()),
+        ("name", pa.string()),
+        ("rows", pa.int64()),
+        ("size", pa.int64()),
+        ("hash_sum", pa.decimal128(38, 0)),
+    ]
+)
+# In bytes and rows: Spark's own writer fills row groups of 128 MB.
+_ROW_GROUP, _BATCH = 128 << 20, 65_536
+
+
+@dataclass(frozen=True)
+class Writer:
+    """Writes the rows of a task; called by Spark.
+
+    Attributes:
+        url: the URL of the store.
+        folder: the folder for the files, by its key.
+        spark_schema: of the rows, as JSON.
+        columns: the names of the columns in the files.
+        row_hash: the position of the column with the hash of each row.
+        by_partition: whether the rows have one more column, with their partitions. Those of a task
+            are sorted by it, and go to a file for each partition.
+    """
+
+    url: str
+    folder: str
+    spark_schema: str
+    columns: Sequence[str]
+    row_hash: int
+    by_partition: bool
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Write files; yield what was written of each."""
+        file: _File | None = None
+        strays = 0
+        for batch in batches:
+            for key, rows in self._by_partition(batch):
+                if self.by_partition and key is None:
+                    strays += rows.num_rows
+                    continue
+                if file and file.key != key:
+                    yield file.close()
+                    file = None
+                if file is None:
+                    file = _File(self, key, rows.schema)
+                file.write(rows)
+        if file:
+            yield file.close()
+        if strays:
+            yield _report(None, "", strays, 0, 0)
+
+    def _by_partition(self, batch: pa.RecordBatch) -> Iterator[tuple[str | None, pa.RecordBatch]]:
+        count = len(self.columns)
+        rows = batch.select([*range(count)]).rename_columns([*self.columns])
+        if not self.by_partition:
+            yield None, rows
+            return
+        keys = batch.column(count)
+        runs = pc.call_function("run_end_encode", [keys])
+        start = 0
+        for key, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
+            yield key, rows.slice(start, end - start)
+            start = end
+
+
+@dataclass
+class _File:
+    """A file that is being written."""
+
+    writer: Writer
+    key: str | None
+    schema: pa.Schema
+    rows: int = 0
+    hash_sum: int = 0
+    # Spark hands over small batches, of which each would be a row group of its own.
+    _waiting: list[pa.RecordBatch] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.name = f"part-{uuid4().hex}.parquet"
+        # Sent when it is complete: a task that is killed before leaves no object.
+        self._local = TemporaryFile()  # noqa: SIM115 - closed below, or with the task
+        metadata = {SPARK_SCHEMA: self.writer.spark_schema.encode()}
+        self.schema = pa.schema([_nullable_field(field) for field in self.schema], metadata)
+        self._parquet = pq.ParquetWriter(self._local, self.schema)
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        self.rows += rows.num_rows
+        # A sum of 64-bit hashes does not fit into 64 bits.
+        hashes = rows.column(self.writer.row_hash).cast(pa.decimal128(38, 0))
+        self.hash_sum += int(pc.call_function("sum", [hashes]).as_py() or 0)
+        self._waiting.append(rows)
+        if sum(each.nbytes for each in self._waiting) >= _ROW_GROUP:
+            self._flush()
+
+    def _flush(self) -> None:
+        self._parquet.write_table(pa.Table.from_batches(self._waiting).cast(self.schema))
+        self._waiting = []
+
+    def close(self) -> pa.RecordBatch:
+        self._flush()
+        self._parquet.close()
+        size = self._local.tell()
+        self._local.seek(0)
+        store = from_url(self.writer.url)
+        with self._local as content:
+            obstore.put(store, f"{self.writer.folder}/{self.name}", content)
+        return _report(self.key, self.name, self.rows, size, self.hash_sum)
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Reads files, whose keys are the rows of a task; called by Spark.
+
+    Attributes:
+        columns: the columns to read.
+        names: the names that Spark expects, in the same order.
+    """
+
+    url: str
+    columns: Sequence[str]
+    names: Sequence[str]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of files."""
+        store = from_url(self.url)
+        for batch in batches:
+            for key in batch.column(0).to_pylist():
+                with _downloaded(store, key) as content, pq.ParquetFile(content) as file:
+                    for rows in file.iter_batches(_BATCH, columns=[*self.columns]):
+                        yield rows.select([*self.columns]).rename_columns([*self.names])
+
+
+def _downloaded(store: ObjectStore, key: str) -> IO[bytes]:
+    """Download an object: one request, where Parquet's columns would be several."""
+    file = TemporaryFile()  # noqa: SIM115 - closed by the caller
+    for chunk in obstore.get(store, key).stream():
+        file.write(chunk)
+    file.seek(0)
+    return file
+
+
+def _nullable(type_: pa.DataType) -> pa.DataType:
+    """Return a type whose nested fields may all be NULL.
+
+    Arrow would refuse a NULL in a struct of which Spark knows that its fields are never NULL.
+    """
+    match type_:
+        case pa.StructType():
+            return pa.struct([_nullable_field(field) for field in type_])
+        case pa.MapType():
+            return pa.map_(type_.key_type, _nullable_field(type_.item_field))
+        case pa.ListType():
+            return pa.list_(_nullable_field(type_.value_field))
+        case _:
+            return type_
+
+
+def _nullable_field(field: pa.Field) -> pa.Field:
+    return field.with_type(_nullable(field.type)).with_nullable(True)
+
+
+def _report(
+    partition: str | None, name: str, rows: int, size: int, hash_sum: int
+) -> pa.RecordBatch:
+    values = [{"partition": partition, "name": name, "rows": rows, "size": size}]
+    values[0]["hash_sum"] = hash_sum
+    return pa.RecordBatch.from_pylist(values, schema=_REPORT)

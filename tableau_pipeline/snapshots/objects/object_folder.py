@@ -1,0 +1,58 @@
+"""The files of a model in an object store."""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import obstore
+
+from tableau_pipeline.snapshots.objects.local_copies import LocalCopies
+from tableau_pipeline.snapshots.objects.opening import opened
+
+# Downloads at a time. A file is a part of a model, so that there usually are several.
+_THREADS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectFolder:
+    """Objects below a key.
+
+    Attributes:
+        url: the URL of the storage.
+        key: without a trailing slash.
+    """
+
+    url: str
+    key: str
+    copies: LocalCopies
+
+    def uri(self, name: str) -> str:
+        """Return the URL of a file or of a folder in this one."""
+        return f"{self.url}/{self.key}/{name}"
+
+    def paths(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return the paths of local copies of files; what has no copy yet is fetched."""
+        with ThreadPoolExecutor(_THREADS) as executor:
+            return tuple(executor.map(self._copy, names))
+
+    def missing(self, names: Sequence[str]) -> list[str]:
+        """Return the URLs at which there is no object."""
+        # One listing for each folder of files costs fewer requests than one for each file.
+        folders = {f"{self.key}/{name}".rpartition("/")[0] for name in names}
+        found = {
+            entry["path"]
+            for folder in folders
+            for chunk in obstore.list(opened(self.url), folder)
+            for entry in chunk
+        }
+        return [self.uri(name) for name in names if f"{self.key}/{name}" not in found]
+
+    def _copy(self, name: str) -> str:
+        return self.copies.path(self.uri(name), partial(self._fetch, name))
+
+    def _fetch(self, name: str, target: Path) -> None:
+        with target.open("wb") as file:
+            for chunk in obstore.get(opened(self.url), f"{self.key}/{name}").stream():
+                file.write(chunk)

@@ -1,0 +1,130 @@
+"""Snapshots in an object store hold what they would hold on a disk."""
+
+from collections import Counter
+from datetime import datetime
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tableau_pipeline.core.snapshot import Snapshot
+from tableau_pipeline.hyper.build import build_extract
+from tableau_pipeline.hyper.process import hyper_process
+from tableau_pipeline.hyper.tables import TableSource
+from tableau_pipeline.snapshots.load import read_frame
+from tableau_pipeline.snapshots.objects.local_copies import LocalCopies
+from tableau_pipeline.snapshots.objects.object_storage import ObjectStorage
+from tableau_pipeline.snapshots.partitions import PartitionError, Window
+from tableau_pipeline.snapshots.storable import UnstorableError
+from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline.snapshots.write import write_partitions, write_snapshot
+from tableau_pipeline_tests.snapshots.test_loading import ODD_NAMES, TYPES, texts
+
+UTC = ZoneInfo("UTC")
+DAYS = {
+    f"2024-03-0{day}": Window(
+        datetime(2024, 3, day, tzinfo=UTC), datetime(2024, 3, day + 1, tzinfo=UTC)
+    )
+    for day in (1, 2, 3)
+}
+
+
+@pytest.fixture
+def objects(tmp_path: Path) -> SnapshotStore:
+    """An empty store of objects; the library that speaks to them also keeps them in a folder."""
+    root = tmp_path / "objects"
+    root.mkdir()
+    return SnapshotStore(ObjectStorage(root.as_uri(), LocalCopies(tmp_path / "copies", 10**9)))
+
+
+def write(frame: DataFrame, store: SnapshotStore) -> Snapshot:
+    return write_snapshot(frame, store, asset_key="area/model", run_id="test")
+
+
+@pytest.mark.parametrize("values", [TYPES, ODD_NAMES], ids=["types", "names inside of types"])
+def test_every_type_survives(
+    values: list[str], spark: SparkSession, objects: SnapshotStore, tmp_path: Path
+):
+    """Prevents: a model that has other values, types or fingerprints in an object store."""
+    # Arrow has no such interval in Python.
+    values = [value for value in values if "year to month" not in value]
+    columns = [f"{value} AS `odd ``name, x.y {number}`" for number, value in enumerate(values)]
+    nulls = ["NULL"] * len(values)
+    frame = spark.sql(f"SELECT {', '.join(columns)} UNION ALL SELECT {', '.join(nulls)}")
+    stored = write(frame, objects)
+    on_disk = write(frame, SnapshotStore(tmp_path / "disk"))
+    assert stored.data_version == on_disk.data_version
+    found = read_frame(spark, stored)
+    assert found.schema == read_frame(spark, on_disk).schema
+    assert texts(found) == texts(frame)
+
+
+def test_intervals_of_months_are_refused(spark: SparkSession, objects: SnapshotStore):
+    """Prevents: an error of Arrow's insides where a column has a type that it does not know."""
+    frame = spark.sql("SELECT array(interval '1-2' year to month) AS `since when`")
+    with pytest.raises(UnstorableError, match="'since when' holds an interval of months"):
+        write(frame, objects)
+    assert not [*objects.storage.list("")]
+
+
+def test_hyperd_reads_what_was_stored(spark: SparkSession, objects: SnapshotStore, tmp_path: Path):
+    """Prevents: objects that Spark can read and hyperd cannot."""
+    frame = spark.range(10_000).repartition(3).withColumn("text", F.concat(F.lit("é"), "id"))
+    stored = write(frame, objects)
+    assert len(stored.files) == 3
+    table = TableSource("Extract", stored.columns, stored.paths)
+    built = build_extract(hyper_process(), tmp_path / "x.hyper", tables=[table])
+    assert built.rows == {"Extract": 10_000}
+    assert objects.newest("area/model") == stored
+
+
+def test_partitions_are_stored_apart(spark: SparkSession, objects: SnapshotStore):
+    """Prevents: rows in the files of another partition, or a partition that loses its rows."""
+    day = "date'2024-03-01' + CAST(id % 2 AS int)"
+    frame = spark.range(1_000).repartition(4).withColumn("day", F.expr(day))
+    stored = write_partitions(
+        frame, objects, expression="day", partitions=DAYS, asset_key="model", run_id="test"
+    )
+    rows = {part.partition: part.fingerprint.rows for part in stored.parts}
+    assert rows == {"2024-03-01": 500, "2024-03-02": 500, "2024-03-03": 0}
+    for key, part in stored.by_partition().items():
+        assert Counter(str(row.day) for row in read_frame(spark, part).collect()) == (
+            {key: 500} if rows[key] else {}
+        )
+
+
+def test_a_stray_row_is_refused(spark: SparkSession, objects: SnapshotStore):
+    """Prevents: rows of no partition that are stored in none, without a word."""
+    frame = spark.range(3).withColumn("day", F.expr("date'2024-03-01' + CAST(id * 10 AS int)"))
+    with pytest.raises(PartitionError, match="2 rows lie outside"):
+        write_partitions(
+            frame, objects, expression="day", partitions=DAYS, asset_key="model", run_id="test"
+        )
+    assert not [*objects.storage.list("")]
+
+
+def test_a_failed_write_leaves_nothing(spark: SparkSession, objects: SnapshotStore):
+    """Prevents: objects that no version names, after each failed run."""
+    divided = spark.range(20, numPartitions=2).withColumn("x", F.expr("1 / (id - 19)"))
+    with pytest.raises(Exception, match="DIVIDE_BY_ZERO"):
+        write(divided, objects)
+    assert not [*objects.storage.list("")]
+
+
+def test_missing_objects_are_named(spark: SparkSession, objects: SnapshotStore):
+    """Prevents: an update that builds on files which somebody removed from the bucket."""
+    stored = write(spark.range(10).repartition(2), objects)
+    assert stored.missing() == []
+    lost = stored.files[0].name
+    assert objects.storage.delete(f"area/model/{lost}")
+    assert stored.missing() == [stored.folder.uri(lost)]
+
+
+def test_an_empty_model(spark: SparkSession, objects: SnapshotStore):
+    """Prevents: a model without rows that cannot be stored, or read again."""
+    stored = write(spark.range(0), objects)
+    assert stored.fingerprint.rows == 0
+    assert read_frame(spark, stored).schema.names == ["id"]
+    assert read_frame(spark, stored).count() == 0
