@@ -1,6 +1,5 @@
 """CSV is read as RFC 4180 has it, and a value is what it says or its row is bad."""
 
-import gzip
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -149,39 +148,6 @@ def test_a_locale(file: Path):
     written(file, "id;betrag;tag\r\n1;0.123;31.12.2023\r\n2;12.34;31.12.2023\r\n")
     _, bad = read_all(file, columns=columns, reader=GERMAN)
     assert bad.total == 2
-
-
-def test_bytes(file: Path):
-    """Prevents: letters that are guessed."""
-    text, rows = "id,v\n1,Grün\n", [(1, "Grün")]
-    for encoding in ("utf-8", "utf-8-sig", "utf-16"):
-        assert read(written(file, text, encoding)) == rows
-    for encoding in ("windows-1252", "UTF-16LE", "ISO-8859-15"):
-        with pytest.raises(RefusedError, match=r"x\.csv.*is not UTF-8.*encoding: "):
-            read(written(file, text, encoding))
-        assert read(file, reader={"encoding": encoding}) == rows
-    written(file, text)
-    with pytest.raises(RefusedError, match=r"encoding: .no-such. is not known"):
-        read(file, reader={"encoding": "no-such"})
-    with pytest.raises(RefusedError, match="begins with the byte order mark of UTF-8"):
-        read(written(file, text, "utf-8-sig"), reader={"encoding": "cp1252"})
-
-
-def test_the_line_of_a_wrong_byte(file: Path):
-    """Prevents: a search through a million lines."""
-    file.write_bytes(b"id,v\n" + b"1,abc\n" * 50_000 + b"2,\xe9\n")
-    with pytest.raises(RefusedError, match="line 50002: the byte 0xE9 is not UTF-8"):
-        read(file)
-
-
-def test_packed(tmp_path: Path):
-    """Prevents: a packed file that is read as text, or half of one."""
-    path = tmp_path / "x.csv.gz"
-    path.write_bytes(gzip.compress(b"id,v\n1,a\n"))
-    assert read(path) == [(1, "a")]
-    path.write_bytes(path.read_bytes()[:-9])
-    with pytest.raises(RefusedError, match="damaged"):
-        read(path)
 
 
 @pytest.mark.parametrize(

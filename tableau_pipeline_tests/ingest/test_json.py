@@ -89,6 +89,7 @@ def test_what_does_not_fit(file: Path, type_: str, value: str):
         ('[{"a": 1},\n{"a": 2}', "the array has no end"),
         ('[{"a": 1},\n{"a" 2}]', "line 2: invalid JSON"),
         ('{"a": 1}\n', "which no object has; the objects have a"),
+        ('{"a": 1}\n{"A": 2}\n', 'The objects have "a" and "A", which differ only in case'),
     ],
 )
 def test_what_is_broken(file: Path, text: str, message: str):

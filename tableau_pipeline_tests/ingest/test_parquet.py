@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.ingest import Files, load, read_files
 from tableau_pipeline.ingest.file_store import FileStore
+from tableau_pipeline.ingest.parquet.rewritten import rewrite
 from tableau_pipeline.snapshots.load import read_frame
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline_tests.components.support.corpus import FILES
@@ -76,6 +77,34 @@ def test_what_would_not_survive(stored, name: str, message: str):
         stored(name)
     assert f"{name}.parquet" in str(refused.value)
     assert message in str(refused.value)
+
+
+class Geometry(pa.ExtensionType):
+    """What pyarrow writes as Parquet's own geometry."""
+
+    def __init__(self) -> None:
+        super().__init__(pa.binary(), "geoarrow.wkb")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        """No settings."""
+        return b"{}"
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage: pa.DataType, serialized: bytes) -> "Geometry":
+        """The same, whatever its settings."""
+        return cls()
+
+
+def test_geospatial_values_are_refused_by_column(tmp_path: Path):
+    """Prevents: a geometry that is published as bytes, or a refusal that names no column."""
+    shapes = pa.ExtensionArray.from_storage(Geometry(), pa.array([b""], pa.binary()))
+    pa.register_extension_type(Geometry())
+    try:
+        pq.write_table(pa.table({"id": [1], "shape": shapes}), tmp_path / "map.parquet")
+    finally:
+        pa.unregister_extension_type("geoarrow.wkb")
+    with pytest.raises(RefusedError, match=r'map\.parquet: column "shape" holds geospatial values'):
+        rewrite(tmp_path / "map.parquet", tmp_path / "copy.parquet")
 
 
 def test_files_that_differ(spark: SparkSession, tmp_path: Path):

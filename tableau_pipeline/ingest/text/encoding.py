@@ -3,6 +3,7 @@
 import bz2
 import codecs
 import gzip
+import zlib
 from collections.abc import Generator
 from contextlib import contextmanager
 from io import TextIOWrapper
@@ -11,13 +12,14 @@ from typing import BinaryIO, TextIO, cast
 
 from tableau_pipeline.errors import RefusedError
 
+# Byte order marks, and the encodings that begin with each; the first name is shown or decoded with.
 _MARKS = {
     # These come first: the little-endian mark of UTF-32 begins with that of UTF-16.
-    codecs.BOM_UTF32_LE: "UTF-32",
-    codecs.BOM_UTF32_BE: "UTF-32",
-    codecs.BOM_UTF8: "utf-8-sig",
-    codecs.BOM_UTF16_LE: "utf-16",
-    codecs.BOM_UTF16_BE: "utf-16",
+    codecs.BOM_UTF32_LE: ("UTF-32", "utf-32", "utf-32-le"),
+    codecs.BOM_UTF32_BE: ("UTF-32", "utf-32", "utf-32-be"),
+    codecs.BOM_UTF8: ("utf-8-sig", "utf-8"),
+    codecs.BOM_UTF16_LE: ("utf-16", "utf-16-le"),
+    codecs.BOM_UTF16_BE: ("utf-16", "utf-16-be"),
 }
 _UNMARKED = {"utf-16": "UTF-16LE or UTF-16BE", "utf-32": "UTF-32LE or UTF-32BE"}
 _SAY_ENCODING = "Declare its encoding, such as reader: {encoding: windows-1252}"
@@ -43,8 +45,13 @@ def open_text(path: Path, encoding: str | None) -> Generator[TextIO]:
             yield text
     except UnicodeDecodeError as error:
         raise RefusedError(_wrong_bytes(path, name)) from error
-    except (EOFError, gzip.BadGzipFile) as error:
+    except EOFError as error:
         raise RefusedError(f"{path.name} is damaged: its compressed data end early") from error
+    except (OSError, zlib.error) as error:
+        # An error of the operating system has a number, and is not about the file's content.
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise RefusedError(f"{path.name} is damaged: it cannot be unpacked ({error})") from error
 
 
 def _opened(path: Path) -> BinaryIO:
@@ -57,17 +64,19 @@ def _opened(path: Path) -> BinaryIO:
 
 
 def _encoding(path: Path, start: bytes, given: str | None) -> str:
-    mark = next((name for bytes_, name in _MARKS.items() if start.startswith(bytes_)), None)
+    names = next((names for bytes_, names in _MARKS.items() if start.startswith(bytes_)), ())
+    mark = names[0] if names else None
     if given:
         # Without a mark Python would assume the byte order of the machine that runs it.
         if given in _UNMARKED and not mark:
             raise RefusedError(
                 f"{path.name} has no byte order mark: set reader: {{encoding: {_UNMARKED[given]}}}"
             )
-        if mark == "utf-8-sig" and given not in ("utf-8", "utf-8-sig"):
+        if mark and given not in names:
+            remedy = "set encoding: UTF-32" if mark == "UTF-32" else "remove encoding"
             raise RefusedError(
-                f"{path.name} begins with the byte order mark of UTF-8, so it is not {given}: "
-                "remove encoding"
+                f"{path.name} begins with the byte order mark of {_shown(mark)}, so it is not "
+                f"{given}: {remedy}"
             )
         return given
     # UTF-8 text has no zero bytes in practice; the others have them in every Latin letter.

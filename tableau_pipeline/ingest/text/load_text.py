@@ -1,6 +1,6 @@
 """Load CSV and JSON files: their rows are stored as Parquet for Spark to read."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -73,15 +73,33 @@ def _columns(
 
     def read(path: Path) -> Iterator[pa.RecordBatch]:
         yield from json_batches(path, options, schema, bad, seen=seen)
-        absent = [name for name in schema.names if name not in seen]
-        # Any object may omit a name, so only the end of the last file shows that none has it.
-        if path == files.paths[-1] and seen and absent:
-            raise RefusedError(
-                f'columns declares "{absent[0]}", which no object has; the objects have '
-                f"{', '.join(sorted(seen))}"
-            )
+        # Any object may omit a name, so only the end of the last file shows which names there are.
+        if path == files.paths[-1] and seen:
+            _check_seen(seen, schema.names)
 
     return schema, read
+
+
+def _check_seen(seen: Collection[str], columns: Sequence[str]) -> None:
+    """Refuse JSON whose names are not those of the columns, or only nearly so.
+
+    Args:
+        seen: the names that the objects have.
+    """
+    absent = [name for name in columns if name not in seen]
+    if absent:
+        raise RefusedError(
+            f'columns declares "{absent[0]}", which no object has; the objects have '
+            f"{', '.join(sorted(seen))}"
+        )
+    folded = {name.casefold(): name for name in columns}
+    # Its values would be left out, and the column would be NULL in their place.
+    for name in sorted(set(seen) - set(columns)):
+        if name.casefold() in folded:
+            raise RefusedError(
+                f'The objects have "{folded[name.casefold()]}" and "{name}", which differ only in '
+                "case: use one spelling"
+            )
 
 
 def _write(batches: Iterable[pa.RecordBatch], schema: StructType, target: Path) -> None:
