@@ -8,14 +8,16 @@ from pathlib import Path
 import tableauserverclient as TSC
 from tableauserverclient.server import RequestFactory
 
+from tableau_pipeline.core.units import megabytes
 from tableau_pipeline.errors import RefusedError
 
 _VARIABLE = "TSC_CHUNK_SIZE_MB"
+# The client's megabyte, for TSC_CHUNK_SIZE_MB, _USUAL and _LARGEST. All other MB are 10^6 bytes.
 _MEGABYTE = 2**20
 _MOST_BLOCKS = 1000
-# MB. A block is in memory several times while it is sent; TSC's own blocks have 50 MB.
+# A block is in memory several times while it is sent; TSC's own blocks have 50.
 _USUAL = 16
-# MB. A request may have 64 MB, which includes more than the block.
+# A request may have 64, which includes more than the block.
 _LARGEST = 63
 
 
@@ -36,16 +38,17 @@ def block_size(size: int) -> int:
     needed = -(-size // (_MOST_BLOCKS * _MEGABYTE))
     if needed > _LARGEST:
         raise RefusedError(
-            f"The file has {size / 2**30:.0f} GB; Tableau takes {_MOST_BLOCKS} blocks of "
-            f"{_LARGEST} MB at most. Publish fewer rows or columns, by `retain` for instance."
+            f"The file has {megabytes(size)}; Tableau takes {_MOST_BLOCKS} blocks of "
+            f"{megabytes(_LARGEST * _MEGABYTE)} at most. Publish fewer rows or columns, by "
+            "`retain` for instance."
         )
-    megabytes = _asked_for() or max(_USUAL, needed)
-    if megabytes < needed:
+    chosen = _asked_for() or max(_USUAL, needed)
+    if chosen < needed:
         raise RefusedError(
-            f"{_VARIABLE} is {megabytes}: the file would need more than the {_MOST_BLOCKS} blocks "
+            f"{_VARIABLE} is {chosen}: the file would need more than the {_MOST_BLOCKS} blocks "
             f"that Tableau takes. Unset it, or set it to {needed} or more."
         )
-    return megabytes * _MEGABYTE
+    return chosen * _MEGABYTE
 
 
 def send_block(server: TSC.Server, upload: str, block: bytes) -> None:

@@ -27,7 +27,7 @@ def test_blocks_grow_with_the_file(size: int, megabytes: int):
 
 def test_file_that_nobody_takes():
     # Prevents: an upload of hours that is bound to fail.
-    with pytest.raises(RefusedError, match=r"62 GB.*1000 blocks of 63 MB.*fewer rows"):
+    with pytest.raises(RefusedError, match=r"66,060\.3 MB.*1000 blocks of 66\.06 MB.*fewer"):
         block_size(63_000 * MEGABYTE + 1)
 
 
