@@ -40,7 +40,7 @@ def read_files(
         columns: their types as Spark's DDL, "id bigint, day date". By default they are inferred
             from all values, which reads the files twice. Parquet files contain their types.
         format: by default, determined by the file name suffixes.
-        reader: options such as {"sep": ";", "decimal": ","}; the README lists them.
+        reader: options such as {"sep": ";", "decimal": ","}; docs/reference/files.md lists them.
         bad_rows: rows that do not fit the columns: refuse all, or drop them with a warning.
         folder: for the rows of CSV and JSON as Parquet, until this process ends. Every executor
             must be able to read it. By default, the system's folder for temporary files.

@@ -1,6 +1,7 @@
 """What the pages say of each other, and of names in the code."""
 
 import re
+from collections import defaultdict
 from dataclasses import fields
 from enum import StrEnum
 from importlib import import_module
@@ -9,6 +10,7 @@ from pkgutil import resolve_name, walk_packages
 
 import pytest
 
+from tableau_pipeline.ingest.options import NAMES
 from tableau_pipeline.sandbox import rest
 from tableau_pipeline.sandbox.switches import Switches
 from tableau_pipeline.sandbox.vds.service.api import CALLS as VDS_CALLS
@@ -89,6 +91,20 @@ def test_environment():
     known = set(re.findall(r"^(?:# )?([A-Z][A-Z_]+)=", template, re.MULTILINE))
     documented = [row["variable"] for row in page("reference/environment.md").whole.rows()]
     assert {name for names in documented for name in names.split(", ")} == known
+
+
+def test_options_of_the_reader():
+    """Prevents: an option that the page lists and the reader refuses, or one that it hides."""
+    text = page("reference/files.md").sections["Reader options"].text
+    documented: dict[str, set[str]] = defaultdict(set)
+    for files, options in re.findall(r"^\| ([\w ]+) \| (.*) \|$", text, re.MULTILINE):
+        for format_ in files.lower().split(" and "):
+            documented[format_] |= set(re.findall(r"`(\w+)`", options))
+    # Of these two, CSV takes only the value that changes nothing.
+    fixed = {"multiLine", "enforceSchema"}
+    for format_, names in NAMES.items():
+        assert documented[format_] <= set(names)
+        assert set(names) - documented[format_] <= fixed
 
 
 def test_make_targets():

@@ -25,7 +25,10 @@ class FileDrop(YamlComponent):
         description="The folder to watch. The daemon and the runs must both see it."
     )
     pattern: str = Field(default="*", description='Which files to publish, such as "*.csv".')
-    sensor: str = Field(default="file_drop", description="Name of the sensor.")
+    sensor: str = Field(
+        default="file_drop",
+        description="Name of the sensor. Each FileDrop of a code location needs a name of its own.",
+    )
     seconds: int = Field(
         default=30,
         ge=1,
