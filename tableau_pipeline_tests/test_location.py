@@ -54,6 +54,7 @@ def test_a_deployment_switches_its_triggers_on(
         ("refresh_after_models", status),
         ("audit_schedule", status),
     ]
+    assert "PIPELINE_TRIGGERS=on" in str(found[0].description)
 
 
 def test_an_unknown_switch_is_an_error(monkeypatch: pytest.MonkeyPatch):

@@ -22,6 +22,7 @@ def test_people_can_look(sandbox: Sandbox, server: tsc.Server, tmp_path: Path):
     assert page.status_code == 200
     assert "Extract.Extract: 25 rows" in page.text
     assert page.text.count("&lt;script&gt;") == 10
+    assert page.text.count(">NULL<") == 10
     assert "<script>" not in page.text + overview
 
 
@@ -46,6 +47,11 @@ def test_sites_as_trees(new_server: NewServer, tmp_path: Path, one_row: Path):
     page = requests.get(str(published.webpage_url), timeout=TIMEOUT)
     assert "2 (current)" in page.text
     assert "default-src 'none'" in page.headers["Content-Security-Policy"]
+
+
+def test_an_empty_sandbox_says_so(sandbox: Sandbox):
+    # Prevents: an empty page, which looks like a broken one.
+    assert "Nothing is published here yet." in requests.get(sandbox.url, timeout=TIMEOUT).text
 
 
 def test_page_of_nothing(shared_sandbox: Sandbox):

@@ -22,7 +22,8 @@ def automation(context: dg.ComponentLoadContext) -> dg.Definitions:
         target=dg.AssetSelection.all(),
         default_status=sensor_status(),
         description="Refreshes data sources when their models are new, and retries failed "
-        "refreshes.",
+        "refreshes. It is off until it is switched on: here, or for a deployment by "
+        "PIPELINE_TRIGGERS=on.",
     )
     return dg.Definitions(
         sensors=[after_models, *dbt_sensors(datasources), *lake_sensors(datasources)],

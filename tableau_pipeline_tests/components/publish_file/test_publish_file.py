@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tableau_pipeline.components.publish_file import publish_file
 from tableau_pipeline_tests.components.publish_file.conftest import Publish, published
 from tableau_pipeline_tests.components.support.location import failure, metadata_of
 from tableau_pipeline_tests.conftest import Shipped, Story
@@ -194,6 +195,12 @@ def test_a_dry_run(publish: Publish, shipped: Shipped, name: str, tmp_path: Path
     assert publish(path=os.path.relpath(path), name=name, dry_run=True).success
     with session(shipped.sandbox) as site:
         assert not list(site.tsc.datasources.filter(name=name))
+
+
+def test_the_launchpad_shows_what_to_fill_in():
+    """Prevents: an empty launchpad, or one whose resources hide the two keys that a run needs."""
+    shown = {"ops": {"publish_files": {"config": {"name": "", "path": ""}}}}
+    assert publish_file.run_config == shown
 
 
 @pytest.mark.slow

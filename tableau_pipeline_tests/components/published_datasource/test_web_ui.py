@@ -1,0 +1,48 @@
+"""What the web UI shows of a refresh: the result first, numbers to plot, records with a label."""
+
+import dagster as dg
+import pytest
+
+from tableau_pipeline.components.published_datasource.checks import check_specs
+from tableau_pipeline.core.declaration import Declaration, Table
+from tableau_pipeline.core.policies import Diff
+from tableau_pipeline_tests.components.support.location import MODEL, Location, metadata_of
+from tableau_pipeline_tests.refresh.support.models import flights
+
+FIRST = (
+    *("summary", "plan", "dagster/row_count", "rows/flights", "data source"),
+    *("seconds/total", "MB sent", "comparison"),
+)
+KEYED = {"tables": (Table("flights", MODEL, policy=Diff(("flight_id",))),)}
+
+
+@pytest.mark.slow
+def test_a_refresh_as_it_is_shown(location: Location):
+    """Prevents: a result that stands below ids and bytes; checks without numbers; records that
+    nobody can tell apart."""
+    location.model()
+    found = metadata_of(location.refresh("shown", declared=KEYED))
+    assert tuple(found)[: len(FIRST)] == FIRST
+    assert list(found).index("luid") > list(found).index("bytes sent")
+    location.model(flights(7))
+    result = location.refresh("shown", declared=KEYED)
+    numbers = {
+        each.check_name: {name: value.value for name, value in each.metadata.items()}
+        for each in result.get_asset_check_evaluations()
+    }
+    assert numbers["guard"] == {"rows/flights": 7, "rows lost in %/flights": 12.5}
+    assert numbers["keys"] == {"rows with a key of their own/flights": 7}
+    assert numbers["schema"].keys() == {"columns/flights"}
+    records = location.instance.fetch_observations(dg.AssetKey("shown"), limit=50).records
+    noted = [each.asset_observation for each in records]
+    labels = [str(each and each.description) for each in noted]
+    assert labels[0] == "refresh 2 ends: the data source equals its models"
+    assert labels[-1] == "refresh 1 begins"
+    assert all(label.startswith(("refresh ", "publish", "update")) for label in labels)
+
+
+def test_what_stops_a_refresh_is_shown_as_blocking():
+    """Prevents: a guard that the web UI calls harmless, although nothing is sent without it."""
+    declaration = Declaration("shown", "Shown", "Default", (Table("flights", MODEL),))
+    specs = check_specs(declaration, dg.AssetKey("shown"))
+    assert {spec.name for spec in specs if spec.blocking} == {"guard", "keys", "schema"}
