@@ -9,10 +9,12 @@ WORKDIR /srv/tableau_pipeline
 # An empty package stands in for the code, so that a changed model does not reinstall everything.
 # Editable, because Dagster looks for pyproject.toml above the package.
 COPY LICENSE README.md constraints.txt pyproject.toml ./
+# The extras of pyproject.toml: `kubernetes` for a cluster, `dagster-plus` for Dagster+.
+ARG EXTRAS=postgres
 RUN --mount=type=cache,target=/root/.cache/pip \
     install -D /dev/null tableau_pipeline/__init__.py \
     && python -m venv /opt/venv \
-    && /opt/venv/bin/pip install --constraint constraints.txt --editable '.[postgres]'
+    && /opt/venv/bin/pip install --constraint constraints.txt --editable ".[$EXTRAS]"
 
 
 FROM python:3.11-slim-bookworm

@@ -53,7 +53,7 @@ bench: java .venv/installed # Benchmarks
 clean: # Remove what these made
 	rm -rf .venv data site .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +
-	find dagster_home deploy -mindepth 1 -not -name dagster.yaml -not -name workspace.yaml -delete
+	find dagster_home deploy -mindepth 1 -not -path "deploy/kubernetes*" -not -name dagster.yaml -not -name workspace.yaml -delete
 
 .venv/installed: pyproject.toml constraints.txt | python
 	@echo "Setting up .venv: a few minutes the first time"

@@ -1,0 +1,210 @@
+"""What can be known of deploy/kubernetes/ without a cluster, and without Dagster's chart."""
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import dagster as dg
+import kubernetes_validate
+import pytest
+import yaml
+from dagster._core.code_pointer import ModuleCodePointer
+from dagster._core.origin import JobPythonOrigin, RepositoryPythonOrigin
+from dagster_cloud_cli.config.models import load_dagster_cloud_yaml
+from dagster_k8s import K8sRunLauncher
+from dagster_k8s.job import construct_dagster_k8s_job
+from kubernetes.client import ApiClient
+from kubernetes.utils import parse_quantity
+
+from tableau_pipeline.hyper.memory import limit_in_bytes
+from tableau_pipeline_tests.conftest import ROOT
+from tableau_pipeline_tests.deployment import chart
+from tableau_pipeline_tests.deployment.compose import SERVICES
+
+FOLDER = ROOT / "deploy" / "kubernetes"
+SECRET = re.compile(r"PASSWORD|SECRET|TOKEN|KEY")
+GIB = 2**30
+KUBECONFIG = {
+    "clusters": [{"name": "none", "cluster": {"server": "http://127.0.0.1:1"}}],
+    "contexts": [{"name": "none", "context": {"cluster": "none", "user": "none"}}],
+    "current-context": "none",
+    "users": [{"name": "none", "user": {}}],
+}
+(HYBRID,) = load_dagster_cloud_yaml((FOLDER / "dagster_cloud.yaml").read_text("utf-8")).locations
+LOCATIONS: dict[str, tuple[str | None, Any]] = {
+    "chart": (chart.IMAGE, chart.container_context(chart.LOCATION)),
+    "hybrid": (HYBRID.image, HYBRID.container_context),
+}
+
+
+def text(name: str) -> str:
+    return (ROOT / name).read_text("utf-8")
+
+
+@pytest.fixture
+def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
+    """The instance that the chart configures, but for its PostgreSQL and the way to a cluster."""
+    settings = chart.dagster_yaml(chart.VALUES)
+    del settings["run_storage"]
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(yaml.safe_dump(KUBECONFIG))
+    launcher = settings["run_launcher"]["config"]
+    launcher |= {"load_incluster_config": False, "kubeconfig_file": str(kubeconfig)}
+    with dg.DagsterInstance.local_temp(str(tmp_path), overrides=settings) as instance:
+        yield instance
+
+
+@pytest.fixture(params=LOCATIONS)
+def job(request: pytest.FixtureRequest, instance: dg.DagsterInstance) -> dict[str, Any]:
+    """The Job of a run, as it is sent to Kubernetes."""
+    image, context = LOCATIONS[request.param]
+    origin = JobPythonOrigin(
+        job_name="publish_file",
+        repository_origin=RepositoryPythonOrigin(
+            executable_path="python",
+            code_pointer=ModuleCodePointer("tableau_pipeline.definitions", "defs"),
+            container_image=image,
+            container_context=context,
+        ),
+    )
+    run = dg.DagsterRun(job_name="publish_file", run_id=str(uuid4()), job_code_origin=origin)
+    launcher = instance.run_launcher
+    assert isinstance(launcher, K8sRunLauncher)
+    given = launcher.get_container_context_for_run(run)
+    name = f"dagster-run-{run.run_id}"
+    built = construct_dagster_k8s_job(
+        given.get_k8s_job_config(image, launcher),
+        args=["dagster", "api", "execute_run"],
+        job_name=name,
+        pod_name=name,
+        component="run_worker",
+        user_defined_k8s_config=given.run_k8s_config,
+    )
+    return ApiClient().sanitize_for_serialization(built)
+
+
+def container(job: Mapping[str, Any]) -> dict[str, Any]:
+    (only,) = job["spec"]["template"]["spec"]["containers"]
+    return only
+
+
+def variables(job: Mapping[str, Any]) -> dict[str, str | None]:
+    return {each["name"]: each.get("value") for each in container(job)["env"]}
+
+
+def test_names_are_those_of_the_chart():
+    """Prevents: a value that the chart ignores, because it has another name."""
+    assert list(chart.unknown_names(chart.VALUES)) == []
+    assert list(chart.unknown_names({"concurrency": {"run": {}}})) == ["concurrency.run"]
+
+
+def test_chart_has_the_version_of_dagster():
+    """Prevents: a web server of one version and runs of another."""
+    (version,) = re.findall(r"^dagster==(.*)$", text("constraints.txt"), re.MULTILINE)
+    assert f"Dagster's Helm chart, version {version}:" in text("deploy/kubernetes/values.yaml")
+    assert f"--version {version} " in text("docs/how-to/kubernetes.md")
+
+
+def test_instance_is_that_of_other_deployments(instance: dg.DagsterInstance):
+    """Prevents: a pool or a retry that one deployment has and the other lacks."""
+    ours: dict[str, Any] = yaml.safe_load(text("deploy/dagster.yaml"))
+    theirs = chart.dagster_yaml(chart.VALUES)
+    monitoring = theirs.pop("run_monitoring")
+    assert ours.pop("run_monitoring").items() <= monitoring.items()
+    storage = theirs.pop("run_storage")["config"]["postgres_db"]
+    assert storage.keys() - ours.pop("storage")["postgres"]["postgres_db"].keys() == {"params"}
+    assert {key: theirs[key] for key in ours} == ours
+    assert monitoring["max_resume_run_attempts"] == 0
+    assert type(instance.compute_log_manager).__name__ == "S3ComputeLogManager"
+
+
+def test_settings_of_dagster_plus_are_those_of_other_deployments():
+    """Prevents: a pool or a retry that is lost in Dagster+."""
+    settings = yaml.safe_load(text("deploy/kubernetes/deployment_settings.yaml"))
+    theirs = chart.dagster_yaml(chart.VALUES)
+    for section, given in settings.items():
+        assert given.items() <= theirs[section].items(), section
+    assert settings["concurrency"] == theirs["concurrency"]
+
+
+def test_job_keeps_to_the_schema(job: dict[str, Any]):
+    """Prevents: runs that Kubernetes refuses."""
+    kubernetes_validate.validate(job, kubernetes_validate.latest_version(), strict=True)
+    assert job["spec"]["backoffLimit"] == 0, "Dagster restarts runs, and Kubernetes does not"
+
+
+def test_volume_keeps_to_the_schema(job: dict[str, Any]):
+    """Prevents: runs that wait for a volume that nobody makes, or that they cannot write to."""
+    claim = yaml.safe_load(text("deploy/kubernetes/data.yaml"))
+    kubernetes_validate.validate(claim, kubernetes_validate.latest_version(), strict=True)
+    assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
+    pod = job["spec"]["template"]["spec"]
+    volumes = {each["name"]: each for each in pod["volumes"]}
+    mounts = {each["mountPath"]: each["name"] for each in container(job)["volumeMounts"]}
+    assert set(mounts.values()) == volumes.keys()
+    data = volumes[mounts[variables(job)["PIPELINE_DATA_DIR"] or ""]]
+    assert data["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
+    assert "emptyDir" in volumes[mounts["/tmp"]]
+
+
+def test_memory_is_enough(job: dict[str, Any]):
+    """Prevents: runs that Kubernetes kills when heap and hyperd are as large as they may be, or
+    that get the little memory of a code server."""
+    given = variables(job)
+    heap = limit_in_bytes(given["SPARK_DRIVER_MEMORY"] or "")
+    hyperd = limit_in_bytes(given["HYPER_MEMORY_LIMIT"] or "")
+    resources = container(job)["resources"]
+    assert resources["requests"]["memory"] == resources["limits"]["memory"]
+    limit = parse_quantity(resources["limits"]["memory"])
+    # What Spark counts for the JVM outside its heap, and the Python process.
+    assert limit - heap - hyperd >= heap // 10 + GIB
+    assert resources["limits"]["cpu"], "local[*] would take all processors of the node"
+
+
+def test_secrets_by_name_only(job: dict[str, Any]):
+    """Prevents: a password in the repository, or one that a run lacks."""
+    for name, value in variables(job).items():
+        assert not SECRET.search(name) or value is None, name
+    given = {each["secretRef"]["name"] for each in container(job)["envFrom"] if "secretRef" in each}
+    assert "tableau-pipeline-tableau" in given
+    # Runs of the chart also write their logs to the object store.
+    assert given <= {"tableau-pipeline-tableau", "tableau-pipeline-object-store"}
+    (password,) = [each for each in container(job)["env"] if each["name"] == "DAGSTER_PG_PASSWORD"]
+    assert password["valueFrom"]["secretKeyRef"] == {
+        "name": "tableau-pipeline-postgresql",
+        "key": "postgresql-password",
+    }
+    assert "postgresqlPassword" not in json.dumps(chart.VALUES)
+    assert not chart.VALUES["generatePostgresqlPasswordSecret"]
+
+
+def test_image_is_ours(job: dict[str, Any]):
+    """Prevents: a code server that starts otherwise than in compose.yaml, or as root."""
+    command = SERVICES["code"]["command"]
+    assert command[-2:] == chart.LOCATION["dagsterApiGrpcArgs"]
+    assert HYBRID.code_source
+    assert command[-1] == HYBRID.code_source.module_name
+    assert HYBRID.image == chart.IMAGE == container(job)["image"]
+    dockerfile = text("Dockerfile")
+    (user,) = re.findall(r"^USER (\d+)$", dockerfile, re.MULTILINE)
+    assert container(job)["securityContext"]["runAsUser"] == int(user)
+    assert job["spec"]["template"]["spec"]["securityContext"]["fsGroup"] == int(user)
+    assert f"DAGSTER_HOME={chart.VALUES['global']['dagsterHome']} " in dockerfile
+
+
+def test_extras_of_the_image_exist():
+    """Prevents: an image that lacks what the run of a cluster imports."""
+    project = tomllib.loads(text("pyproject.toml"))["project"]
+    asked = re.findall(r"EXTRAS=([\w-]+)", text("Dockerfile") + text("docs/how-to/kubernetes.md"))
+    assert set(asked) == {"postgres", "kubernetes", "dagster-plus"}
+    assert set(asked) <= project["optional-dependencies"].keys()
+
+
+def test_nobody_reaches_the_web_server_from_outside():
+    """Prevents: a web server without a password on the internet."""
+    assert chart.VALUES["dagsterWebserver"]["service"]["type"] == "ClusterIP"
+    assert not chart.VALUES["ingress"]["enabled"]
