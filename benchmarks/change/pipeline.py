@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from benchmarks.change.spark_sources import SLOT, SLOTS, slot_files
 from benchmarks.fresh_process import peak_memory
 from benchmarks.lineitem import KEY
-from benchmarks.peers.process_tree import processes
+from benchmarks.peers.process_tree import processes, watched
 from tableau_pipeline.components import PublishedDatasource
 from tableau_pipeline.ingest import files_version
 from tableau_pipeline.resources import SparkResource, resources_from_env, unchanged
@@ -95,14 +95,15 @@ def publish(
             )
 
         cpu, started = _processor_seconds(), time.perf_counter()
-        if kind == "partitions":
-            written = slots or SLOTS
-            span = {
-                "dagster/asset_partition_range_start": written[0],
-                "dagster/asset_partition_range_end": written[-1],
-            }
-            run(model, {**force, **span}, _QUIET)
-        done = run([*model, *published] if kind == "whole" else published, force, config)
+        with watched(_memory_of_hyperd, every=0.2) as peak:
+            if kind == "partitions":
+                written = slots or SLOTS
+                span = {
+                    "dagster/asset_partition_range_start": written[0],
+                    "dagster/asset_partition_range_end": written[-1],
+                }
+                run(model, {**force, **span}, _QUIET)
+            done = run([*model, *published] if kind == "whole" else published, force, config)
         wall = time.perf_counter() - started
     metadata = _metadata(done)
     return Cost(
@@ -110,7 +111,7 @@ def publish(
         wall=wall,
         cpu={name: taken - cpu.get(name, 0) for name, taken in _processor_seconds().items()},
         python=peak_memory(),
-        hyperd=_peak_of_hyperd(),
+        hyperd=peak.bytes,
         sent=metadata["bytes sent"],
         luid=metadata["luid"],
     )
@@ -198,6 +199,13 @@ def _program(process: psutil.Process) -> str:
     return "hyperd" if name.startswith("hyperd") else "java" if name == "java" else "Python"
 
 
-def _peak_of_hyperd() -> int:
-    started = [each for each in processes(os.getpid()) if _program(each) == "hyperd"]
-    return max((peak_memory(each.pid) for each in started), default=0)
+def _memory_of_hyperd() -> int:
+    total = 0
+    for each in processes(os.getpid()):
+        with suppress(psutil.NoSuchProcess):
+            if _program(each) == "hyperd":
+                used = each.memory_info()
+                # Pages of the files that it reads and writes are not its own: the system takes
+                # them back when it needs the room.
+                total += used.rss - used.shared
+    return total
