@@ -70,8 +70,9 @@ def test_hosts_go_on_where_others_were(
 
 
 def _left(disk: Path) -> list[Path]:
-    """Files on a disk, without the copies that the next refresh may use."""
-    return [path for path in disk.rglob("*") if path.is_file() and "copies" not in path.parts]
+    """Files on a disk, without copies and lock files, which the next refresh may use."""
+    files = (path for path in disk.rglob("*") if path.is_file())
+    return [path for path in files if "copies" not in path.parts and path.suffix != ".lock"]
 
 
 def _wrong(sandbox: Sandbox) -> list[str]:

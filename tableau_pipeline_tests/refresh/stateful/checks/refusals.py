@@ -45,6 +45,7 @@ class _Case:
             ),
             (r"Relationship .*: table \"(\w+)\": k is not unique", self._repeated),
             (r'Model "(\w+)": its partition', lambda name: bool(self._actor.contents[name].stale)),
+            (r"Moving data source (\S+) to .* failed: 409015 ", self._taken),
             (r" failed: \d{6} ", self._answered),
         ]
         for pattern, check in checks:
@@ -74,6 +75,9 @@ class _Case:
         return len(self._content(name).rows) == now and was in known and was - now > was * most
 
     def _no_counts(self, name: str) -> bool:
+        if Accept.TAKEOVER in self._actor.options.accept:
+            # The records are those of the deployment that it is taken from.
+            return True
         return self._history.ledger.meddled_at > 0 or self._history.logs["ours"].wiped > 0
 
     def _schema(self, phrases: str) -> bool:
@@ -100,6 +104,14 @@ class _Case:
         others = {"ours", "other"} - {self._actor.log.instance}
         return found is not None and any(
             f"tableau-pipeline-instance:{other}" in {*found.tags, *self._tags} for other in others
+        )
+
+    def _taken(self, moved: str) -> bool:
+        """Another data source has the name, perhaps one of the other deployment."""
+        name = self._actor.declaration.name.casefold()
+        return any(
+            each.name.casefold() == name and each.luid != moved
+            for each in self._history.tableau.datasources()
         )
 
     def _answered(self) -> bool:
