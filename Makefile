@@ -9,8 +9,6 @@ SLOW_IN_PARALLEL := --numprocesses 3 $(GROUPS)
 export DAGSTER_HOME := $(CURDIR)/dagster_home
 # A dependency's preview feature, which we do not use, warns at every start of `dg`.
 export PYTHONWARNINGS := ignore:Class `SparkDeclarativePipelineScaffolder`
-# A host name that resolves to no local address would stop Spark.
-export SPARK_LOCAL_IP ?= 127.0.0.1
 
 .PHONY: help demo test test-all test-long dev check docs bench clean python java postgresql
 
@@ -47,6 +45,8 @@ docs: .venv/installed # The documentation as a site, into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 	@echo "Open site/index.html"
 
+# The peers' Spark stops if the host's name resolves to no address of its own; ours does not.
+bench: export SPARK_LOCAL_IP ?= 127.0.0.1
 bench: java .venv/installed # Benchmarks
 	@$(BIN)/python -m benchmarks
 

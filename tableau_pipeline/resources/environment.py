@@ -20,9 +20,9 @@ def resources_from_env() -> dict[str, Any]:
         RefusedError: a variable has an invalid value.
     """
     spark = SparkResource(
-        master=os.environ.get("SPARK_MASTER") or "local[*]",
+        master=os.environ.get("SPARK_MASTER") or None,
         remote=os.environ.get("SPARK_REMOTE") or None,
-        driver_memory=os.environ.get("SPARK_DRIVER_MEMORY") or "2g",
+        driver_memory=os.environ.get("SPARK_DRIVER_MEMORY") or None,
     )
     return {
         "spark": spark,

@@ -12,20 +12,20 @@ class SparkResource(LazyPySparkResource):
     spark_config: dict[str, str] = Field(
         default_factory=dict, description="Further Spark settings; an EnvVar is not resolved here."
     )
-    master: str = Field(
-        default="local[*]", description="Master URL, as in spark-submit's --master."
+    master: str | None = Field(
+        default=None, description="Master URL, as in spark-submit's --master."
     )
     remote: str | None = Field(
         default=None, description="A Spark Connect URL, instead of a local JVM."
     )
-    driver_memory: str = Field(default="2g", description="Heap size of the JVM.")
+    driver_memory: str | None = Field(default=None, description="Heap size of the JVM.")
 
     def _init_session(self) -> None:
         if self._spark_session is None:
             if SparkSession.getActiveSession() is None:
                 where = self.remote or self.master
                 dg.get_dagster_logger(__name__).info(
-                    "Starting Spark (%s), which takes some seconds", where
+                    "Starting Spark%s, which takes some seconds", f" ({where})" if where else ""
                 )
             self._spark_session = spark_session(
                 master=self.master,
