@@ -35,7 +35,7 @@ def test_renamed(pipeline: Pipeline, caplog: pytest.LogCaptureFixture):
         checkpoint = pipeline.run().checkpoint
     assert checkpoint is not None
     assert checkpoint.luid == luid
-    assert f'renamed "{pipeline.name}" to "{pipeline.name} better"' in caplog.text
+    assert f'renamed "{pipeline.name}" to "{pipeline.name} better"' in str(caplog.messages)
     assert pipeline.found() == []
     assert pipeline.wrong_at(luid) == []
     assert isinstance(pipeline.run().plan, NoChange)
@@ -49,7 +49,7 @@ def test_moved(pipeline: Pipeline, caplog: pytest.LogCaptureFixture):
     pipeline.model("flights", flights(9))
     with caplog.at_level(logging.WARNING):
         pipeline.run()
-    assert f'moved "{pipeline.name}" out of "Default"' in caplog.text
+    assert f'moved "{pipeline.name}" out of "Default"' in str(caplog.messages)
     (item,) = pipeline.found()
     assert (item.id, item.project_name) == (luid, f"Elsewhere {luid}")
     assert pipeline.wrong() == []

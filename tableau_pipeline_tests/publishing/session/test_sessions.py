@@ -63,7 +63,7 @@ def test_session_that_has_ended(
     with armed(sandbox, ExpireSessions()) as fault:
         assert call(tableau, sales, file)
     assert fault.fired == 1
-    assert "signing in again" in caplog.text
+    assert "signing in again" in str(caplog.messages)
 
 
 def test_session_that_ends_while_a_job_runs(
@@ -136,7 +136,7 @@ def test_second_sign_in_with_a_token_ends_the_first(
         theirs = TSC.Server(sandbox.url, use_server_version=True)
         theirs.auth.sign_in(token.for_site(""))
         assert ours.project("Default", create=False)
-    assert "give each deployment a token of its own" in caplog.text
+    assert "give each deployment a token of its own" in str(caplog.messages)
 
 
 def test_connected_app_signs_in_again(sandbox: Sandbox, sign_in: SignIn):

@@ -44,7 +44,7 @@ def test_second_waits_for_the_first(caplog: pytest.LogCaptureFixture):
     with claim(one.of("two"), asleep=first.close) as second:
         assert open_claims(one) == ["two"]
         assert second.number == 2
-    assert "Run one refreshes sales: waiting for it" in caplog.text
+    assert "Run one refreshes sales: waiting for it" in str(caplog.messages)
     assert open_claims(one) == []
 
 

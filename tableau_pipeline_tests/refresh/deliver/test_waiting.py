@@ -114,7 +114,7 @@ def test_looks_become_rare(
     assert all(second - first >= 1 for first, second in pairwise(later)), "also near the end"
     assert len(waiting.looks) < 35
     assert len(between) in (len(waiting.looks) - 1, len(waiting.looks))
-    assert f"Waiting for job {job} on the server (in the queue)" in caplog.text
+    assert f"Waiting for job {job} on the server (in the queue)" in str(caplog.messages)
 
 
 def test_job_that_takes_too_long_to_start_is_cancelled(

@@ -14,7 +14,7 @@ def test_rows_without_a_partner_are_a_warning(star: Pipeline, caplog: pytest.Log
     star.model("airlines", airlines("UA"))
     with caplog.at_level(logging.WARNING):
         assert star.run().orphans == {"flights -> airlines": 4}
-    assert "Relationship flights -> airlines: 4 rows have no partner" in caplog.text
+    assert "Relationship flights -> airlines: 4 rows have no partner" in str(caplog.messages)
     # They are not gone because nothing changed.
     assert star.run().checkpoint.orphans == {"flights -> airlines": 4}
     assert star.wrong() == []
