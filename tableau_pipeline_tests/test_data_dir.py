@@ -39,12 +39,22 @@ def test_other_urls_are_refused(monkeypatch: pytest.MonkeyPatch, url: str):
         resources_from_env()
 
 
+@pytest.mark.parametrize("url", ["s3://me:secret@lake/x", "gs://lake/x?sig=secret", "s3://lake/#1"])
+def test_urls_hold_no_credentials(monkeypatch: pytest.MonkeyPatch, url: str):
+    """Prevents: a secret in the web UI, or a part of a URL that is passed over."""
+    monkeypatch.setenv("PIPELINE_DATA_DIR", url)
+    with pytest.raises(RefusedError, match="The URL of the object store holds") as caught:
+        resources_from_env()
+    assert "secret" not in str(caught.value)
+
+
 def test_an_object_store_has_the_snapshots_alone(monkeypatch: pytest.MonkeyPatch):
     """Prevents: extracts in a bucket, or a local folder that bears its name."""
     monkeypatch.setenv("PIPELINE_DATA_DIR", "s3://lake/data/")
     assert resources_from_env()["snapshots"].root == "s3://lake/data/snapshots"
-    for folder in (data_dir(), work_dir()):
-        assert folder.is_relative_to(gettempdir())
+    assert data_dir().is_relative_to(gettempdir())
+    assert work_dir(keep=True) == data_dir()
+    assert not work_dir(keep=False).is_relative_to(data_dir())
 
 
 @pytest.mark.parametrize(("folder", "home"), [("", None), ("docs", None), ("/", "dagster_home")])

@@ -17,8 +17,13 @@ def refresh_in_run(
     snapshots: Snapshots,
     hyper: HyperResource,
     tableau: TableauServerResource,
+    keep_files: bool = False,
 ) -> Refresh:
-    """The refresh of a data source, recorded with the asset of its key."""
+    """The refresh of a data source, recorded with the asset of its key.
+
+    Args:
+        keep_files: let the files that it builds outlive the run.
+    """
     return Refresh(
         declaration=declaration,
         snapshots=with_lakes(snapshots, declaration),
@@ -26,7 +31,7 @@ def refresh_in_run(
         # Opened only when needed: a refresh that ends early costs no sign-in and no process.
         server=lambda: tableau.session(context.log, counts=declaration.needs_counts),
         hyper=lambda: hyper.process,
-        folder=work_dir(),
+        folder=work_dir(keep=keep_files),
         log=context.log,
         timeouts=tableau.timeouts,
         takeover=tableau.takeover,

@@ -99,9 +99,10 @@ def refresh(
     )
     if not result.success:
         raise RuntimeError(_failure(result))
-    return [
-        _line(chapter, each, _published_metadata(result, each), instance) for each in datasources()
-    ]
+    published = {event.asset_key for event in result.get_asset_materialization_events()}
+    # Somebody may declare a data source while the demo runs, which does not know it.
+    known = [each for each in datasources() if dg.AssetKey(each.asset_key) in published]
+    return [_line(chapter, each, _published_metadata(result, each), instance) for each in known]
 
 
 def _line(

@@ -1,8 +1,10 @@
+import hashlib
 import os
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 
+from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.snapshots.objects.local_copies import LocalCopies
 from tableau_pipeline.snapshots.objects.object_storage import ObjectStorage
 from tableau_pipeline.snapshots.objects.opening import is_url
@@ -20,7 +22,7 @@ def data_dir() -> Path:
         RefusedError: PIPELINE_DATA_DIR is a URL of no object store.
     """
     if value := os.environ.get("PIPELINE_DATA_DIR"):
-        return Path(gettempdir(), "tableau_pipeline") if is_url(value) else Path(value).absolute()
+        return _local_folder(value) if is_url(value) else Path(value).absolute()
     checkout, home = Path(__file__).parents[2], os.environ.get("DAGSTER_HOME")
     places = [Path(home or ".").absolute(), Path.cwd()]
     within = any(place.is_relative_to(checkout) for place in places)
@@ -39,13 +41,13 @@ def snapshots_location() -> str:
     return f"{value.rstrip('/')}/snapshots" if is_url(value) else str(data_dir() / "snapshots")
 
 
-def work_dir() -> Path:
-    """Return the folder for the files of a refresh.
+def work_dir(*, keep: bool) -> Path:
+    """Return the folder for the files that a refresh builds.
 
-    It is removed with this process, unless `data_dir` is there to keep files.
+    With an object store, it is removed with this process, unless its files are to be kept.
     """
-    is_shared = not is_url(os.environ.get("PIPELINE_DATA_DIR") or "")
-    return data_dir() if is_shared else Path(_temporary().name)
+    is_local = not is_url(os.environ.get("PIPELINE_DATA_DIR") or "")
+    return data_dir() if keep or is_local else Path(_temporary().name)
 
 
 def storage_at(location: str, *, cache_bytes: int) -> Path | ObjectStorage:
@@ -57,6 +59,25 @@ def storage_at(location: str, *, cache_bytes: int) -> Path | ObjectStorage:
     if is_url(location):
         return ObjectStorage(location, _copies(cache_bytes))
     return Path(location)
+
+
+def release_copies(cache_bytes: int) -> None:
+    """Let go of the local copies that hyperd has read."""
+    _copies(cache_bytes).release()
+
+
+def _local_folder(url: str) -> Path:
+    """Return a folder of this machine for what belongs to an object store.
+
+    Raises:
+        RefusedError: somebody else owns a folder of this name.
+    """
+    folder = Path(gettempdir(), f"tableau_pipeline-{os.getuid()}")
+    # Others must neither read the rows nor exchange them.
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.stat().st_uid != os.getuid():
+        raise RefusedError(f"{folder} belongs to another user: remove it, or set TMPDIR.")
+    return folder / hashlib.sha256(url.encode()).hexdigest()[:12]
 
 
 @cache

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 
 from tableau_pipeline.core.snapshot import Origin, Snapshot
 from tableau_pipeline.resources.belonging import belongs_to
-from tableau_pipeline.resources.data_folder import storage_at
+from tableau_pipeline.resources.data_folder import release_copies, storage_at
 from tableau_pipeline.resources.own_writes import version_to_read
 from tableau_pipeline.resources.step_notes import StepNotes, notes_of, step_of
 from tableau_pipeline.snapshots.load import read_frame
@@ -76,7 +76,10 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
         self, referenced: Callable[[], Collection[tuple[str, int]]]
     ) -> list[tuple[str, int]]:
         """Remove expired snapshots of all models; see `snapshots.retention.collect`."""
-        return collect(self.store, keep_days=self.keep_days, referenced=referenced)
+        removed = collect(self.store, keep_days=self.keep_days, referenced=referenced)
+        # The refresh before has read its copies. Kept, those of all refreshes of a run add up.
+        release_copies(int(self.cache_gb * 1e9))
+        return removed
 
     def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
         """Store what a model returned; its fingerprint becomes the asset's data version."""

@@ -124,7 +124,8 @@ def _reason_to_run(
             return f"version {part.version} does not say what it was computed from"
         if part.origin != origin:
             return _difference(part.origin, origin)
-    missing = stored.missing()
+    names = [file.name for part in stored.parts for file in part.files]
+    missing = stored.folder.missing(names)
     return f"{missing[0]} is gone" if missing else None
 
 

@@ -17,8 +17,10 @@ from urllib.parse import quote, unquote
 from uuid import uuid4
 
 from tableau_pipeline.core.snapshot import Snapshot
+from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.parquet.folders import Folder
 from tableau_pipeline.snapshots import former
+from tableau_pipeline.snapshots.objects.opening import StoreError, is_url
 from tableau_pipeline.snapshots.storage import LocalStorage, Storage
 
 # Quoting removes every @ from model names, so "sales/@data" cannot be a folder of "sales".
@@ -41,6 +43,8 @@ class SnapshotStore:
     def storage(self) -> Storage:
         """Where the versions are."""
         if isinstance(self.root, Path):
+            if is_url(str(self.root)):
+                raise RefusedError(f"{self.root} is a URL, not a path: use an ObjectStorage.")
             # Spark treats the first folder of a relative path as a host name.
             return LocalStorage(self.root.resolve())
         return self.root
@@ -129,9 +133,10 @@ class SnapshotStore:
     def discard(self, asset_key: str, folder: str) -> None:
         """Remove a folder for the files of a write."""
         prefix = f"{model_key(asset_key)}/{folder}/"
-        # In this order, what is in a folder comes before the folder.
-        for key in sorted((entry.key for entry in self.storage.list(prefix)), reverse=True):
-            with suppress(OSError):
+        # What cannot be removed now, the retention of snapshots removes.
+        with suppress(OSError, StoreError):
+            # In this order, what is in a folder comes before the folder.
+            for key in sorted((entry.key for entry in self.storage.list(prefix)), reverse=True):
                 self.storage.delete(key)
 
     def _former(self, asset_key: str) -> Snapshot | None:

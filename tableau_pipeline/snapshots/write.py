@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from tableau_pipeline.core.snapshot import Origin, Part, Snapshot, Span
 from tableau_pipeline.hyper.tables import ROW_HASH, Column, json_text
 from tableau_pipeline.snapshots.files.write_rows import write_rows
+from tableau_pipeline.snapshots.objects.opening import StoreError
 from tableau_pipeline.snapshots.partitions import (
     PARTITION,
     PartitionError,
@@ -180,6 +181,9 @@ def nothing_left(store: SnapshotStore, asset_key: str) -> Generator[str]:
     folder = store.new_folder(asset_key)
     try:
         yield folder
+    except StoreError:
+        # Whether the commit took effect may not be known; if not, retention removes the files.
+        raise
     except BaseException:
         # The run may be interrupted just after the commit; then the files belong to the version.
         if not any(file.startswith(folder) for file in store.files(asset_key)):

@@ -64,7 +64,7 @@ def publish_files(
         as_failure(context.log),
         _about(config),
         _store(config, snapshots) as store,
-        # For the rows of files: the executors of Spark can read the data folder.
+        # For the rows of files: the executors of Spark can read the data folder, if it is a path.
         TemporaryDirectory(prefix="files ", dir=_existing(data_dir())) as folder,
     ):
         rows = FileStore(

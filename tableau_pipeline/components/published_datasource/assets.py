@@ -33,6 +33,7 @@ from tableau_pipeline.components.snapshot_retention import collect_snapshots
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.refresh.plan.decide import Accept, Options
+from tableau_pipeline.refresh.refresh import Refresh
 from tableau_pipeline.resources import HyperResource, SnapshotIOManager, TableauServerResource
 
 # The pool of the runs that sign in to Tableau; the instance limits how many run at once.
@@ -91,10 +92,8 @@ def refresh_assets(
         hyper: HyperResource,
         tableau: TableauServerResource,
     ) -> Iterator[dg.MaterializeResult | dg.AssetCheckResult]:
-        graph = context.job_def.asset_layer.asset_graph
-        models = ModelSnapshots(snapshots, partitions_of(graph, declaration.models))
-        refresh = refresh_in_run(
-            context, declaration, snapshots=models, hyper=hyper, tableau=tableau
+        refresh = _refresh(
+            context, config, declaration, snapshots=snapshots, hyper=hyper, tableau=tableau
         )
         with as_failure(context.log, step=step):
             try:
@@ -119,6 +118,26 @@ def refresh_assets(
             collect_snapshots(context, snapshots)
 
     return refresh_step
+
+
+def _refresh(
+    context: dg.AssetExecutionContext,
+    config: RefreshConfig,
+    declaration: Declaration,
+    *,
+    snapshots: SnapshotIOManager,
+    hyper: HyperResource,
+    tableau: TableauServerResource,
+) -> Refresh:
+    graph = context.job_def.asset_layer.asset_graph
+    return refresh_in_run(
+        context,
+        declaration,
+        snapshots=ModelSnapshots(snapshots, partitions_of(graph, declaration.models)),
+        hyper=hyper,
+        tableau=tableau,
+        keep_files=not config.publish,
+    )
 
 
 def _specs(

@@ -58,7 +58,7 @@ def write_rows(
             return _to_disk(hashed, path / folder, model=path, asset_key=asset_key, keys=keys)
         case ObjectFolder():
             _check_types(hashed.schema, asset_key)
-            return _to_objects(hashed, model, folder, keys=keys)
+            return _to_objects(hashed, model, folder, asset_key=asset_key, keys=keys)
     raise TypeError(f"{model} is not written to")
 
 
@@ -112,7 +112,12 @@ def _files(folder: Path, model: Path) -> tuple[DataFile, ...]:
 
 
 def _to_objects(
-    hashed: DataFrame, model: ObjectFolder, folder: str, *, keys: Sequence[str | None]
+    hashed: DataFrame,
+    model: ObjectFolder,
+    folder: str,
+    *,
+    asset_key: str,
+    keys: Sequence[str | None],
 ) -> Written:
     by_partition = None not in keys
     # Sorted, a task writes one file after the other instead of all at a time.
@@ -140,5 +145,10 @@ def _to_objects(
         name = f"{folder}/{each.name}"
         files[each.partition].append(DataFile(name=name, rows=each.rows, size=each.size))
         sums[each.partition] += Fingerprint(rows=each.rows, hash_sum=int(each.hash_sum))
+    if missing := model.missing([file.name for each in files.values() for file in each]):
+        raise RuntimeError(
+            f'Model "{asset_key}": Spark wrote {missing[0]}, but there is no such object as seen '
+            "from here. Give the executors the same endpoint and credentials as this process."
+        )
     ordered = {key: tuple(sorted(each, key=lambda file: file.name)) for key, each in files.items()}
     return Written(ordered, sums, strays)

@@ -6,8 +6,10 @@ this module may import nothing else.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from tempfile import TemporaryFile
-from typing import IO
+from typing import IO, TYPE_CHECKING
+from urllib.parse import quote
 from uuid import uuid4
 
 import obstore
@@ -15,6 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from obstore.store import ObjectStore, from_url
+
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig, RetryConfig
 
 # Where Spark stores its own schema in a Parquet file.
 SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
@@ -30,8 +35,20 @@ _REPORT = pa.schema(
         ("hash_sum", pa.decimal128(38, 0)),
     ]
 )
-# In bytes and rows: Spark's own writer fills row groups of 128 MB.
-_ROW_GROUP, _BATCH = 128 << 20, 65_536
+# In bytes and rows. Each task holds a row group in memory.
+_ROW_GROUP, _BATCH = 32 << 20, 65_536
+# A request may last as long as a large file takes; only one that stands still is given up. Without
+# this, each has half a minute, the transfer included.
+_CLIENT: "ClientConfig" = {"timeout": timedelta(hours=1), "read_timeout": timedelta(minutes=1)}
+_RETRY: "RetryConfig" = {"retry_timeout": timedelta(hours=1)}
+
+
+def open_store(url: str) -> ObjectStore:
+    """Open the store with the objects below a URL.
+
+    Endpoint and credentials are in the environment, in variables such as AWS_ACCESS_KEY_ID.
+    """
+    return from_url(url, client_options=_CLIENT, retry_config=_RETRY)
 
 
 @dataclass(frozen=True)
@@ -57,6 +74,7 @@ class Writer:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write files; yield what was written of each."""
+        store = open_store(self.url)
         file: _File | None = None
         strays = 0
         for batch in batches:
@@ -68,7 +86,7 @@ class Writer:
                     yield file.close()
                     file = None
                 if file is None:
-                    file = _File(self, key, rows.schema)
+                    file = _File(self, store, key, rows.schema)
                 file.write(rows)
         if file:
             yield file.close()
@@ -94,6 +112,7 @@ class _File:
     """A file that is being written."""
 
     writer: Writer
+    store: ObjectStore
     key: str | None
     schema: pa.Schema
     rows: int = 0
@@ -102,7 +121,9 @@ class _File:
     _waiting: list[pa.RecordBatch] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.name = f"part-{uuid4().hex}.parquet"
+        # A folder for each partition, as on a disk: what a later version replaces can be removed.
+        folder = "" if self.key is None else f"{quote(self.key, safe='')}/"
+        self.name = f"{folder}part-{uuid4().hex}.parquet"
         # Sent when it is complete: a task that is killed before leaves no object.
         self._local = TemporaryFile()  # noqa: SIM115 - closed below, or with the task
         metadata = {SPARK_SCHEMA: self.writer.spark_schema.encode()}
@@ -123,13 +144,13 @@ class _File:
         self._waiting = []
 
     def close(self) -> pa.RecordBatch:
-        self._flush()
+        if self._waiting:
+            self._flush()
         self._parquet.close()
         size = self._local.tell()
         self._local.seek(0)
-        store = from_url(self.writer.url)
         with self._local as content:
-            obstore.put(store, f"{self.writer.folder}/{self.name}", content)
+            obstore.put(self.store, f"{self.writer.folder}/{self.name}", content)
         return _report(self.key, self.name, self.rows, size, self.hash_sum)
 
 
@@ -148,7 +169,7 @@ class Reader:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of files."""
-        store = from_url(self.url)
+        store = open_store(self.url)
         for batch in batches:
             for key in batch.column(0).to_pylist():
                 with _downloaded(store, key) as content, pq.ParquetFile(content) as file:

@@ -45,17 +45,31 @@ class LocalCopies:
         if mine.exists():
             return str(mine)
         try:
-            os.link(shared, mine)
+            # Another thread may have been faster.
+            with suppress(FileExistsError):
+                os.link(shared, mine)
             # The copies that were used last are kept longest.
             os.utime(mine)
         except FileNotFoundError:
             unfinished = mine.with_suffix(f".{uuid4().hex}")
             fetch(unfinished)
+            # A power failure must not leave half a copy that has its name.
+            with unfinished.open("rb") as file:
+                os.fsync(file.fileno())
             unfinished.replace(mine)
             with suppress(FileExistsError):
                 os.link(mine, shared)
-            self._make_room()
         return str(mine)
+
+    def make_room(self) -> None:
+        """Remove the copies that were not used for the longest time, if there are too many."""
+        sizes = dict(self._sizes())
+        surplus = sum(size for _, size in sizes.values()) - self.limit
+        for path, (_, size) in sorted(sizes.items(), key=lambda each: each[1]):
+            if surplus <= 0:
+                break
+            path.unlink(missing_ok=True)
+            surplus -= size
 
     def release(self) -> None:
         """Let go of all copies; the paths that were returned are no longer valid."""
@@ -75,10 +89,11 @@ class LocalCopies:
                 self._remove_abandoned()
             while self._own is None:
                 own = Path(mkdtemp(dir=self.folder))
-                self._lock = FileLock(own / _LOCK, thread_local=False)
-                self._lock.acquire()
-                # Until then, another process may have taken the new folder for an abandoned one.
-                self._own = own if (own / _LOCK).exists() else None
+                # Another process may take the new folder for an abandoned one until it is locked.
+                with suppress(FileNotFoundError):
+                    self._lock = FileLock(own / _LOCK, thread_local=False)
+                    self._lock.acquire()
+                    self._own = own if (own / _LOCK).exists() else None
             return self._own
 
     def _remove_abandoned(self) -> None:
@@ -86,16 +101,6 @@ class LocalCopies:
         for lock in self.folder.glob(f"*/{_LOCK}"):
             with suppress(Timeout, OSError), FileLock(lock, timeout=0):
                 shutil.rmtree(lock.parent, ignore_errors=True)
-
-    def _make_room(self) -> None:
-        """Remove the copies that were not used for the longest time."""
-        sizes = dict(self._sizes())
-        surplus = sum(size for _, size in sizes.values()) - self.limit
-        for path, (_, size) in sorted(sizes.items(), key=lambda each: each[1]):
-            if surplus <= 0:
-                break
-            path.unlink(missing_ok=True)
-            surplus -= size
 
     def _sizes(self) -> Iterator[tuple[Path, tuple[float, int]]]:
         """Each shared copy with the time of its last use and its bytes."""

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from posixpath import commonpath
 
 import obstore
 
@@ -35,17 +36,18 @@ class ObjectFolder:
     def paths(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return the paths of local copies of files; what has no copy yet is fetched."""
         with ThreadPoolExecutor(_THREADS) as executor:
-            return tuple(executor.map(self._copy, names))
+            paths = tuple(executor.map(self._copy, names))
+        self.copies.make_room()
+        return paths
 
     def missing(self, names: Sequence[str]) -> list[str]:
         """Return the URLs at which there is no object."""
-        # One listing for each folder of files costs fewer requests than one for each file.
-        folders = {f"{self.key}/{name}".rpartition("/")[0] for name in names}
+        if not names:
+            return []
+        # One listing of all files costs fewer requests than one for each file or folder.
+        folder = commonpath(f"{self.key}/{name}".rpartition("/")[0] for name in names)
         found = {
-            entry["path"]
-            for folder in folders
-            for chunk in obstore.list(opened(self.url), folder)
-            for entry in chunk
+            entry["path"] for chunk in obstore.list(opened(self.url), folder) for entry in chunk
         }
         return [self.uri(name) for name in names if f"{self.key}/{name}" not in found]
 

@@ -46,6 +46,7 @@ def test_what_is_read_is_not_removed(tmp_path: Path):
     other = LocalCopies(tmp_path, limit=25)
     for name in "bcd":
         source.path(other, name)
+    other.make_room()
     assert shared(tmp_path) == 20
     assert kept.read_text() == "a" * 10
     reader.release()
@@ -60,6 +61,7 @@ def test_what_was_used_last_is_kept_longest(tmp_path: Path):
     for name in ["a", "b", "a", "c"]:
         copies = LocalCopies(tmp_path, limit=20)
         source.path(copies, name)
+        copies.make_room()
         copies.release()
     assert source.fetched == ["a", "b", "c"]
     source.path(LocalCopies(tmp_path, limit=20), "a")

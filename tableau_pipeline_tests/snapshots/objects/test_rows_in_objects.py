@@ -1,6 +1,8 @@
 """Snapshots in an object store hold what they would hold on a disk."""
 
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -13,8 +15,11 @@ from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.hyper.build import build_extract
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.tables import TableSource
+from tableau_pipeline.snapshots.files.write_rows import write_rows
 from tableau_pipeline.snapshots.load import read_frame
+from tableau_pipeline.snapshots.objects import arrow_files
 from tableau_pipeline.snapshots.objects.local_copies import LocalCopies
+from tableau_pipeline.snapshots.objects.object_folder import ObjectFolder
 from tableau_pipeline.snapshots.objects.object_storage import ObjectStorage
 from tableau_pipeline.snapshots.partitions import PartitionError, Window
 from tableau_pipeline.snapshots.storable import UnstorableError
@@ -78,6 +83,36 @@ def test_hyperd_reads_what_was_stored(spark: SparkSession, objects: SnapshotStor
     built = build_extract(hyper_process(), tmp_path / "x.hyper", tables=[table])
     assert built.rows == {"Extract": 10_000}
     assert objects.newest("area/model") == stored
+
+
+def test_rows_that_fill_their_last_row_group(
+    spark: SparkSession, objects: SnapshotStore, monkeypatch: pytest.MonkeyPatch
+):
+    """Prevents: a file that fails whenever its rows end where a row group does."""
+    # Sent to the workers together with the code.
+    monkeypatch.setattr(arrow_files, "_ROW_GROUP", 1)
+    stored = write(spark.range(25_000, numPartitions=1), objects)
+    assert read_frame(spark, stored).count() == 25_000
+
+
+def test_objects_that_nobody_sees_are_no_version(
+    spark: SparkSession, objects: SnapshotStore, tmp_path: Path
+):
+    """Prevents: a version without files, because the executors have written to another store."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+
+    @dataclass(frozen=True, slots=True)
+    class Astray(ObjectFolder):
+        def missing(self, names: Sequence[str]) -> list[str]:
+            return ObjectFolder(elsewhere.as_uri(), self.key, self.copies).missing(names)
+
+    found = objects.folder("model")
+    assert isinstance(found, ObjectFolder)
+    astray = Astray(found.url, found.key, found.copies)
+    rows = spark.range(5).withColumn("_row_hash", F.col("id"))
+    with pytest.raises(RuntimeError, match="there is no such object as seen from here"):
+        write_rows(rows, astray, "@data/x", asset_key="model")
 
 
 def test_partitions_are_stored_apart(spark: SparkSession, objects: SnapshotStore):
