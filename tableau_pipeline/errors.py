@@ -20,6 +20,10 @@ class RefreshError(Exception):
     """The refresh could not be carried out; another run may succeed."""
 
 
+class DriftError(RefreshError):
+    """Somebody else changed the data source during the refresh."""
+
+
 class RefusedError(RefreshError):
     """The refresh would be wrong or unsafe; it needs a decision, not a retry.
 

@@ -46,6 +46,17 @@ class Reconciliation:
         return "count" if "download" in self.by.values() else "count on the server"
 
 
+class ReconciliationError(RefreshError):
+    """The published data differs from the models; `found` shows where."""
+
+    def __init__(self, found: Reconciliation) -> None:
+        super().__init__(
+            f"What is published differs from the models: {found.problem}. The next run publishes "
+            "in full. If this happens again, please report it"
+        )
+        self.found = found
+
+
 def compare(
     connection: Connection,
     checkpoint: Checkpoint,

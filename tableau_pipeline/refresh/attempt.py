@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from tableau_pipeline.core.checkpoint import NOT_RECONCILED, Checkpoint, TableContent
 from tableau_pipeline.core.declaration import tags_of
 from tableau_pipeline.core.server import Server
-from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.errors import DriftError, RefusedError
 from tableau_pipeline.extracts.builder import Builder
+from tableau_pipeline.extracts.compare import ReconciliationError
 from tableau_pipeline.extracts.updates.delta import Delta, Size
 from tableau_pipeline.refresh.claim import Claimed
-from tableau_pipeline.refresh.deliver.datasource import DriftError
 from tableau_pipeline.refresh.deliver.delivery import Delivery, counts, total
 from tableau_pipeline.refresh.deliver.send import Sender
 from tableau_pipeline.refresh.deliver.sent import Sent
@@ -27,7 +27,7 @@ from tableau_pipeline.refresh.plan.decide import (
     Update,
     decide,
 )
-from tableau_pipeline.refresh.reconcile import Reconciler, ReconciliationError
+from tableau_pipeline.refresh.reconcile import Reconciler
 from tableau_pipeline.refresh.recover.history import History
 from tableau_pipeline.refresh.recover.observe import Observer, Published
 from tableau_pipeline.refresh.recover.recovery import Recovered, Recovery

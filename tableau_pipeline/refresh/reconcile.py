@@ -30,17 +30,6 @@ _HIDDEN = (
 )
 
 
-class ReconciliationError(RefreshError):
-    """The published data differs from the models; `found` shows where."""
-
-    def __init__(self, found: Reconciliation) -> None:
-        super().__init__(
-            f"What is published differs from the models: {found.problem}. The next run publishes "
-            "in full. If this happens again, please report it"
-        )
-        self.found = found
-
-
 @dataclass(frozen=True, slots=True)
 class Reconciler:
     """Compares published data with models; `folder` holds the downloaded file meanwhile."""

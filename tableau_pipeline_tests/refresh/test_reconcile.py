@@ -9,8 +9,8 @@ import pytest
 from tableau_pipeline.core.declaration import Reconcile
 from tableau_pipeline.core.policies import Diff
 from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.extracts.compare import ReconciliationError
 from tableau_pipeline.refresh.plan.decide import NoChange
-from tableau_pipeline.refresh.reconcile import ReconciliationError
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.other_users import changes_the_file, publishes
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline

@@ -11,8 +11,8 @@ import dagster as dg
 
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.errors import Check, RefreshError, RefusedError
+from tableau_pipeline.extracts.compare import ReconciliationError
 from tableau_pipeline.refresh.plan.decide import Refuse
-from tableau_pipeline.refresh.reconcile import ReconciliationError
 from tableau_pipeline.refresh.report import Report
 
 _REFUSED = "the refresh would be refused anyway"

@@ -5,12 +5,8 @@ from datetime import datetime, timedelta
 from tableau_pipeline.core.checkpoint import Habits, Intent
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX
 from tableau_pipeline.core.server import RemoteDatasource, Server
-from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.errors import DriftError, RefreshError
 from tableau_pipeline.refresh.recover.window import Change, Window
-
-
-class DriftError(RefreshError):
-    """Somebody else changed the data source during a refresh."""
 
 
 def tag(

@@ -8,9 +8,9 @@ from pathlib import Path
 from tableau_pipeline.actions.batch import describe_actions
 from tableau_pipeline.core.checkpoint import Checkpoint, Habits, Intent, Outcome, PublishMode
 from tableau_pipeline.core.server import RemoteDatasource, Server
-from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.errors import DriftError, RefreshError, RefusedError
 from tableau_pipeline.refresh.claim import Claimed
-from tableau_pipeline.refresh.deliver.datasource import DriftError, found, located, place, tag
+from tableau_pipeline.refresh.deliver.datasource import found, located, place, tag
 from tableau_pipeline.refresh.deliver.sent import Sent
 from tableau_pipeline.refresh.job_waiting import Jobs
 from tableau_pipeline.refresh.recover.window import Change, Window, revisions_of
