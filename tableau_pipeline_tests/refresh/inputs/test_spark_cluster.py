@@ -40,7 +40,7 @@ frame = spark.sql(
     f"FROM range(0, {rows}, 1, 4)"
 )
 write_snapshot(frame, SnapshotStore(folder), asset_key="flights", run_id="cluster")
-where = spark.range(0, 100, 1, 20).select(udf(lambda: os.getcwd())()).distinct().collect()
+where = spark.range(0, 100, 1, 8).select(udf(lambda: os.getcwd())()).distinct().collect()
 settings = dict(spark.sparkContext.getConf().getAll())
 print("\\n" + json.dumps([settings, sorted(row[0] for row in where)]))
 """
@@ -67,7 +67,7 @@ def daemon(name: str, log: Path, *options: str) -> Generator[None]:
 def said(log: Path, pattern: str) -> str:
     """What a daemon says once it is ready."""
     found = until(
-        lambda: re.search(pattern, log.read_text()), seconds=60, what=f"no {pattern}", log=log
+        lambda: re.search(pattern, log.read_text()), seconds=120, what=f"no {pattern}", log=log
     )
     return found[1]
 
@@ -100,7 +100,7 @@ def test_a_model_of_a_cluster(cluster: str, pipeline: Pipeline, tmp_path: Path):
         [sys.executable, "-c", MODEL, str(ROWS), str(pipeline.folder / "snapshots")],
         # Both are this host, so what the user says of the workers' Python is this one.
         env={**kept, "SPARK_CONF_DIR": str(conf), "PYSPARK_PYTHON": sys.executable},
-        capture_output=True, text=True, check=False, timeout=300,
+        capture_output=True, text=True, check=False, timeout=900,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     settings, folders = json.loads(done.stdout.splitlines()[-1])
