@@ -18,6 +18,7 @@ from tableau_pipeline.core.snapshot import DataFile, Fingerprint, Part, Snapshot
 from tableau_pipeline.extracts.updates.change import Change, NotProvedError, TableVersion
 from tableau_pipeline.extracts.updates.delta import RowCounts, build_delta
 from tableau_pipeline.extracts.updates.slices import in_slices
+from tableau_pipeline.hyper.parquet.folders import LocalFolder
 from tableau_pipeline.hyper.process import Hyperd, connect
 from tableau_pipeline.hyper.tables import ROW_HASH, Column
 from tableau_pipeline_tests.refresh.support.models import spark_name
@@ -64,7 +65,7 @@ def _version(folder: Path, number: int, rows: pa.Table) -> TableVersion:
     content = Fingerprint(rows=rows.num_rows, hash_sum=int(total))
     file = DataFile(name=path.name, rows=rows.num_rows, size=path.stat().st_size)
     snapshot = Snapshot(
-        folder=folder,
+        folder=LocalFolder(folder),
         asset_key="lineitem",
         number=number,
         created_at=datetime.now(UTC),
