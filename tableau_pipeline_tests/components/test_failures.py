@@ -41,7 +41,7 @@ def test_the_traceback_is_for_developers(caplog: pytest.LogCaptureFixture):
     failed(RefusedError(SHRUNK))
     (record,) = caplog.records
     assert record.levelno == logging.DEBUG
-    assert record.message.startswith("Traceback")
+    assert record.getMessage().startswith("Traceback")
 
 
 def test_only_what_may_pass_is_tried_again():

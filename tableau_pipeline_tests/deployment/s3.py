@@ -38,7 +38,6 @@ def s3_server(folder: Path) -> Generator[Mapping[str, str]]:
         until(lambda: _has_bucket(url), seconds=60, what="the S3 server does not answer", log=log)
         yield {
             "AWS_ENDPOINT_URL": url,
-            "AWS_ALLOW_HTTP": "true",
             "AWS_REGION": "us-east-1",
             "AWS_ACCESS_KEY_ID": "somebody",
             "AWS_SECRET_ACCESS_KEY": "a secret of the test's",

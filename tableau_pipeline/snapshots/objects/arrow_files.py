@@ -39,7 +39,12 @@ _REPORT = pa.schema(
 _ROW_GROUP, _BATCH = 32 << 20, 65_536
 # A request may last as long as a large file takes; only one that stands still is given up. Without
 # this, each has half a minute, the transfer included.
-_CLIENT: "ClientConfig" = {"timeout": timedelta(hours=1), "read_timeout": timedelta(minutes=1)}
+_CLIENT: "ClientConfig" = {
+    "timeout": timedelta(hours=1),
+    "read_timeout": timedelta(minutes=1),
+    # As with the stores' own SDKs, an endpoint may begin with http://.
+    "allow_http": True,
+}
 _RETRY: "RetryConfig" = {"retry_timeout": timedelta(hours=1)}
 
 
