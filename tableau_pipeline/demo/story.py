@@ -99,9 +99,9 @@ def refresh(
     )
     if not result.success:
         raise RuntimeError(_failure(result))
-    published = {event.asset_key for event in result.get_asset_materialization_events()}
+    keys = definitions.resolve_asset_graph().get_all_asset_keys()
     # Somebody may declare a data source while the demo runs, which does not know it.
-    known = [each for each in datasources() if dg.AssetKey(each.asset_key) in published]
+    known = [each for each in datasources() if dg.AssetKey(each.asset_key) in keys]
     return [_line(chapter, each, _published_metadata(result, each), instance) for each in known]
 
 

@@ -42,3 +42,9 @@ def read(path: Path, **settings: Any) -> list[tuple]:
     if bad.total:
         raise RefusedError("; ".join([*bad.examples, *bad.hints]))
     return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+
+def written(file: Path, text: str, encoding: str = "utf-8") -> Path:
+    """A file with this text."""
+    file.write_bytes(text.encode(encoding))
+    return file

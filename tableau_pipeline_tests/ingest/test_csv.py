@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline_tests.ingest.reading import read, read_all
+from tableau_pipeline_tests.ingest.reading import read, read_all, written
 
 pytestmark = pytest.mark.usefixtures("spark")
 GERMAN = {"sep": ";", "decimal": ",", "thousands": ".", "dateFormat": "dd.MM.yyyy"}
@@ -17,11 +17,6 @@ GERMAN = {"sep": ";", "decimal": ",", "thousands": ".", "dateFormat": "dd.MM.yyy
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     return tmp_path / "x.csv"
-
-
-def written(file: Path, text: str, encoding: str = "utf-8") -> Path:
-    file.write_bytes(text.encode(encoding))
-    return file
 
 
 def test_quotes_and_line_breaks(file: Path):

@@ -8,17 +8,12 @@ from pathlib import Path
 import pytest
 
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline_tests.ingest.reading import read
+from tableau_pipeline_tests.ingest.reading import read, written
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     return tmp_path / "x.csv"
-
-
-def written(file: Path, text: str, encoding: str = "utf-8") -> Path:
-    file.write_bytes(text.encode(encoding))
-    return file
 
 
 def test_bytes(file: Path):

@@ -10,6 +10,7 @@ from obstore.store import ObjectStore
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.snapshots.objects.arrow_files import open_store
 
+# What a store answers, or that it did not answer.
 StoreError = BaseError
 _SCHEMES = ("s3://", "gs://", "abfss://")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
