@@ -7,6 +7,7 @@ import sys
 import sysconfig
 import venv
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,6 @@ from tableau_pipeline.components import PublishedDatasource
 from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.docs.page import README, page
-from tableau_pipeline_tests.refresh.support.pipeline import published_rows, session
 
 FIRST = README.sections["Your first data source"]
 SHELL, DATA, SCAFFOLD, LAUNCH, CHANGE = FIRST.blocks("bash")
@@ -24,6 +24,7 @@ ELSEWHERE = page("how-to/own-project.md")
 LOADING, RESOURCES, _ = ELSEWHERE.whole.blocks("python")
 FILES = page("how-to/files.md").whole
 (PUBLISH_FILE,), (FILE_DROP,) = FILES.blocks("bash"), FILES.blocks("yaml")
+(PUBLISHED_ROWS,) = page("how-to/published-rows.md").whole.blocks("python")
 MODELS = page("how-to/models.md").sections
 (DECLARED,) = MODELS["Declare the data source"].blocks("yaml")
 (ORDERS,) = MODELS["Write a model"].blocks("python")
@@ -63,20 +64,21 @@ class Project:
         return file
 
 
-def published(sandbox: Sandbox, name: str = "My Sales") -> list[tuple]:
-    with session(sandbox) as site:
-        (item,) = site.tsc.datasources.filter(name=name)
-        rows = published_rows(site, str(item.id)).to_pylist()
+def published(name: str = "My Sales") -> list[tuple]:
+    """The rows of a data source, read as the page on them says."""
+    names: dict[str, Any] = {}
+    exec(PUBLISHED_ROWS, names)
+    rows = names["published_rows"](name).to_pylist()
     return sorted(tuple(map(float, row.values())) for row in rows)
 
 
-def follow_the_page(project: Project, sandbox: Sandbox, model: str) -> None:
+def follow_the_page(project: Project, model: str) -> None:
     """From nothing to a data source, and its first change."""
     project.run(DATA)
     project.run(SCAFFOLD)
     project.write("my_sales/models.py", model)
     assert "My Sales: publish (create), 2 rows" in project.run(LAUNCH)
-    assert published(sandbox) == [(1, 2.5), (2, 3)]
+    assert published() == [(1, 2.5), (2, 3)]
     declaration = project.package / "defs" / "my_sales" / "defs.yaml"
     text = declaration.read_text()
     commented = "# refresh: {diff: {key: [id]}}"
@@ -86,15 +88,15 @@ def follow_the_page(project: Project, sandbox: Sandbox, model: str) -> None:
     output = project.run(CHANGE)
     assert [line for line in output.splitlines() if "flights" in line] == []
     assert "Decision: update" in output
-    assert published(sandbox) == [(1, 2.5), (2, 4), (3, 5)]
+    assert published() == [(1, 2.5), (2, 4), (3, 5)]
 
 
-def use_the_rest(project: Project, sandbox: Sandbox, model: str) -> None:
+def use_the_rest(project: Project, model: str) -> None:
     """Files without a model, and what else the guides declare."""
     (project.folder / "exports").mkdir()
     (project.folder / "exports" / "may.csv").write_text("sale_id,amount\n1,2\n")
     project.run(PUBLISH_FILE)
-    assert published(sandbox, "Sales") == [(1, 2)]
+    assert published("Sales") == [(1, 2)]
     project.write("drop/defs.yaml", FILE_DROP)
     project.write("shop/defs.yaml", DECLARED)
     project.write("shop/models.py", model)
@@ -114,8 +116,8 @@ def test_the_first_data_source(tableau_sandbox: Sandbox, tmp_path: Path):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=_only_settings)
     programs = Path(sys.executable).parent
     project = Project(tmp_path, "tableau_pipeline", programs=programs, path=str(tmp_path))
-    follow_the_page(project, tableau_sandbox, MODEL)
-    use_the_rest(project, tableau_sandbox, ORDERS)
+    follow_the_page(project, MODEL)
+    use_the_rest(project, ORDERS)
     assert (tmp_path / "data" / "snapshots").is_dir()
 
 
@@ -136,8 +138,8 @@ def test_a_project_of_somebody_else(tableau_sandbox: Sandbox, tmp_path: Path):
         project.write(f"{name}.py", f"{text} as {imported}\n")
     stored = '@dg.asset(io_manager_key="snapshots")\n'
     assert stored.strip() in ELSEWHERE.whole.text
-    follow_the_page(project, tableau_sandbox, MODEL.replace("@dg.asset\n", stored))
-    use_the_rest(project, tableau_sandbox, ORDERS.replace("@dg.asset\n", stored))
+    follow_the_page(project, MODEL.replace("@dg.asset\n", stored))
+    use_the_rest(project, ORDERS.replace("@dg.asset\n", stored))
     assert (project.folder / "dagster_home" / "data" / "snapshots").is_dir()
     assert "site-packages" in project.run(
         "python -c 'import tableau_pipeline; print(tableau_pipeline.__file__)'"
