@@ -35,7 +35,7 @@ def test_what_is_said_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
 def test_other_urls_are_refused(monkeypatch: pytest.MonkeyPatch, url: str):
     """Prevents: a folder named "s3:" that looks like the bucket, and that nobody else sees."""
     monkeypatch.setenv("PIPELINE_DATA_DIR", url)
-    with pytest.raises(RefusedError, match=f"'{url}': set PIPELINE_DATA_DIR to a path"):
+    with pytest.raises(RefusedError, match=f"PIPELINE_DATA_DIR is '{url}': set it to a path"):
         resources_from_env()
 
 

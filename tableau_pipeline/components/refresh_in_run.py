@@ -5,7 +5,6 @@ import dagster as dg
 from tableau_pipeline.components.dagster_journal import DagsterJournal
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.snapshot import Snapshots
-from tableau_pipeline.lake.snapshots import with_lakes
 from tableau_pipeline.refresh.refresh import Refresh
 from tableau_pipeline.resources import HyperResource, TableauServerResource, work_dir
 
@@ -26,7 +25,7 @@ def refresh_in_run(
     """
     return Refresh(
         declaration=declaration,
-        snapshots=with_lakes(snapshots, declaration),
+        snapshots=snapshots,
         journal=DagsterJournal(context, dg.AssetKey.from_user_string(declaration.key)),
         # Opened only when needed: a refresh that ends early costs no sign-in and no process.
         server=lambda: tableau.session(context.log, counts=declaration.needs_counts),

@@ -49,7 +49,7 @@ class LakeTable:
     """A table of a lake, which is read where it is.
 
     Attributes:
-        path: the absolute path of its folder.
+        path: the absolute path of its folder, or its URL in an object store.
     """
 
     format: LakeFormat

@@ -45,19 +45,20 @@ def source(
     return TableSource(
         name=name,
         columns=(*columns, HASH) if hashed else columns,
-        files=snapshot.paths_of(files),
-        layouts=_layouts(snapshot, files),
+        files=tuple(file.name for file in files),
+        layouts=_layouts(files),
         where=kept(columns, cutoff) if cutoff else None,
         comments=snapshot.comments,
+        folder=snapshot.folder,
     )
 
 
-def _layouts(snapshot: Snapshot, files: Sequence[DataFile]) -> Mapping[Layout, tuple[str, ...]]:
-    found: dict[Layout, list[DataFile]] = {}
+def _layouts(files: Iterable[DataFile]) -> Mapping[Layout, tuple[str, ...]]:
+    found: dict[Layout, list[str]] = {}
     for file in files:
         if file.layout:
-            found.setdefault(file.layout, []).append(file)
-    return {layout: snapshot.paths_of(alike) for layout, alike in found.items()}
+            found.setdefault(file.layout, []).append(file.name)
+    return {layout: tuple(names) for layout, names in found.items()}
 
 
 def kept(columns: Sequence[Column], cutoff: Cutoff) -> str:

@@ -2,6 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from tableau_pipeline.hyper.parquet.folders import Folder, LocalFolder
 
 EXTRACT_SCHEMA = "Extract"
 # The name of the column with the hash of each row, which is not published.
@@ -52,11 +56,12 @@ class TableSource:
     Attributes:
         name: the table's name in the extract, in the schema "Extract".
         columns: in the order of the extract; other columns of the files are left out.
-        files: absolute paths; () for an empty table.
+        files: names below `folder`, or absolute paths; () for an empty table.
         layouts: the files by how they hold the columns; {} if all of them hold each column by its
             own name and type. The hash of a row is then not stored, but computed.
         where: an SQL condition over the columns; other rows are left out.
         comments: the comments of columns, by name.
+        folder: where the files are; hyperd's paths of them are asked for when the rows are read.
     """
 
     name: str
@@ -65,6 +70,7 @@ class TableSource:
     layouts: Mapping[Layout, tuple[str, ...]] = field(default_factory=dict)
     where: str | None = None
     comments: Mapping[str, str] = field(default_factory=dict)
+    folder: Folder = field(default_factory=partial(LocalFolder, Path("/")))
 
 
 @dataclass(frozen=True, slots=True)

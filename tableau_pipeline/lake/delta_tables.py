@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 import pyarrow as pa
 
@@ -13,6 +12,8 @@ from tableau_pipeline.core.snapshot import DataFile, Snapshot
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.tables import Column, Layout, StoredColumn
 from tableau_pipeline.lake.files import Footer, data_file, footers, lake_snapshot
+from tableau_pipeline.lake.locations import file_name, folder_at, in_store
+from tableau_pipeline.objects.local_copies import LocalCopies
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 # Delta's names of types that differ from Spark's.
 _TYPES = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}
 _PHYSICAL_NAME = "delta.columnMapping.physicalName"
+# As with the stores' own SDKs, an endpoint may begin with http://.
+_OPTIONS = {"allow_http": "true"}
 _READ_RIGHT = {
     "columnMapping",
     "deletionVectors",  # where no file has one
@@ -29,7 +32,9 @@ _READ_RIGHT = {
 }
 
 
-def read_delta(path: str, *, asset_key: str, number: int | None) -> Snapshot | None:
+def read_delta(
+    path: str, *, asset_key: str, number: int | None, copies: LocalCopies
+) -> Snapshot | None:
     """Return a version of a Delta table; the newest one if `number` is None.
 
     Returns:
@@ -50,12 +55,14 @@ def read_delta(path: str, *, asset_key: str, number: int | None) -> Snapshot | N
         for field in fields
     }
     added = _added(table)
-    names = [_name(each["path"], path) for each in added]
-    found = footers([str(Path(path, name)) for name in names], table=_named(path))
+    # The log holds URLs.
+    names = [file_name(unquote(each["path"]), path, table=_named(path)) for each in added]
+    folder = folder_at(path, copies)
+    found = footers(folder, names, table=_named(path))
     changed = max((each["modification_time"] for each in added), default=0)
     return lake_snapshot(
         asset_key=asset_key,
-        folder=path,
+        folder=folder,
         number=table.version(),
         created_at=datetime.fromtimestamp(changed / 1000, UTC),
         columns=columns,
@@ -80,14 +87,15 @@ def open_delta(path: str, *, number: int | None = None) -> "DeltaTable | None":
         raise RefusedError(
             f"{_named(path)} needs deltalake: pip install 'tableau_pipeline[delta]'"
         ) from error
+    options = _OPTIONS if in_store(path) else None
     try:
-        return DeltaTable(path, version=number)
+        return DeltaTable(path, version=number, storage_options=options)
     except TableNotFoundError as error:
         raise RefusedError(
             f"{_named(path)} does not exist: correct `source`, or create the table"
         ) from error
-    except DeltaError as error:
-        if number is not None:
+    except (DeltaError, OSError) as error:
+        if number is not None and isinstance(error, DeltaError):
             return None
         raise RefusedError(f"{_named(path)} cannot be read: {error}") from error
 
@@ -120,16 +128,6 @@ def _added(table: "DeltaTable") -> list[dict[str, Any]]:
     wanted = {"path", "modification_time", "partition"}.intersection(actions.schema.names)
     rows = actions.select(sorted(wanted)).to_pylist()
     return [{**row, "partition": row.get("partition") or {}} for row in rows]
-
-
-def _name(logged: str, path: str) -> str:
-    """Return the path of a file from its entry in the log, which is a URL."""
-    parts = urlsplit(logged)
-    if parts.scheme not in ("", "file"):
-        raise RefusedError(
-            f"{_named(path)} has files elsewhere, such as {logged}; only local files are read"
-        )
-    return unquote(parts.path)
 
 
 def _file(

@@ -1,20 +1,24 @@
 """A version of a table of a lake, from its Parquet files."""
 
 import hashlib
+import io
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tableau_pipeline.core.snapshot import FILES_DIGEST, DataFile, Fingerprint, Part, Snapshot
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.hyper.parquet.folders import LocalFolder
+from tableau_pipeline.hyper.parquet.folders import Folder
 from tableau_pipeline.hyper.tables import ROW_HASH, Column, Layout
+from tableau_pipeline.objects.opening import StoreError
+from tableau_pipeline.objects.read_objects import read_footer
 
 _FIELD_ID = b"PARQUET:field_id"
 
@@ -32,7 +36,7 @@ class Footer:
     columns: Mapping[str, int | None]
 
 
-def footers(paths: Sequence[str], *, table: str) -> list[Footer]:
+def footers(folder: Folder, names: Sequence[str], *, table: str) -> list[Footer]:
     """Read the footers of Parquet files.
 
     Raises:
@@ -40,8 +44,8 @@ def footers(paths: Sequence[str], *, table: str) -> list[Footer]:
     """
     with ThreadPoolExecutor() as pool:
         try:
-            return list(pool.map(_footer, paths))
-        except (OSError, pa.ArrowInvalid) as error:
+            return list(pool.map(_footer, map(folder.uri, names)))
+        except (OSError, StoreError, pa.ArrowInvalid) as error:
             raise RefusedError(
                 f"{table}: one of its files cannot be read ({error}). If it was vacuumed or "
                 "removed by hand, restore it, or write the table again"
@@ -51,7 +55,7 @@ def footers(paths: Sequence[str], *, table: str) -> list[Footer]:
 def lake_snapshot(
     *,
     asset_key: str,
-    folder: str,
+    folder: Folder,
     number: int,
     created_at: datetime,
     columns: Sequence[Column],
@@ -61,14 +65,14 @@ def lake_snapshot(
     """Return a version of a table.
 
     Args:
-        folder: the absolute path of the table, to which the names of files are relative.
+        folder: of the table, to which the names of files are relative.
         identity: tells this table from one that is created in its place.
 
     Raises:
         RefusedError: hyperd cannot read a column.
     """
     for column in columns:
-        _check_readable(folder, column)
+        _check_readable(folder.uri(""), column)
     names = sorted(file.name for file in files)
     digest = hashlib.sha256("\n".join([identity, *names]).encode()).hexdigest()
     fingerprint = Fingerprint(
@@ -77,7 +81,7 @@ def lake_snapshot(
         algorithm=FILES_DIGEST,
     )
     return Snapshot(
-        folder=LocalFolder(Path(folder)),
+        folder=folder,
         asset_key=asset_key,
         number=number,
         created_at=created_at,
@@ -109,14 +113,19 @@ def _check_readable(folder: str, column: Column) -> None:
 
 # The files of a lake never change, and a refresh reads those of two versions.
 @lru_cache(maxsize=100_000)
-def _footer(path: str) -> Footer:
-    metadata = pq.read_metadata(path)
+def _footer(uri: str) -> Footer:
+    if uri.startswith("file:"):
+        path = unquote(urlsplit(uri).path)
+        metadata, size = pq.read_metadata(path), Path(path).stat().st_size
+    else:
+        end, size = read_footer(uri)
+        metadata = pq.read_metadata(io.BytesIO(end))
     columns = {
         field.name: int((field.metadata or {}).get(_FIELD_ID, -1))
         for field in metadata.schema.to_arrow_schema()
     }
     return Footer(
         rows=metadata.num_rows,
-        size=Path(path).stat().st_size,
+        size=size,
         columns={name: None if id_ < 0 else id_ for name, id_ in columns.items()},
     )

@@ -4,13 +4,15 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tableau_pipeline.core.snapshot import DataFile, Snapshot
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.tables import Column, StoredColumn
 from tableau_pipeline.lake.files import Footer, data_file, footers, lake_snapshot
+from tableau_pipeline.lake.locations import file_name, folder_at, in_store, names_in, read_text
+from tableau_pipeline.objects.local_copies import LocalCopies
+from tableau_pipeline.objects.opening import StoreError
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -21,11 +23,14 @@ _TYPES = {"long": "bigint", "timestamp": "timestamp_ntz", "timestamptz": "timest
 # The number of an empty table, which has no snapshot yet.
 _EMPTY = 0
 _NEWEST_VERSION = 2
-_FILE = re.compile("^file:(//)?")
+# Files of metadata in an object store are read by us.
+_STORE_IO = {"py-io-impl": "tableau_pipeline.lake.iceberg_files.StoreIO"}
 _METADATA = re.compile(r"v?(\d+)(-[^.]+)?(\.gz)?\.metadata\.json(\.gz)?")
 
 
-def read_iceberg(path: str, *, asset_key: str, number: int | None) -> Snapshot | None:
+def read_iceberg(
+    path: str, *, asset_key: str, number: int | None, copies: LocalCopies
+) -> Snapshot | None:
     """Return a version of an Iceberg table; the newest one if `number` is None.
 
     The number of a version is the id of Iceberg's snapshot.
@@ -48,13 +53,14 @@ def read_iceberg(path: str, *, asset_key: str, number: int | None) -> Snapshot |
     tasks = list(table.scan(snapshot_id=current.snapshot_id).plan_files()) if current else []
     for task in tasks:
         _check_readable(task, path)
-    names = [_local(task.file.file_path, path) for task in tasks]
+    names = [file_name(task.file.file_path, path, table=_named(path)) for task in tasks]
+    folder = folder_at(path, copies)
     ids = _ids_by_name(table)
     columns = [Column(each.name, _spark_type(each.field_type)) for each in schema.fields]
-    found = footers(names, table=_named(path))
+    found = footers(folder, names, table=_named(path))
     return lake_snapshot(
         asset_key=asset_key,
-        folder=path,
+        folder=folder,
         number=current.snapshot_id if current else _EMPTY,
         created_at=datetime.fromtimestamp(current.timestamp_ms / 1000 if current else 0, UTC),
         columns=columns,
@@ -78,11 +84,11 @@ def open_iceberg(path: str) -> "StaticTable":
         raise RefusedError(
             f"{_named(path)} needs pyiceberg: pip install 'tableau_pipeline[iceberg]'"
         ) from error
-    file = _newest_metadata(path)
+    properties = _STORE_IO if in_store(path) else {}
     try:
-        table = StaticTable.from_metadata(file)
-    except (OSError, ValueError) as error:
-        raise RefusedError(f"{_named(path)} cannot be read: {file}: {error}") from error
+        table = StaticTable.from_metadata(_newest_metadata(path), properties)
+    except (OSError, StoreError, ValueError) as error:
+        raise RefusedError(f"{_named(path)} cannot be read: {error}") from error
     if table.metadata.format_version > _NEWEST_VERSION:
         raise RefusedError(
             f"{_named(path)} has version {table.metadata.format_version} of the format; versions "
@@ -92,14 +98,14 @@ def open_iceberg(path: str) -> "StaticTable":
 
 
 def _newest_metadata(path: str) -> str:
-    folder = Path(path, "metadata")
-    hint = folder / "version-hint.text"
-    if hint.exists():
-        return str(folder / f"v{hint.read_text().strip()}.metadata.json")
+    folder = f"{path}/metadata"
+    hint = read_text(f"{folder}/version-hint.text")
+    if hint is not None:
+        return f"{folder}/v{hint.strip()}.metadata.json"
     found: defaultdict[int, list[str]] = defaultdict(list)
-    for each in folder.glob("*.metadata.json*"):
-        if match := _METADATA.fullmatch(each.name):
-            found[int(match[1])].append(str(each))
+    for name in names_in(folder):
+        if match := _METADATA.fullmatch(name):
+            found[int(match[1])].append(f"{folder}/{name}")
     if not found:
         raise RefusedError(
             f"{_named(path)} does not exist: there is no {folder}/*.metadata.json. Correct "
@@ -174,16 +180,6 @@ def _file(
         for field, column in zip(schema.fields, columns, strict=True)
     )
     return data_file(name, footer, layout)
-
-
-def _local(url: str, path: str) -> str:
-    """Return the path of a file; unlike other URLs, Iceberg's have no escapes."""
-    local = _FILE.sub("", url)
-    if not local.startswith("/"):
-        raise RefusedError(
-            f"{_named(path)} has files elsewhere, such as {url}; only local files are read"
-        )
-    return local
 
 
 def _named(path: str) -> str:

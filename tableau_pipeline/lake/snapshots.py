@@ -9,12 +9,15 @@ from tableau_pipeline.core.snapshot import Snapshot, Snapshots
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.lake.delta_tables import read_delta
 from tableau_pipeline.lake.iceberg_tables import read_iceberg
+from tableau_pipeline.objects.local_copies import LocalCopies
 
 
 class Read(Protocol):
     """Reads a version of a table of a lake; the newest one if `number` is None."""
 
-    def __call__(self, path: str, *, asset_key: str, number: int | None) -> Snapshot | None:
+    def __call__(
+        self, path: str, *, asset_key: str, number: int | None, copies: LocalCopies
+    ) -> Snapshot | None:
         """Return the version; None if the table no longer has it."""
 
 
@@ -28,10 +31,12 @@ class LakeSnapshots:
     Attributes:
         snapshots: the versions of all other models.
         tables: the tables of lakes, by asset key.
+        copies: local copies of files in object stores.
     """
 
     snapshots: Snapshots
     tables: Mapping[str, LakeTable]
+    copies: LocalCopies
 
     def newest(self, asset_key: str) -> Snapshot | None:
         """Return the newest version of a model; None if it has none.
@@ -40,20 +45,24 @@ class LakeSnapshots:
             RefusedError: the table of the lake cannot be read exactly.
         """
         if table := self.tables.get(asset_key):
-            return _READ[table.format](table.path, asset_key=asset_key, number=None)
+            return self._read(table, asset_key, number=None)
         return self.snapshots.newest(asset_key)
 
     def version(self, asset_key: str, number: int) -> Snapshot | None:
         """Return a version of a model; None if it was removed, or can no longer be read."""
         if table := self.tables.get(asset_key):
             try:
-                return _READ[table.format](table.path, asset_key=asset_key, number=number)
+                return self._read(table, asset_key, number=number)
             except RefusedError:
                 return None
         return self.snapshots.version(asset_key, number)
 
+    def _read(self, table: LakeTable, asset_key: str, *, number: int | None) -> Snapshot | None:
+        read = _READ[table.format]
+        return read(table.path, asset_key=asset_key, number=number, copies=self.copies)
 
-def with_lakes(snapshots: Snapshots, declaration: Declaration) -> Snapshots:
+
+def with_lakes(snapshots: Snapshots, declaration: Declaration, copies: LocalCopies) -> Snapshots:
     """Return the versions of all models of a declaration, tables of lakes included."""
     tables = {table.model: table.source for table in declaration.tables if table.source}
-    return LakeSnapshots(snapshots, tables) if tables else snapshots
+    return LakeSnapshots(snapshots, tables, copies) if tables else snapshots

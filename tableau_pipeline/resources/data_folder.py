@@ -5,9 +5,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.snapshots.objects.local_copies import LocalCopies
+from tableau_pipeline.objects.local_copies import LocalCopies
+from tableau_pipeline.objects.opening import is_url
 from tableau_pipeline.snapshots.objects.object_storage import ObjectStorage
-from tableau_pipeline.snapshots.objects.opening import is_url
 
 
 def data_dir() -> Path:
@@ -22,7 +22,9 @@ def data_dir() -> Path:
         RefusedError: PIPELINE_DATA_DIR is a URL of no object store.
     """
     if value := os.environ.get("PIPELINE_DATA_DIR"):
-        return _local_folder(value) if is_url(value) else Path(value).absolute()
+        if not _is_url(value):
+            return Path(value).absolute()
+        return _temporary_folder() / hashlib.sha256(value.encode()).hexdigest()[:12]
     checkout, home = Path(__file__).parents[2], os.environ.get("DAGSTER_HOME")
     places = [Path(home or ".").absolute(), Path.cwd()]
     within = any(place.is_relative_to(checkout) for place in places)
@@ -38,7 +40,7 @@ def snapshots_location() -> str:
         RefusedError: PIPELINE_DATA_DIR is a URL of no object store.
     """
     value = os.environ.get("PIPELINE_DATA_DIR") or ""
-    return f"{value.rstrip('/')}/snapshots" if is_url(value) else str(data_dir() / "snapshots")
+    return f"{value.rstrip('/')}/snapshots" if _is_url(value) else str(data_dir() / "snapshots")
 
 
 def work_dir(*, keep: bool) -> Path:
@@ -46,28 +48,32 @@ def work_dir(*, keep: bool) -> Path:
 
     With an object store, it is removed with this process, unless its files are to be kept.
     """
-    is_local = not is_url(os.environ.get("PIPELINE_DATA_DIR") or "")
+    is_local = not _is_url(os.environ.get("PIPELINE_DATA_DIR") or "")
     return data_dir() if keep or is_local else Path(_temporary().name)
 
 
-def storage_at(location: str, *, cache_bytes: int) -> Path | ObjectStorage:
-    """Return where snapshots at a path or URL are; `cache_bytes` limits local copies.
+def storage_at(location: str, copies: LocalCopies) -> Path | ObjectStorage:
+    """Return where snapshots at a path or URL are.
 
     Raises:
         RefusedError: it is a URL of no object store.
     """
-    if is_url(location):
-        return ObjectStorage(location, _copies(cache_bytes))
-    return Path(location)
+    return ObjectStorage(location, copies) if _is_url(location) else Path(location)
 
 
-def release_copies(cache_bytes: int) -> None:
-    """Let go of the local copies that hyperd has read."""
-    _copies(cache_bytes).release()
+@cache
+def local_copies(limit: int) -> LocalCopies:
+    """Return the copies of objects on this machine's disk, of at most so many bytes."""
+    # One for the whole process, because hyperd reads by path whatever a refresh still holds.
+    return LocalCopies(_temporary_folder() / "copies", limit)
 
 
-def _local_folder(url: str) -> Path:
-    """Return a folder of this machine for what belongs to an object store.
+def _is_url(location: str) -> bool:
+    return is_url(location, setting="PIPELINE_DATA_DIR")
+
+
+def _temporary_folder() -> Path:
+    """Return a folder of this user for what need not outlive this machine.
 
     Raises:
         RefusedError: somebody else owns a folder of this name.
@@ -77,13 +83,7 @@ def _local_folder(url: str) -> Path:
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.stat().st_uid != os.getuid():
         raise RefusedError(f"{folder} belongs to another user: remove it, or set TMPDIR.")
-    return folder / hashlib.sha256(url.encode()).hexdigest()[:12]
-
-
-@cache
-def _copies(limit: int) -> LocalCopies:
-    # One for the whole process, because hyperd reads by path whatever a refresh still holds.
-    return LocalCopies(data_dir() / "copies", limit)
+    return folder
 
 
 @cache

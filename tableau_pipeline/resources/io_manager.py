@@ -10,8 +10,9 @@ from pydantic import Field
 from pyspark.sql import DataFrame
 
 from tableau_pipeline.core.snapshot import Origin, Snapshot
+from tableau_pipeline.objects.local_copies import LocalCopies
 from tableau_pipeline.resources.belonging import belongs_to
-from tableau_pipeline.resources.data_folder import release_copies, storage_at
+from tableau_pipeline.resources.data_folder import local_copies, storage_at
 from tableau_pipeline.resources.own_writes import version_to_read
 from tableau_pipeline.resources.step_notes import StepNotes, notes_of, step_of
 from tableau_pipeline.snapshots.load import read_frame
@@ -59,7 +60,12 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
         Raises:
             RefusedError: `root` is a URL of no object store.
         """
-        return SnapshotStore(storage_at(self.root, cache_bytes=int(self.cache_gb * 1e9)))
+        return SnapshotStore(storage_at(self.root, self.copies))
+
+    @property
+    def copies(self) -> LocalCopies:
+        """The local copies of files that hyperd reads."""
+        return local_copies(int(self.cache_gb * 1e9))
 
     def snapshot(
         self, asset_key: str, definition: dg.PartitionsDefinition | None = None
@@ -78,7 +84,7 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
         """Remove expired snapshots of all models; see `snapshots.retention.collect`."""
         removed = collect(self.store, keep_days=self.keep_days, referenced=referenced)
         # The refresh before has read its copies. Kept, those of all refreshes of a run add up.
-        release_copies(int(self.cache_gb * 1e9))
+        self.copies.release()
         return removed
 
     def handle_output(self, context: dg.OutputContext, obj: Any) -> None:

@@ -10,6 +10,7 @@ from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.tables import tree_problem
 from tableau_pipeline.lake.snapshots import with_lakes
+from tableau_pipeline.objects.local_copies import LocalCopies
 from tableau_pipeline.refresh.plan.decide import Options
 from tableau_pipeline.refresh.refresh import Refresh
 from tableau_pipeline.refresh.report import Report
@@ -18,6 +19,8 @@ from tableau_pipeline.snapshots.store import SnapshotStore
 
 _LOG = logging.getLogger(__name__)
 _OPTIONS, _TIMEOUTS = Options(), Timeouts()
+# Bytes of files of tables in object stores.
+_COPIES = 10 * 10**9
 
 
 def refresh(
@@ -50,7 +53,9 @@ def refresh(
     _check(declaration)
     return Refresh(
         declaration=declaration,
-        snapshots=with_lakes(SnapshotStore(snapshots), declaration),
+        snapshots=with_lakes(
+            SnapshotStore(snapshots), declaration, LocalCopies(folder / "copies", limit=_COPIES)
+        ),
         journal=FileJournal(journal),
         server=server,
         hyper=hyper_process,

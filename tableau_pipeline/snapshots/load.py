@@ -8,9 +8,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from tableau_pipeline.core.snapshot import DataFile, Snapshot
+from tableau_pipeline.objects.arrow_files import SPARK_SCHEMA, Reader
+from tableau_pipeline.objects.object_folder import ObjectFolder
 from tableau_pipeline.snapshots.files.spark_paths import exact_path
-from tableau_pipeline.snapshots.objects.arrow_files import SPARK_SCHEMA, Reader
-from tableau_pipeline.snapshots.objects.object_folder import ObjectFolder
 from tableau_pipeline.snapshots.objects.sending import plain_names, sent_along
 from tableau_pipeline.snapshots.row_hash import column
 

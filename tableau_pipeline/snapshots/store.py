@@ -19,8 +19,8 @@ from uuid import uuid4
 from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.parquet.folders import Folder
+from tableau_pipeline.objects.opening import StoreError, is_url
 from tableau_pipeline.snapshots import former
-from tableau_pipeline.snapshots.objects.opening import StoreError, is_url
 from tableau_pipeline.snapshots.storage import LocalStorage, Storage
 
 # Quoting removes every @ from model names, so "sales/@data" cannot be a folder of "sales".
@@ -43,7 +43,7 @@ class SnapshotStore:
     def storage(self) -> Storage:
         """Where the versions are."""
         if isinstance(self.root, Path):
-            if is_url(str(self.root)):
+            if is_url(str(self.root), setting="root"):
                 raise RefusedError(f"{self.root} is a URL, not a path: use an ObjectStorage.")
             # Spark treats the first folder of a relative path as a host name.
             return LocalStorage(self.root.resolve())

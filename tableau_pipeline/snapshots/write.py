@@ -9,8 +9,8 @@ from pyspark.sql import functions as F
 
 from tableau_pipeline.core.snapshot import Origin, Part, Snapshot, Span
 from tableau_pipeline.hyper.tables import ROW_HASH, Column, json_text
+from tableau_pipeline.objects.opening import StoreError
 from tableau_pipeline.snapshots.files.write_rows import write_rows
-from tableau_pipeline.snapshots.objects.opening import StoreError
 from tableau_pipeline.snapshots.partitions import (
     PARTITION,
     PartitionError,

@@ -7,18 +7,23 @@ from pydantic import Field, model_validator
 
 from tableau_pipeline.components.attributes.base import Attributes, keys
 from tableau_pipeline.core.declaration import LakeTable
+from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.lake.locations import in_store
 
-_FORMS = "source is one of: {delta: /lake/orders}; {iceberg: /lake/orders}"
+_FORMS = "source is one of: {delta: /lake/orders}; {iceberg: s3://lake/orders}"
 
 
 class LakeAttributes(Attributes):
     """A table of a lake, which is read where it is."""
 
     delta: str | None = Field(
-        default=None, description="Absolute path of the folder of a Delta table."
+        default=None,
+        description="Absolute path of the folder of a Delta table, or its URL in an object store.",
     )
     iceberg: str | None = Field(
-        default=None, description="Absolute path of the folder of an Iceberg table."
+        default=None,
+        description="Absolute path of the folder of an Iceberg table, or its URL in an object "
+        "store.",
     )
 
     @model_validator(mode="before")
@@ -34,8 +39,8 @@ class LakeAttributes(Attributes):
         if len(paths) != 1:
             raise ValueError(_FORMS)
         # A template is validated again after Dagster has filled it in.
-        if not PurePosixPath(paths[0]).is_absolute() and "{{" not in paths[0]:
-            raise ValueError(f'"{paths[0]}" is not an absolute path, such as /lake/orders')
+        if "{{" not in paths[0]:
+            _check(paths[0])
         return self
 
     def to_domain(self) -> LakeTable:
@@ -45,5 +50,17 @@ class LakeAttributes(Attributes):
         return LakeTable("iceberg", _normal(self.iceberg or ""))
 
 
-def _normal(path: str) -> str:
-    return str(PurePosixPath(path))
+def _check(location: str) -> None:
+    try:
+        is_known = in_store(location) or PurePosixPath(location).is_absolute()
+    except RefusedError as error:
+        raise ValueError(str(error)) from None
+    if not is_known:
+        raise ValueError(
+            f'"{location}" is neither an absolute path, such as /lake/orders, nor a URL, such as '
+            "s3://lake/orders"
+        )
+
+
+def _normal(location: str) -> str:
+    return location.rstrip("/") if in_store(location) else str(PurePosixPath(location))

@@ -11,8 +11,8 @@ from tableau_pipeline.components.audit.undeclared import Undeclared, undeclared
 from tableau_pipeline.components.failures import as_failure
 from tableau_pipeline.components.published_datasource.assets import POOL
 from tableau_pipeline.components.published_datasource.model_snapshots import (
-    ModelSnapshots,
     partitions_of,
+    snapshots_of,
 )
 from tableau_pipeline.components.refresh_in_run import refresh_in_run
 from tableau_pipeline.core.declaration import Declaration
@@ -35,7 +35,8 @@ def audit_job(name: str, declarations: Sequence[Declaration]) -> dg.JobDefinitio
         counts = any(each.needs_counts for each in declarations)
         with as_failure(context.log), tableau.session(context.log, counts=counts) as server:
             for declaration in declarations:
-                models = ModelSnapshots(snapshots, _partitions(context, declaration))
+                definitions = _partitions(context, declaration)
+                models = snapshots_of(declaration, snapshots, definitions)
                 refresh = refresh_in_run(
                     context, declaration, snapshots=models, hyper=hyper, tableau=tableau
                 )

@@ -21,8 +21,8 @@ from tableau_pipeline.components.published_datasource.metadata import (
     run_tags,
 )
 from tableau_pipeline.components.published_datasource.model_snapshots import (
-    ModelSnapshots,
     partitions_of,
+    snapshots_of,
 )
 from tableau_pipeline.components.published_datasource.trigger import (
     automation_condition,
@@ -133,7 +133,7 @@ def _refresh(
     return refresh_in_run(
         context,
         declaration,
-        snapshots=ModelSnapshots(snapshots, partitions_of(graph, declaration.models)),
+        snapshots=snapshots_of(declaration, snapshots, partitions_of(graph, declaration.models)),
         hyper=hyper,
         tableau=tableau,
         keep_files=not config.publish,

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 import dagster as dg
 from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 
-from tableau_pipeline.core.snapshot import Snapshot
+from tableau_pipeline.core.declaration import Declaration
+from tableau_pipeline.core.snapshot import Snapshot, Snapshots
+from tableau_pipeline.lake.snapshots import with_lakes
 from tableau_pipeline.resources import SnapshotIOManager
 
 
@@ -29,6 +31,15 @@ class ModelSnapshots:
     def version(self, asset_key: str, number: int) -> Snapshot | None:
         """Return a version of a model; None if it was removed."""
         return self.snapshots.store.version(asset_key, number)
+
+
+def snapshots_of(
+    declaration: Declaration,
+    snapshots: SnapshotIOManager,
+    definitions: Mapping[str, dg.PartitionsDefinition | None],
+) -> Snapshots:
+    """Return the snapshots of a data source's models, tables of lakes included."""
+    return with_lakes(ModelSnapshots(snapshots, definitions), declaration, snapshots.copies)
 
 
 def partitions_of(

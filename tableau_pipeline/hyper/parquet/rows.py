@@ -1,6 +1,6 @@
 """SQL for the rows of Parquet files; hyperd reads only the columns that are used."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from tableauhyperapi import escape_name
 
@@ -31,40 +31,40 @@ def rows(table: TableSource) -> str:
         values.append(f"CAST({value} AS {type_}) AS {escape_name(column.name)}")
         stored.append(f"{escape_name(stored_name(column))} {stored_type(column, type_)}")
     if table.layouts:
-        source = f"FROM {_in_layouts(table.layouts)}"
+        source = f"FROM {_in_layouts(table)}"
     elif table.files:
-        source = f"FROM {_parquet(table.files, columns=stored)}"
+        source = f"FROM {_parquet(table, table.files, columns=stored)}"
     else:
         source = "WHERE FALSE"
     typed = f"(SELECT {', '.join(values)} {source})"
     return f"(SELECT * FROM {typed} typed WHERE {table.where})" if table.where else typed  # noqa: S608
 
 
-def _parquet(files: Sequence[str], *, columns: Sequence[str]) -> str:
-    """Return SQL for Parquet files as one table of these columns.
+def _parquet(table: TableSource, files: Sequence[str], *, columns: Sequence[str]) -> str:
+    """Return SQL for some files of a table, with these columns.
 
     hyperd refuses a file in which one of these columns has another type. Other columns may have
     types that hyperd cannot read.
     """
-    paths = ", ".join(string_literal(file) for file in files)
+    paths = ", ".join(string_literal(path) for path in table.folder.paths(files))
     # An external table needs a column, even where all values come from elsewhere.
     descriptor = f"COLUMNS => DESCRIPTOR({', '.join(columns)}), " if columns else ""
     return f"external(ARRAY[{paths}], {descriptor}FORMAT => 'parquet')"
 
 
-def _in_layouts(layouts: Mapping[Layout, Sequence[str]]) -> str:
+def _in_layouts(table: TableSource) -> str:
     """Return a subquery with all columns of the layouts and the hash of each row."""
-    parts = [_in_layout(layout, files) for layout, files in layouts.items()]
-    first, *_ = layouts
+    parts = [_in_layout(table, layout, files) for layout, files in table.layouts.items()]
+    first, *_ = table.layouts
     # Hashed as it is stored, whatever types a data source declares.
     columns = [each.column for each in first]
     return f"{with_row_hash(f'({_UNION.join(parts)}) united', columns)} stored"
 
 
-def _in_layout(layout: Layout, files: Sequence[str]) -> str:
+def _in_layout(table: TableSource, layout: Layout, files: Sequence[str]) -> str:
     values = ", ".join(f"{_value(each)} AS {escape_name(each.column.name)}" for each in layout)
     stored = [f"{escape_name(each.name)} {_type(each)}" for each in layout if each.name]
-    return f"SELECT {values} FROM {_parquet(files, columns=stored)} stored"  # noqa: S608
+    return f"SELECT {values} FROM {_parquet(table, files, columns=stored)} stored"  # noqa: S608
 
 
 def _value(stored: StoredColumn) -> str:

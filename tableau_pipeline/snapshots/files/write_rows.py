@@ -13,9 +13,9 @@ from pyspark.sql.types import StructType
 from tableau_pipeline.core.snapshot import DataFile, Fingerprint
 from tableau_pipeline.hyper.parquet.folders import Folder, LocalFolder
 from tableau_pipeline.hyper.tables import ROW_HASH
+from tableau_pipeline.objects.arrow_files import REPORT, Writer
+from tableau_pipeline.objects.object_folder import ObjectFolder
 from tableau_pipeline.snapshots.files.spark_paths import spark_path
-from tableau_pipeline.snapshots.objects.arrow_files import REPORT, Writer
-from tableau_pipeline.snapshots.objects.object_folder import ObjectFolder
 from tableau_pipeline.snapshots.objects.sending import plainly_named, sent_along
 from tableau_pipeline.snapshots.partitions import PARTITION, partition_folder
 from tableau_pipeline.snapshots.row_hash import stored_fingerprint

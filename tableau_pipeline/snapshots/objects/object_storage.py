@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import obstore
 from obstore.exceptions import AlreadyExistsError
 
-from tableau_pipeline.snapshots.objects.local_copies import LocalCopies
-from tableau_pipeline.snapshots.objects.object_folder import ObjectFolder
-from tableau_pipeline.snapshots.objects.opening import opened
+from tableau_pipeline.objects.local_copies import LocalCopies
+from tableau_pipeline.objects.object_folder import ObjectFolder
+from tableau_pipeline.objects.opening import opened
 from tableau_pipeline.snapshots.storage import Entry
 
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 from pyspark.cloudpickle import register_pickle_by_value
 from pyspark.sql import DataFrame
 
-from tableau_pipeline.snapshots.objects import arrow_files
+from tableau_pipeline.objects import arrow_files
 
 _Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 

@@ -79,7 +79,7 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "a relative source": (
         {"tables": {"orders": {"source": {"delta": "lake/orders"}}, "customers": {}}},
-        ["attributes.tables.orders.source", '"lake/orders" is not an absolute path'],
+        ["attributes.tables.orders.source", '"lake/orders" is neither an absolute path'],
     ),
     "partitions of a lake": (
         {

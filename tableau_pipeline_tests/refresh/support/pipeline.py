@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -26,6 +27,7 @@ from tableau_pipeline.hyper.open_file import read_table
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.tables import Relationship
 from tableau_pipeline.lake.snapshots import with_lakes
+from tableau_pipeline.objects.local_copies import LocalCopies
 from tableau_pipeline.publishing.session.credentials import Password
 from tableau_pipeline.publishing.session.sign_in import signed_in
 from tableau_pipeline.publishing.site import TableauSite
@@ -86,6 +88,11 @@ class Pipeline:
     user: tuple[str, str] = ("", "")
     sessions: int = 0
 
+    @cached_property
+    def copies(self) -> LocalCopies:
+        """Copies of the files of tables in object stores."""
+        return LocalCopies(self.folder / "copies", limit=10**9)
+
     @property
     def journal(self) -> RememberingJournal:
         return RememberingJournal(self.folder / f"{self.declaration.key.replace('/', '.')}.json")
@@ -101,7 +108,7 @@ class Pipeline:
     @property
     def models(self) -> dict[str, Snapshot]:
         """The newest versions."""
-        snapshots = with_lakes(self, self.declaration)
+        snapshots = with_lakes(self, self.declaration, self.copies)
         found = {model: snapshots.newest(model) for model in self.declaration.models}
         return {model: each for model, each in found.items() if each}
 
@@ -175,7 +182,7 @@ class Pipeline:
         journal: Journal = around_journal(self.journal)
         return Refresh(
             declaration=self.declaration,
-            snapshots=with_lakes(self, self.declaration),
+            snapshots=with_lakes(self, self.declaration, self.copies),
             journal=journal,
             server=server,
             hyper=hyper_process,

@@ -12,14 +12,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tableau_pipeline.core.snapshot import Snapshot
+from tableau_pipeline.extracts.desired import source
 from tableau_pipeline.hyper.build import build_extract
 from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline.hyper.tables import TableSource
+from tableau_pipeline.objects import arrow_files
+from tableau_pipeline.objects.local_copies import LocalCopies
+from tableau_pipeline.objects.object_folder import ObjectFolder
 from tableau_pipeline.snapshots.files.write_rows import write_rows
 from tableau_pipeline.snapshots.load import read_frame
-from tableau_pipeline.snapshots.objects import arrow_files
-from tableau_pipeline.snapshots.objects.local_copies import LocalCopies
-from tableau_pipeline.snapshots.objects.object_folder import ObjectFolder
 from tableau_pipeline.snapshots.objects.object_storage import ObjectStorage
 from tableau_pipeline.snapshots.partitions import PartitionError, Window
 from tableau_pipeline.snapshots.storable import UnstorableError
@@ -75,11 +75,13 @@ def test_intervals_of_months_are_refused(spark: SparkSession, objects: SnapshotS
 
 
 def test_hyperd_reads_what_was_stored(spark: SparkSession, objects: SnapshotStore, tmp_path: Path):
-    """Prevents: objects that Spark can read and hyperd cannot."""
+    """Prevents: objects that Spark can read and hyperd cannot; files that are fetched although
+    nothing reads them."""
     frame = spark.range(10_000).repartition(3).withColumn("text", F.concat(F.lit("é"), "id"))
     stored = write(frame, objects)
     assert len(stored.files) == 3
-    table = TableSource("Extract", stored.columns, stored.paths)
+    table = source("Extract", stored)
+    assert not (tmp_path / "copies").exists()
     built = build_extract(hyper_process(), tmp_path / "x.hyper", tables=[table])
     assert built.rows == {"Extract": 10_000}
     assert objects.newest("area/model") == stored

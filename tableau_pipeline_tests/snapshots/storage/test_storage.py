@@ -5,7 +5,7 @@ from threading import Barrier
 
 import pytest
 
-from tableau_pipeline.snapshots.objects.local_copies import LocalCopies
+from tableau_pipeline.objects.local_copies import LocalCopies
 from tableau_pipeline.snapshots.objects.object_storage import ObjectStorage
 from tableau_pipeline.snapshots.retention import collect
 from tableau_pipeline.snapshots.storage import LocalStorage, Storage

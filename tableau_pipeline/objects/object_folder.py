@@ -9,8 +9,8 @@ from posixpath import commonpath
 
 import obstore
 
-from tableau_pipeline.snapshots.objects.local_copies import LocalCopies
-from tableau_pipeline.snapshots.objects.opening import opened
+from tableau_pipeline.objects.local_copies import LocalCopies
+from tableau_pipeline.objects.opening import opened
 
 # Downloads at a time. A file is a part of a model, so that there usually are several.
 _THREADS = 8

@@ -1,0 +1,70 @@
+"""Where a table of a lake is: a folder of a disk, or a URL of an object store."""
+
+import re
+from pathlib import Path
+
+from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.hyper.parquet.folders import Folder, LocalFolder
+from tableau_pipeline.objects.local_copies import LocalCopies
+from tableau_pipeline.objects.object_folder import ObjectFolder
+from tableau_pipeline.objects.opening import bucket_and_key, canonical, is_url
+from tableau_pipeline.objects.read_objects import list_folder, read_object
+
+# Some writers write the path of a file on a disk as a URL.
+_FILE = re.compile("^file:(//)?")
+
+
+def in_store(location: str) -> bool:
+    """Whether a table is in an object store, and not on a disk.
+
+    Raises:
+        RefusedError: it is at a URL of something else, or holds more than bucket and folder.
+    """
+    return is_url(location, setting="source")
+
+
+def folder_at(location: str, copies: LocalCopies) -> Folder:
+    """Return the files of the table at a path or URL.
+
+    Args:
+        copies: the local copies of the files of an object store.
+    """
+    if in_store(location):
+        return ObjectFolder(*bucket_and_key(location), copies)
+    return LocalFolder(Path(location))
+
+
+def names_in(location: str) -> list[str]:
+    """Return the names of the files in a folder, without those of folders in it."""
+    if in_store(location):
+        return list(list_folder(location))
+    return [path.name for path in Path(location).glob("*")]
+
+
+def read_text(location: str) -> str | None:
+    """Return the content of a file; None if it does not exist."""
+    if in_store(location):
+        content = read_object(location)
+        return None if content is None else content.decode()
+    path = Path(location)
+    return path.read_text("utf-8") if path.exists() else None
+
+
+def file_name(logged: str, location: str, *, table: str) -> str:
+    """Return the name of a file below its table; on a disk, perhaps its absolute path.
+
+    Args:
+        logged: a name, a path or a URL, without escapes.
+        table: names the table in the message.
+
+    Raises:
+        RefusedError: the file is in another store, or in another place of it.
+    """
+    file = canonical(_FILE.sub("", logged)).removeprefix(f"{location}/")
+    is_on_disk = file.startswith("/")
+    if "://" in file or (is_on_disk and in_store(location)):
+        raise RefusedError(
+            f"{table} has files elsewhere, such as {logged}; only files below the table, or on the "
+            "same disk, are read"
+        )
+    return file

@@ -1,0 +1,67 @@
+"""Recognize the URL of an object store, and open it."""
+
+import re
+from functools import cache
+from urllib.parse import urlsplit
+
+from obstore.exceptions import BaseError
+from obstore.store import ObjectStore
+
+from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.objects.arrow_files import open_store
+
+# What a store answers, or that it did not answer.
+StoreError = BaseError
+_SCHEMES = ("s3://", "gs://", "abfss://")
+# Hadoop's names of S3.
+_CONNECTOR = re.compile("^s3[an]://")
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+
+
+def is_url(location: str, *, setting: str) -> bool:
+    """Whether a location is the URL of an object store, and not a path.
+
+    Args:
+        setting: what the location is the value of, such as PIPELINE_DATA_DIR.
+
+    Raises:
+        RefusedError: it is a URL of something else, or holds more than bucket and folder.
+    """
+    if not _URL.match(location):
+        return False
+    if not location.startswith(_SCHEMES):
+        raise RefusedError(
+            f"{setting} is {location!r}: set it to a path, or to the URL of an object store, which "
+            f"begins with {', '.join(_SCHEMES)}."
+        )
+    parts = urlsplit(location)
+    # The URL shows in the web UI, and what it says beyond bucket and folder would have no effect.
+    if parts.password or (parts.username and parts.scheme != "abfss"):
+        raise RefusedError(
+            f"The URL of the object store holds credentials: leave them out of {setting}, and set "
+            "the variables of the store, such as AWS_ACCESS_KEY_ID."
+        )
+    if parts.query or parts.fragment:
+        raise RefusedError(
+            f'The URL of the object store holds "?" or "#": set {setting} to a bucket and a folder '
+            "alone, and credentials by the variables of the store."
+        )
+    return True
+
+
+def canonical(url: str) -> str:
+    """Return a URL with the scheme that stores have themselves, and not that of a connector."""
+    return _CONNECTOR.sub("s3://", url)
+
+
+def bucket_and_key(url: str) -> tuple[str, str]:
+    """Split "s3://bucket/folder/file" into "s3://bucket" and "folder/file"."""
+    scheme, _, rest = canonical(url).partition("://")
+    bucket, _, key = rest.partition("/")
+    return f"{scheme}://{bucket}", key
+
+
+@cache
+def opened(url: str) -> ObjectStore:
+    """Return the store with the objects below a URL; it keeps its connections."""
+    return open_store(url)
