@@ -39,7 +39,9 @@ def test_other_urls_are_refused(monkeypatch: pytest.MonkeyPatch, url: str):
         resources_from_env()
 
 
-@pytest.mark.parametrize("url", ["s3://me:secret@lake/x", "gs://lake/x?sig=secret", "s3://lake/#1"])
+@pytest.mark.parametrize(
+    "url", ["s3://me:secret@lake/x", "gs://lake/x?sig=secret", "s3://lake/#1", "s3://lake/a%20b"]
+)
 def test_urls_hold_no_credentials(monkeypatch: pytest.MonkeyPatch, url: str):
     """Prevents: a secret in the web UI, or a part of a URL that is passed over."""
     monkeypatch.setenv("PIPELINE_DATA_DIR", url)

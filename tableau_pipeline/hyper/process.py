@@ -28,8 +28,13 @@ class Hyperd(HyperProcess):
             if telemetry
             else Telemetry.DO_NOT_SEND_USAGE_DATA_TO_TABLEAU,
             user_agent=USER_AGENT,
-            # Without log_config, hyperd writes hyperd.log into the working directory.
-            parameters={"log_config": "", "memory_limit": f"{memory // 2**20}m"},
+            parameters={
+                # Without it, hyperd writes hyperd.log into the working directory, and SQL into it.
+                "log_config": "",
+                "memory_limit": f"{memory // 2**20}m",
+                # Object stores that speak the protocol of S3.
+                "external_allow_custom_endpoints": "true",
+            },
         )
 
     def __del__(self) -> None:

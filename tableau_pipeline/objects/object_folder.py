@@ -9,6 +9,8 @@ from posixpath import commonpath
 
 import obstore
 
+from tableau_pipeline.hyper.types.literals import string_literal
+from tableau_pipeline.objects.in_place import can_read_in_place, s3_location
 from tableau_pipeline.objects.local_copies import LocalCopies
 from tableau_pipeline.objects.opening import opened
 
@@ -39,6 +41,12 @@ class ObjectFolder:
             paths = tuple(executor.map(self._copy, names))
         self.copies.make_room()
         return paths
+
+    def sources(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return SQL by which hyperd finds files: in place if no copies are kept, where it can."""
+        if self.copies.limit == 0 and can_read_in_place(self.url):
+            return tuple(s3_location(self.uri(name)) for name in names)
+        return tuple(map(string_literal, self.paths(names)))
 
     def missing(self, names: Sequence[str]) -> list[str]:
         """Return the URLs at which there is no object."""

@@ -41,10 +41,11 @@ def is_url(location: str, *, setting: str) -> bool:
             f"The URL of the object store holds credentials: leave them out of {setting}, and set "
             "the variables of the store, such as AWS_ACCESS_KEY_ID."
         )
-    if parts.query or parts.fragment:
+    # Some clients would take "%" for an escape, and others not.
+    if parts.query or parts.fragment or "%" in location:
         raise RefusedError(
-            f'The URL of the object store holds "?" or "#": set {setting} to a bucket and a folder '
-            "alone, and credentials by the variables of the store."
+            f'The URL of the object store holds "?", "#" or "%": set {setting} to a bucket and a '
+            "folder alone, without escapes, and credentials by the variables of the store."
         )
     return True
 

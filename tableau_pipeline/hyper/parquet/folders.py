@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from tableau_pipeline.hyper.types.literals import string_literal
+
 
 @runtime_checkable
 class Folder(Protocol):
@@ -14,7 +16,10 @@ class Folder(Protocol):
         """Return the URI of a file or of a folder in this one."""
 
     def paths(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Return where hyperd finds files; those that are not on this machine are fetched."""
+        """Return the paths of files; those that are not on this machine are fetched."""
+
+    def sources(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return SQL by which hyperd finds files. It may hold credentials: never log it."""
 
     def missing(self, names: Sequence[str]) -> list[str]:
         """Return those of these files that do not exist, by their full names."""
@@ -34,6 +39,10 @@ class LocalFolder:
         """Return the paths of files."""
         folder = str(self.path)
         return tuple(name if name.startswith("/") else f"{folder}/{name}" for name in names)
+
+    def sources(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return the paths of files as SQL."""
+        return tuple(map(string_literal, self.paths(names)))
 
     def missing(self, names: Sequence[str]) -> list[str]:
         """Return the paths at which there is no file."""

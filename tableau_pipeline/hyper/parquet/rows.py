@@ -46,10 +46,10 @@ def _parquet(table: TableSource, files: Sequence[str], *, columns: Sequence[str]
     hyperd refuses a file in which one of these columns has another type. Other columns may have
     types that hyperd cannot read.
     """
-    paths = ", ".join(string_literal(path) for path in table.folder.paths(files))
+    sources = ", ".join(table.folder.sources(files))
     # An external table needs a column, even where all values come from elsewhere.
     descriptor = f"COLUMNS => DESCRIPTOR({', '.join(columns)}), " if columns else ""
-    return f"external(ARRAY[{paths}], {descriptor}FORMAT => 'parquet')"
+    return f"external(ARRAY[{sources}], {descriptor}FORMAT => 'parquet')"
 
 
 def _in_layouts(table: TableSource) -> str:

@@ -73,6 +73,27 @@ def test_delta(pipeline: Pipeline, tmp_path: Path):
     assert "a file of the snapshot that is published is gone (s3://" in pipeline.decide()
 
 
+@pytest.mark.parametrize("in_place", [True, False])
+def test_in_place(
+    pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_place: bool
+):
+    """Prevents: a disk that fills although no copies are wanted; a table that cannot be read
+    because hyperd lacks a setting that other clients find elsewhere."""
+    if not in_place:
+        monkeypatch.delenv("AWS_REGION")
+    pipeline.copies.limit = 0
+    url = f"s3://{BUCKET}/{tmp_path.name}/a b é'x"
+    write_deltalake(url, values_of_all_types(), storage_options=PLAIN)
+    follow(pipeline, "delta", url)
+    pipeline.run()
+    table = DeltaTable(url, storage_options=PLAIN)
+    table.delete("id = 1")
+    pipeline.run()
+    table.update_incremental()
+    assert published(pipeline) == in_order(table.to_pyarrow_table())
+    assert pipeline.copies.folder.exists() != in_place
+
+
 def test_iceberg(pipeline: Pipeline, catalog: SqlCatalog):
     """Prevents: metadata of pyiceberg that only its own ways to read find."""
     table = catalog.create_table("db.orders", schema=rows_of([]).schema)
