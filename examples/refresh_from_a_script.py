@@ -15,6 +15,7 @@ from pathlib import Path
 from tableau_pipeline.scripting import (
     Declaration,
     PersonalAccessToken,
+    Reconcile,
     RefreshError,
     Report,
     Table,
@@ -33,6 +34,7 @@ ORDERS = Declaration(
     name="Shop Orders",
     project="Default",
     tables=(Table("orders", model="orders"),),
+    reconcile=Reconcile(),
 )
 
 

@@ -140,7 +140,8 @@ class Builder:
         """Count the new rows without a partner in the other table, by relationship."""
         found = count_orphans(self.hyper(), self.declaration, self.models, desired, tables=changed)
         for edge, count in found.items():
-            self.log.warning("Relationship %s: %s rows have no partner", edge, f"{count:,}")
+            rows = "1 row has" if count == 1 else f"{count:,} rows have"
+            self.log.warning("Relationship %s: %s no partner", edge, rows)
         return found
 
     def _clear(self) -> None:

@@ -136,7 +136,7 @@ def _answered(
         return RefreshError(_NO_TABLEAU.format(doing=doing, url=url))
     message = f"{doing} failed: {error.code} {error.summary}: {error.detail}"
     if remedy := {**_REMEDIES, **remedies}.get(error.code):
-        message = f"{message} {remedy}."
+        message = f"{message.removesuffix('.')}. {remedy}."
     if error.code in SESSION_GONE:
         return SignInError(message)
     return RefreshError(message) if error.code in _ANOTHER_TRY_HELPS else RefusedError(message)

@@ -4,11 +4,11 @@ from typing import Any
 
 
 def without_alternatives(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema with each union replaced by all keys of its members.
+    """Return the schema with each union replaced by all keys of its members, and open to others.
 
     A JSON schema validator can only report that a value is "not valid under any of the given
-    schemas". The merged keys still serve completion in editors, and the component's own validators
-    report what is wrong.
+    schemas", or that an unknown key "was unexpected". The keys still serve completion in editors,
+    and the component's own validators report what is wrong, and what was perhaps meant.
     """
     return _plain(schema, schema.get("$defs", {}))
 
@@ -21,7 +21,8 @@ def _plain(schema: Any, definitions: dict[str, Any]) -> Any:
     plain = {
         name: _plain(value, definitions)
         for name, value in schema.items()
-        if name not in ("anyOf", "oneOf", "discriminator")
+        if name not in ("anyOf", "oneOf", "discriminator", "additionalProperties")
+        or isinstance(value, dict)
     }
     forms = _forms(schema, definitions)
     types = [form.get("type") for form in forms if form.keys() <= {"type"}]

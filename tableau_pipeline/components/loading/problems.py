@@ -105,11 +105,12 @@ def column_problems(definitions: dg.Definitions, datasources: Sequence[Datasourc
         try:
             checked_models(declaration, newest)
         except RefusedError as error:
-            found += [
-                f"{each.at('tables')}: {line}. If a model has changed since it was last "
-                "materialized, materialize it first"
-                for line in str(error).splitlines()
-            ]
+            for line in str(error).splitlines():
+                named = [name for name in each.component.tables if f'Table "{name}": ' in line]
+                found.append(
+                    f"{each.at('tables', *named)}: {line}. If a model has changed since it was "
+                    "last materialized, materialize it first"
+                )
     return found
 
 

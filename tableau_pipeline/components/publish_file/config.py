@@ -7,7 +7,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from tableau_pipeline.components.asset_keys import asset_key_of
 from tableau_pipeline.components.published_datasource.assets import RefreshConfig
-from tableau_pipeline.core.declaration import Declaration, Table
+from tableau_pipeline.core.declaration import Declaration, Reconcile, Table
 from tableau_pipeline.core.policies import Diff, Partitions, Policy, Replace
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.types.type_policy import Nested, TypePolicy
@@ -147,6 +147,8 @@ class PublishFileConfig(RefreshConfig):
             create_project=self.create_project,
             adopt=self.adopt,
             types=TypePolicy(nested=cast("Nested", self.nested)),
+            # The rows of a file that is sent as it is are not known here.
+            reconcile=None if self.mode == "as_is" else Reconcile(),
         )
 
     def _policy(self) -> Policy:

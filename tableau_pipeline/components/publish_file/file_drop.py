@@ -76,8 +76,12 @@ class FileDrop(YamlComponent):
                 return dg.SkipReason(f"{folder} is not a folder")
             files = look(folder, self.pattern, json.loads(context.cursor or "{}"))
             requests = [self._request(folder / name, seen["stamp"]) for name, seen in _ripe(files)]
-            cursor = json.dumps(files)
-            return dg.SensorResult(run_requests=requests, cursor=cursor)
+            waiting = [name for name, seen in files.items() if seen["still"] < _STILL]
+            return dg.SensorResult(
+                run_requests=requests,
+                cursor=json.dumps(files),
+                skip_reason=None if requests else _nothing_new(waiting),
+            )
 
         return dg.Definitions(sensors=[drop])
 
@@ -88,6 +92,12 @@ class FileDrop(YamlComponent):
             run_key=f"{file.absolute()} {stamp}",
             run_config={"ops": {"publish_files": {"config": config}}},
         )
+
+
+def _nothing_new(waiting: list[str]) -> str:
+    if waiting:
+        return f"May still be written: {', '.join(waiting)}"
+    return "No new file"
 
 
 def look(folder: Path, pattern: str, before: dict[str, dict]) -> dict[str, dict]:

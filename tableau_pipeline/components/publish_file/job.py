@@ -84,11 +84,9 @@ def publish_files(
             report = refresh.run(config.options())
     bad = rows.read_rows.bad_rows if rows.read_rows else 0
     if rows.read_rows and bad:
-        context.log.warning(
-            "Left out %s rows that do not fit the columns: %s",
-            f"{bad:,}",
-            rows.read_rows.sample,
-        )
+        left_out = f"Left out {bad:,} row{'s' * (bad > 1)} that do not fit the columns"
+        # The closing line is above, and the last one is what is read.
+        context.log.warning("%s: %s: %s", declaration.name, left_out, rows.read_rows.sample)
     _log_result(context, declaration, report, dry_run=config.dry_run, bad_rows=bad)
     if report.checkpoint and not config.dry_run:
         collect_snapshots(context, snapshots)

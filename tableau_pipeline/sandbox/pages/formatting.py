@@ -10,7 +10,8 @@ def size(count: int) -> str:
     amount, unit = float(count), 0
     while amount >= 1000 and unit < len(_UNITS) - 1:
         amount, unit = amount / 1000, unit + 1
-    return f"{amount:.1f} {_UNITS[unit]}" if unit else f"{count} bytes"
+    # No line break between number and unit.
+    return f"{amount:.1f}\N{NO-BREAK SPACE}{_UNITS[unit]}" if unit else f"{count} bytes"
 
 
 def moment(stamp: str | None) -> str:

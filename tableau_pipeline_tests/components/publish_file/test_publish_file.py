@@ -17,12 +17,14 @@ from tableau_pipeline_tests.refresh.support.pipeline import session
 
 
 def test_csv_to_a_data_source(publish: Publish, shipped: Shipped, name: str, tmp_path: Path):
-    """Prevents: a file that takes code to publish; a blank that becomes a zero or a word."""
+    """Prevents: a file that takes code to publish; a blank that becomes a zero or a word; rows
+    that the server does not count."""
     (tmp_path / "a.csv").write_text("id,day,note,ratio\n1,2024-02-29,航,0.5\n2,,,\n", "utf-8")
     (tmp_path / "b.csv").write_text("id,day,note,ratio\n3,2024-03-01,x,1\n", "utf-8")
     found = metadata_of(publish(path=str(tmp_path), name=name))
     assert found["decision"] == "publish (create)"
     assert found["dagster/row_count"] == 3
+    assert found["comparison"] == "equal by count on the server"
     assert found["bad rows"] == 0
     assert published(shipped, name).to_pylist() == [
         {"id": 1, "day": date(2024, 2, 29), "note": "航", "ratio": 0.5},
