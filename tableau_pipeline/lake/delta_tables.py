@@ -123,7 +123,8 @@ def _spark_type(type_: Any) -> str:
 
 
 def _added(table: "DeltaTable") -> list[dict[str, Any]]:
-    actions = pa.table(table.get_add_actions())
+    # pa.table would import pandas, which takes longer than reading the log.
+    actions = pa.RecordBatchReader.from_stream(table.get_add_actions()).read_all()
     # Without partition columns, the column "partition" is missing, or NULL.
     wanted = {"path", "modification_time", "partition"}.intersection(actions.schema.names)
     rows = actions.select(sorted(wanted)).to_pylist()

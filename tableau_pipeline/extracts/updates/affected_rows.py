@@ -73,6 +73,19 @@ class KeyTable:
         return Delete(target=published, source=self.table, where=where)
 
 
+@dataclass(frozen=True, slots=True)
+class Affected:
+    """The affected rows of a table: they match a row of any of the key tables.
+
+    Attributes:
+        equal: the number of pairs of rows, one of either version, whose columns are all equal, in
+            the files that the versions do not share; None if their columns were not compared.
+    """
+
+    keys: Sequence[KeyTable]
+    equal: int | None
+
+
 def fill(connection: Connection, keys: KeyTable, columns: Sequence[Column], select: str) -> None:
     """Create a key table in the payload from the rows of a query."""
     table = in_payload(keys.kind, keys.name)

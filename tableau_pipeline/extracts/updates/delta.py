@@ -9,11 +9,11 @@ from tableauhyperapi import Connection, TableName
 
 from tableau_pipeline.actions.batch import Action, Batch, Insert, Replace
 from tableau_pipeline.core.policies import Diff, Feed, Policy
-from tableau_pipeline.core.snapshot import DataFile, Fingerprint
-from tableau_pipeline.extracts.desired import Models, fingerprint
+from tableau_pipeline.extracts.desired import Models
 from tableau_pipeline.extracts.updates.affected_rows import KeyTable, Kind, affected, in_payload
-from tableau_pipeline.extracts.updates.change import Change, NotProvedError, TableVersion
+from tableau_pipeline.extracts.updates.change import Change, NotProvedError
 from tableau_pipeline.extracts.updates.changed_rows import find_affected
+from tableau_pipeline.extracts.updates.proof import prove
 from tableau_pipeline.hyper.build import Extract
 from tableau_pipeline.hyper.new_file import create_table, new_file
 from tableau_pipeline.hyper.parquet.rows import names
@@ -159,21 +159,22 @@ class _Payload:
         reasons = []
         for policy in _policies(self.change.table.policy):
             try:
-                keys = find_affected(
+                found = find_affected(
                     self.connection, self.change, policy, self.models, memory=self.memory
                 )
-                counts, shared = _prove(self.connection, self.change, keys)
+                deleted, inserted, shared = prove(self.connection, self.change, found)
             except NotProvedError as error:
                 reasons.append(str(error))
                 self._drop()
             else:
-                if counts.inserted:
-                    self._insert_affected(keys, with_shared=shared.rows > 0)
+                counts = RowCounts(deleted, inserted)
+                if inserted:
+                    self._insert_affected(found.keys, with_shared=shared > 0)
                 return TableDelta(
                     self.change,
                     self.target,
                     counts,
-                    keys,
+                    found.keys,
                     is_identified=self._is_identified(counts),
                 )
         return self._whole("; ".join(reasons))
@@ -221,44 +222,3 @@ def _policies(policy: Policy) -> list[Policy]:
             return [policy, Diff(key)]
         case _:
             return [policy]
-
-
-def _prove(
-    connection: Connection, change: Change, keys: Sequence[KeyTable]
-) -> tuple[RowCounts, Fingerprint]:
-    """Check that the unaffected rows are the same in the published and the desired content.
-
-    Returns:
-        the affected rows, and the fingerprint of those to insert that are in shared files.
-
-    Raises:
-        NotProvedError: they are not.
-    """
-    new, old = change.new, change.published
-
-    def of_affected(version: TableVersion, files: Sequence[DataFile]) -> Fingerprint:
-        # Of shared files, this reads the hash and the columns that the key tables name.
-        here = affected(keys, "source")
-        return fingerprint(connection, f"{version.rows(files)} source WHERE {here}")
-
-    def of_all(version: TableVersion, shared: Fingerprint) -> Fingerprint:
-        if version.content.is_additive:
-            return version.content
-        # Shared files hold the same rows, so the others prove as much as all.
-        return fingerprint(connection, f"{version.rows(change.unshared(version))} source") + shared
-
-    shared = of_affected(new, change.shared)
-    both = shared if new.cutoff == old.cutoff else of_affected(old, change.shared)
-    inserted = of_affected(new, change.unshared(new)) + shared
-    deleted = of_affected(old, change.unshared(old)) + both
-    left, published = of_all(new, shared) - inserted, of_all(old, both) - deleted
-    if published != left:
-        raise NotProvedError(
-            "rows changed beyond those that its refresh policy affects: "
-            + (
-                f"the {left.rows:,} rows that it leaves alone are not those that are published"
-                if published.rows == left.rows
-                else f"{left.rows:,} rows are left alone where {published.rows:,} are published"
-            )
-        )
-    return RowCounts(deleted=deleted.rows, inserted=inserted.rows), shared

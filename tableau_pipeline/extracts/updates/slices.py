@@ -2,24 +2,38 @@
 
 import math
 from collections.abc import Callable
+from typing import TypeVar
 
 from tableauhyperapi import HyperException
 
 from tableau_pipeline.core.units import megabytes
 from tableau_pipeline.extracts.updates.change import NotProvedError
 
-# What hyperd needs to join two relations on a hash, for each row of the larger one (measured).
-_BYTES_OF_A_ROW = 70
+# What hyperd needs to join two relations, for each row of the larger one (measured): on a hash, and
+# more for each column that is compared.
+_BYTES_OF_A_ROW, _BYTES_OF_A_COLUMN = 70, 14
 # The share of hyperd's memory that a comparison may take.
 _SHARE = 0.6
 _MOST = 256
 
+_T = TypeVar("_T")
 
-def in_slices(compare: Callable[[int], None], *, rows: int, memory: int) -> None:
+
+def can_compare_columns(*, rows: int, columns: int, memory: int) -> bool:
+    """Whether the memory is enough to compare all columns in one piece.
+
+    Args:
+        rows: the number of rows of the larger side.
+        memory: the bytes that hyperd may use.
+    """
+    return rows * (_BYTES_OF_A_ROW + columns * _BYTES_OF_A_COLUMN) <= memory * _SHARE
+
+
+def in_slices(compare: Callable[[int], _T], *, rows: int, memory: int) -> _T:
     """Compare in as many slices as the memory asks for, and in more if it fails nonetheless.
 
     Args:
-        compare: is given the number of slices, a power of two.
+        compare: is given the number of slices, a power of two; its result is returned.
         rows: the number of rows of the larger side.
         memory: the bytes that hyperd may use.
 
@@ -30,12 +44,10 @@ def in_slices(compare: Callable[[int], None], *, rows: int, memory: int) -> None
     number = 2 ** math.ceil(math.log2(needed))
     while number <= _MOST:
         try:
-            compare(number)
+            return compare(number)
         except HyperException as error:
             if "memory limit" not in str(error):
                 raise
-        else:
-            return
         number *= 4
     raise NotProvedError(
         f"comparing {rows:,} rows needs more than hyperd's memory of {megabytes(memory)}; raise "

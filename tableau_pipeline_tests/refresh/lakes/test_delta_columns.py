@@ -2,6 +2,7 @@
 
 import json
 from datetime import UTC, datetime
+from itertools import permutations
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -36,6 +37,27 @@ def test_types_and_partitions(pipeline: Pipeline, tmp_path: Path):
         pipeline.run(full=True)
         held = DeltaTable(path).to_pyarrow_table().select(columns)
         assert published(pipeline) == in_order(held), by
+
+
+def test_a_change_of_any_column(pipeline: Pipeline, tmp_path: Path):
+    """Prevents: a change of a value that no comparison of columns sees."""
+    schema = values_of_all_types().schema
+    values = values_of_all_types().drop_columns("id")
+    usual, *_ = values.to_pylist()
+    # In each row, one column changes, from each of its values to each other one.
+    pairs = [
+        ({**usual, name: before}, {**usual, name: after})
+        for name in values.schema.names
+        for before, after in permutations({None, *values[name].to_pylist()}, 2)
+    ]
+    path = tmp_path / "lake"
+    follow(pipeline, "delta", path)
+    for rows in zip((usual, usual), *pairs, strict=True):
+        numbered = [{"id": id_, **row} for id_, row in enumerate(rows)]
+        write_deltalake(path, pa.Table.from_pylist(numbered, schema), mode="overwrite")
+        report = pipeline.run()
+    assert report.tables == {"flights": RowCounts(deleted=len(pairs), inserted=len(pairs))}
+    assert published(pipeline) == in_order(DeltaTable(path).to_pyarrow_table())
 
 
 def test_mapped_columns(pipeline: Pipeline, tmp_path: Path):

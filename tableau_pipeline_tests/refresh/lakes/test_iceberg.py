@@ -17,7 +17,7 @@ from pyiceberg.types import DecimalType, DoubleType, LongType
 
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.extracts.updates.delta import RowCounts
-from tableau_pipeline.refresh.plan.decide import NoChange, Publish
+from tableau_pipeline.refresh.plan.decide import NoChange, Publish, Update
 from tableau_pipeline_tests.refresh.lakes.support import (
     follow,
     in_order,
@@ -111,6 +111,10 @@ def test_columns_come_and_go(pipeline: Pipeline, lake: Table):
     with lake.update_schema() as change:
         change.delete_column("old")
     pipeline.run()
+    assert _same(pipeline, lake)
+    # Other than when it was published, the published version now has the column "old".
+    lake.overwrite(pa.table({"id": [50, 51], "word": [7, 8]}))
+    assert isinstance(pipeline.run().plan, Update)
     assert _same(pipeline, lake)
 
 

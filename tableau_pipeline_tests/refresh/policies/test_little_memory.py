@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 from tableauhyperapi import TableName
 
 from tableau_pipeline.core.declaration import Table
@@ -21,6 +23,7 @@ from tableau_pipeline.extracts.updates.slices import in_slices
 from tableau_pipeline.hyper.parquet.folders import LocalFolder
 from tableau_pipeline.hyper.process import Hyperd, connect
 from tableau_pipeline.hyper.tables import ROW_HASH, Column
+from tableau_pipeline.lake.delta_tables import read_delta
 from tableau_pipeline_tests.refresh.support.models import spark_name
 
 KEY = ("l_orderkey", "l_linenumber")
@@ -30,7 +33,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def change(tmp_path_factory: pytest.TempPathFactory) -> Change:
+def contents(tmp_path_factory: pytest.TempPathFactory) -> tuple[pa.Table, pa.Table]:
     """Every thousandth row differs."""
     folder = tmp_path_factory.mktemp("lineitem")
     program = str(Path(sys.executable).with_name("tpchgen-cli"))
@@ -41,18 +44,10 @@ def change(tmp_path_factory: pytest.TempPathFactory) -> Change:
     number = pa.array(range(rows.num_rows))
     is_changed = pc.equal(pc.bit_wise_and(number, 1023), 0)
     more = pc.add(rows["l_partkey"], pc.cast(is_changed, pa.int64()))
-    later = rows.set_column(2, "l_partkey", more)
-    old, new = (_version(folder, number, each) for number, each in ((1, rows), (2, later)))
-    return Change(
-        table=Table("lineitem", "lineitem", policy=Diff(KEY)),
-        columns=new.snapshot.columns,
-        new=new,
-        old=old,
-        published_rows=rows.num_rows,
-    )
+    return rows, rows.set_column(2, "l_partkey", more)
 
 
-def _version(folder: Path, number: int, rows: pa.Table) -> TableVersion:
+def _hashed(folder: Path, number: int, rows: pa.Table) -> TableVersion:
     # Products of 64 bits that wrap make a hash that is good enough here.
     factors = (0x9E3779B97F4A7C15 - 2**64, 0x2545F4914F6CDD1D, 0x632BE59BD9B4E019)
     hashes = pa.array([0] * rows.num_rows, pa.int64())
@@ -76,9 +71,36 @@ def _version(folder: Path, number: int, rows: pa.Table) -> TableVersion:
     return TableVersion(snapshot, content, None)
 
 
-def test_more_rows_than_memory(change: Change, tmp_path: Path):
+def _of_lake(folder: Path, number: int, rows: pa.Table) -> TableVersion:
+    lake = folder / str(number)
+    write_deltalake(lake, rows)
+    snapshot = read_delta(str(lake), asset_key="lineitem", number=0)
+    assert snapshot
+    return TableVersion(snapshot, snapshot.fingerprint, None)
+
+
+@pytest.mark.parametrize(
+    ("write", "share"), [(_hashed, 1), (_of_lake, 4)], ids=["stored hashes", "lake"]
+)
+def test_more_rows_than_memory(
+    contents: tuple[pa.Table, pa.Table],
+    tmp_path: Path,
+    write: Callable[..., TableVersion],
+    share: int,
+):
     """Prevents: above a certain size, every update of a data source fails."""
-    with Hyperd(memory=256 * MB, telemetry=False) as hyper:
+    old, new = (
+        write(tmp_path, number, rows.slice(0, rows.num_rows // share))
+        for number, rows in enumerate(contents)
+    )
+    change = Change(
+        table=Table("lineitem", "lineitem", policy=Diff(KEY)),
+        columns=new.snapshot.columns,
+        new=new,
+        old=old,
+        published_rows=old.content.rows,
+    )
+    with Hyperd(memory=256 * MB // share, telemetry=False) as hyper:
         delta = build_delta(
             hyper,
             tmp_path / "payload.hyper",

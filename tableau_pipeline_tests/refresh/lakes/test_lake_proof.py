@@ -1,0 +1,84 @@
+"""An update of a table of a lake is proved by counting the rows that are equal."""
+
+from collections.abc import Generator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from tableauhyperapi import Connection
+
+from tableau_pipeline.core.declaration import Table
+from tableau_pipeline.extracts.updates.affected_rows import Affected, in_payload
+from tableau_pipeline.extracts.updates.change import Change, NotProvedError, TableVersion
+from tableau_pipeline.extracts.updates.changed_rows import find_affected
+from tableau_pipeline.extracts.updates.proof import prove
+from tableau_pipeline.hyper.new_file import new_file
+from tableau_pipeline.hyper.process import Hyperd
+from tableau_pipeline.lake.delta_tables import read_delta
+from tableau_pipeline_tests.refresh.lakes.support import BY_ID, rows_of
+
+MEMORY = 2**28
+
+
+@pytest.fixture
+def change(tmp_path: Path) -> Change:
+    """Of two files with ten rows each, one row of the second one differs, and one is new."""
+    lake = tmp_path / "lake"
+    for start in (0, 10):
+        write_deltalake(lake, rows_of(range(start, start + 10)), mode="append")
+    merge = DeltaTable(lake).merge(
+        rows_of([15, 20], "new"), "s.id = t.id", source_alias="s", target_alias="t"
+    )
+    merge.when_matched_update_all().when_not_matched_insert_all().execute()
+    old, new = (_version(lake, number) for number in (1, 2))
+    return Change(
+        table=Table("orders", "orders", policy=BY_ID),
+        columns=new.snapshot.columns,
+        new=new,
+        old=old,
+        published_rows=20,
+    )
+
+
+def _version(lake: Path, number: int) -> TableVersion:
+    snapshot = read_delta(str(lake), asset_key="orders", number=number)
+    assert snapshot
+    return TableVersion(snapshot, snapshot.fingerprint, None)
+
+
+@pytest.fixture
+def payload(tmp_path: Path) -> Generator[Connection]:
+    with (
+        Hyperd(memory=MEMORY, telemetry=False) as hyper,
+        new_file(hyper, tmp_path / "payload.hyper", version=2) as connection,
+    ):
+        yield connection
+
+
+def _found(payload: Connection, change: Change) -> Affected:
+    return find_affected(payload, change, BY_ID, {}, memory=MEMORY)
+
+
+def test_equal_rows_are_counted(payload: Connection, change: Change):
+    """Prevents: a comparison that counts rows of shared files, or pairs of rows that differ."""
+    found = _found(payload, change)
+    assert found.equal == 9
+    assert prove(payload, change, found) == (1, 2, 0)
+
+
+@pytest.mark.parametrize("lost", [15, 20], ids=["changed", "new"])
+def test_a_key_is_missing(payload: Connection, change: Change, lost: int):
+    """Prevents: a changed row that the comparison loses is not sent, under a green run."""
+    found = _found(payload, change)
+    payload.execute_command(f"DELETE FROM {in_payload('keys', 'orders')} WHERE id = {lost}")
+    with pytest.raises(NotProvedError, match="rows changed beyond those"):
+        prove(payload, change, found)
+
+
+def test_rows_were_not_compared(payload: Connection, change: Change):
+    """Prevents: rows that no slice held count as equal."""
+    found = _found(payload, change)
+    assert found.equal
+    with pytest.raises(NotProvedError, match="9 rows that it leaves alone, 8 equal"):
+        prove(payload, change, replace(found, equal=found.equal - 1))
