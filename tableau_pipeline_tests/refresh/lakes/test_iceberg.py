@@ -112,8 +112,11 @@ def test_columns_come_and_go(pipeline: Pipeline, lake: Table):
         change.delete_column("old")
     pipeline.run()
     assert _same(pipeline, lake)
-    # Other than when it was published, the published version now has the column "old".
-    lake.overwrite(pa.table({"id": [50, 51], "word": [7, 8]}))
+    with lake.update_schema() as change:
+        change.add_column("new", LongType())
+    pipeline.run()
+    # By now, the version that is published has the columns that it was written with.
+    lake.overwrite(pa.table({"id": [50, 51], "word": [7, 8], "new": [1, 2]}))
     assert isinstance(pipeline.run().plan, Update)
     assert _same(pipeline, lake)
 

@@ -24,6 +24,7 @@ from tableau_pipeline.hyper.parquet.folders import LocalFolder
 from tableau_pipeline.hyper.process import Hyperd, connect
 from tableau_pipeline.hyper.tables import ROW_HASH, Column
 from tableau_pipeline.lake.delta_tables import read_delta
+from tableau_pipeline.objects.local_copies import LocalCopies
 from tableau_pipeline_tests.refresh.support.models import spark_name
 
 KEY = ("l_orderkey", "l_linenumber")
@@ -74,7 +75,8 @@ def _hashed(folder: Path, number: int, rows: pa.Table) -> TableVersion:
 def _of_lake(folder: Path, number: int, rows: pa.Table) -> TableVersion:
     lake = folder / str(number)
     write_deltalake(lake, rows)
-    snapshot = read_delta(str(lake), asset_key="lineitem", number=0)
+    copies = LocalCopies(folder / "copies", limit=0)
+    snapshot = read_delta(str(lake), asset_key="lineitem", number=0, copies=copies)
     assert snapshot
     return TableVersion(snapshot, snapshot.fingerprint, None)
 
