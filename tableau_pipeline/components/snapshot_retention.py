@@ -12,10 +12,11 @@ from tableau_pipeline.resources import SnapshotIOManager
 def collect_snapshots(
     context: dg.AssetExecutionContext | dg.OpExecutionContext, snapshots: SnapshotIOManager
 ) -> None:
-    """Remove the expired snapshots of every model in the store.
+    """Remove the expired snapshots of every model in the store, and what was copied from there.
 
     An error is only logged as a warning: the refresh has succeeded, and the next one tries again.
     """
+    snapshots.copies.release()
     try:
         removed = snapshots.collect(lambda: referenced_snapshots(context.instance))
     except Exception as error:  # noqa: BLE001 - whatever it is

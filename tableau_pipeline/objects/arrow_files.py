@@ -1,10 +1,11 @@
 """Parquet files in an object store, written and read by Spark's tasks with pyarrow.
 
 Spark needs no connector for that. Executors need `pyarrow` and `obstore`, but not this package, so
-this module may import nothing else.
+this module may import nothing else of it but what is sent along with it.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from tempfile import TemporaryFile
@@ -17,6 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from obstore.store import ObjectStore, from_url
+
+from tableau_pipeline.objects.causes import ObjectStoreTaskError, in_words
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig
@@ -79,7 +82,7 @@ class Writer:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write files; yield what was written of each."""
-        store = open_store(self.url)
+        store = _opened(self.url)
         file: _File | None = None
         strays = 0
         for batch in batches:
@@ -97,6 +100,20 @@ class Writer:
             yield file.close()
         if strays:
             yield _report(None, "", strays, 0, 0)
+
+    def empty(self, key: str | None, schema: pa.Schema) -> tuple[str, int]:
+        """Write a file without rows, for a partition if any.
+
+        Args:
+            schema: begins with the columns of the file, by whatever names.
+
+        Returns:
+            its name, and its bytes.
+        """
+        # There may be one more field, that of the partition.
+        fields = [each.with_name(name) for each, name in zip(schema, self.columns, strict=False)]
+        (report,) = _File(self, _opened(self.url), key, pa.schema(fields)).close().to_pylist()
+        return report["name"], report["size"]
 
     def _by_partition(self, batch: pa.RecordBatch) -> Iterator[tuple[str | None, pa.RecordBatch]]:
         count = len(self.columns)
@@ -154,8 +171,9 @@ class _File:
         self._parquet.close()
         size = self._local.tell()
         self._local.seek(0)
-        with self._local as content:
-            obstore.put(self.store, f"{self.writer.folder}/{self.name}", content)
+        key = f"{self.writer.folder}/{self.name}"
+        with self._local as content, _task_errors("Writing", f"{self.writer.url}/{key}"):
+            obstore.put(self.store, key, content)
         return _report(self.key, self.name, self.rows, size, self.hash_sum)
 
 
@@ -174,10 +192,12 @@ class Reader:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of files."""
-        store = open_store(self.url)
+        store = _opened(self.url)
         for batch in batches:
             for key in batch.column(0).to_pylist():
-                with _downloaded(store, key) as content, pq.ParquetFile(content) as file:
+                with _task_errors("Reading", f"{self.url}/{key}"):
+                    content = _downloaded(store, key)
+                with content, pq.ParquetFile(content) as file:
                     for rows in file.iter_batches(_BATCH, columns=[*self.columns]):
                         yield rows.select([*self.columns]).rename_columns([*self.names])
 
@@ -189,6 +209,15 @@ def _downloaded(store: ObjectStore, key: str) -> IO[bytes]:
         file.write(chunk)
     file.seek(0)
     return file
+
+
+def _opened(url: str) -> ObjectStore:
+    with _task_errors("Opening", url):
+        return open_store(url)
+
+
+def _task_errors(doing: str, url: str) -> AbstractContextManager[None]:
+    return in_words(doing, url, kind=ObjectStoreTaskError)
 
 
 def _nullable(type_: pa.DataType) -> pa.DataType:

@@ -2,19 +2,13 @@
 
 import hashlib
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import mkdtemp
-from threading import Lock
 from uuid import uuid4
 
-from filelock import FileLock, Timeout
-
-# The lock that a process holds on its own folder for as long as it lives.
-_LOCK = "lock"
+from tableau_pipeline.objects.own_folder import OwnFolder
 
 
 @dataclass
@@ -30,9 +24,10 @@ class LocalCopies:
 
     folder: Path
     limit: int
-    _own: Path | None = field(default=None, init=False)
-    _lock: FileLock | None = field(default=None, init=False)
-    _opening: Lock = field(default_factory=Lock, init=False)
+    _own: OwnFolder = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._own = OwnFolder(self.folder)
 
     def path(self, url: str, fetch: Callable[[Path], None]) -> str:
         """Return the path of a copy of the object at `url`.
@@ -41,7 +36,7 @@ class LocalCopies:
             fetch: downloads it to a path, if there is no copy of it.
         """
         name = f"{hashlib.sha256(url.encode()).hexdigest()}.parquet"
-        mine, shared = self._folder() / name, self.folder / name
+        mine, shared = self._own.path() / name, self.folder / name
         if mine.exists():
             return str(mine)
         try:
@@ -73,34 +68,7 @@ class LocalCopies:
 
     def release(self) -> None:
         """Let go of all copies; the paths that were returned are no longer valid."""
-        if self._own and self._lock:
-            shutil.rmtree(self._own, ignore_errors=True)
-            self._lock.release()
-        self._own = self._lock = None
-
-    def __del__(self) -> None:
-        self.release()
-
-    def _folder(self) -> Path:
-        """The folder of this process."""
-        with self._opening:
-            if self._own is None:
-                self.folder.mkdir(parents=True, exist_ok=True)
-                self._remove_abandoned()
-            while self._own is None:
-                own = Path(mkdtemp(dir=self.folder))
-                # Another process may take the new folder for an abandoned one until it is locked.
-                with suppress(FileNotFoundError):
-                    self._lock = FileLock(own / _LOCK, thread_local=False)
-                    self._lock.acquire()
-                    self._own = own if (own / _LOCK).exists() else None
-            return self._own
-
-    def _remove_abandoned(self) -> None:
-        """Remove the folders of processes that were killed."""
-        for lock in self.folder.glob(f"*/{_LOCK}"):
-            with suppress(Timeout, OSError), FileLock(lock, timeout=0):
-                shutil.rmtree(lock.parent, ignore_errors=True)
+        self._own.remove()
 
     def _sizes(self) -> Iterator[tuple[Path, tuple[float, int]]]:
         """Each shared copy with the time of its last use and its bytes."""

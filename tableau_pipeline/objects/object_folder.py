@@ -12,7 +12,7 @@ import obstore
 from tableau_pipeline.hyper.types.literals import string_literal
 from tableau_pipeline.objects.in_place import can_read_in_place, s3_location
 from tableau_pipeline.objects.local_copies import LocalCopies
-from tableau_pipeline.objects.opening import opened
+from tableau_pipeline.objects.opening import opened, store_errors
 
 # Downloads at a time. A file is a part of a model, so that there usually are several.
 _THREADS = 8
@@ -54,15 +54,15 @@ class ObjectFolder:
             return []
         # One listing of all files costs fewer requests than one for each file or folder.
         folder = commonpath(f"{self.key}/{name}".rpartition("/")[0] for name in names)
-        found = {
-            entry["path"] for chunk in obstore.list(opened(self.url), folder) for entry in chunk
-        }
+        with store_errors("Listing", f"{self.url}/{folder}"):
+            chunks = obstore.list(opened(self.url), folder)
+            found = {entry["path"] for chunk in chunks for entry in chunk}
         return [self.uri(name) for name in names if f"{self.key}/{name}" not in found]
 
     def _copy(self, name: str) -> str:
         return self.copies.path(self.uri(name), partial(self._fetch, name))
 
     def _fetch(self, name: str, target: Path) -> None:
-        with target.open("wb") as file:
+        with store_errors("Reading", self.uri(name)), target.open("wb") as file:
             for chunk in obstore.get(opened(self.url), f"{self.key}/{name}").stream():
                 file.write(chunk)

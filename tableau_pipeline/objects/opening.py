@@ -1,21 +1,40 @@
 """Recognize the URL of an object store, and open it."""
 
 import re
+from contextlib import AbstractContextManager
 from functools import cache
 from urllib.parse import urlsplit
 
-from obstore.exceptions import BaseError
 from obstore.store import ObjectStore
 
-from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.objects.arrow_files import open_store
+from tableau_pipeline.objects.causes import in_words
 
-# What a store answers, or that it did not answer.
-StoreError = BaseError
 _SCHEMES = ("s3://", "gs://", "abfss://")
 # Hadoop's names of S3.
 _CONNECTOR = re.compile("^s3[an]://")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+
+
+class StoreError(RefreshError):
+    """The object store refused a request, failed, or did not answer.
+
+    If it was to write something, the store may have done so.
+    """
+
+
+def store_errors(doing: str, url: str) -> AbstractContextManager[None]:
+    """Turn errors of the library that speaks to the store into ours.
+
+    Args:
+        doing: what may fail, such as "Reading".
+        url: of what.
+
+    Raises:
+        StoreError: names the URL, the cause and the remedy.
+    """
+    return in_words(doing, url, kind=StoreError)
 
 
 def is_url(location: str, *, setting: str) -> bool:

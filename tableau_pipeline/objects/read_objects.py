@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import obstore
 
-from tableau_pipeline.objects.opening import bucket_and_key, opened
+from tableau_pipeline.objects.causes import is_absent
+from tableau_pipeline.objects.opening import bucket_and_key, opened, store_errors
 
 # A footer rarely is larger, and a request costs more than its bytes.
 _FOOTER = 64 << 10
@@ -13,16 +14,21 @@ _FOOTER = 64 << 10
 def read_object(url: str) -> bytes | None:
     """Return the content of an object; None if it does not exist."""
     bucket, key = bucket_and_key(url)
-    try:
-        return bytes(obstore.get(opened(bucket), key).bytes())
-    except FileNotFoundError:
-        return None
+    with store_errors("Reading", url):
+        try:
+            return bytes(obstore.get(opened(bucket), key).bytes())
+        except FileNotFoundError as error:
+            if is_absent(error):
+                return None
+            raise
 
 
 def list_folder(url: str) -> Iterator[str]:
     """Yield the names of the objects in a folder, without those of folders in it."""
     bucket, key = bucket_and_key(url)
-    for found in obstore.list_with_delimiter(opened(bucket), key)["objects"]:
+    with store_errors("Listing", url):
+        objects = obstore.list_with_delimiter(opened(bucket), key)["objects"]
+    for found in objects:
         yield found["path"].rpartition("/")[2]
 
 
@@ -30,7 +36,7 @@ def read_footer(url: str) -> tuple[bytes, int]:
     """Return the end of a Parquet file, with its whole footer, and the bytes of the file.
 
     Raises:
-        FileNotFoundError: there is no such object.
+        StoreError: there is no such object, or the store failed.
     """
     end, size = _end(url, _FOOTER)
     # A Parquet file ends with the length of its footer, and four bytes that say what it is.
@@ -40,5 +46,6 @@ def read_footer(url: str) -> tuple[bytes, int]:
 
 def _end(url: str, count: int) -> tuple[bytes, int]:
     bucket, key = bucket_and_key(url)
-    found = obstore.get(opened(bucket), key, options={"range": {"suffix": count}})
-    return bytes(found.bytes()), found.meta["size"]
+    with store_errors("Reading", url):
+        found = obstore.get(opened(bucket), key, options={"range": {"suffix": count}})
+        return bytes(found.bytes()), found.meta["size"]

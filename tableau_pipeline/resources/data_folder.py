@@ -2,11 +2,12 @@ import hashlib
 import os
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory, gettempdir
+from tempfile import gettempdir
 
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.objects.local_copies import LocalCopies
 from tableau_pipeline.objects.opening import is_url
+from tableau_pipeline.objects.own_folder import OwnFolder
 from tableau_pipeline.snapshots.objects.object_storage import ObjectStorage
 
 
@@ -46,10 +47,11 @@ def snapshots_location() -> str:
 def work_dir(*, keep: bool) -> Path:
     """Return the folder for the files that a refresh builds.
 
-    With an object store, it is removed with this process, unless its files are to be kept.
+    With an object store, it is removed with this process, unless its files are to be kept. That of
+    a killed process is removed by the next one.
     """
     is_local = not _is_url(os.environ.get("PIPELINE_DATA_DIR") or "")
-    return data_dir() if keep or is_local else Path(_temporary().name)
+    return data_dir() if keep or is_local else _own_folder(_temporary_folder() / "work").path()
 
 
 def storage_at(location: str, copies: LocalCopies) -> Path | ObjectStorage:
@@ -87,5 +89,5 @@ def _temporary_folder() -> Path:
 
 
 @cache
-def _temporary() -> TemporaryDirectory[str]:
-    return TemporaryDirectory(prefix="tableau_pipeline ")
+def _own_folder(parent: Path) -> OwnFolder:
+    return OwnFolder(parent)

@@ -13,6 +13,7 @@ from tableau_pipeline.core.snapshot import Origin, Snapshot
 from tableau_pipeline.objects.local_copies import LocalCopies
 from tableau_pipeline.resources.belonging import belongs_to
 from tableau_pipeline.resources.data_folder import local_copies, storage_at
+from tableau_pipeline.resources.failures import as_failure
 from tableau_pipeline.resources.own_writes import version_to_read
 from tableau_pipeline.resources.step_notes import StepNotes, notes_of, step_of
 from tableau_pipeline.snapshots.load import read_frame
@@ -83,10 +84,7 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
         self, referenced: Callable[[], Collection[tuple[str, int]]]
     ) -> list[tuple[str, int]]:
         """Remove expired snapshots of all models; see `snapshots.retention.collect`."""
-        removed = collect(self.store, keep_days=self.keep_days, referenced=referenced)
-        # The refresh before has read its copies. Kept, those of all refreshes of a run add up.
-        self.copies.release()
-        return removed
+        return collect(self.store, keep_days=self.keep_days, referenced=referenced)
 
     def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
         """Store what a model returned; its fingerprint becomes the asset's data version."""
@@ -106,27 +104,37 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
                 "or give the asset another io_manager_key."
             )
         started = time.monotonic()
-        if context.has_asset_partitions:
-            partitions = _partitions(context)
-            snapshot = write_partitions(
-                obj,
-                self.store,
-                expression=_partition_expression(context),
-                partitions=partitions,
-                keeps=belongs_to(context.asset_partitions_def),
-                asset_key=asset_key,
-                run_id=context.run_id,
-                origin=notes.origin,
-            ).only(partitions)
-        else:
-            snapshot = write_snapshot(
-                obj, self.store, asset_key=asset_key, run_id=context.run_id, origin=notes.origin
-            )
+        with as_failure(context.log):
+            snapshot = self._stored(context, obj, notes.origin)
         _report(context, snapshot, notes.origin)
         context.add_output_metadata({"seconds": round(time.monotonic() - started, 3)})
 
     def load_input(self, context: dg.InputContext) -> DataFrame | Snapshot | dict[str, Snapshot]:
         """Load what this run has written of an upstream model; otherwise its newest version."""
+        with as_failure(context.log):
+            return self._loaded(context)
+
+    def _stored(
+        self, context: dg.OutputContext, rows: DataFrame, origin: Origin | None
+    ) -> Snapshot:
+        asset_key = context.asset_key.to_user_string()
+        if not context.has_asset_partitions:
+            return write_snapshot(
+                rows, self.store, asset_key=asset_key, run_id=context.run_id, origin=origin
+            )
+        partitions = _partitions(context)
+        return write_partitions(
+            rows,
+            self.store,
+            expression=_partition_expression(context),
+            partitions=partitions,
+            keeps=belongs_to(context.asset_partitions_def),
+            asset_key=asset_key,
+            run_id=context.run_id,
+            origin=origin,
+        ).only(partitions)
+
+    def _loaded(self, context: dg.InputContext) -> DataFrame | Snapshot | dict[str, Snapshot]:
         asset_key = context.asset_key.to_user_string()
         snapshot = version_to_read(context, self.store)
         if context.has_asset_partitions:

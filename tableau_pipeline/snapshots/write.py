@@ -1,7 +1,7 @@
 """Write versions: one Spark job stores the rows with their hashes and counts them."""
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 
 from pyspark.sql import DataFrame
@@ -185,9 +185,11 @@ def nothing_left(store: SnapshotStore, asset_key: str) -> Generator[str]:
         # Whether the commit took effect may not be known; if not, retention removes the files.
         raise
     except BaseException:
-        # The run may be interrupted just after the commit; then the files belong to the version.
-        if not any(file.startswith(folder) for file in store.files(asset_key)):
-            store.discard(asset_key, folder)
+        # A store that fails now must not hide why the write failed.
+        with suppress(StoreError):
+            # The run may be interrupted just after the commit; then the version has the files.
+            if not any(file.startswith(folder) for file in store.files(asset_key)):
+                store.discard(asset_key, folder)
         raise
 
 

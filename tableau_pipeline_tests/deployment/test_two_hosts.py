@@ -16,10 +16,10 @@ from tableau_pipeline.resources import resources_from_env
 from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.deployment.host import DATASOURCE
-from tableau_pipeline_tests.deployment.s3 import BUCKET, s3_server
+from tableau_pipeline_tests.deployment.stores.object_server import ObjectServer
 from tableau_pipeline_tests.refresh.support.pipeline import session
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 
 class Host:
@@ -46,27 +46,29 @@ class Host:
 
 
 def test_hosts_go_on_where_others_were(
-    tableau_sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: ObjectServer,
+    tableau_sandbox: Sandbox,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ):
     """Prevents: a refresh that needs the disk of the host that refreshed before."""
     home = tmp_path / "home"
     home.mkdir()
-    with s3_server(tmp_path) as settings:
-        settings = {
-            **settings,
-            "PIPELINE_DATA_DIR": f"s3://{BUCKET}/pipeline",
-            "DAGSTER_HOME": str(home),
-        }
-        first, second = (Host(tmp_path / name, settings) for name in ("first", "second"))
-        assert "publish (create), 10,001 rows" in first.refresh(1)
-        done = second.refresh(2)
-        assert "update, -2,000 +2,001 rows" in done
-        assert "equal by" in done
-        assert "update, -2,000 +2,001 rows" in first.refresh(3)
-        assert _left(second.disk) == []
-        for name, value in settings.items():
-            monkeypatch.setenv(name, value)
-        assert _wrong(tableau_sandbox) == []
+    settings = {
+        **server.settings,
+        "PIPELINE_DATA_DIR": f"{server.url}/pipeline",
+        "DAGSTER_HOME": str(home),
+    }
+    first, second = (Host(tmp_path / name, settings) for name in ("first", "second"))
+    assert "publish (create), 10,001 rows" in first.refresh(1)
+    done = second.refresh(2)
+    assert "update, -2,000 +2,001 rows" in done
+    assert "equal by" in done
+    assert "update, -2,000 +2,001 rows" in first.refresh(3)
+    assert _left(second.disk) == []
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    assert _wrong(tableau_sandbox) == []
 
 
 def _left(disk: Path) -> list[Path]:

@@ -8,7 +8,6 @@ import dagster as dg
 from tableau_pipeline.audit import Audited, audit
 from tableau_pipeline.components.audit.audit_report import log_line, problems, report, summary
 from tableau_pipeline.components.audit.undeclared import Undeclared, undeclared
-from tableau_pipeline.components.failures import as_failure
 from tableau_pipeline.components.published_datasource.assets import POOL
 from tableau_pipeline.components.published_datasource.model_snapshots import (
     partitions_of,
@@ -19,6 +18,7 @@ from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.server import Server
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.resources import HyperResource, SnapshotIOManager, TableauServerResource
+from tableau_pipeline.resources.failures import as_failure
 
 
 def audit_job(name: str, declarations: Sequence[Declaration]) -> dg.JobDefinition:
@@ -41,6 +41,7 @@ def audit_job(name: str, declarations: Sequence[Declaration]) -> dg.JobDefinitio
                     context, declaration, snapshots=models, hyper=hyper, tableau=tableau
                 )
                 found.append(audit(refresh, server))
+                snapshots.copies.release()
                 context.log.log(_level(found[-1]), "%s", log_line(found[-1]))
             others = _others(context, server, declarations)
         _conclude(context, found, others)

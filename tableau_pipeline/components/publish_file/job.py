@@ -9,7 +9,6 @@ from typing import cast
 import dagster as dg
 
 from tableau_pipeline.components.dagster_journal import DagsterJournal
-from tableau_pipeline.components.failures import as_failure
 from tableau_pipeline.components.publish_file.config import PublishFileConfig
 from tableau_pipeline.components.published_datasource.assets import POOL
 from tableau_pipeline.components.published_datasource.metadata import (
@@ -44,6 +43,7 @@ from tableau_pipeline.resources import (
     TableauServerResource,
     data_dir,
 )
+from tableau_pipeline.resources.failures import as_failure
 from tableau_pipeline.snapshots.store import SnapshotStore, TrialStore
 
 

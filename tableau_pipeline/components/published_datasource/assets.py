@@ -7,7 +7,6 @@ from pydantic import Field, field_validator
 
 from tableau_pipeline.components.asset_keys import extract_key
 from tableau_pipeline.components.attributes.triggers import Trigger
-from tableau_pipeline.components.failures import as_failure
 from tableau_pipeline.components.published_datasource.checks import (
     check_results,
     check_specs,
@@ -35,6 +34,7 @@ from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.refresh.plan.decide import Accept, Options
 from tableau_pipeline.refresh.refresh import Refresh
 from tableau_pipeline.resources import HyperResource, SnapshotIOManager, TableauServerResource
+from tableau_pipeline.resources.failures import as_failure
 
 # The pool of the runs that sign in to Tableau; the instance limits how many run at once.
 POOL = "tableau"

@@ -16,7 +16,7 @@ from tableau_pipeline.hyper.tables import ROW_HASH
 from tableau_pipeline.objects.arrow_files import REPORT, Writer
 from tableau_pipeline.objects.object_folder import ObjectFolder
 from tableau_pipeline.snapshots.files.spark_paths import spark_path
-from tableau_pipeline.snapshots.objects.sending import plainly_named, sent_along
+from tableau_pipeline.snapshots.objects.sending import plainly_named, sent_along, task_errors
 from tableau_pipeline.snapshots.partitions import PARTITION, partition_folder
 from tableau_pipeline.snapshots.row_hash import stored_fingerprint
 from tableau_pipeline.snapshots.storable import UnstorableError
@@ -123,28 +123,33 @@ def _to_objects(
     # Sorted, a task writes one file after the other instead of all at a time.
     placed = hashed.sortWithinPartitions(PARTITION) if by_partition else hashed
     schema = hashed.drop(PARTITION).schema
-    write = sent_along(
-        Writer(
-            url=model.url,
-            folder=f"{model.key}/{folder}",
-            spark_schema=schema.json(),
-            columns=schema.names,
-            row_hash=schema.names.index(ROW_HASH),
-            by_partition=by_partition,
-        )
+    writer = Writer(
+        url=model.url,
+        folder=f"{model.key}/{folder}",
+        spark_schema=schema.json(),
+        columns=schema.names,
+        row_hash=schema.names.index(ROW_HASH),
+        by_partition=by_partition,
     )
     files: dict[str | None, list[DataFile]] = {key: [] for key in keys}
     sums: dict[str | None, Fingerprint] = {key: Fingerprint(rows=0, hash_sum=0) for key in keys}
     strays = 0
     # Only what the successful attempt of a task reports is named by the version: files of others
     # are never read.
-    for each in plainly_named(placed).mapInArrow(write, REPORT).collect():
+    with task_errors():
+        reports = plainly_named(placed).mapInArrow(sent_along(writer), REPORT).collect()
+    for each in reports:
         if not each.name:
             strays += each.rows
             continue
         name = f"{folder}/{each.name}"
         files[each.partition].append(DataFile(name=name, rows=each.rows, size=each.size))
         sums[each.partition] += Fingerprint(rows=each.rows, hash_sum=int(each.hash_sum))
+    if not any(files.values()) and not strays:
+        # Types are read from a file: their texts do not quote the names inside of them.
+        with task_errors():
+            name, size = writer.empty(keys[0], plainly_named(hashed.limit(0)).toArrow().schema)
+        files[keys[0]].append(DataFile(name=f"{folder}/{name}", rows=0, size=size))
     if missing := model.missing([file.name for each in files.values() for file in each]):
         raise RuntimeError(
             f'Model "{asset_key}": Spark wrote {missing[0]}, but there is no such object as seen '

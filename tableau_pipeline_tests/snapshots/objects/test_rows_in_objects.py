@@ -161,7 +161,24 @@ def test_missing_objects_are_named(spark: SparkSession, objects: SnapshotStore):
 
 def test_an_empty_model(spark: SparkSession, objects: SnapshotStore):
     """Prevents: a model without rows that cannot be stored, or read again."""
-    stored = write(spark.range(0), objects)
+    values = [f"{value} AS `odd ``name, x.y {number}`" for number, value in enumerate(ODD_NAMES)]
+    frame = spark.sql(f"SELECT {', '.join(values)}")
+    stored = write(frame.where("false"), objects)
     assert stored.fingerprint.rows == 0
-    assert read_frame(spark, stored).schema.names == ["id"]
+    assert (stored.paths, stored.missing()) == ((), [])
+    found = read_frame(spark, stored)
+    assert found.schema == read_frame(spark, write(frame, objects)).schema
+    assert found.count() == 0
+
+
+def test_partitions_without_rows(spark: SparkSession, objects: SnapshotStore):
+    """Prevents: a model that cannot be read until one of its partitions has rows."""
+    frame = spark.sql("SELECT date'2024-03-01' AS day, named_struct('x, y', 1) AS `a b` LIMIT 0")
+    stored = write_partitions(
+        frame, objects, expression="day", partitions=DAYS, asset_key="model", run_id="test"
+    )
+    assert {part.partition: part.fingerprint.rows for part in stored.parts} == dict.fromkeys(
+        DAYS, 0
+    )
+    assert read_frame(spark, stored).schema["a b"].dataType.simpleString() == "struct<x, y:int>"
     assert read_frame(spark, stored).count() == 0

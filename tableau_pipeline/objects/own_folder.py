@@ -1,0 +1,58 @@
+"""A temporary folder of this process, which others remove if this process is killed."""
+
+import shutil
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import mkdtemp
+from threading import Lock
+from weakref import finalize
+
+from filelock import FileLock, Timeout
+
+# Held by the process of the folder for as long as it lives.
+_LOCK = "lock"
+
+
+@dataclass
+class OwnFolder:
+    """A folder in one that processes of this machine share; it is removed with the process."""
+
+    parent: Path
+    _removal: finalize | None = field(default=None, init=False)
+    _path: Path | None = field(default=None, init=False)
+    _opening: Lock = field(default_factory=Lock, init=False)
+
+    def path(self) -> Path:
+        """Return the folder; create it if need be, and remove those of killed processes."""
+        with self._opening:
+            if self._path is None:
+                self.parent.mkdir(parents=True, exist_ok=True)
+                self._remove_abandoned()
+            while self._path is None:
+                own = Path(mkdtemp(dir=self.parent))
+                # Another process may take the new folder for an abandoned one until it is locked.
+                with suppress(FileNotFoundError):
+                    lock = FileLock(own / _LOCK, thread_local=False)
+                    lock.acquire()
+                    if (own / _LOCK).exists():
+                        self._path = own
+                        self._removal = finalize(self, _remove, own, lock)
+            return self._path
+
+    def remove(self) -> None:
+        """Remove the folder; the next call of `path` creates another one."""
+        with self._opening:
+            if self._removal:
+                self._removal()
+            self._path = self._removal = None
+
+    def _remove_abandoned(self) -> None:
+        for lock in self.parent.glob(f"*/{_LOCK}"):
+            with suppress(Timeout, OSError), FileLock(lock, timeout=0):
+                shutil.rmtree(lock.parent, ignore_errors=True)
+
+
+def _remove(folder: Path, lock: FileLock) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    lock.release()

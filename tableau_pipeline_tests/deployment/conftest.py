@@ -1,0 +1,28 @@
+from collections.abc import Iterator
+
+import pytest
+
+from tableau_pipeline_tests.deployment.s3 import S3Server
+from tableau_pipeline_tests.deployment.stores.azure import AzureServer
+from tableau_pipeline_tests.deployment.stores.gcs import GcsServer
+from tableau_pipeline_tests.deployment.stores.object_server import ObjectServer
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(S3Server, id="S3", marks=pytest.mark.slow),
+        pytest.param(GcsServer, id="GCS", marks=pytest.mark.long),
+        pytest.param(AzureServer, id="Azure", marks=pytest.mark.long),
+    ],
+)
+def server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ObjectServer]:
+    """An object store that runs."""
+    server: ObjectServer = request.param(tmp_path_factory.mktemp("server") / "server")
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()

@@ -1,0 +1,37 @@
+from collections.abc import Callable, Iterator
+from uuid import uuid4
+
+import pytest
+
+from tableau_pipeline.objects import arrow_files
+from tableau_pipeline.objects.local_copies import LocalCopies
+from tableau_pipeline.snapshots.objects import object_storage
+from tableau_pipeline.snapshots.objects.object_storage import ObjectStorage
+from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline_tests.deployment.stores.network import Network
+from tableau_pipeline_tests.deployment.stores.object_server import ObjectServer
+
+
+@pytest.fixture
+def network(server: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Network]:
+    """What lies between the store and this process, which soon gives up."""
+    monkeypatch.setattr(arrow_files, "_RETRY", {"max_retries": 1})
+    monkeypatch.setattr(object_storage, "_PAUSES", (0.1, 0.1))
+    with Network(server.port).running() as network:
+        for name, value in server.settings_at(network.port).items():
+            monkeypatch.setenv(name, value)
+        yield network
+
+
+@pytest.fixture
+def location(server: ObjectServer) -> str:
+    """The URL of a folder for one test."""
+    return f"{server.url}/{uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def client(location: str, tmp_path_factory: pytest.TempPathFactory) -> Callable[[], SnapshotStore]:
+    """Makes stores of snapshots as a host has them, each with a disk of its own."""
+    return lambda: SnapshotStore(
+        ObjectStorage(location, LocalCopies(tmp_path_factory.mktemp("copies"), 10**9))
+    )
