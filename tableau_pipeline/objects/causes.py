@@ -23,7 +23,7 @@ _CAUSES = (
     (
         r"NoSuchBucket|ContainerNotFound|bucket does not exist",
         "there is no such bucket",
-        "Correct PIPELINE_DATA_DIR, or create the bucket",
+        "Correct the URL, such as that in PIPELINE_DATA_DIR, or create the bucket",
     ),
     (
         r"AuthorizationHeaderMalformed|PermanentRedirect|IllegalLocationConstraint|"
@@ -63,7 +63,7 @@ _CAUSES = (
         "Use one that has conditional writes (If-None-Match)",
     ),
     (
-        r"certificate",
+        r"InvalidCertificate|certificate",
         "the certificate of the store is not trusted",
         "Let SSL_CERT_FILE name the certificate of the authority that signed it",
     ),
@@ -81,7 +81,7 @@ _CAUSES = (
     (
         r"404 Not Found|NotFound|No such file",
         "there is no such object",
-        "Somebody has removed it: materialize the model again",
+        "Somebody has removed it: if it belongs to a snapshot, materialize its model again",
     ),
 )
 _OTHERWISE = "Check {endpoint}, and {credentials}"

@@ -60,7 +60,7 @@ def messages(storage: ObjectStorage) -> dict[str, str]:
 CAUSES = {
     "bucket": (
         {"url": "s3://elsewhere/x"},
-        "there is no such bucket .*NoSuchBucket.*Correct PIPELINE_DATA_DIR, or create the bucket.",
+        "there is no such bucket .*NoSuchBucket.*Correct the URL, .* or create the bucket.",
     ),
     "user": (
         {"AWS_ACCESS_KEY_ID": "nobody"},
