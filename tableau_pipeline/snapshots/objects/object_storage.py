@@ -39,8 +39,8 @@ class ObjectStorage:
         """
         with store_errors("Writing", f"{self.url}/{key}"):
             for pause in _PAUSES:
-                # The library sends a write again only if the first one cannot have arrived. This
-                # one may be sent again in any case, and then what became of it is known.
+                # After a reset or a timeout, the library does not send it again, as it may have
+                # arrived. Sent again, it fails if it has, and so its outcome is known.
                 try:
                     return self._created(key, content)
                 except GenericError:

@@ -1,5 +1,7 @@
 """A network between a store and its clients, which loses what a test wants it to."""
 
+import socket
+import struct
 import threading
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -16,7 +18,7 @@ class Fault(StrEnum):
     """What becomes of a request.
 
     LOST: it does not arrive.
-    UNANSWERED: it arrives, but its answer does not.
+    UNANSWERED: it arrives, but its answer does not, as the connection is reset.
     CUT: half of its answer arrives.
     LATE: it arrives when its sender has given up.
     """
@@ -68,7 +70,7 @@ class PassingOn(BaseHTTPRequestHandler):
             threading.Timer(_LATE_SECONDS, self.answer, (behind, body)).start()
         answer = None if fault in (Fault.LOST, Fault.LATE) else self.answer(behind, body)
         if answer is None or fault is Fault.UNANSWERED:
-            self.close_connection = True
+            self._break_off(reset=fault is Fault.UNANSWERED)
             return
         self.send_response_only(answer.status)
         for name, value in answer.headers.items():
@@ -88,6 +90,15 @@ class PassingOn(BaseHTTPRequestHandler):
     def answer(self, behind: int, body: bytes) -> Answer | None:
         """What the server answers; None if it does not."""
         return asked(behind, self.command, self.path, headers=self.headers, body=body)
+
+    def _break_off(self, *, reset: bool) -> None:
+        self.close_connection = True
+        if reset:
+            # Clients take an orderly end for a request that was not dealt with.
+            no_time = struct.pack("ii", 1, 0)
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, no_time)
+            for each in (self.rfile, self.wfile, self.connection):
+                each.close()
 
     def log_message(self, *args: object) -> None:
         """Keep quiet."""

@@ -15,6 +15,7 @@ from tableau_pipeline.snapshots.objects.object_storage import ObjectStorage
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline.snapshots.write import write_snapshot
 from tableau_pipeline_tests.dagster_servers import free_port
+from tableau_pipeline_tests.deployment.s3 import S3Server
 from tableau_pipeline_tests.deployment.stores.object_server import ObjectServer
 
 pytestmark = pytest.mark.timeout(300)
@@ -57,6 +58,9 @@ def messages(storage: ObjectStorage) -> dict[str, str]:
     return found
 
 
+ON_S3 = pytest.mark.parametrize(
+    "server", [pytest.param(S3Server, id="S3", marks=pytest.mark.slow)], indirect=True
+)
 CAUSES = {
     "bucket": (
         {"url": "s3://elsewhere/x"},
@@ -85,6 +89,7 @@ CAUSES = {
 }
 
 
+@ON_S3
 @pytest.mark.parametrize("cause", CAUSES)
 def test_each_cause_and_its_remedy(
     cause: str,
@@ -115,6 +120,7 @@ def test_a_signature_in_a_url_is_not_shown(
         assert SECRET not in message
 
 
+@ON_S3
 def test_a_task_that_does_not_reach_the_store(
     server: ObjectServer,
     spark: SparkSession,
