@@ -10,8 +10,8 @@ from enum import StrEnum
 from http.client import HTTPConnection, HTTPException
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-# Longer than a client waits before it sends a request again.
-_LATE_SECONDS = 0.5
+# Longer than clients of these tests take until they give up.
+_LATE_SECONDS = 1.5
 
 
 class Fault(StrEnum):
@@ -66,9 +66,7 @@ class PassingOn(BaseHTTPRequestHandler):
 
     def pass_on(self, behind: int, fault: Fault | None = None) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        if fault is Fault.LATE:
-            threading.Timer(_LATE_SECONDS, self.answer, (behind, body)).start()
-        answer = None if fault in (Fault.LOST, Fault.LATE) else self.answer(behind, body)
+        answer = None if fault is Fault.LOST else self.answer(behind, body)
         if answer is None or fault is Fault.UNANSWERED:
             self._break_off(reset=fault is Fault.UNANSWERED)
             return
@@ -86,6 +84,13 @@ class PassingOn(BaseHTTPRequestHandler):
             self.close_connection = True
             length //= 2
         self.wfile.write(answer.content[:length])
+
+    def send_late(self, behind: int) -> threading.Timer:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        sending = threading.Timer(_LATE_SECONDS, self.answer, (behind, body))
+        sending.start()
+        self._break_off(reset=False)
+        return sending
 
     def answer(self, behind: int, body: bytes) -> Answer | None:
         """What the server answers; None if it does not."""
@@ -116,12 +121,17 @@ class Network:
     def __init__(self, behind: int, handler: type[PassingOn] = PassingOn, *, port: int = 0) -> None:
         self.fault: Callable[[str, str], Fault | None] = lambda method, path: None
         self.requests: list[tuple[str, str]] = []
+        self._late: list[threading.Timer] = []
         network = self
 
         class Handler(handler):
             def send_on(self) -> None:
                 network.requests.append((self.command, self.path))
-                self.pass_on(behind, network.fault(self.command, self.path))
+                fault = network.fault(self.command, self.path)
+                if fault is Fault.LATE:
+                    network._late.append(self.send_late(behind))
+                else:
+                    self.pass_on(behind, fault)
 
             do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = send_on  # noqa: N815
 
@@ -147,3 +157,8 @@ class Network:
     def up(self) -> None:
         """Lose nothing from now on."""
         self.fault = lambda method, path: None
+
+    def settle(self) -> None:
+        """Wait until what is late has arrived."""
+        for sending in self._late:
+            sending.join()

@@ -2,7 +2,6 @@
 
 import re
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from itertools import count, groupby
 from pathlib import Path
@@ -94,7 +93,7 @@ def test_an_outcome_that_stays_unknown(
     with pytest.raises(StoreError, match=r"Writing .*/@versions/000000001\.json failed"):
         write(tasks.range(3, numPartitions=1), store)
     network.up()
-    time.sleep(1)  # what was late has arrived
+    network.settle()
     assert ids(tasks, store.newest("model")) == [0, 1, 2]
     assert write(tasks.range(5, numPartitions=1), store).number == 2
     assert ids(tasks, store.newest("model")) == [*range(5)]
