@@ -89,7 +89,7 @@ def test_an_outcome_that_stays_unknown(
 ):
     """Prevents: files that are removed although there is a version of them, or will be."""
     store = client()
-    network.fault = lambda method, path: fault if "versions/" in path and method == "PUT" else None
+    network.fault = lambda method, path: fault if "versions" in path and method == "PUT" else None
     with pytest.raises(StoreError, match=r"Writing .*/@versions/000000001\.json failed"):
         write(tasks.range(3, numPartitions=1), store)
     network.up()
