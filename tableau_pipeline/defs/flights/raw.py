@@ -6,6 +6,8 @@ from pyspark.sql import DataFrame
 
 from tableau_pipeline.defs.flights import sources, transformations
 from tableau_pipeline.resources import SparkResource, data_dir
+from tableau_pipeline.resources.data_folder import snapshots_location
+from tableau_pipeline.snapshots.objects.opening import is_url
 
 _FIRST_DAY = date(2013, 1, 1)
 
@@ -38,7 +40,7 @@ def raw_flights(config: AsOf, spark: SparkResource) -> DataFrame:
 
     Materialize with `as_of` in the run config to see the data as it stood on an earlier day.
     """
-    flights = sources.read(spark.spark_session, "flights", data_dir=data_dir())
+    flights = _read("flights", spark)
     if config.corrected:
         flights = transformations.corrected(flights, _day(config.corrected))
     if config.as_of:
@@ -49,19 +51,25 @@ def raw_flights(config: AsOf, spark: SparkResource) -> DataFrame:
 @dg.asset(group_name="nyc_flights", owners=["team:aviation"], kinds={"pyspark", "csv"})
 def raw_airlines(spark: SparkResource) -> DataFrame:
     """The airlines behind the carrier codes, as the CSV file has them."""
-    return sources.read(spark.spark_session, "airlines", data_dir=data_dir())
+    return _read("airlines", spark)
 
 
 @dg.asset(group_name="nyc_flights", owners=["team:aviation"], kinds={"pyspark", "csv"})
 def raw_airports(spark: SparkResource) -> DataFrame:
     """Airports with their coordinates and time zones, as the CSV file has them."""
-    return sources.read(spark.spark_session, "airports", data_dir=data_dir())
+    return _read("airports", spark)
 
 
 @dg.asset(group_name="nyc_flights", owners=["team:aviation"], kinds={"pyspark", "csv"})
 def raw_planes(spark: SparkResource) -> DataFrame:
     """The planes on the US aviation register, as the CSV file has them."""
-    return sources.read(spark.spark_session, "planes", data_dir=data_dir())
+    return _read("planes", spark)
+
+
+def _read(table: str, spark: SparkResource) -> DataFrame:
+    # Next to an object store, the data folder is one of this host, which executors may not see.
+    is_shared = not is_url(snapshots_location())
+    return sources.read(spark.spark_session, table, data_dir=data_dir(), is_shared=is_shared)
 
 
 def _day(text: str) -> date:

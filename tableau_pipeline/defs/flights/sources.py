@@ -7,6 +7,7 @@ from typing import IO
 from uuid import uuid4
 from zipfile import ZipFile
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from tableau_pipeline.snapshots.files.spark_paths import spark_path
@@ -34,18 +35,21 @@ SCHEMAS = {
 }
 
 
-def read(spark: SparkSession, table: str, *, data_dir: Path) -> DataFrame:
+def read(spark: SparkSession, table: str, *, data_dir: Path, is_shared: bool = True) -> DataFrame:
     """Read the rows of `table` (a key of `SCHEMAS`) from its CSV file.
 
     A header or a line that does not fit the schema fails the Spark job that reads it.
+
+    Args:
+        is_shared: whether Spark's executors see the folder; otherwise the lines are sent to them.
     """
-    return read_csv(spark, csv_file(table, data_dir), schema=SCHEMAS[table])
+    return read_csv(spark, csv_file(table, data_dir), schema=SCHEMAS[table], is_shared=is_shared)
 
 
-def read_csv(spark: SparkSession, file: Path, *, schema: str) -> DataFrame:
+def read_csv(spark: SparkSession, file: Path, *, schema: str, is_shared: bool = True) -> DataFrame:
     """Read a CSV file with a header; `NA` becomes NULL."""
     return spark.read.csv(
-        spark_path(file),
+        spark_path(file) if is_shared else _lines(spark, file),
         schema=schema,
         header=True,
         nullValue="NA",
@@ -53,6 +57,10 @@ def read_csv(spark: SparkSession, file: Path, *, schema: str) -> DataFrame:
         enforceSchema=False,
         mode="FAILFAST",
     )
+
+
+def _lines(spark: SparkSession, file: Path) -> DataFrame:
+    return spark.createDataFrame(pa.table({"value": file.read_text("utf-8").splitlines()}))
 
 
 def csv_file(table: str, data_dir: Path) -> Path:

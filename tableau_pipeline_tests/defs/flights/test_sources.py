@@ -4,6 +4,7 @@ from zipfile import ZipFile
 
 import pytest
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import IllegalArgumentException
 from pyspark.sql import SparkSession
 
 from tableau_pipeline.defs.flights import sources
@@ -75,6 +76,7 @@ def test_missing_package_says_what_to_install(
         sources.csv_file("planes", tmp_path)
 
 
+@pytest.mark.parametrize("is_shared", [True, False])
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -84,10 +86,21 @@ def test_missing_package_says_what_to_install(
     ],
 )
 def test_broken_csv_fails_the_job(
-    spark: SparkSession, tmp_path: Path, text: str, message: str
+    spark: SparkSession, tmp_path: Path, text: str, message: str, is_shared: bool
 ) -> None:
     """Prevents broken lines and swapped columns from becoming NULLs and wrong numbers."""
     file = tmp_path / "broken.csv"
     file.write_text(text)
-    with pytest.raises(Py4JJavaError, match=message):
-        sources.read_csv(spark, file, schema="year INT, month INT").collect()
+    # A header is checked before the job if the lines are sent.
+    with pytest.raises((Py4JJavaError, IllegalArgumentException), match=message):
+        sources.read_csv(spark, file, schema="year INT, month INT", is_shared=is_shared).collect()
+
+
+def test_lines_that_are_sent_are_those_of_the_file(spark: SparkSession, tmp_path: Path) -> None:
+    """Prevents other rows where executors do not see the file."""
+    kept, sent = (
+        sources.read(spark, "planes", data_dir=tmp_path, is_shared=is_shared)
+        for is_shared in (True, False)
+    )
+    assert sent.schema == kept.schema
+    assert sorted(sent.collect(), key=str) == sorted(kept.collect(), key=str)
