@@ -2,18 +2,12 @@
 
 import os
 import sys
-from collections.abc import Sequence
 
 import dagster as dg
 
 from tableau_pipeline.demo.sandbox_process import local_sandbox
 from tableau_pipeline.demo.story import CHAPTERS, Line, from_the_start, refresh
-
-_WIDTHS = (17, 15, 17, 8, 8, 9, 9, 8, 25, 7)
-_HEADINGS = (
-    *("data", "data source", "decision", "rows", "deleted", "inserted", "MB sent", "seconds"),
-    *("equal, says the refresh", "result"),
-)
+from tableau_pipeline.demo.table import table
 
 
 def main() -> int:
@@ -28,10 +22,7 @@ def main() -> int:
     except RuntimeError as error:
         sys.stderr.write(f"{error}\n")
         return 1
-    _write(_table(lines))
-    for line in lines:
-        for difference in line.differences:
-            _write(f"DIFFERS: {line.datasource}, {line.chapter.title}: {difference}")
+    _write(table(lines))
     _write("\nThe web UI, with these runs and what they published: make dev")
     return 1 if any(line.differences for line in lines) else 0
 
@@ -55,32 +46,6 @@ def _instance() -> dg.DagsterInstance:
     if os.environ.get("DAGSTER_HOME"):
         return dg.DagsterInstance.get()
     return dg.DagsterInstance.ephemeral()
-
-
-def _table(lines: Sequence[Line]) -> str:
-    rows = [
-        (
-            line.chapter.title,
-            line.datasource,
-            line.decision,
-            f"{line.rows:,}",
-            f"{line.deleted:,}",
-            f"{line.inserted:,}",
-            f"{line.bytes_sent / 1e6:.2f}",
-            f"{line.seconds:.1f}",
-            line.compared.removeprefix("equal "),
-            "DIFFERS" if line.differences else "equal",
-        )
-        for line in lines
-    ]
-    text = [_row(_HEADINGS), _row(tuple("-" * width for width in _WIDTHS))]
-    for row, line in zip(rows, lines, strict=True):
-        text += [_row(row), f"    why: {line.reason}"]
-    return "\n".join(["", *text])
-
-
-def _row(cells: Sequence[str]) -> str:
-    return "  ".join(cell.ljust(width) for cell, width in zip(cells, _WIDTHS, strict=True)).rstrip()
 
 
 def _write(text: str) -> None:

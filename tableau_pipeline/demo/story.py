@@ -1,5 +1,6 @@
 """The demo: a year of flights, from Spark to a published data source, in four refreshes."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -32,6 +33,12 @@ class Chapter:
     title: str
     as_of: str
     corrected: str | None = None
+
+    @property
+    def run_config(self) -> dict[str, Any]:
+        """The run config of its run."""
+        config = {"as_of": self.as_of, "corrected": self.corrected}
+        return {"ops": {"raw_flights": {"config": config}}}
 
 
 CHAPTERS = (
@@ -88,29 +95,44 @@ def refresh(
     with_progress = dg.Definitions.merge(
         definitions, dg.Definitions(loggers={"progress": progress_logger})
     )
-    config = {"as_of": chapter.as_of, "corrected": chapter.corrected}
     result = with_progress.resolve_implicit_global_asset_job_def().execute_in_process(
         instance=instance,
         raise_on_error=False,
-        run_config={
-            "ops": {"raw_flights": {"config": config}},
-            "loggers": {"progress": {"config": {}}},
-        },
+        run_config={**chapter.run_config, "loggers": {"progress": {"config": {}}}},
     )
     if not result.success:
         raise RuntimeError(_failure(result))
     keys = definitions.resolve_asset_graph().get_all_asset_keys()
     # Somebody may declare a data source while the demo runs, which does not know it.
     known = [each for each in datasources() if dg.AssetKey(each.asset_key) in keys]
-    return [_line(chapter, each, _published_metadata(result, each), instance) for each in known]
+    return lines(chapter, known, result.run_id, instance)
+
+
+def lines(
+    chapter: Chapter,
+    published: Iterable[PublishedDatasource],
+    run_id: str,
+    instance: dg.DagsterInstance,
+) -> list[Line]:
+    """Compare the data on Tableau with the models, after a run that has published all of these."""
+    found = {
+        event.asset_key: event.step_materialization_data.materialization.metadata
+        for record in instance.all_logs(run_id, dg.DagsterEventType.ASSET_MATERIALIZATION)
+        if (event := record.dagster_event)
+    }
+    return [
+        _line(chapter, each, found[dg.AssetKey(each.asset_key)], instance) for each in published
+    ]
 
 
 def _line(
     chapter: Chapter,
     datasource: PublishedDatasource,
-    metadata: dict[str, Any],
+    entries: Mapping[str, dg.MetadataValue],
     instance: dg.DagsterInstance,
 ) -> Line:
+    metadata: dict[str, Any] = {name: entry.value for name, entry in entries.items()}
+
     def total(prefix: str) -> Any:
         return sum(value for name, value in metadata.items() if name.startswith(prefix))
 
@@ -127,17 +149,6 @@ def _line(
         compared=metadata["comparison"],
         differences=_differences(datasource.declaration, metadata, instance),
     )
-
-
-def _published_metadata(
-    result: dg.ExecuteInProcessResult, datasource: PublishedDatasource
-) -> dict[str, Any]:
-    (materialization,) = (
-        event.materialization
-        for event in result.get_asset_materialization_events()
-        if event.asset_key == dg.AssetKey(datasource.asset_key)
-    )
-    return {name: value.value for name, value in materialization.metadata.items()}
 
 
 def _failure(result: dg.ExecuteInProcessResult) -> str:
