@@ -51,15 +51,19 @@ class WebServer:
 
     def launch(self, location: str, *assets: str, config: Mapping[str, Any] | None = None) -> str:
         """Launch a run of some assets and wait until it has ended; its status."""
+        return self.ended(self.launched(location, *assets, config=config))
+
+    def launched(self, location: str, *assets: str, config: Mapping[str, Any] | None = None) -> str:
+        """Launch a run of some assets, or of all; its id."""
         selector = {
             "repositoryLocationName": location,
             "repositoryName": "__repository__",
             "pipelineName": "__ASSET_JOB",
-            "assetSelection": [{"path": asset.split("/")} for asset in assets],
+            "assetSelection": [{"path": asset.split("/")} for asset in assets] or None,
         }
         launched = self.ask(LAUNCH, selector=selector, config=config or {})["launchRun"]
         assert launched["__typename"] == "LaunchRunSuccess", launched
-        return self.ended(launched["run"]["runId"])
+        return launched["run"]["runId"]
 
     def backfill(self, asset: str, partitions: Sequence[str]) -> None:
         """Have the daemon materialize some partitions of an asset."""
@@ -140,18 +144,33 @@ def served(
     """A command that serves the folder's workspace.yaml on a free port."""
     program, *arguments = command
     port = free_port()
-    with log.open("w") as output:
-        process = subprocess.Popen(
-            [str(Path(sys.executable).with_name(program)), *arguments, "-w", "workspace.yaml",
-             "--host", "127.0.0.1", "--port", str(port)],
-            cwd=folder, env=dict(environment), stdout=output, stderr=output, start_new_session=True,
-        )  # fmt: skip
-    try:
+    here = [str(Path(sys.executable).with_name(program)), *arguments, "-w", "workspace.yaml",
+            "--host", "127.0.0.1", "--port", str(port)]  # fmt: skip
+    with running(here, folder=folder, environment=environment, log=log, by=signal.SIGINT):
         server = WebServer(f"http://127.0.0.1:{port}")
         until(server.answers, seconds=600, what="no web server", log=log)
         yield server
+
+
+@contextmanager
+def running(
+    command: Sequence[str | Path],
+    *,
+    folder: Path,
+    environment: Mapping[str, str],
+    log: Path,
+    by: signal.Signals = signal.SIGTERM,
+) -> Iterator[subprocess.Popen]:
+    """A process for as long as the block runs; a signal ends it."""
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            command, cwd=folder, env=dict(environment), stdin=subprocess.DEVNULL,
+            stdout=output, stderr=output, start_new_session=True,
+        )  # fmt: skip
+    try:
+        yield process
     finally:
-        stop(process)
+        stop(process, by=by)
 
 
 def stop(process: subprocess.Popen, *, by: signal.Signals = signal.SIGINT) -> None:

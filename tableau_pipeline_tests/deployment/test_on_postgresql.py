@@ -1,7 +1,6 @@
 """The composition's own commands, on a real PostgreSQL."""
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -14,7 +13,7 @@ import yaml
 from tableau_pipeline.components.dagster_journal import RECORD
 from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.conftest import ROOT
-from tableau_pipeline_tests.dagster_servers import WebServer, free_port, stop
+from tableau_pipeline_tests.dagster_servers import WebServer, free_port, running
 from tableau_pipeline_tests.deployment.compose import SERVICES
 from tableau_pipeline_tests.postgresql import PASSWORD, USER, PostgreSQL, running_postgresql
 from tableau_pipeline_tests.waiting import until
@@ -51,20 +50,16 @@ class Composition:
     @contextmanager
     def running(self, service: str) -> Iterator[None]:
         """Start a service and wait until its health check is content, as `depends_on` does."""
-        with (self.folder / f"{service}.log").open("w") as log:
-            process = subprocess.Popen(
-                self._here(SERVICES[service]["command"]), stdout=log, stderr=log,
-                cwd=self.folder, env=self._environment(service), start_new_session=True,
-            )  # fmt: skip
-        try:
+        with running(
+            self._here(SERVICES[service]["command"]), folder=self.folder,
+            environment=self._environment(service), log=self.folder / f"{service}.log",
+        ) as process:  # fmt: skip
             until(
                 lambda: process.poll() is not None or self.healthy(service),
                 seconds=300, what=f"{service} should be healthy",
             )  # fmt: skip
             assert process.poll() is None, self.log(service)
             yield
-        finally:
-            stop(process, by=signal.SIGTERM)
 
     def healthy(self, service: str) -> bool:
         """Whether the health check that compose.yaml gives it passes."""
