@@ -10,13 +10,16 @@ export DAGSTER_HOME := $(CURDIR)/dagster_home
 # A dependency's preview feature, which we do not use, warns at every start of `dg`.
 export PYTHONWARNINGS := ignore:Class `SparkDeclarativePipelineScaffolder`
 
-.PHONY: help demo test test-all test-long dev check docs bench clean python java postgresql
+.PHONY: help demo cluster test test-all test-long dev check docs bench clean python java postgresql
 
 help: # This list
 	@sed -n 's/^\([a-z-]*\):[^#]*# \(.*\)/make \1	\2/p' $(MAKEFILE_LIST) | column -t -s '	'
 
 demo: java .venv/installed # A year of flights, from Spark to a local Tableau Server
 	@$(BIN)/python -m tableau_pipeline.demo
+
+cluster: java .venv/installed postgresql # The demo on two hosts, a Spark cluster and an object store
+	@$(BIN)/python -m tableau_pipeline_tests.cluster
 
 dev: java .venv/installed # Dagster's web UI, with what the demo published
 	@$(BIN)/python -m tableau_pipeline.demo.dev
@@ -71,7 +74,7 @@ java:
 	[ "$${major:-0}" -ge 17 ] || { \
 	  echo "Java 17 or newer is needed (found: $${major:-none}): apt-get install openjdk-17-jre-headless, or brew install openjdk@17; JAVA_HOME chooses one" >&2; exit 1; }
 
-# For the long tests only. Debian's package: a server for tests to start, and its JDBC driver.
+# For `cluster` and the slow tests. Debian's package: a server to start, and its JDBC driver.
 postgresql:
 	@ls /usr/lib/postgresql/*/bin/initdb /usr/share/java/postgresql.jar >/dev/null 2>&1 || { \
 	  apt-get update -qq && \

@@ -22,6 +22,17 @@ class PostgreSQL:
     port: int
     programs: Path
 
+    @property
+    def variables(self) -> dict[str, str]:
+        """Those by which deploy/dagster.yaml finds it."""
+        return {
+            "DAGSTER_POSTGRES_HOST": "127.0.0.1",
+            "DAGSTER_POSTGRES_PORT": str(self.port),
+            "DAGSTER_POSTGRES_USER": USER,
+            "DAGSTER_POSTGRES_PASSWORD": PASSWORD,
+            "DAGSTER_POSTGRES_DB": "postgres",
+        }
+
     def run(self, sql: str) -> str:
         """What `psql` prints, without headings."""
         command = [self.programs / "psql", "--no-psqlrc", "-XAt", "-v", "ON_ERROR_STOP=1"]

@@ -9,14 +9,14 @@ from tableau_pipeline_tests.deployment.stores.object_server import BUCKET, Objec
 from tableau_pipeline_tests.environments import go_program
 
 _PROGRAM = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
-_USER, _SECRET = "somebody", "a secret of the test's"
+_USER, SECRET = "somebody", "a secret of the test's"
 
 
 class S3Server(ObjectServer):
     """A server of one bucket. What it has confirmed outlives it."""
 
     url = f"s3://{BUCKET}"
-    variables: ClassVar[Mapping[str, str]] = {"ROOT_ACCESS_KEY": _USER, "ROOT_SECRET_KEY": _SECRET}
+    variables: ClassVar[Mapping[str, str]] = {"ROOT_ACCESS_KEY": _USER, "ROOT_SECRET_KEY": SECRET}
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -30,7 +30,7 @@ class S3Server(ObjectServer):
             "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
             "AWS_REGION": "us-east-1",
             "AWS_ACCESS_KEY_ID": _USER,
-            "AWS_SECRET_ACCESS_KEY": _SECRET,
+            "AWS_SECRET_ACCESS_KEY": SECRET,
         }
 
 

@@ -15,7 +15,7 @@ from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.dagster_servers import WebServer, free_port, running
 from tableau_pipeline_tests.deployment.compose import SERVICES
-from tableau_pipeline_tests.postgresql import PASSWORD, USER, PostgreSQL, running_postgresql
+from tableau_pipeline_tests.postgresql import PASSWORD, PostgreSQL, running_postgresql
 from tableau_pipeline_tests.waiting import until
 
 PUBLISH = """
@@ -39,13 +39,7 @@ class Composition:
         workspace["load_from"][0]["grpc_server"].update(host="127.0.0.1", port=self._code)
         (folder / "workspace.yaml").write_text(yaml.safe_dump(workspace))
         self.web = WebServer(f"http://127.0.0.1:{self._web}")
-        self._storage = {
-            "DAGSTER_POSTGRES_HOST": "127.0.0.1",
-            "DAGSTER_POSTGRES_PORT": str(postgresql.port),
-            "DAGSTER_POSTGRES_USER": USER,
-            "DAGSTER_POSTGRES_PASSWORD": PASSWORD,
-            "DAGSTER_POSTGRES_DB": "postgres",
-        }
+        self._storage = postgresql.variables
 
     @contextmanager
     def running(self, service: str) -> Iterator[None]:

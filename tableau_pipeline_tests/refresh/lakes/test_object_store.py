@@ -26,7 +26,7 @@ PLAIN = {"allow_http": "true"}
 
 @pytest.fixture(scope="module")
 def s3(tmp_path_factory: pytest.TempPathFactory) -> Generator[S3Server]:
-    made = S3Server(tmp_path_factory.mktemp("s3"))
+    made = S3Server(tmp_path_factory.mktemp("s3") / "server")
     made.start()
     yield made
     made.stop()

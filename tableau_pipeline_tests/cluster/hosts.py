@@ -1,0 +1,89 @@
+"""Hosts of a deployment, each with a disk of its own."""
+
+import os
+import sys
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tableau_pipeline_tests.conftest import ROOT
+from tableau_pipeline_tests.dagster_servers import running
+from tableau_pipeline_tests.deployment.s3 import BUCKET
+from tableau_pipeline_tests.spark_cluster import DRIVER
+from tableau_pipeline_tests.waiting import until
+
+# What the person who starts the cluster has set for another deployment.
+_OTHERS = ("AWS_", "DAGSTER_", "PIPELINE_", "PYSPARK_", "SPARK_", "TABLEAU_")
+_READY_SECONDS = 300
+
+
+class Host:
+    """A host: a disk, and an environment that names nothing outside of it.
+
+    Attributes:
+        work: the folder in which its processes run.
+    """
+
+    def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
+        self.name = folder.name
+        self.folder = folder
+        self.work = folder / "work"
+        for name in ("dagster_home", "home", "tmp", "work"):
+            (folder / name).mkdir(parents=True)
+        (folder / "dagster_home" / "dagster.yaml").write_text(yaml.safe_dump(_dagster_yaml()))
+        kept = {key: value for key, value in os.environ.items() if not key.startswith(_OTHERS)}
+        self.environment = {
+            **kept,
+            "DAGSTER_HOME": str(folder / "dagster_home"),
+            "HOME": str(folder / "home"),
+            "TMPDIR": str(folder / "tmp"),
+            "SPARK_LOCAL_DIRS": str(folder / "tmp"),
+            **settings,
+        }
+
+    def use_spark(self, master: str) -> None:
+        """Configure Spark, which then knows this host's runs by its name."""
+        conf = self.folder / "spark"
+        conf.mkdir()
+        own = f"spark.app.name {self.name}\nspark.master {master}\n"
+        (conf / "spark-defaults.conf").write_text(DRIVER + own)
+        # Every host has the same Python, as if from one image.
+        self.environment |= {"SPARK_CONF_DIR": str(conf), "PYSPARK_PYTHON": sys.executable}
+
+    def serve(self, ports: Mapping[str, int]) -> None:
+        """Name the code servers in the workspace of this host's processes."""
+        servers = [
+            {"grpc_server": {"host": "127.0.0.1", "port": port, "location_name": name}}
+            for name, port in ports.items()
+        ]
+        (self.work / "workspace.yaml").write_text(yaml.safe_dump({"load_from": servers}))
+
+    def log(self, name: str) -> Path:
+        return self.folder / f"{name}.log"
+
+    @contextmanager
+    def running(self, name: str, command: Sequence[str], *, ready: str) -> Generator[None]:
+        """A program of this environment, once it has said that it is ready."""
+        program, *arguments = command
+        here = [str(Path(sys.executable).with_name(program)), *arguments]
+        log = self.log(name)
+        with running(here, folder=self.work, environment=self.environment, log=log) as process:
+            until(
+                lambda: process.poll() is not None or ready in log.read_text(),
+                seconds=_READY_SECONDS, what=f"{name} of {self.name} is not ready", log=log,
+            )  # fmt: skip
+            if process.poll() is not None:
+                raise RuntimeError(f"{name} of {self.name} ended:\n{log.read_text()[-5000:]}")
+            yield
+
+
+def _dagster_yaml() -> dict[str, Any]:
+    """deploy/dagster.yaml, with the logs of runs in the bucket."""
+    text = (ROOT / "deploy" / "dagster.yaml").read_text("utf-8")
+    before, heading, logs = text.partition("# compute_logs:\n")
+    settings = yaml.safe_load(before + (heading + logs).replace("# ", ""))
+    settings["compute_logs"]["config"]["bucket"] = BUCKET
+    return settings
