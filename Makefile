@@ -31,7 +31,7 @@ test-all: test postgresql # These, and the slow ones
 	@$(BIN)/pytest $(SLOW_IN_PARALLEL) -m slow
 
 # What CI has no time for: to be run before a change of what a refresh promises is called done.
-test-long: java .venv/installed # What CI has no time for
+test-long: java .venv/installed postgresql # What CI has no time for
 	@$(BIN)/pytest $(IN_PARALLEL) -m long -rP
 
 check: .venv/installed # Format, types, layers and definitions
@@ -74,7 +74,7 @@ java:
 	[ "$${major:-0}" -ge 17 ] || { \
 	  echo "Java 17 or newer is needed (found: $${major:-none}): apt-get install openjdk-17-jre-headless, or brew install openjdk@17; JAVA_HOME chooses one" >&2; exit 1; }
 
-# For `cluster` and the slow tests. Debian's package: a server to start, and its JDBC driver.
+# For `cluster`, slow and long tests. Debian's package: a server to start, and its JDBC driver.
 postgresql:
 	@ls /usr/lib/postgresql/*/bin/initdb /usr/share/java/postgresql.jar >/dev/null 2>&1 || { \
 	  apt-get update -qq && \

@@ -1,6 +1,7 @@
 """Dagster's web server and daemon as real processes, and its GraphQL."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -43,8 +44,12 @@ class WebServer:
         self.url = url
 
     def ask(self, query: str, **variables: Any) -> dict[str, Any]:
+        # Without certificates, whose loading takes longer than the whole request.
         answer = httpx.post(
-            f"{self.url}/graphql", json={"query": query, "variables": variables}, timeout=60
+            f"{self.url}/graphql",
+            json={"query": query, "variables": variables},
+            timeout=60,
+            verify=False,
         ).json()
         assert "errors" not in answer, answer["errors"]
         return answer["data"]
@@ -103,10 +108,10 @@ class WebServer:
         """Whether every run has ended."""
         return all(run["status"] in ENDED for run in self._runs())
 
-    def ended(self, run_id: str) -> str:
+    def ended(self, run_id: str, *, seconds: float = 400) -> str:
         """Wait for a run; its status."""
         return until(
-            lambda: self._ended(run_id), seconds=400, what=f"run {run_id} should have ended"
+            lambda: self._ended(run_id), seconds=seconds, what=f"run {run_id} should have ended"
         )
 
     def _runs(self) -> list[dict[str, Any]]:
@@ -119,7 +124,7 @@ class WebServer:
     def answers(self) -> bool:
         """Whether it is up."""
         try:
-            return httpx.get(f"{self.url}/server_info", timeout=5).status_code == 200
+            return httpx.get(f"{self.url}/server_info", timeout=5, verify=False).status_code == 200
         except httpx.TransportError:
             return False
 
@@ -171,6 +176,17 @@ def running(
         yield process
     finally:
         stop(process, by=by)
+
+
+def said(process: subprocess.Popen, log: Path, pattern: str) -> re.Match[str]:
+    """Wait until a process says in its log that it is ready."""
+    what = f"no {pattern!r} in {log}"
+    found = until(
+        lambda: re.search(pattern, log.read_text()) or process.poll() is not None,
+        seconds=300, what=what, log=log,
+    )  # fmt: skip
+    assert isinstance(found, re.Match), f"{what}, and it has ended:\n{log.read_text()[-5000:]}"
+    return found
 
 
 def stop(process: subprocess.Popen, *, by: signal.Signals = signal.SIGINT) -> None:

@@ -2,7 +2,8 @@
 
 import os
 import re
-from collections.abc import Generator, Mapping
+import subprocess
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,8 +11,7 @@ from types import MappingProxyType
 
 import pyspark
 
-from tableau_pipeline_tests.dagster_servers import running
-from tableau_pipeline_tests.waiting import until
+from tableau_pipeline_tests.dagster_servers import running, said
 
 HOST = "127.0.0.1"
 # What a driver needs so that both workers take part, each with one executor.
@@ -52,46 +52,53 @@ class SparkCluster:
 
 @contextmanager
 def spark_cluster(
-    folder: Path, *, variables: Mapping[str, str] = _NOTHING_ELSE
+    folder: Path,
+    *,
+    variables: Mapping[str, str] = _NOTHING_ELSE,
+    start: Callable[[Path], Sequence[str]] = lambda _: (),
 ) -> Generator[SparkCluster]:
     """Start a master and two workers with one core each, and wait until they have registered.
 
     Args:
         variables: what executors find in their environment.
+        start: what stands before the command of a worker, by its folder.
     """
     with ExitStack() as stack:
         master = folder / "spark-master"
-        stack.enter_context(_daemon("master.Master", master, *_COMMON))
-        url = _said(master, r"Starting Spark master at (spark://\S+)")
+        process = stack.enter_context(_daemon("master.Master", master, *_COMMON))
+        url = said(process, master / "log", r"Starting Spark master at (spark://\S+)")[1]
         workers = folder / "worker-1", folder / "worker-2"
         for worker in workers:
-            size = ("--cores", "1", "--memory", "1g", "--work-dir", str(worker / "work"))
+            worker.mkdir(exist_ok=True)
+        processes = [
             stack.enter_context(
-                _daemon("worker.Worker", worker, *_COMMON, *size, url, variables=variables)
+                _daemon(
+                    *("worker.Worker", worker, *_COMMON, "--cores", "1", "--memory", "1g"),
+                    *("--work-dir", str(worker / "work"), url),
+                    variables=variables,
+                    start=start(worker),
+                )
             )
-        for worker in workers:
-            _said(worker, r"Successfully registered with master (\S+)")
+            for worker in workers
+        ]
+        for worker, process in zip(workers, processes, strict=True):
+            said(process, worker / "log", "Successfully registered with master")
         yield SparkCluster(url, master / "log", workers)
 
 
 @contextmanager
 def _daemon(
-    name: str, folder: Path, *options: str, variables: Mapping[str, str] = _NOTHING_ELSE
-) -> Generator[None]:
+    name: str,
+    folder: Path,
+    *options: str,
+    variables: Mapping[str, str] = _NOTHING_ELSE,
+    start: Sequence[str] = (),
+) -> Generator[subprocess.Popen]:
     """One of Spark's own, with a disk of its own; pip's pyspark has no start scripts."""
     (folder / "tmp").mkdir(parents=True)
     kept = {key: value for key, value in os.environ.items() if not key.startswith("SPARK_")}
     own = {"HOME": str(folder), "TMPDIR": str(folder / "tmp"), "SPARK_LOCAL_DIRS": str(folder)}
     environment = {**kept, **own, **variables, "SPARK_HOME": str(_HOME), "SPARK_LOCAL_IP": HOST}
-    command = [_HOME / "bin" / "spark-class", f"org.apache.spark.deploy.{name}", *options]
-    with running(command, folder=folder, environment=environment, log=folder / "log"):
-        yield
-
-
-def _said(folder: Path, pattern: str) -> str:
-    """What a daemon says once it is ready."""
-    log = folder / "log"
-    found = until(
-        lambda: re.search(pattern, log.read_text()), seconds=120, what=f"no {pattern}", log=log
-    )
-    return found[1]
+    command = [*start, _HOME / "bin" / "spark-class", f"org.apache.spark.deploy.{name}", *options]
+    with running(command, folder=folder, environment=environment, log=folder / "log") as process:
+        yield process

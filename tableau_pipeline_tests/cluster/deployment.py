@@ -11,14 +11,18 @@ from pathlib import Path
 import dagster as dg
 
 from tableau_pipeline.demo.sandbox_process import sandbox_process
+from tableau_pipeline_tests.cluster.disks import alone, can_be_hidden
 from tableau_pipeline_tests.cluster.hosts import Host
 from tableau_pipeline_tests.cluster.output import write
 from tableau_pipeline_tests.cluster.transfers import Transfers
-from tableau_pipeline_tests.dagster_servers import WebServer, free_port, served
+from tableau_pipeline_tests.dagster_servers import WebServer, free_port
 from tableau_pipeline_tests.deployment.compose import SERVICES
 from tableau_pipeline_tests.deployment.s3 import BUCKET, S3Server
 from tableau_pipeline_tests.postgresql import running_postgresql
 from tableau_pipeline_tests.spark_cluster import SparkCluster, spark_cluster
+
+_APART = "each hidden from the processes of the other hosts"
+_TOGETHER = "apart by the environment only: nobody may hide them here (unshare --mount)"
 
 
 @dataclass(frozen=True)
@@ -54,25 +58,27 @@ def deployment(folder: Path) -> Generator[Deployment]:
         say("PostgreSQL", f"127.0.0.1:{postgresql.port}")
         tableau = stack.enter_context(sandbox_process(folder / "sandbox", port=0))
         say("sandbox", tableau["TABLEAU_SERVER_URL"])
-        spark = stack.enter_context(spark_cluster(folder, variables=store.settings))
-        say("Spark, two workers", spark.url)
         # The web server and the daemon need no more: the logs of runs are in the bucket.
         common = {**postgresql.variables, **store.settings}
         runs = {**common, **tableau, "PIPELINE_DATA_DIR": f"s3://{BUCKET}/pipeline"}
-        instance = stack.enter_context(_here(Host(folder / "observer", runs)))
         hosts = [Host(folder / name, runs) for name in ("host-a", "host-b")]
+        daemon, web = (Host(folder / name, common) for name in ("daemon", "web"))
+        instance = stack.enter_context(_here(Host(folder / "observer", runs)))
+        # From here on, each process sees its own disk only.
+        spark = stack.enter_context(spark_cluster(folder, variables=store.settings, start=alone))
+        say("Spark, two workers", spark.url)
         ports = {host.name: free_port() for host in hosts}
         for host in hosts:
             host.use_spark(spark.url)
             stack.enter_context(_code_server(host, ports[host.name]))
             say(f"code server on {host.name}", f"127.0.0.1:{ports[host.name]}")
-        daemon, web = (Host(folder / name, common) for name in ("daemon", "web"))
         for host in (daemon, web):
             host.serve(ports)
         stack.enter_context(_daemon(daemon))
         say("daemon")
         server = stack.enter_context(_web_server(web))
         say("web server", server.url)
+        say("Disks", _APART if can_be_hidden() else _TOGETHER)
         transfers = Transfers(store.folder)
         yield Deployment({host.name: host for host in hosts}, server, spark, transfers, instance)
 
@@ -98,7 +104,9 @@ def _daemon(host: Host) -> AbstractContextManager[None]:
     return host.running("daemon", command, ready="")
 
 
-def _web_server(host: Host) -> AbstractContextManager[WebServer]:
-    return served(
-        "dagster-webserver", folder=host.work, environment=host.environment, log=host.log("web")
-    )
+@contextmanager
+def _web_server(host: Host) -> Generator[WebServer]:
+    port = free_port()
+    command = ["dagster-webserver", "--host", "127.0.0.1", "--port", str(port)]
+    with host.running("web", [*command, "--workspace", "workspace.yaml"], ready="Serving"):
+        yield WebServer(f"http://127.0.0.1:{port}")

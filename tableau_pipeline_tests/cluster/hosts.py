@@ -5,19 +5,17 @@ import sys
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import yaml
 
-from tableau_pipeline_tests.conftest import ROOT
-from tableau_pipeline_tests.dagster_servers import running
+from tableau_pipeline_tests.cluster.disks import alone
+from tableau_pipeline_tests.dagster_servers import running, said
+from tableau_pipeline_tests.deployment.compose import dagster_yaml_with_logs
 from tableau_pipeline_tests.deployment.s3 import BUCKET
 from tableau_pipeline_tests.spark_cluster import DRIVER
-from tableau_pipeline_tests.waiting import until
 
 # What the person who starts the cluster has set for another deployment.
 _OTHERS = ("AWS_", "DAGSTER_", "PIPELINE_", "PYSPARK_", "SPARK_", "TABLEAU_")
-_READY_SECONDS = 300
 
 
 class Host:
@@ -33,7 +31,9 @@ class Host:
         self.work = folder / "work"
         for name in ("dagster_home", "home", "tmp", "work"):
             (folder / name).mkdir(parents=True)
-        (folder / "dagster_home" / "dagster.yaml").write_text(yaml.safe_dump(_dagster_yaml()))
+        dagster = dagster_yaml_with_logs()
+        dagster["compute_logs"]["config"]["bucket"] = BUCKET
+        (folder / "dagster_home" / "dagster.yaml").write_text(yaml.safe_dump(dagster))
         kept = {key: value for key, value in os.environ.items() if not key.startswith(_OTHERS)}
         self.environment = {
             **kept,
@@ -70,20 +70,7 @@ class Host:
         program, *arguments = command
         here = [str(Path(sys.executable).with_name(program)), *arguments]
         log = self.log(name)
-        with running(here, folder=self.work, environment=self.environment, log=log) as process:
-            until(
-                lambda: process.poll() is not None or ready in log.read_text(),
-                seconds=_READY_SECONDS, what=f"{name} of {self.name} is not ready", log=log,
-            )  # fmt: skip
-            if process.poll() is not None:
-                raise RuntimeError(f"{name} of {self.name} ended:\n{log.read_text()[-5000:]}")
+        command = [*alone(self.folder), *here]
+        with running(command, folder=self.work, environment=self.environment, log=log) as process:
+            said(process, log, ready)
             yield
-
-
-def _dagster_yaml() -> dict[str, Any]:
-    """deploy/dagster.yaml, with the logs of runs in the bucket."""
-    text = (ROOT / "deploy" / "dagster.yaml").read_text("utf-8")
-    before, heading, logs = text.partition("# compute_logs:\n")
-    settings = yaml.safe_load(before + (heading + logs).replace("# ", ""))
-    settings["compute_logs"]["config"]["bucket"] = BUCKET
-    return settings

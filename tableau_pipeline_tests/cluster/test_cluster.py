@@ -13,8 +13,8 @@ from tableau_pipeline_tests.deployment.s3 import BUCKET, SECRET
 from tableau_pipeline_tests.postgresql import PASSWORD
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
+@pytest.mark.long
+@pytest.mark.timeout(3600)
 def test_the_story_on_two_hosts(tmp_path: Path):
     """Prevents: hosts that need each other's disks, or a disk of Spark's; logs that stay on a host;
     a secret in a log; processes that outlive the command."""
@@ -23,7 +23,8 @@ def test_the_story_on_two_hosts(tmp_path: Path):
         [sys.executable, "-m", "tableau_pipeline_tests.cluster", "--folder", str(folder)],
         cwd=ROOT, capture_output=True, text=True,
     )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-5000:]
+    sys.stdout.write(done.stdout)
+    assert done.returncode == 0, done.stderr[-5000:]
     assert sum(line.endswith(" equal") for line in done.stdout.splitlines()) == 8
     runs = re.findall(
         r"  (\w{8})  (host-\w) +app-\S+ of (host-\w) +worker-1 and worker-2 +(\S+) +(\S+) ",
@@ -40,10 +41,9 @@ def test_the_story_on_two_hosts(tmp_path: Path):
 
 
 def _with_secrets(folder: Path) -> Iterator[Path]:
-    """The files with a secret, but for the sandbox's own."""
     secrets = [secret.encode() for secret in (PASSWORD, SECRET, TOKEN_SECRET)]
     for file in folder.rglob("*"):
-        if file.is_file() and not file.is_relative_to(folder / "sandbox"):
+        if file.is_file():
             content = file.read_bytes()
             if any(secret in content for secret in secrets):
                 yield file

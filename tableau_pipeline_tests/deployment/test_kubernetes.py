@@ -23,7 +23,7 @@ from kubernetes.utils import parse_quantity
 from tableau_pipeline.hyper.memory import limit_in_bytes
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.deployment import chart
-from tableau_pipeline_tests.deployment.compose import SERVICES
+from tableau_pipeline_tests.deployment.compose import SERVICES, dagster_yaml_with_logs
 
 FOLDER = ROOT / "deploy" / "kubernetes"
 SECRET = re.compile(r"PASSWORD|SECRET|TOKEN|KEY")
@@ -111,7 +111,7 @@ def test_chart_has_the_version_of_dagster():
 
 def test_instance_is_that_of_other_deployments(instance: dg.DagsterInstance):
     """Prevents: a pool or a retry that one deployment has and the other lacks."""
-    ours: dict[str, Any] = yaml.safe_load(text("deploy/dagster.yaml"))
+    ours = dagster_yaml_with_logs()
     theirs = chart.dagster_yaml(chart.VALUES)
     monitoring = theirs.pop("run_monitoring")
     assert ours.pop("run_monitoring").items() <= monitoring.items()
@@ -199,9 +199,11 @@ def test_image_is_ours(job: dict[str, Any]):
 def test_extras_of_the_image_exist():
     """Prevents: an image that lacks what the run of a cluster imports."""
     project = tomllib.loads(text("pyproject.toml"))["project"]
-    asked = re.findall(r"EXTRAS=([\w-]+)", text("Dockerfile") + text("docs/how-to/kubernetes.md"))
-    assert set(asked) == {"postgres", "kubernetes", "dagster-plus"}
-    assert set(asked) <= project["optional-dependencies"].keys()
+    guides = ("docs/how-to/kubernetes.md", "docs/how-to/several-hosts.md")
+    found = re.findall(r"EXTRAS=([\w,-]+)", "".join(map(text, ("Dockerfile", *guides))))
+    asked = {extra for each in found for extra in each.split(",")}
+    assert asked == {"aws", "postgres", "kubernetes", "dagster-plus"}
+    assert asked <= project["optional-dependencies"].keys()
 
 
 def test_nobody_reaches_the_web_server_from_outside():
