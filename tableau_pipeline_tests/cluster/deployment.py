@@ -86,6 +86,7 @@ def deployment(folder: Path) -> Generator[Deployment]:
 @contextmanager
 def _here(host: Host) -> Generator[dg.DagsterInstance]:
     """This process as one more host, which looks at what the others did."""
+    os.environ.clear()
     os.environ.update(host.environment)
     tempfile.tempdir = host.environment["TMPDIR"]
     # The first one to come makes Dagster's tables.

@@ -8,6 +8,7 @@ import psutil
 import pytest
 
 from tableau_pipeline.sandbox.options import TOKEN_SECRET
+from tableau_pipeline_tests.cluster.disks import alone, can_be_hidden
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.deployment.s3 import BUCKET, SECRET
 from tableau_pipeline_tests.postgresql import PASSWORD
@@ -38,6 +39,20 @@ def test_the_story_on_two_hosts(tmp_path: Path):
     assert {log.parts[-3][:8] for log in logs} == {run for run, *_ in runs}
     assert list(_with_secrets(folder)) == []
     assert list(_still_running(folder)) == []
+
+
+@pytest.mark.skipif(not can_be_hidden(), reason="mount namespaces are not allowed here")
+def test_disks_are_apart(tmp_path: Path):
+    """Prevents: a host that reads the disk of another one, which nobody notices on one machine."""
+    mine, other = (tmp_path / name for name in ("mine", "other"))
+    for disk in (mine, other):
+        disk.mkdir()
+        (disk / f"{disk.name}.txt").touch()
+    command = [*alone(mine), "ls", str(mine), str(other)]
+    seen = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "mine.txt" in seen
+    assert "other.txt" not in seen
+    assert (other / "other.txt").exists()
 
 
 def _with_secrets(folder: Path) -> Iterator[Path]:
