@@ -48,8 +48,14 @@ class Host:
         """Configure Spark, which then knows this host's runs by its name."""
         conf = self.folder / "spark"
         conf.mkdir()
-        own = f"spark.app.name {self.name}\nspark.master {master}\n"
-        (conf / "spark-defaults.conf").write_text(DRIVER + own)
+        # The executors have one address, but not one disk.
+        own = {
+            "spark.app.name": self.name,
+            "spark.master": master,
+            "spark.shuffle.readHostLocalDisk": "false",
+        }
+        text = "\n".join(f"{key} {value}" for key, value in own.items())
+        (conf / "spark-defaults.conf").write_text(f"{DRIVER}{text}\n")
         # Every host has the same Python, as if from one image.
         self.environment |= {"SPARK_CONF_DIR": str(conf), "PYSPARK_PYTHON": sys.executable}
 

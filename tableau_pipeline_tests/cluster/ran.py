@@ -1,9 +1,11 @@
 """What ran where."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import dagster as dg
+from dagster._utils.error import SerializableErrorInfo
 
 from tableau_pipeline.demo.story import Chapter
 from tableau_pipeline_tests.cluster.deployment import Deployment
@@ -46,9 +48,7 @@ def ran(chapter: Chapter, run_id: str, running: Deployment) -> Ran:
     return Ran(
         chapter=chapter,
         run_id=run_id,
-        hosts=tuple(
-            host.name for host in running.hosts.values() if run_id in host.log("code").read_text()
-        ),
+        hosts=tuple(_logs(run_id, running)),
         application=application,
         workers=tuple(running.spark.ran_on(application[0])),
         store=running.transfers.since_last(),
@@ -57,14 +57,26 @@ def ran(chapter: Chapter, run_id: str, running: Deployment) -> Ran:
 
 
 def what_failed(run_id: str, running: Deployment) -> str:
-    """The causes that Dagster knows, and the ends of the logs of its processes."""
-    events = running.instance.all_logs(
-        run_id, {dg.DagsterEventType.STEP_FAILURE, dg.DagsterEventType.RUN_FAILURE}
-    )
-    causes = [record.user_message for record in events]
-    logs = [host.log("code") for host in running.hosts.values()]
-    ends = [f"{log}:\n{log.read_text()[-2000:]}" for log in logs]
+    """The causes that Dagster knows, and the end of the log of the run's host."""
+    records = running.instance.all_logs(run_id, dg.DagsterEventType.STEP_FAILURE)
+    failures = [
+        record.dagster_event.step_failure_data for record in records if record.dagster_event
+    ]
+    causes = [cause for failure in failures for cause in _causes(failure.error)]
+    ends = [f"{log}:\n{log.read_text()[-2000:]}" for log in _logs(run_id, running).values()]
     return "\n\n".join([f"Run {run_id} failed", *causes, *ends])
+
+
+def _causes(error: SerializableErrorInfo | None) -> Iterator[str]:
+    while error:
+        yield error.message.strip()
+        error = error.cause
+
+
+def _logs(run_id: str, running: Deployment) -> dict[str, Path]:
+    """The logs of code servers that tell of a run, by host."""
+    logs = {name: host.log("code") for name, host in running.hosts.items()}
+    return {name: log for name, log in logs.items() if run_id in log.read_text()}
 
 
 def table_of_runs(runs: Sequence[Ran]) -> str:
