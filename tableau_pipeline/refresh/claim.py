@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from tableau_pipeline.core.checkpoint import Checkpoint, Claim, Closing
+from tableau_pipeline.core.checkpoint import Checkpoint, Claim, Closing, Intent, Outcome
 from tableau_pipeline.core.journal import Journal
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.refresh.recover.history import History, read_history
@@ -46,6 +46,33 @@ class Claimed:
             RefreshError: another refresh has claimed the data source since. This happens, for
                 example, when the run was terminated in Dagster but its process went on.
         """
+        if by := self._overtaken_by():
+            raise RefreshError(f"This refresh was overtaken by {by}. Nothing more is sent by it.")
+
+    def check_effect(self, intent: Intent) -> None:
+        """Check that the claim held until a request took effect; call it once it has.
+
+        Nothing can stop a process that is paused between `check_fence` and its request. When it
+        goes on, its rows may land on those of another refresh.
+
+        Raises:
+            RefreshError: another refresh has claimed the data source since. No update will build
+                on what it has left.
+        """
+        if not (by := self._overtaken_by()):
+            return
+        # With a higher number than its own, the record outlives the result of that refresh.
+        number = read_history(self.journal.records()).number + 1
+        why = f"an {intent.action} of run {intent.run_id} took effect after a later refresh"
+        update = {"refresh": number, "outcome": Outcome.DONE, "target": None, "partial": why}
+        self.journal.append(intent.model_copy(update=update))
+        raise RefreshError(
+            f"This refresh was overtaken by {by} while it sent an {intent.action}, which may have "
+            "changed what that run left. The next run publishes in full."
+        )
+
+    def _overtaken_by(self) -> str | None:
+        """Who has overtaken this refresh; None if its claim holds."""
         for _ in range(_LOOKS_AT_LATE_CLAIMS):
             history = read_history(self.journal.records())
             # Claims that have ended count too: what a later refresh sent must not be undone. A
@@ -58,10 +85,9 @@ class Claimed:
             # Wiping the asset removes our claim too, and then nothing keeps others from sending.
             known = any(each.id == self.claim.id for each in history.open_claims)
             if known and not others:
-                return
+                return None
             self.sleep(random.uniform(*_RETRY))  # noqa: S311
-        by = f"run {others[0].owner.run_id}" if others else "somebody who removed its records"
-        raise RefreshError(f"This refresh was overtaken by {by}. Nothing more is sent by it.")
+        return f"run {others[0].owner.run_id}" if others else "somebody who removed its records"
 
 
 @contextmanager

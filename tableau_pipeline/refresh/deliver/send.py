@@ -168,6 +168,8 @@ class Sender:
         self.claim.journal.append(intent)
         self.claim.check_fence()
         self._check_unchanged(intent, before)
+        # That look takes minutes where the network fails, and others may have begun meanwhile.
+        self.claim.check_fence()
         intent = self._called(intent, call, doing)
         seen: list[datetime] = []
 
@@ -188,6 +190,7 @@ class Sender:
                 f"{status.notes or 'It gave no reason; look in the logs of its backgrounder.'} "
                 f"{actions}The data source holds what it held before. {_NEXT.get(outcome, '')}"
             )
+        self.claim.check_effect(intent)
         return self._done(intent, before, Window.of(status), seen)
 
     def _called(self, intent: Intent, call: Callable[[], str | None], doing: str) -> Intent:

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -14,10 +13,8 @@ from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.refresh.claim import Claimed, claimed
 from tableau_pipeline.refresh.plan.decide import NoChange, Options, Publish
 from tableau_pipeline.refresh.recover.history import read_history
-from tableau_pipeline.refresh.refresh import Refresh
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.pipeline import LOG, TIMEOUTS, Pipeline
-from tableau_pipeline_tests.refresh.support.proxies import Proxy
 from tableau_pipeline_tests.refresh.support.shared_records import SharedJournal, nothing
 
 
@@ -178,75 +175,6 @@ def test_fence_after_the_records_were_removed():
         one.stored.clear()
         with pytest.raises(RefreshError, match="removed its records"):
             first.check_fence()
-
-
-class At(Proxy):
-    """A server that lets something happen right after one of its calls, once."""
-
-    def __init__(self, behind: Any, call: str, happens: Callable[[], object]) -> None:
-        super().__init__(behind)
-        self._call, self._happens = call, happens
-
-    def after(self, name: str, answer: Any) -> None:
-        if name == self._call:
-            happens, self._happens = self._happens, lambda: None
-            happens()
-
-
-@pytest.mark.few_variants(1)
-@pytest.mark.parametrize("is_new", [True, False], ids=["create", "update"])
-def test_overtaken_refresh_sends_nothing(pipeline: Pipeline, *, is_new: bool):
-    """Prevents: a zombie that had uploaded its rows lets them take effect after newer ones."""
-    zero = SharedJournal("zero")
-    one, two = zero.of("one"), zero.of("two")
-
-    def refresh(journal: SharedJournal, **around: Any) -> Refresh:
-        return pipeline.refresh(around_journal=lambda _: journal, **around)
-
-    if not is_new:
-        refresh(zero).run(Options())
-        pipeline.model("flights", flights(9))
-
-    def newer_refresh() -> None:
-        zero.ended.add("one")
-        pipeline.model("flights", flights(10))
-        refresh(two).run(Options())
-
-    zombie = refresh(one, around_server=lambda server: At(server, "upload", newer_refresh))
-    with pytest.raises(RefreshError, match="by run two"):
-        replace(zombie, sleep=lambda _: None).run(Options())
-    history = read_history(zero.records())
-    assert history.checkpoint
-    assert history.checkpoint.rows == {"flights": 10}
-    assert [each for each in history.intents if each.job_id] == []
-    assert history.open_claims == []
-    report = refresh(zero.of("three")).run(Options())
-    assert isinstance(report.plan, NoChange)
-    (item,) = pipeline.found()
-    assert pipeline.eyes.find_by_luid(str(item.id)) == report.remote
-
-
-def test_overtaken_refresh_moves_nothing(pipeline: Pipeline):
-    """Prevents: a zombie gives a data source its old name back, which the newer one had changed."""
-    zero = SharedJournal("zero")
-    one = zero.of("one")
-    pipeline.refresh(around_journal=lambda _: zero).run(Options())
-    old = pipeline.name
-    pipeline.declare(name=f"{old} better")
-
-    def newer_refresh() -> None:
-        zero.ended.add("one")
-        zero.append(Claim(refresh=3, owner=zero.of("two").owner))
-
-    zombie = pipeline.refresh(
-        around_journal=lambda _: one,
-        around_server=lambda server: At(server, "find_by_luid", newer_refresh),
-    )
-    with pytest.raises(RefreshError, match="overtaken"):
-        replace(zombie, sleep=lambda _: None).run(Options())
-    assert pipeline.found() == []
-    pipeline.declare(name=old)
-    assert len(pipeline.found()) == 1
 
 
 def test_started_at_the_same_time(pipeline: Pipeline):

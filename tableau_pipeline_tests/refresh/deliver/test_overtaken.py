@@ -1,0 +1,139 @@
+"""A refresh whose run was ended while its process went on, and what it does beside the next one."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from tableau_pipeline.core.checkpoint import Claim
+from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.refresh.plan.decide import NoChange, Options, Publish
+from tableau_pipeline.refresh.recover.history import read_history
+from tableau_pipeline.refresh.refresh import Refresh
+from tableau_pipeline.refresh.report import Report
+from tableau_pipeline.sandbox.switches import UpdatedAt
+from tableau_pipeline_tests.refresh.support.models import flights
+from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
+from tableau_pipeline_tests.refresh.support.proxies import Proxy
+from tableau_pipeline_tests.refresh.support.shared_records import SharedJournal
+
+
+class At(Proxy):
+    """A server that lets something happen once: right before its nth call of a name, or after."""
+
+    def __init__(
+        self,
+        behind: Any,
+        call: str,
+        happens: Callable[[], object],
+        *,
+        nth: int = 1,
+        when: str = "after",
+    ) -> None:
+        super().__init__(behind)
+        self._call, self._happens, self._left, self._when = call, happens, nth, when
+
+    def before(self, name: str, args: Sequence[Any]) -> None:
+        self._left -= name == self._call
+        self._meet(name, "before")
+
+    def after(self, name: str, answer: Any) -> None:
+        self._meet(name, "after")
+
+    def _meet(self, name: str, when: str) -> None:
+        if (name, when, self._left) == (self._call, self._when, 0):
+            self._left = -1
+            self._happens()
+
+
+@dataclass
+class Zombie:
+    """Run "one", which Dagster takes for dead; another run refreshes at a moment of its refresh."""
+
+    pipeline: Pipeline
+    journal: SharedJournal
+
+    def refresh(self, run: str, **around: Any) -> Refresh:
+        journal = self.journal.of(run)
+        return self.pipeline.refresh(around_journal=lambda _: journal, **around)
+
+    def run(self, run: str) -> Report:
+        return self.refresh(run).run(Options())
+
+    def goes_on(self, call: str, *, nth: int = 1, when: str = "after") -> None:
+        """Run "one" refreshes, and run "two" with newer rows right after this call, or before."""
+
+        def newer_refresh() -> None:
+            self.journal.ended.add("one")
+            self.pipeline.model("flights", flights(10))
+            self.run("two")
+
+        zombie = self.refresh(
+            "one", around_server=lambda server: At(server, call, newer_refresh, nth=nth, when=when)
+        )
+        with pytest.raises(RefreshError, match="overtaken by run two"):
+            replace(zombie, sleep=lambda _: None).run(Options())
+
+
+@pytest.mark.few_variants(1)
+@pytest.mark.parametrize(
+    ("call", "nth", "is_new"),
+    [("upload", 1, True), ("upload", 1, False), ("find_by_luid", 2, False)],
+    ids=["create", "update", "the last look"],
+)
+def test_overtaken_refresh_sends_nothing(pipeline: Pipeline, call: str, nth: int, *, is_new: bool):
+    """Prevents: a zombie that had uploaded its rows lets them take effect after newer ones."""
+    zombie = Zombie(pipeline, SharedJournal("zero"))
+    if not is_new:
+        zombie.run("zero")
+        pipeline.model("flights", flights(9))
+    zombie.goes_on(call, nth=nth)
+    history = read_history(zombie.journal.records())
+    assert history.checkpoint
+    assert history.checkpoint.rows == {"flights": 10}
+    assert [each for each in history.intents if each.job_id] == []
+    assert history.open_claims == []
+    report = zombie.run("three")
+    assert isinstance(report.plan, NoChange)
+    (item,) = pipeline.found()
+    assert pipeline.eyes.find_by_luid(str(item.id)) == report.remote
+
+
+def test_overtaken_while_it_sends(new_pipeline: Callable[..., Pipeline]):
+    """Prevents: a zombie that is paused between its last look and its call changes newer rows, and
+    nobody ever notices where neither time stamp nor revision shows an update."""
+    pipeline = new_pipeline(on={"updated_at": UpdatedAt.STAYS, "revisions": False})
+    zombie = Zombie(pipeline, SharedJournal("zero"))
+    zombie.run("zero")
+    pipeline.model("flights", flights(9, delay=1))
+    zombie.goes_on("update", when="before")
+    assert pipeline.wrong() != []
+    report = zombie.run("three")
+    assert isinstance(report.plan, Publish)
+    assert "an update of run one took effect after a later refresh" in report.plan.reason
+    assert pipeline.wrong() == []
+    assert isinstance(zombie.run("four").plan, NoChange)
+
+
+def test_overtaken_refresh_moves_nothing(pipeline: Pipeline):
+    """Prevents: a zombie gives a data source its old name back, which the newer one had changed."""
+    zero = SharedJournal("zero")
+    one = zero.of("one")
+    pipeline.refresh(around_journal=lambda _: zero).run(Options())
+    old = pipeline.name
+    pipeline.declare(name=f"{old} better")
+
+    def newer_refresh() -> None:
+        zero.ended.add("one")
+        zero.append(Claim(refresh=3, owner=zero.of("two").owner))
+
+    zombie = pipeline.refresh(
+        around_journal=lambda _: one,
+        around_server=lambda server: At(server, "find_by_luid", newer_refresh, when="after"),
+    )
+    with pytest.raises(RefreshError, match="overtaken"):
+        replace(zombie, sleep=lambda _: None).run(Options())
+    assert pipeline.found() == []
+    pipeline.declare(name=old)
+    assert len(pipeline.found()) == 1
