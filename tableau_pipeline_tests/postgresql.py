@@ -3,9 +3,8 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from socket import socket
 from tempfile import mkdtemp
@@ -15,17 +14,35 @@ from tableau_pipeline_tests.waiting import until
 USER, PASSWORD = "pipeline", "a password of the test's"
 
 
-@dataclass(frozen=True)
 class PostgreSQL:
-    """A server on 127.0.0.1 with one database, `postgres`."""
+    """A server on 127.0.0.1 with one database, `postgres`. What it has committed outlives it.
 
-    port: int
-    programs: Path
+    Attributes:
+        port: the same after a restart.
+        settings: the variables by which `deploy/dagster.yaml` finds it.
+    """
 
-    @property
-    def variables(self) -> dict[str, str]:
-        """Those by which deploy/dagster.yaml finds it."""
-        return {
+    def __init__(self, folder: Path) -> None:
+        """Make its files in an empty folder, which other users may read."""
+        self._programs = max(Path("/usr/lib/postgresql").glob("*/bin"))
+        self._folder = folder
+        # PostgreSQL refuses to run as root.
+        self._user = "postgres" if os.geteuid() == 0 else None
+        self._process: subprocess.Popen | None = None
+        password = folder / "password"
+        password.write_text(PASSWORD)
+        if self._user:
+            for path in (folder, password):
+                shutil.chown(path, self._user)
+        subprocess.run(
+            [self._programs / "initdb", "-D", folder / "data", "-U", USER, "-A", "scram-sha-256",
+             "-E", "UTF8", f"--pwfile={password}", "--no-sync"],
+            user=self._user, cwd=folder, check=True, capture_output=True,
+        )  # fmt: skip
+        with socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.settings: Mapping[str, str] = {
             "DAGSTER_POSTGRES_HOST": "127.0.0.1",
             "DAGSTER_POSTGRES_PORT": str(self.port),
             "DAGSTER_POSTGRES_USER": USER,
@@ -33,9 +50,31 @@ class PostgreSQL:
             "DAGSTER_POSTGRES_DB": "postgres",
         }
 
+    def start(self) -> None:
+        """Start it, on the data that are there, and wait until it answers."""
+        log = self._folder / "log"
+        with log.open("a") as output:
+            self._process = subprocess.Popen(
+                [self._programs / "postgres", "-D", self._folder / "data", "-h", "127.0.0.1",
+                 "-p", str(self.port), "-k", self._folder],
+                user=self._user, cwd=self._folder, stdout=output, stderr=output,
+            )  # fmt: skip
+        until(self._answers, seconds=60, what="PostgreSQL should answer", log=log)
+
+    def kill(self) -> None:
+        """End it as a loss of power would; its other processes notice that and end, too."""
+        assert self._process
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self) -> None:
+        if self._process and self._process.poll() is None:
+            self._process.terminate()
+            self._process.wait(30)
+
     def run(self, sql: str) -> str:
         """What `psql` prints, without headings."""
-        command = [self.programs / "psql", "--no-psqlrc", "-XAt", "-v", "ON_ERROR_STOP=1"]
+        command = [self._programs / "psql", "--no-psqlrc", "-XAt", "-v", "ON_ERROR_STOP=1"]
         where = ["-h", "127.0.0.1", "-p", str(self.port), "-U", USER, "-d", "postgres"]
         done = subprocess.run(
             [*map(str, command), *where, "-c", sql],
@@ -46,49 +85,23 @@ class PostgreSQL:
         )
         return done.stdout.strip()
 
+    def _answers(self) -> bool:
+        try:
+            return self.run("SELECT 1") == "1"
+        except subprocess.CalledProcessError:
+            return False
+
 
 @contextmanager
 def running_postgresql() -> Generator[PostgreSQL]:
-    """Start one; as the user `postgres` where we are root, as whom it refuses to run."""
-    programs = max(Path("/usr/lib/postgresql").glob("*/bin"))
+    """Run one."""
     folder = Path(mkdtemp(prefix="postgresql-"))
-    password = folder / "password"
-    password.write_text(PASSWORD)
-    user = "postgres" if os.geteuid() == 0 else None
-    if user:
-        for path in (folder, password):
-            shutil.chown(path, user)
-    data = folder / "data"
-    subprocess.run(
-        [programs / "initdb", "-D", data, "-U", USER, "-A", "scram-sha-256", "-E", "UTF8",
-         f"--pwfile={password}", "--no-sync"],
-        user=user, cwd=folder, check=True, capture_output=True,
-    )  # fmt: skip
-    with socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    with (folder / "log").open("w") as log:
-        process = subprocess.Popen(
-            [programs / "postgres", "-D", data, "-h", "127.0.0.1", "-p", str(port), "-k", folder],
-            user=user, cwd=folder, stdout=log, stderr=log,
-        )  # fmt: skip
     try:
-        server = PostgreSQL(port, programs)
-        until(
-            lambda: _answers(server),
-            seconds=30,
-            what="PostgreSQL should answer",
-            log=folder / "log",
-        )
-        yield server
+        server = PostgreSQL(folder)
+        try:
+            server.start()
+            yield server
+        finally:
+            server.stop()
     finally:
-        process.terminate()
-        process.wait(30)
         shutil.rmtree(folder)
-
-
-def _answers(server: PostgreSQL) -> bool:
-    try:
-        return server.run("SELECT 1") == "1"
-    except subprocess.CalledProcessError:
-        return False

@@ -59,7 +59,7 @@ def deployment(folder: Path) -> Generator[Deployment]:
         tableau = stack.enter_context(sandbox_process(folder / "sandbox", port=0))
         say("sandbox", tableau["TABLEAU_SERVER_URL"])
         # The web server and the daemon need no more: the logs of runs are in the bucket.
-        common = {**postgresql.variables, **store.settings}
+        common = {**postgresql.settings, **store.settings}
         runs = {**common, **tableau, "PIPELINE_DATA_DIR": f"s3://{BUCKET}/pipeline"}
         hosts = [Host(folder / name, runs) for name in ("host-a", "host-b")]
         daemon, web = (Host(folder / name, common) for name in ("daemon", "web"))

@@ -39,7 +39,7 @@ class Composition:
         workspace["load_from"][0]["grpc_server"].update(host="127.0.0.1", port=self._code)
         (folder / "workspace.yaml").write_text(yaml.safe_dump(workspace))
         self.web = WebServer(f"http://127.0.0.1:{self._web}")
-        self._storage = postgresql.variables
+        self._storage = postgresql.settings
 
     @contextmanager
     def running(self, service: str) -> Iterator[None]:

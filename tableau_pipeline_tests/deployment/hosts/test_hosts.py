@@ -1,0 +1,187 @@
+"""Hosts that share nothing but an object store and Dagster's database, and are lost at any time."""
+
+import shutil
+from collections.abc import Generator
+from itertools import count
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from tableau_pipeline_tests.deployment.hosts.machines import Deployment, deployed, why_no_hosts
+from tableau_pipeline_tests.deployment.hosts.process import Stop
+from tableau_pipeline_tests.waiting import until
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+SITE = "tableau_pipeline.publishing.site:TableauSite"
+UPLOADED = Stop(f"{SITE}.upload", after=True)
+ANSWERED = Stop(f"{SITE}.update", after=True)
+UPDATE, PUBLISH = "Decision: update.", "Decision: publish (replace)."
+# Where a refresh is killed, and what the next one does.
+PHASES = {
+    "building": (Stop("tableau_pipeline.extracts.updates.delta:find_affected", after=True), UPDATE),
+    "uploading": (Stop("tableau_pipeline.publishing.uploads:send_block"), UPDATE),
+    "uploaded": (UPLOADED, UPDATE),
+    "sent": (Stop("http.client:HTTPConnection.getresponse", within=f"{SITE}.update"), PUBLISH),
+    "answered": (ANSWERED, PUBLISH),
+    "job known": (Stop(f"{SITE}.job"), UPDATE),
+    "outcome known": (Stop("tableau_pipeline.refresh.attempt:Attempt._recorded"), UPDATE),
+}
+MODEL = "orders"
+versions = count(1)
+
+
+def write(deployment: Deployment, model: str = MODEL) -> None:
+    """Store a version of which one row in ten differs from the one before, and one is new."""
+    version = next(versions)
+    ids = range(2_000 + version)
+    amounts = [version if number % 10 == version % 10 else 0 for number in ids]
+    columns = {"id": pa.array(ids, pa.int64()), "amount": pa.array(amounts, pa.int32())}
+    deployment.write(model, pa.table(columns))
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Generator[Deployment]:
+    """One for all tests, with a published data source."""
+    if reason := why_no_hosts():
+        pytest.skip(reason)
+    with deployed(tmp_path_factory.mktemp("deployment")) as found:
+        write(found)
+        found.first.refresh(MODEL)
+        yield found
+
+
+@pytest.fixture
+def deployment(running: Deployment) -> Deployment:
+    """The same, with a newer version of the model."""
+    write(running)
+    return running
+
+
+def test_hosts_without_a_common_disk(deployment: Deployment):
+    """Prevents: a refresh that needs a file of the host that refreshed before."""
+    first, second = deployment.first, deployment.second
+    for host, other in ((first, second), (second, first)):
+        assert host.sees(host.disk)
+        assert not host.sees(other.disk)
+        assert not host.sees(deployment.shared)
+    assert UPDATE in deployment.said(second.refresh(MODEL))
+    assert deployment.wrong(MODEL) == []
+    assert left(second.disk / "tmp") == []
+
+
+def left(folder: Path) -> list[Path]:
+    """Files, without copies and lock files, which the next refresh may use."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return [path for path in files if "copies" not in path.parts and path.suffix != ".lock"]
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_killed_run(deployment: Deployment, phase: str):
+    """Prevents: rows lost or sent twice by the next run on another host, or a claim that stops
+    it."""
+    stop, then = PHASES[phase]
+    run = deployment.first.paused(MODEL, stop)
+    deployment.first.signal(run, "SIGKILL")
+    assert deployment.first.ended(run) == -9
+    deployment.report_death(run)
+    write(deployment)
+    assert then in deployment.said(deployment.second.refresh(MODEL))
+    assert deployment.wrong(MODEL) == []
+
+
+def test_a_killed_first_run(deployment: Deployment):
+    """Prevents: a second data source of the name, beside the one of the run that was killed."""
+    write(deployment, "other")
+    run = deployment.first.paused("other", Stop(f"{SITE}.publish", after=True))
+    deployment.first.signal(run, "SIGKILL")
+    assert deployment.first.ended(run) == -9
+    deployment.report_death(run)
+    assert PUBLISH in deployment.said(deployment.second.refresh("other"))
+    assert deployment.wrong("other") == []
+
+
+@pytest.mark.parametrize(
+    ("stop", "is_late"),
+    [(UPLOADED, False), (Stop(f"{SITE}.update"), True), (ANSWERED, False)],
+    ids=["uploaded", "about to send", "answered"],
+)
+def test_a_paused_run_that_was_given_up(deployment: Deployment, stop: Stop, *, is_late: bool):
+    """Prevents: a mixture of two versions that a run ends well with, or that outlives the next."""
+    run = deployment.first.paused(MODEL, stop)
+    deployment.report_death(run)
+    write(deployment)
+    newer = deployment.second.refresh(MODEL)
+    assert deployment.wrong(MODEL) == []
+    deployment.first.signal(run, "SIGCONT")
+    assert deployment.first.ended(run) == 1
+    assert f"This refresh was overtaken by run {newer}" in deployment.said(run)
+    # Nothing can hold back what is sent after the last look, but it must not last.
+    assert bool(deployment.wrong(MODEL)) is is_late
+    deployment.second.refresh(MODEL)
+    assert deployment.wrong(MODEL) == []
+
+
+def test_a_paused_run_that_was_not_given_up(deployment: Deployment):
+    """Prevents: a refresh that does not wait for one that another host has begun."""
+    run = deployment.first.paused(MODEL, ANSWERED)
+    write(deployment)
+    newer = deployment.second.begin(MODEL)
+    waiting = f"Run {run} refreshes shared_{MODEL}: waiting for it"
+    until(lambda: waiting in deployment.said(newer), seconds=60, what="it should wait")
+    deployment.first.signal(run, "SIGCONT")
+    assert deployment.first.ended(run) == 0
+    assert deployment.second.ended(newer) == 0
+    assert UPDATE in deployment.said(newer)
+    assert deployment.wrong(MODEL) == []
+
+
+def test_a_lost_host(deployment: Deployment):
+    """Prevents: a refresh that is taken for dead because its process is not seen from here, or a
+    host that cannot be replaced."""
+    run = deployment.first.paused(MODEL, ANSWERED)
+    deployment.first.kill()
+    shutil.rmtree(deployment.first.disk)
+    newer = deployment.second.begin(MODEL)
+    waiting = f"Run {run} refreshes shared_{MODEL}: waiting for it"
+    until(lambda: waiting in deployment.said(newer), seconds=60, what="it should wait")
+    # Nobody else can know that it is gone: somebody terminates the run in Dagster.
+    deployment.report_death(run)
+    assert deployment.second.ended(newer) == 0
+    assert PUBLISH in deployment.said(newer)
+    assert deployment.wrong(MODEL) == []
+    deployment.first.start()
+    write(deployment)
+    assert UPDATE in deployment.said(deployment.first.refresh(MODEL))
+    assert deployment.wrong(MODEL) == []
+
+
+def test_a_database_that_restarts(deployment: Deployment):
+    """Prevents: a run that fails because the database was away for a moment."""
+    run = deployment.first.paused(MODEL, ANSWERED)
+    deployment.postgresql.kill()
+    deployment.first.signal(run, "SIGCONT")
+    deployment.postgresql.start()
+    assert deployment.first.ended(run) == 0
+    assert deployment.wrong(MODEL) == []
+
+
+def test_a_lost_database(deployment: Deployment):
+    """Prevents: a refresh that goes on without its journal, or that no other one can continue."""
+    run = deployment.first.paused(MODEL, ANSWERED)
+    logged = len(deployment.first.log())
+    deployment.postgresql.kill()
+    deployment.first.signal(run, "SIGCONT")
+    # Dagster asks six times before it gives up: first a line of its log, then the job's record.
+    until(
+        lambda: deployment.first.log()[logged:].count("Retrying failed database connection") > 12,
+        seconds=60,
+        what="the run should miss the database",
+    )
+    deployment.postgresql.start()
+    assert deployment.first.ended(run) == 1
+    assert "too many retries for DB connection" in deployment.said(run)
+    write(deployment)
+    assert PUBLISH in deployment.said(deployment.second.refresh(MODEL))
+    assert deployment.wrong(MODEL) == []
