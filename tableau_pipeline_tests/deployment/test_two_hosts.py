@@ -16,6 +16,8 @@ from tableau_pipeline.resources import resources_from_env
 from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.deployment.host import DATASOURCE
+from tableau_pipeline_tests.deployment.stores.azure import AzureServer
+from tableau_pipeline_tests.deployment.stores.gcs import GcsServer
 from tableau_pipeline_tests.deployment.stores.object_server import ObjectServer
 from tableau_pipeline_tests.refresh.support.pipeline import session
 
@@ -45,6 +47,15 @@ class Host:
         return done.stdout.splitlines()[-1]
 
 
+# On S3, the tests of hosts that fail show the same, and more.
+@pytest.mark.parametrize(
+    "server",
+    [
+        pytest.param(GcsServer, id="GCS", marks=pytest.mark.long),
+        pytest.param(AzureServer, id="Azure", marks=pytest.mark.long),
+    ],
+    indirect=True,
+)
 def test_hosts_go_on_where_others_were(
     server: ObjectServer,
     tableau_sandbox: Sandbox,

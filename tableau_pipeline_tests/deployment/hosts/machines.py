@@ -167,6 +167,7 @@ class Deployment:
 
     Attributes:
         shared: the folder of all servers.
+        local: what a single host would have as PIPELINE_DATA_DIR, with the same models.
         dagster: the instance as its web server sees it.
     """
 
@@ -180,19 +181,20 @@ class Deployment:
         dagster: dg.DagsterInstance,
     ) -> None:
         self.shared = folder
-        self._models = folder / "models"
+        self.local = folder / "local"
         self.first, self.second = hosts
         self.sandbox, self.postgresql, self.dagster = sandbox, postgresql, dagster
         self._sent: set[Path] = set()
 
     def write(self, model: str, rows: pa.Table) -> None:
         """Store the next version of a model."""
-        snapshot(self._models, rows, asset_key=model)
+        folder = self.local / "snapshots"
+        snapshot(folder, rows, asset_key=model)
         store = opened(resources_from_env()["snapshots"].root)
         # A manifest comes after the files that it names.
-        files = {path for path in self._models.rglob("*") if path.is_file()} - self._sent
+        files = {path for path in folder.rglob("*") if path.is_file()} - self._sent
         for path in sorted(files, key=lambda path: path.suffix == ".json"):
-            obstore.put(store, path.relative_to(self._models).as_posix(), path.read_bytes())
+            obstore.put(store, path.relative_to(folder).as_posix(), path.read_bytes())
         self._sent |= files
 
     def report_death(self, run: str) -> None:
@@ -236,7 +238,7 @@ def deployed(folder: Path) -> Generator[Deployment]:
         settings = {
             **s3.settings,
             **postgresql.settings,
-            "PIPELINE_DATA_DIR": f"s3://{BUCKET}/pipeline",
+            "PIPELINE_DATA_DIR": f"s3://{BUCKET}/hosts",
             "TABLEAU_SERVER_URL": sandbox.url,
             "TABLEAU_USERNAME": sandbox.user,
             "TABLEAU_PASSWORD": sandbox.password,
