@@ -51,6 +51,9 @@ class DagsterJournal:
             return _kept_name(data_dir() / "instance")
         storage = self._dagster.run_storage
         if isinstance(storage, SqlRunStorage):
+            # The first call makes the id. Of several first runs at once each would make one of its
+            # own, and all of them find the same one again.
+            storage.get_run_storage_id()
             return storage.get_run_storage_id()
         return os.environ.get("DAGSTER_CLOUD_DEPLOYMENT_NAME", "dagster")
 
