@@ -1,6 +1,6 @@
 """Spark, Hyper, Tableau and the snapshots as Dagster resources, set up from the environment."""
 
-from tableau_pipeline.resources.data_folder import data_dir, work_dir
+from tableau_pipeline.resources.data_folder import data_dir, in_object_store, work_dir
 from tableau_pipeline.resources.environment import resources_from_env
 from tableau_pipeline.resources.hyperd import HyperResource
 from tableau_pipeline.resources.io_manager import SnapshotIOManager
@@ -14,6 +14,7 @@ __all__ = [
     "SparkResource",
     "TableauServerResource",
     "data_dir",
+    "in_object_store",
     "resources_from_env",
     "unchanged",
     "work_dir",

@@ -44,14 +44,26 @@ def snapshots_location() -> str:
     return f"{value.rstrip('/')}/snapshots" if _is_url(value) else str(data_dir() / "snapshots")
 
 
+def in_object_store() -> bool:
+    """Whether PIPELINE_DATA_DIR is the URL of an object store.
+
+    Raises:
+        RefusedError: it is a URL of something else.
+    """
+    return _is_url(os.environ.get("PIPELINE_DATA_DIR") or "")
+
+
 def work_dir(*, keep: bool) -> Path:
     """Return the folder for the files that a refresh builds.
 
     With an object store, it is removed with this process, unless its files are to be kept. That of
     a killed process is removed by the next one.
     """
-    is_local = not _is_url(os.environ.get("PIPELINE_DATA_DIR") or "")
-    return data_dir() if keep or is_local else _own_folder(_temporary_folder() / "work").path()
+    return (
+        data_dir()
+        if keep or not in_object_store()
+        else _own_folder(_temporary_folder() / "work").path()
+    )
 
 
 def storage_at(location: str, copies: LocalCopies) -> Path | ObjectStorage:

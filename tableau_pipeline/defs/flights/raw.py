@@ -5,9 +5,7 @@ from pydantic import Field, field_validator
 from pyspark.sql import DataFrame
 
 from tableau_pipeline.defs.flights import sources, transformations
-from tableau_pipeline.resources import SparkResource, data_dir
-from tableau_pipeline.resources.data_folder import snapshots_location
-from tableau_pipeline.snapshots.objects.opening import is_url
+from tableau_pipeline.resources import SparkResource, data_dir, in_object_store
 
 _FIRST_DAY = date(2013, 1, 1)
 
@@ -68,7 +66,7 @@ def raw_planes(spark: SparkResource) -> DataFrame:
 
 def _read(table: str, spark: SparkResource) -> DataFrame:
     # Next to an object store, the data folder is one of this host, which executors may not see.
-    is_shared = not is_url(snapshots_location())
+    is_shared = not in_object_store()
     return sources.read(spark.spark_session, table, data_dir=data_dir(), is_shared=is_shared)
 
 
