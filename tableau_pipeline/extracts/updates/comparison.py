@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from tableauhyperapi import Connection, escape_name
 
-from tableau_pipeline.extracts.updates.affected_rows import KeyTable, fill
+from tableau_pipeline.extracts.updates.affected_rows import KeyTable, fill, in_payload
 from tableau_pipeline.extracts.updates.change import Change
 from tableau_pipeline.extracts.updates.slices import can_compare_columns, in_slices
 from tableau_pipeline.hyper.parquet.rows import names
@@ -40,7 +40,9 @@ def changed_keys(
     )
 
     def compare(slices: int) -> int | None:
-        connection.execute_command(f"DROP TABLE IF EXISTS {_FOUND}")
+        # A comparison that failed for want of memory may have left either.
+        for table in (_FOUND, in_payload(keys.kind, keys.name)):
+            connection.execute_command(f"DROP TABLE IF EXISTS {table}")
         columns = ", ".join(f"{escape_name(name)} {change.type(name)}" for name in keys.columns)
         connection.execute_command(f"CREATE TEMPORARY TABLE {_FOUND} ({columns}, {_EQUAL} BIGINT)")
         # More than one slice only if the memory was not enough.
