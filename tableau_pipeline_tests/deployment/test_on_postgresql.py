@@ -16,6 +16,7 @@ from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.dagster_servers import WebServer, free_port, running
 from tableau_pipeline_tests.deployment.compose import SERVICES
 from tableau_pipeline_tests.postgresql import PASSWORD, PostgreSQL, running_postgresql
+from tableau_pipeline_tests.refresh.support.pipeline import published_rows, session
 from tableau_pipeline_tests.waiting import until
 
 PUBLISH = """
@@ -42,7 +43,7 @@ class Composition:
         self._storage = postgresql.settings
 
     @contextmanager
-    def running(self, service: str) -> Iterator[None]:
+    def running(self, service: str) -> Iterator[subprocess.Popen]:
         """Start a service and wait until its health check is content, as `depends_on` does."""
         with running(
             self._here(SERVICES[service]["command"]), folder=self.folder,
@@ -53,7 +54,7 @@ class Composition:
                 seconds=300, what=f"{service} should be healthy",
             )  # fmt: skip
             assert process.poll() is None, self.log(service)
-            yield
+            yield process
 
     def healthy(self, service: str) -> bool:
         """Whether the health check that compose.yaml gives it passes."""
@@ -63,6 +64,16 @@ class Composition:
             self._here(command), cwd=self.folder, env=self._environment(service),
             capture_output=True,
         ).returncode  # fmt: skip
+
+    def publish(self, file: Path) -> str:
+        """Launch the job that publishes a file, once its location is loaded; the id of its run."""
+        files = {"path": str(file), "name": "Sales", "key": ["id"]}
+        config = {"ops": {"publish_files": {"config": files}}}
+        launched = until(
+            lambda: self.web.ask(PUBLISH, files=config)["launchRun"].get("run"),
+            seconds=120, what="a run should be launched",
+        )  # fmt: skip
+        return launched["runId"]
 
     def log(self, service: str) -> str:
         return (self.folder / f"{service}.log").read_text()
@@ -87,14 +98,11 @@ class Composition:
         return {**os.environ, **self._storage, **own, "DAGSTER_HOME": str(self.home)}
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(1200)
-def test_a_run_of_the_composition(tableau_sandbox: Sandbox, tmp_path: Path):
-    """Prevents: entry commands that do not start, runs kept in SQLite after all, and a password
-    in a log or an event."""
-    (tmp_path / "sales.csv").write_text("id,amount\n1,10\n2,20\n")
+@pytest.fixture
+def settings(tableau_sandbox: Sandbox, tmp_path: Path) -> Mapping[str, str]:
+    """What `.env` says."""
     (tmp_path / "data").mkdir()
-    settings = {
+    return {
         "TABLEAU_SERVER_URL": tableau_sandbox.url,
         "TABLEAU_TOKEN_NAME": tableau_sandbox.token_name,
         "TABLEAU_TOKEN_VALUE": tableau_sandbox.token_secret,
@@ -102,15 +110,21 @@ def test_a_run_of_the_composition(tableau_sandbox: Sandbox, tmp_path: Path):
         "SPARK_MASTER": "local[1]",
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_a_run_of_the_composition(
+    tableau_sandbox: Sandbox, settings: Mapping[str, str], tmp_path: Path
+):
+    """Prevents: entry commands that do not start, runs kept in SQLite after all, and a password
+    in a log or an event."""
+    (tmp_path / "sales.csv").write_text("id,amount\n1,10\n2,20\n")
     with running_postgresql() as postgresql, ExitStack() as services:
         composition = Composition(tmp_path, postgresql, settings)
         for service in ("code", "webserver", "daemon"):
             services.enter_context(composition.running(service))
-        files = {"path": str(tmp_path / "sales.csv"), "name": "Sales", "key": ["id"]}
-        config = {"ops": {"publish_files": {"config": files}}}
-        launched = composition.web.ask(PUBLISH, files=config)["launchRun"]
-        assert launched["__typename"] == "LaunchRunSuccess", launched
-        run_id = launched["run"]["runId"]
+        run_id = composition.publish(tmp_path / "sales.csv")
         status = composition.web.ended(run_id)
         assert status == "SUCCESS", composition.log("daemon") + composition.log("code")
         assert postgresql.run("SELECT run_id, status FROM runs") == f"{run_id}|SUCCESS"
@@ -125,3 +139,35 @@ def test_a_run_of_the_composition(tableau_sandbox: Sandbox, tmp_path: Path):
     texts = [log.read_text("utf-8") for log in logs]
     for secret in (PASSWORD, tableau_sandbox.token_secret):
         assert not any(secret in text for text in (events, instance, *texts))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_a_killed_code_server(
+    tableau_sandbox: Sandbox, settings: Mapping[str, str], tmp_path: Path
+):
+    """Prevents: a deployment that stays as it is once its code server was killed during a run;
+    rows that are lost or published twice."""
+    file = tmp_path / "sales.csv"
+    file.write_text("id,amount\n1,10\n2,20\n")
+    with running_postgresql() as postgresql, ExitStack() as services:
+        composition = Composition(tmp_path, postgresql, settings)
+        code = services.enter_context(composition.running("code"))
+        for service in ("webserver", "daemon"):
+            services.enter_context(composition.running(service))
+        run_id = composition.publish(file)
+        reading = f"SELECT 1 FROM event_logs WHERE run_id = '{run_id}' AND event LIKE '%Reading %'"
+        until(lambda: postgresql.run(reading), seconds=300, what="the run should read its file")
+        # Without the process of the run, which belongs to its session.
+        code.kill()
+        code.wait()
+        assert composition.web.ended(run_id) == "SUCCESS"
+        file.write_text("id,amount\n1,10\n2,21\n3,30\n")
+        services.enter_context(composition.running("code"))
+        again = composition.publish(file)
+        assert composition.web.ended(again) == "SUCCESS", composition.log("code")
+        assert postgresql.run("SELECT status FROM runs") == "SUCCESS\nSUCCESS"
+    with session(tableau_sandbox) as site:
+        (item,) = site.tsc.datasources.filter(name="Sales")
+        rows = published_rows(site, str(item.id)).to_pydict()
+    assert sorted(zip(rows["id"], rows["amount"], strict=True)) == [(1, 10), (2, 21), (3, 30)]
