@@ -91,6 +91,8 @@ class FileDrop(YamlComponent):
             # Dagster runs a key once; with the stamp, a file that is replaced gets a new one.
             run_key=f"{file.absolute()} {stamp}",
             run_config={"ops": {"publish_files": {"config": config}}},
+            # What the list of runs shows of a run before its data source is known.
+            tags={"file": file.name},
         )
 
 

@@ -102,7 +102,8 @@ def _log_result(
 ) -> None:
     published = dg.AssetKey.from_user_string(declaration.key)
     decided = report.plan.decision if report.plan else "build"
-    context.instance.add_run_tags(context.run.run_id, run_tags(declaration, decided))
+    tags = run_tags(declaration, decided, dry_run=dry_run)
+    context.instance.add_run_tags(context.run.run_id, tags)
     if dry_run:
         context.log_event(dry_run_observation(published, declaration, report))
     elif report.checkpoint:

@@ -105,7 +105,8 @@ def refresh_assets(
                 yield from failed_checks(published, error)
                 raise
         decided = report.plan.decision if report.plan else "build"
-        context.instance.add_run_tags(context.run.run_id, run_tags(declaration, decided))
+        tags = run_tags(declaration, decided, dry_run=config.dry_run)
+        context.instance.add_run_tags(context.run.run_id, tags)
         yield from check_results(declaration, published, report)
         if config.dry_run:
             context.log_event(dry_run_observation(published, declaration, report))

@@ -97,11 +97,11 @@ def dry_run_observation(
     return dg.AssetObservation(key, description="Dry run", metadata=metadata)
 
 
-def run_tags(declaration: Declaration, decision: str) -> dict[str, str]:
+def run_tags(declaration: Declaration, decision: str, *, dry_run: bool = False) -> dict[str, str]:
     """Return run tags with the data source and the decision, to find its runs by."""
     # Dagster allows one slash and 63 characters in a tag key.
     name = declaration.key.replace("/", ".")[:63]
-    return {f"tableau/{name}": decision}
+    return {f"tableau/{name}": f"dry run: {decision}" if dry_run else decision}
 
 
 def _plan(declaration: Declaration, report: Report) -> dict[str, Any]:

@@ -94,9 +94,13 @@ def test_equal_contents_have_equal_data_versions(story: Story):
 
 
 def test_dry_run_reports_and_materializes_nothing(story: Story):
-    """Prevents: a rehearsal that publishes, or that counts as a refresh."""
+    """Prevents: a rehearsal that publishes, that counts as a refresh, or that the list of runs
+    shows as one."""
     result = refresh(story, dry_run=True, full=True)
     assert result.success
+    run = story.instance.get_run_by_id(result.run_id)
+    assert run
+    assert run.tags["tableau/nyc_flights"] == "dry run: publish (replace)"
     assert metadata(result) == {}
     (event,) = result.get_asset_observation_events()
     observed = event.asset_observation_data.asset_observation.metadata
