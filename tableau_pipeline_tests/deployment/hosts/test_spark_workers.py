@@ -31,8 +31,16 @@ from tableau_pipeline_tests.waiting import until
 def processes(worker: Path) -> list[psutil.Process]:
     """A worker, its executor, and the processes of both."""
     mine = psutil.Process().children(recursive=True)
-    (found,) = (each for each in mine if str(worker / "work") in each.cmdline())
+    (found,) = (each for each in mine if str(worker / "work") in command(each))
     return [found, *found.children(recursive=True)]
+
+
+def command(process: psutil.Process) -> list[str]:
+    """The command line of a process; [] if it has ended meanwhile."""
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
 
 
 def connected(cluster: SparkCluster, port: int) -> int:
