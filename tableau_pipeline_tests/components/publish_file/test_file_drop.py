@@ -22,6 +22,8 @@ class Drop:
         (self.sensor,) = component.build_defs(context).sensors or ()
         self.cursor: str | None = None
         self.keys: set[str | None] = set()
+        self.files: list[str] = []
+        self.why_none: str | None = None
 
     def tick(self) -> list[dict]:
         """The configs of the runs that it asks for."""
@@ -31,6 +33,8 @@ class Drop:
             return []
         self.cursor = result.cursor
         self.keys |= {request.run_key for request in result.run_requests}
+        self.files = [request.tags["file"] for request in result.run_requests]
+        self.why_none = result.skip_reason.skip_message if result.skip_reason else None
         return [
             request.run_config["ops"]["publish_files"]["config"] for request in result.run_requests
         ]
@@ -69,6 +73,19 @@ def test_a_file_in_the_place_of_another_is_taken_again(folder: Path):
     assert len(drop.keys) == 2
     file.unlink()
     assert drop.tick() == []
+
+
+def test_what_the_sensor_tells(folder: Path):
+    """Prevents: a file that nobody finds in the list of runs, or that seems to be passed over."""
+    drop = Drop(folder)
+    drop.tick()
+    assert drop.why_none == "No new file"
+    (folder / "sales.csv").write_text("a\n1\n", "utf-8")
+    drop.tick()
+    assert drop.why_none == "May still be written: sales.csv"
+    drop.tick()
+    drop.tick()
+    assert (drop.files, drop.why_none) == (["sales.csv"], None)
 
 
 def test_what_does_not_count(folder: Path, tmp_path: Path):
