@@ -14,6 +14,8 @@ from tableau_pipeline.ingest.bad_rows import BadRows
 
 # Rows that are converted at once: enough for Arrow to be fast, few enough to fit in memory.
 _AT_ONCE = 20_000
+# Bad columns that the message about a row names.
+_NAMED = 3
 
 _ARROW: dict[type[T.DataType], pa.DataType] = {
     T.BooleanType: pa.bool_(),
@@ -126,7 +128,7 @@ def batches(
     schema = pa.schema([each.arrow for each in readers])
     rows = iter(rows)
     while chunk := list(islice(rows, _AT_ONCE)):
-        wrong: dict[int, tuple[Reader, Any]] = {}
+        wrong: dict[int, list[tuple[Reader, Any]]] = {}
         columns = [
             _converted(reader, values, wrong)
             for reader, values in zip(
@@ -134,10 +136,7 @@ def batches(
             )
         ]
         for number in sorted(wrong):
-            reader, value = wrong[number]
-            place = f"{file}, line {chunk[number][0]}"
-            text = str(value) if reader.has_options else None
-            bad.add_value(place, reader.field, reader.shown(value), text=text)
+            bad.add(f"{file}, line {chunk[number][0]}", _described(wrong[number], bad))
         if wrong:
             good = [number for number in range(len(chunk)) if number not in wrong]
             columns = [[column[number] for number in good] for column in columns]
@@ -146,7 +145,7 @@ def batches(
 
 
 def _converted(
-    reader: Reader, values: Sequence[Any], wrong: dict[int, tuple[Reader, Any]]
+    reader: Reader, values: Sequence[Any], wrong: dict[int, list[tuple[Reader, Any]]]
 ) -> list[Any]:
     convert = reader.convert
     # Hardly any chunk has a bad value, and a try around each value would slow down all of them.
@@ -160,8 +159,21 @@ def _converted(
             converted.append(convert(value))
         except ValueError:
             converted.append(None)
-            wrong.setdefault(number, (reader, value))
+            wrong.setdefault(number, []).append((reader, value))
     return converted
+
+
+def _described(values: Sequence[tuple[Reader, Any]], bad: BadRows) -> str:
+    """Describe the bad values of one row."""
+    problems = [
+        bad.problem(
+            reader.field, reader.shown(value), text=str(value) if reader.has_options else None
+        )
+        for reader, value in values[:_NAMED]
+    ]
+    if more := len(values) - len(problems):
+        problems.append(f"and {more} more column{'s' * (more > 1)}")
+    return ", ".join(problems)
 
 
 def _stored(type_: T.DataType) -> T.DataType:

@@ -28,24 +28,24 @@ class BadRows:
     _texts: dict[str, tuple[DataType, list[str]]] = field(default_factory=dict)
 
     def add(self, place: str, problem: str) -> None:
-        """Count a row that is wrong as a whole; `place` is its file and line."""
+        """Count a row; `place` is its file and line."""
         self.total += 1
         if len(self.examples) < _QUOTED:
             self.examples.append(f"{place}: {problem}")
 
-    def add_value(self, place: str, column: StructField, shown: str, *, text: str | None) -> None:
-        """Count a row because one of its values does not fit its column.
+    def problem(self, column: StructField, shown: str, *, text: str | None) -> str:
+        """Describe a value that does not fit its column, and keep it for `hints`.
 
         Args:
             text: the value, if an option might read it; None otherwise.
         """
-        shown = printable(shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}...")
         type_ = column.dataType
-        self.add(place, f'column "{column.name}": {shown} is not a valid {type_.simpleString()}')
         if text is not None:
             _, texts = self._texts.setdefault(column.name, (type_, []))
             if len(texts) < _KEPT:
                 texts.append(text)
+        shown = printable(shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}...")
+        return f'column "{column.name}": {shown} is not a valid {type_.simpleString()}'
 
     @property
     def hints(self) -> list[str]:

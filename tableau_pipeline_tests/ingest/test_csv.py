@@ -237,6 +237,20 @@ def test_rows_are_told_in_part_and_counted_in_full(file: Path):
     assert (len(table), bad.total, len(bad.examples)) == (1, 30_000, 5)
 
 
+def test_all_bad_columns_of_a_row(file: Path):
+    """Prevents: a file that is corrected column by column, with a run for each."""
+    written(file, "a,b,c,d,e\nx,1,2,y,z\nx,1,y,x,y\nx,y,z,x,y\n")
+    _, bad = read_all(file, columns="a int, b int, c int, d int, e date")
+    assert bad.examples == [
+        'x.csv, line 2: column "a": "x" is not a valid int, column "d": "y" is not a valid int, '
+        'column "e": "z" is not a valid date',
+        'x.csv, line 3: column "a": "x" is not a valid int, column "c": "y" is not a valid int, '
+        'column "d": "x" is not a valid int, and 1 more column',
+        'x.csv, line 4: column "a": "x" is not a valid int, column "b": "y" is not a valid int, '
+        'column "c": "z" is not a valid int, and 2 more columns',
+    ]
+
+
 def test_as_a_model_reads_it(spark: SparkSession, file: Path):
     """Prevents: a public function that works for the job only."""
     from tableau_pipeline.ingest import read_files
