@@ -22,8 +22,9 @@ def schema_problems(desired: Tables, base: Tables, policy: SchemaPolicy) -> list
     if not refused:
         return []
     return [
-        f"The schema changed: {'; '.join(refused)}. on_schema_change: {policy} does not let that "
-        "through: fix the model, or run once with accept: [schema]"
+        f"The schema changed: {'; '.join(refused)}. on_schema_change: {policy} refuses that. To "
+        "publish it all the same, run once with accept: [schema]; otherwise, correct what produces "
+        "the rows"
     ]
 
 

@@ -108,6 +108,15 @@ def test_additive_names_only_what_it_refuses():
     assert "price" not in problem
 
 
+def test_the_remedies_hold_for_files_too():
+    """Prevents: a user of publish_file, who has no model, is told to fix the model."""
+    assert schema_problems(orders(ID), BASE, "additive") == [
+        "The schema changed: orders.name is gone (string). on_schema_change: additive refuses "
+        "that. To publish it all the same, run once with accept: [schema]; otherwise, correct what "
+        "produces the rows"
+    ]
+
+
 def test_gone_table_is_refused_and_new_one_published():
     """Prevents: leaving a table out of the YAML drops it from dashboards without consent."""
     one, two = declaration("orders"), declaration("orders", "items")
