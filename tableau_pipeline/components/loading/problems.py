@@ -5,11 +5,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from inspect import unwrap
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import dagster as dg
 import yaml
 from dagster._core.definitions.metadata.source_code import CodeReferencesMetadataSet
+from pyspark.sql import DataFrame
 
 from tableau_pipeline.components.asset_keys import extract_key
 from tableau_pipeline.components.attributes.base import guess
@@ -89,6 +90,19 @@ def unknown_models(definitions: dg.Definitions, datasources: Sequence[Datasource
     return found
 
 
+def unstored_models(definitions: dg.Definitions, datasources: Sequence[Datasource]) -> list[str]:
+    """Report models whose DataFrames go to an IO manager that stores no snapshots."""
+    elsewhere = dict(_stored_elsewhere(definitions))
+    return [
+        f'{each.at(*keys)}: "{each.component.name}" publishes the model "{model}", whose asset has '
+        f'the IO manager "{elsewhere[model]}", which stores no snapshots: set '
+        'io_manager_key="snapshots" in its @dg.asset'
+        for each in datasources
+        for keys, model in _models(each.component)
+        if model in elsewhere
+    ]
+
+
 def column_problems(definitions: dg.Definitions, datasources: Sequence[Datasource]) -> list[str]:
     """Report columns, keys and types that do not fit the newest snapshots of the models."""
     found: list[str] = []
@@ -163,6 +177,29 @@ def _models(datasource: PublishedDatasource) -> Iterator[tuple[tuple[str, ...], 
 def _snapshots(definitions: dg.Definitions) -> SnapshotIOManager | None:
     found = (definitions.resources or {}).get("snapshots")
     return found if isinstance(found, SnapshotIOManager) else None
+
+
+def _stored_elsewhere(definitions: dg.Definitions) -> Iterator[tuple[str, str]]:
+    """Yield assets that return a DataFrame to another IO manager, and the key of that."""
+    for asset in definitions.assets or ():
+        if isinstance(asset, dg.AssetsDefinition) and asset.is_materializable:
+            # Dagster's default IO manager is no resource of the definitions.
+            default = {"io_manager": dg.FilesystemIOManager()}
+            resources = default | dict(definitions.resources or {}) | dict(asset.resource_defs)
+            for key in asset.keys:
+                name = asset.get_output_name_for_asset_key(key)
+                output, _ = asset.node_def.resolve_output_to_origin(name, None)
+                type_ = output.dagster_type.typing_type
+                # An asset without this type may store its snapshots itself.
+                returns_rows = DataFrame in (type_, *get_args(type_))
+                if returns_rows and _stores_no_snapshots(resources.get(output.io_manager_key)):
+                    yield key.to_user_string(), output.io_manager_key
+
+
+def _stores_no_snapshots(resource: Any) -> bool:
+    # A resource of another kind shows only in a run what it makes.
+    is_manager = isinstance(resource, dg.IOManager | dg.ConfigurableIOManagerFactory)
+    return is_manager and not isinstance(resource, SnapshotIOManager)
 
 
 def _line_of(file: Path, begin: int, keys: Sequence[str]) -> int:

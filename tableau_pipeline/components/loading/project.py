@@ -18,6 +18,7 @@ from tableau_pipeline.components.loading.problems import (
     datasources_of,
     repeated_keys,
     unknown_models,
+    unstored_models,
 )
 
 # Replacements for pydantic's messages that do not state what to write.
@@ -55,7 +56,7 @@ def load_definitions(folder: Path) -> dg.Definitions:
     with _in_lines():
         definitions = dg.load_from_defs_folder(path_within_project=folder)
     datasources = datasources_of(definitions)
-    looks: list[Callable[..., list[str]]] = [repeated_keys, unknown_models]
+    looks: list[Callable[..., list[str]]] = [repeated_keys, unknown_models, unstored_models]
     # Only in `dg check defs`: it reads each model's newest snapshot, too slow for every run. In a
     # server it would also prevent materializing a model whose columns have changed.
     if os.environ.get("DAGSTER_IS_DEFS_VALIDATION_CLI"):
