@@ -11,6 +11,8 @@ from pyspark.sql.types import DataType, DateType, TimestampNTZType, TimestampTyp
 
 # The column by which Spark divides a write into folders.
 PARTITION = "_partition"
+# The folder of rows that belong to none: Spark's ExternalCatalogUtils.DEFAULT_PARTITION_NAME.
+NO_PARTITION = f"{PARTITION}=__HIVE_DEFAULT_PARTITION__"
 # Spark's ExternalCatalogUtils.escapePathName
 _ESCAPED = set("\"#%'*/:=?\\\x7f{[]^")
 

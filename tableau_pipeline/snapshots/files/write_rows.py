@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, Observation
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
@@ -17,7 +17,7 @@ from tableau_pipeline.objects.arrow_files import REPORT, Writer
 from tableau_pipeline.objects.object_folder import ObjectFolder
 from tableau_pipeline.snapshots.files.spark_paths import spark_path
 from tableau_pipeline.snapshots.objects.sending import plainly_named, sent_along, task_errors
-from tableau_pipeline.snapshots.partitions import PARTITION, partition_folder
+from tableau_pipeline.snapshots.partitions import NO_PARTITION, PARTITION, partition_folder
 from tableau_pipeline.snapshots.row_hash import stored_fingerprint
 from tableau_pipeline.snapshots.storable import UnstorableError
 
@@ -67,27 +67,34 @@ def _to_disk(
 ) -> Written:
     by_partition = None not in keys
     # Spark only counts: it would need more time for the sum of the hashes than their reader does.
-    counts = {"rows": F.count(F.lit(1))}
-    if by_partition:
-        counts["strays"] = F.count_if(F.isnull(PARTITION))
-    totals = Observation("totals")
-    observed = hashed.observe(totals, *(count.alias(name) for name, count in counts.items()))
-    writer = observed.write.partitionBy(PARTITION) if by_partition else observed.write
+    counted = None if _writes_to_this_disk(hashed) else Observation()
+    rows = hashed.observe(counted, F.count(F.lit(1)).alias("rows")) if counted else hashed
+    writer = rows.write.partitionBy(PARTITION) if by_partition else rows.write
     writer.parquet(spark_path(folder))
-    found = totals.get
     files = {key: _files(partition_folder(folder, key) if key else folder, model) for key in keys}
-    stored = sum(file.rows for each in files.values() for file in each)
-    strays = found.get("strays", 0)
+    strays = sum(file.rows for file in _files(folder / NO_PARTITION, model))
+    stored = sum(file.rows for each in files.values() for file in each) + strays
     # Two counts of the same rows, Spark's and the files', detect lost files.
-    if stored + strays != found["rows"]:
+    if counted and stored != counted.get["rows"]:
         raise RuntimeError(
-            f'Model "{asset_key}": Spark counted {found["rows"]:,} rows, but the '
-            f"files in {folder} hold {stored + strays:,}. Does every executor see that path?"
+            f'Model "{asset_key}": Spark counted {counted.get["rows"]:,} rows, but the '
+            f"files in {folder} hold {stored:,}. Does every executor see that path?"
         )
     fingerprints = {
         key: stored_fingerprint(model / file.name for file in each) for key, each in files.items()
     }
     return Written(files, fingerprints, strays)
+
+
+def _writes_to_this_disk(frame: DataFrame) -> bool:
+    """Whether all tasks run on this host, so that no file can be lost on another one's disk.
+
+    Then Spark need not count the rows, which costs a small model as much as their hashes.
+    """
+    session = frame.sparkSession
+    # The session of a Spark Connect server is of another class: that server may be anywhere.
+    master = session.sparkContext.master if isinstance(session, SparkSession) else None
+    return (master or "").startswith("local")
 
 
 def _check_types(schema: StructType, asset_key: str) -> None:

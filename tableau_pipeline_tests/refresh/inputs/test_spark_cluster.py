@@ -2,15 +2,19 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
+from tableau_pipeline_tests.deployment.hosts.machines import why_no_hosts
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline, published_rows
-from tableau_pipeline_tests.spark_cluster import DRIVER, spark_cluster
+from tableau_pipeline_tests.spark_cluster import DRIVER, SparkCluster, spark_cluster
 
 ROWS = 1000
 MODEL = """
@@ -35,20 +39,41 @@ print("\\n" + json.dumps([settings, sorted(row[0] for row in where)]))
 """
 
 
-@pytest.mark.slow
-def test_a_model_of_a_cluster(pipeline: Pipeline, tmp_path: Path):
-    """Prevents: a driver that executors do not reach, or that lets them take another Python."""
-    conf = tmp_path / "conf"
+# A disk that the driver does not see, in place of this one.
+OWN_DISK = 'mount -t tmpfs none "$0" && exec "$@"'
+
+
+@pytest.fixture(scope="module")
+def lost(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that workers have on disks of their own, where this machine permits that."""
+    return tmp_path_factory.mktemp("lost")
+
+
+@pytest.fixture(scope="module")
+def cluster(lost: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+    own = ("unshare", "--map-root-user", "--mount", "sh", "-c", OWN_DISK, str(lost))
+    start = () if why_no_hosts() else own
+    with spark_cluster(tmp_path_factory.mktemp("cluster"), start=lambda _: start) as running:
+        yield running
+
+
+def written(cluster: SparkCluster, snapshots: Path, *, conf: Path) -> CompletedProcess[str]:
+    """Write the model from a driver of its own."""
     conf.mkdir()
+    (conf / "spark-defaults.conf").write_text(f"{DRIVER}\nspark.master {cluster.url}\n")
     kept = {key: value for key, value in os.environ.items() if not key.startswith("SPARK_")}
-    with spark_cluster(tmp_path) as cluster:
-        (conf / "spark-defaults.conf").write_text(f"{DRIVER}\nspark.master {cluster.url}\n")
-        done = subprocess.run(
-            [sys.executable, "-c", MODEL, str(ROWS), str(pipeline.folder / "snapshots")],
-            # Both are this host, so what the user says of the workers' Python is this one.
-            env={**kept, "SPARK_CONF_DIR": str(conf), "PYSPARK_PYTHON": sys.executable},
-            capture_output=True, text=True, check=False, timeout=900,
-        )  # fmt: skip
+    return subprocess.run(
+        [sys.executable, "-c", MODEL, str(ROWS), str(snapshots)],
+        # Both are this host, so what the user says of the workers' Python is this one.
+        env={**kept, "SPARK_CONF_DIR": str(conf), "PYSPARK_PYTHON": sys.executable},
+        capture_output=True, text=True, check=False, timeout=900,
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_model_of_a_cluster(pipeline: Pipeline, cluster: SparkCluster, tmp_path: Path):
+    """Prevents: a driver that executors do not reach, or that lets them take another Python."""
+    done = written(cluster, pipeline.folder / "snapshots", conf=tmp_path / "conf")
     assert done.returncode == 0, done.stdout + done.stderr
     settings, folders = json.loads(done.stdout.splitlines()[-1])
     assert settings["spark.master"] == cluster.url
@@ -59,3 +84,14 @@ def test_a_model_of_a_cluster(pipeline: Pipeline, tmp_path: Path):
     (item,) = pipeline.found()
     rows = published_rows(pipeline.eyes, str(item.id))
     assert rows.sort_by("flight_id").to_pylist() == flights(ROWS).to_pylist()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(why_no_hosts() is not None, reason=str(why_no_hosts()))
+def test_files_on_the_disks_of_workers(cluster: SparkCluster, lost: Path, tmp_path: Path):
+    """Prevents: rows that workers wrote to their own disks are missing from a green run."""
+    done = written(cluster, lost / "snapshots", conf=tmp_path / "conf")
+    assert done.returncode
+    problem = 'Model "flights": Spark counted 1,000 rows, but the files in .* hold 0. Does every'
+    assert re.search(problem, done.stderr), done.stderr
+    assert not list(lost.rglob("*.json"))
