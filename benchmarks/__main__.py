@@ -10,6 +10,7 @@ from benchmarks.hours import measure_hours
 from benchmarks.increments import compare_with_full_refresh
 from benchmarks.many.comparison import compare_many
 from benchmarks.peers.comparison import compare_small_tables, compare_with_peers
+from benchmarks.several_hosts import compare_with_several_hosts
 
 _WHICH = {
     "build": lambda _: compare_with_bare_sql(),
@@ -20,11 +21,17 @@ _WHICH = {
     "small": lambda chosen: compare_small_tables(chosen.runs),
     "many": lambda chosen: compare_many(chosen.runs),
     "hours": lambda chosen: measure_hours(chosen.runs),
+    "hosts": lambda chosen: compare_with_several_hosts(chosen.scale),
 }
+
+# Needs PostgreSQL, which pip does not install.
+_WITH_SERVERS = "hosts"
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("which", nargs="?", choices=_WHICH, help="(default: all)")
+    parser.add_argument(
+        "which", nargs="?", choices=_WHICH, help=f"(default: all but {_WITH_SERVERS})"
+    )
     parser.add_argument("--scale", type=float, default=1, help="of TPC-H (default: 1)")
     parser.add_argument("--runs", type=int, default=5, help="of all but the build (default: 5)")
     parser.add_argument(
@@ -35,5 +42,5 @@ if __name__ == "__main__":
     )
     parsed = parser.parse_args()
     for name, compare in _WHICH.items():
-        if parsed.which in (None, name):
+        if parsed.which == name or (not parsed.which and name != _WITH_SERVERS):
             compare(parsed)

@@ -14,12 +14,16 @@ import pyspark
 from tableau_pipeline_tests.dagster_servers import running, said
 
 HOST = "127.0.0.1"
-# What a driver needs so that both workers take part, each with one executor.
+# What a driver needs so that both workers take part, each with one executor. It waits for both
+# only if it knows how many cores it is to get. The executors have one address, but perhaps not one
+# disk.
 DRIVER = f"""
+spark.cores.max                                    2
 spark.driver.host                                  {HOST}
 spark.executor.memory                              512m
 spark.scheduler.minRegisteredResourcesRatio        1.0
 spark.scheduler.maxRegisteredResourcesWaitingTime  60s
+spark.shuffle.readHostLocalDisk                    false
 """
 _HOME = Path(pyspark.__file__).parent
 _COMMON = ("--host", HOST, "--port", "0", "--webui-port", "0")

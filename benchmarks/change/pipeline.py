@@ -77,6 +77,7 @@ def publish(
 
     Args:
         folder: has the source in `source`.
+        environment: of the pipeline; Dagster's history is in the folder if this does not name it.
         slots: the partitions of the model to write; () for all.
         full: let the model run whatever its sources say, and send everything.
     """
@@ -86,8 +87,7 @@ def publish(
     published = [dg.AssetKey(PUBLISHED), dg.AssetKey(f"{PUBLISHED}_extract")]
     model, force = [dg.AssetKey(MODEL)], {FORCE: "true"} if full else {}
     config = {**_QUIET, "ops": {PUBLISHED: {"config": {"full": full}}}}
-    (folder / "dagster").mkdir(exist_ok=True)
-    with dg.DagsterInstance.local_temp(str(folder / "dagster"), _INSTANCE) as instance:
+    with _instance(folder / "dagster") as instance:
 
         def run(keys: list[dg.AssetKey], tags: Mapping[str, str], config: Any) -> Any:
             return job.execute_in_process(
@@ -115,6 +115,13 @@ def publish(
         sent=metadata["bytes sent"],
         luid=metadata["luid"],
     )
+
+
+def _instance(folder: Path) -> dg.DagsterInstance:
+    if "DAGSTER_HOME" in os.environ:
+        return dg.DagsterInstance.get()
+    folder.mkdir(exist_ok=True)
+    return dg.DagsterInstance.local_temp(str(folder), _INSTANCE)
 
 
 def start_spark() -> float:

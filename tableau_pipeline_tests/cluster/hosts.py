@@ -48,12 +48,7 @@ class Host:
         """Configure Spark, which then knows this host's runs by its name."""
         conf = self.folder / "spark"
         conf.mkdir()
-        # The executors have one address, but not one disk.
-        own = {
-            "spark.app.name": self.name,
-            "spark.master": master,
-            "spark.shuffle.readHostLocalDisk": "false",
-        }
+        own = {"spark.app.name": self.name, "spark.master": master}
         text = "\n".join(f"{key} {value}" for key, value in own.items())
         (conf / "spark-defaults.conf").write_text(f"{DRIVER}{text}\n")
         # Every host has the same Python, as if from one image.

@@ -11,7 +11,7 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from tableau_pipeline_tests.deployment.hosts.machines import why_no_hosts
+from tableau_pipeline_tests.cluster.disks import alone, can_be_hidden
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline, published_rows
 from tableau_pipeline_tests.spark_cluster import DRIVER, SparkCluster, spark_cluster
@@ -39,21 +39,17 @@ print("\\n" + json.dumps([settings, sorted(row[0] for row in where)]))
 """
 
 
-# A disk that the driver does not see, in place of this one.
-OWN_DISK = 'mount -t tmpfs none "$0" && exec "$@"'
-
-
 @pytest.fixture(scope="module")
 def lost(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that workers have on disks of their own, where this machine permits that."""
-    return tmp_path_factory.mktemp("lost")
+    """A folder beside those of the workers, which is empty to them."""
+    folder = tmp_path_factory.mktemp("cluster") / "lost"
+    folder.mkdir()
+    return folder
 
 
 @pytest.fixture(scope="module")
-def cluster(lost: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
-    own = ("unshare", "--map-root-user", "--mount", "sh", "-c", OWN_DISK, str(lost))
-    start = () if why_no_hosts() else own
-    with spark_cluster(tmp_path_factory.mktemp("cluster"), start=lambda _: start) as running:
+def cluster(lost: Path) -> Iterator[SparkCluster]:
+    with spark_cluster(lost.parent, start=alone) as running:
         yield running
 
 
@@ -87,7 +83,7 @@ def test_a_model_of_a_cluster(pipeline: Pipeline, cluster: SparkCluster, tmp_pat
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(why_no_hosts() is not None, reason=str(why_no_hosts()))
+@pytest.mark.skipif(not can_be_hidden(), reason="mount namespaces are not allowed here")
 def test_files_on_the_disks_of_workers(cluster: SparkCluster, lost: Path, tmp_path: Path):
     """Prevents: rows that workers wrote to their own disks are missing from a green run."""
     done = written(cluster, lost / "snapshots", conf=tmp_path / "conf")
