@@ -1,11 +1,11 @@
 """Lineitem on the hosts of `make cluster`, beside the same on one machine; needs PostgreSQL."""
 
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import psutil
 import pyarrow.parquet as pq
 
 from benchmarks.change.pipeline import publish
@@ -96,12 +96,13 @@ def _refreshes(
     for title, changes in (("first", False), ("1 % of the rows changed", True), ("nothing", False)):
         if changes:
             in_fresh_process(change_everywhere, source)
-        cpu = processor_seconds(os.getpid())
+        services = [each.pid for each in psutil.Process().children()]
+        before = sum(map(processor_seconds, services))
         if transfers:
             transfers.since_last()
         cost = in_fresh_process(publish, "whole", folder, environment)
         store = transfers.since_last() if transfers else None
-        cpu = processor_seconds(os.getpid()) - cpu
+        cpu = cost.processor + sum(map(processor_seconds, services)) - before
         print(f"{where}, {title}: {cost.decision}, {cost.wall:.1f} s", flush=True)
         in_fresh_process(_check, cost.luid, source, environment)
         yield _Refresh(where, title, cost.decision, cost.wall, cpu, store)
