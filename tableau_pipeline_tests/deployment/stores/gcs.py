@@ -1,10 +1,13 @@
 """A server of Google Cloud Storage on this machine, whose objects are files."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from urllib.parse import unquote, urlencode
+from typing import ClassVar
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+from uuid import uuid4
 
 from tableau_pipeline_tests.dagster_servers import free_port
 from tableau_pipeline_tests.deployment.stores.network import Answer, Network, PassingOn, asked
@@ -55,15 +58,47 @@ class GcsServer(ObjectServer):
 class _ByXml(PassingOn):
     """Creates objects by the XML API, which the server knows for all else but that."""
 
+    # The parts of what is being uploaded, by the id of the upload.
+    parts: ClassVar[dict[str, dict[int, bytes]]] = {}
+
     def answer(self, behind: int, body: bytes) -> Answer | None:
-        if self.command != "PUT":
-            # By any other name of the host, the server speaks JSON only.
-            headers = {**self.headers, "host": "storage.googleapis.com"}
-            return asked(behind, self.command, self.path, headers=headers, body=body)
-        bucket, _, key = self.path.lstrip("/").partition("/")
+        asks = dict(parse_qsl(urlsplit(self.path).query, keep_blank_values=True))
+        if "uploads" in asks:
+            self.parts[upload := uuid4().hex] = {}
+            return _xml("InitiateMultipartUploadResult", UploadId=upload)
+        if upload := asks.get("uploadId"):
+            return self._of_upload(behind, upload, asks, body)
+        if self.command == "PUT":
+            return self._created(behind, body)
+        # By any other name of the host, the server speaks JSON only.
+        headers = {**self.headers, "host": "storage.googleapis.com"}
+        return asked(behind, self.command, self.path, headers=headers, body=body)
+
+    def _of_upload(
+        self, behind: int, upload: str, asks: Mapping[str, str], body: bytes
+    ) -> Answer | None:
+        if self.command == "PUT":
+            number = asks["partNumber"]
+            self.parts[upload][int(number)] = body
+            return Answer(200, {"ETag": f'"{number}"'}, b"")
+        parts = self.parts.pop(upload)
+        if self.command == "DELETE":
+            return Answer(204, {}, b"")
+        named = [int(number) for number in re.findall(r"<PartNumber>(\d+)<", body.decode())]
+        created = self._created(behind, b"".join(parts[number] for number in named))
+        return created and _xml("CompleteMultipartUploadResult", ETag="1")
+
+    def _created(self, behind: int, content: bytes) -> Answer | None:
+        bucket, _, key = urlsplit(self.path).path.lstrip("/").partition("/")
         query = {"uploadType": "media", "name": unquote(key)}
         if condition := self.headers.get("x-goog-if-generation-match"):
             query["ifGenerationMatch"] = condition
         path = f"/upload/storage/v1/b/{bucket}/o?{urlencode(query)}"
-        found = asked(behind, "POST", path, headers=self.headers, body=body)
+        headers = {"Host": self.headers["Host"], "Content-Length": str(len(content))}
+        found = asked(behind, "POST", path, headers=headers, body=content)
         return found and Answer(found.status, {"ETag": '"1"'}, b"")
+
+
+def _xml(name: str, **values: str) -> Answer:
+    inner = "".join(f"<{key}>{value}</{key}>" for key, value in values.items())
+    return Answer(200, {"Content-Type": "application/xml"}, f"<{name}>{inner}</{name}>".encode())

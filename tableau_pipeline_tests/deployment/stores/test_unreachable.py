@@ -60,13 +60,20 @@ def ids(spark: SparkSession, snapshot: Snapshot | None) -> list[int]:
     return sorted(row.id for row in read_frame(spark, snapshot).collect())
 
 
+@pytest.mark.parametrize(
+    ("end", "files"), [(10, 2), (600_000, 1)], ids=["two files", "a file in parts"]
+)
 def test_each_request_of_a_write(
-    tasks: SparkSession, network: Network, client: Callable[[], SnapshotStore]
+    tasks: SparkSession,
+    network: Network,
+    client: Callable[[], SnapshotStore],
+    end: int,
+    files: int,
 ):
     """Prevents: a write that loses the version before it, or leaves half a version."""
     store = client()
     first = write(tasks.range(3, numPartitions=1), store)
-    rows = tasks.range(3, 10, numPartitions=2)
+    rows = tasks.range(3, end, numPartitions=files)
     for passed in count():
         network.down_after(passed)
         try:
@@ -80,7 +87,7 @@ def test_each_request_of_a_write(
         assert store.newest("model") == first
         assert first.missing() == []
     assert passed > 5
-    assert ids(tasks, client().newest("model")) == [*range(3, 10)]
+    assert ids(tasks, client().newest("model")) == [*range(3, end)]
 
 
 @pytest.mark.parametrize("fault", [Fault.UNANSWERED, Fault.LATE])
