@@ -139,6 +139,10 @@ def batches(
             bad.add(f"{file}, line {chunk[number][0]}", _described(wrong[number], bad))
         if wrong:
             good = [number for number in range(len(chunk)) if number not in wrong]
+            for position, reader in enumerate(readers):
+                if reader.has_options:
+                    values = (chunk[number][1][position] for number in good)
+                    bad.keep_good(reader.field.name, (str(each) for each in values if each))
             columns = [[column[number] for number in good] for column in columns]
         arrays = [pa.array(values, each.type) for values, each in zip(columns, schema, strict=True)]
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -1,6 +1,8 @@
 """Rows that do not fit their columns: counted, and reported by line, column and value."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 
 from pyspark.sql.types import DataType, StructField, StructType
 
@@ -11,6 +13,15 @@ from tableau_pipeline.ingest.values.hints import hint
 _QUOTED = 5
 _KEPT = 50
 _LONGEST = 80
+
+
+@dataclass
+class _Column:
+    """Some values of a column, of those that do not fit its type and of those that do."""
+
+    type: DataType
+    bad: list[str] = field(default_factory=list)
+    good: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -25,7 +36,7 @@ class BadRows:
     options: Options
     total: int = 0
     examples: list[str] = field(default_factory=list)
-    _texts: dict[str, tuple[DataType, list[str]]] = field(default_factory=dict)
+    _columns: dict[str, _Column] = field(default_factory=dict)
 
     def add(self, place: str, problem: str) -> None:
         """Count a row; `place` is its file and line."""
@@ -41,16 +52,24 @@ class BadRows:
         """
         type_ = column.dataType
         if text is not None:
-            _, texts = self._texts.setdefault(column.name, (type_, []))
+            texts = self._columns.setdefault(column.name, _Column(type_)).bad
             if len(texts) < _KEPT:
                 texts.append(text)
         shown = printable(shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}...")
         return f'column "{column.name}": {shown} is not a valid {type_.simpleString()}'
 
+    def keep_good(self, name: str, texts: Iterable[str]) -> None:
+        """Keep good values of a column that has bad ones: an option has to read both."""
+        if column := self._columns.get(name):
+            column.good += islice(texts, _KEPT - len(column.good))
+
     @property
     def hints(self) -> list[str]:
         """The options that would read the bad values, if there are any."""
-        found = [hint(type_, texts, self.options) for type_, texts in self._texts.values()]
+        found = [
+            hint(each.type, each.bad, self.options, others=each.good)
+            for each in self._columns.values()
+        ]
         return list(dict.fromkeys(each for each in found if each))
 
     def message(self, columns: StructType) -> str:

@@ -129,7 +129,7 @@ def test_a_project_of_somebody_else(tableau_sandbox: Sandbox, tmp_path: Path):
     maker = Project(tmp_path, ".", programs=Path(sys.executable).parent, path="")
     maker.run("create-dagster project shop --no-uv-sync")
     project = Project(tmp_path / "shop", "src/shop", programs=programs, path="")
-    project.run(SETUP.replace("checkout", str(ROOT)))
+    project.run(SETUP.replace("/path/to/tableau_pipeline", str(ROOT)))
     (project.package / "definitions.py").write_text(LOADING)
     project.write("resources.py", RESOURCES)
     for name, text in MODULES.items():

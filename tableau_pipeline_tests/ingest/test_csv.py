@@ -105,6 +105,24 @@ def test_the_option_that_would_read_it(file: Path, type_: str, text: str, remedy
 
 
 @pytest.mark.parametrize(
+    ("bad", "good", "hints"),
+    [
+        ("9,7", "9.1", []),
+        ("9,7", "9", ['to read such values, set reader: {decimal: ","}']),
+        ("1,234", "9.1", ['to read such values, set reader: {thousands: ","}']),
+        ("31.12.2023", "2023-12-31", []),
+    ],
+)
+def test_options_must_read_the_other_rows_too(file: Path, bad: str, good: str, hints: list[str]):
+    """Prevents: one typing error, for which the reader is to break all other rows."""
+    type_ = "date" if "-" in good else "double"
+    written(file, f'v\n"{good}"\n"{bad}"\n""\n')
+    _, found = read_all(file, columns=f"v {type_}")
+    assert found.total == 1
+    assert [each.partition(" or ")[0] for each in found.hints] == hints
+
+
+@pytest.mark.parametrize(
     ("texts", "values"),
     [
         (("1", "-2"), (1, -2)),

@@ -98,3 +98,12 @@ def test_what_is_broken(file: Path, text: str, message: str):
     with pytest.raises(RefusedError) as refused:
         read(file, columns="b int" if "no object has" in message else "a bigint")
     assert message in str(refused.value)
+
+
+def test_an_object_over_several_lines(file: Path):
+    """Prevents: a refusal that says only that there are no columns."""
+    file.write_text('{\n"a": 1\n}', "utf-8")
+    with pytest.raises(RefusedError, match="there are no columns") as refused:
+        read(file)
+    assert 'x.json, line 1: invalid JSON near "{"' in str(refused.value)
+    assert 'if objects span lines, set reader: {multiLine: "true"}' in str(refused.value)

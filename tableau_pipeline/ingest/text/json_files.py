@@ -31,13 +31,16 @@ def json_schema(
         return declared
     seen = _Seen()
     # Bad rows are reported when the rows are read, not during inference.
-    ignored = BadRows(options)
+    bad = BadRows(options)
     for path in paths:
-        for _, row in json_rows(path, options, ignored):
+        for _, row in json_rows(path, options, bad):
             seen.see(row)
     names = sorted(seen.fields)
     if not names:
-        raise RefusedError(f"{paths[0].name} has no objects with values: there are no columns")
+        raise RefusedError(
+            f"{paths[0].name} has no objects with values: there are no columns"
+            + "".join(f". {example}" for example in bad.examples[:1])
+        )
     check_names(names, paths[0].name)
     return T.StructType([T.StructField(name, seen.fields[name].type) for name in names])
 

@@ -23,19 +23,25 @@ _SIGNS = (
 )
 
 
-def hint(type_: T.DataType, values: Sequence[str], options: Options) -> str | None:
-    """Return the options that would read all of these values of a column; None if none would."""
+def hint(
+    type_: T.DataType, values: Sequence[str], options: Options, *, others: Sequence[str] = ()
+) -> str | None:
+    """Return the options that would read all of these values of a column; None if none would.
+
+    Args:
+        others: values of the column that fit already, and have to go on doing so.
+    """
     null = values[0]
     if null in _NULLS and all(value == null for value in values):
         return f"to read {null} as NULL, set {_shown({'nullValue': null})}"
     found = [
         _shown(reader)
         for reader, changed in _candidates(type_, options)
-        if _all_fit(type_, values, changed)
+        if _all_fit(type_, [*values, *others], changed)
     ]
     if found:
         return f"to read such values, set {' or '.join(found[:3])}"
-    if type(type_) in BITS and _all_fit(T.DoubleType(), values, options):
+    if type(type_) in BITS and _all_fit(T.DoubleType(), [*values, *others], options):
         return "to read numbers with a fraction or more digits, declare double or decimal(18,4)"
     return None
 
