@@ -24,7 +24,7 @@ def schema_problems(desired: Tables, base: Tables, policy: SchemaPolicy) -> list
     return [
         f"The schema changed: {'; '.join(refused)}. on_schema_change: {policy} refuses that. To "
         "publish it all the same, run once with accept: [schema]; otherwise, correct what produces "
-        "the rows"
+        "the data"
     ]
 
 

@@ -113,7 +113,7 @@ def test_the_remedies_hold_for_files_too():
     assert schema_problems(orders(ID), BASE, "additive") == [
         "The schema changed: orders.name is gone (string). on_schema_change: additive refuses "
         "that. To publish it all the same, run once with accept: [schema]; otherwise, correct what "
-        "produces the rows"
+        "produces the data"
     ]
 
 
