@@ -13,7 +13,9 @@ from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.tables import Column, Layout, StoredColumn
 from tableau_pipeline.lake.files import Footer, data_file, footers, lake_snapshot
 from tableau_pipeline.lake.locations import file_name, folder_at, in_store
+from tableau_pipeline.objects.causes import described
 from tableau_pipeline.objects.local_copies import LocalCopies
+from tableau_pipeline.objects.opening import StoreError
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -79,6 +81,7 @@ def open_delta(path: str, *, number: int | None = None) -> "DeltaTable | None":
 
     Raises:
         RefusedError: there is no Delta table, or deltalake is not installed or cannot read it.
+        StoreError: the object store failed, or did not answer.
     """
     try:
         from deltalake import DeltaTable
@@ -94,9 +97,14 @@ def open_delta(path: str, *, number: int | None = None) -> "DeltaTable | None":
         raise RefusedError(
             f"{_named(path)} does not exist: correct `source`, or create the table"
         ) from error
-    except (DeltaError, OSError) as error:
-        if number is not None and isinstance(error, DeltaError):
+    except DeltaError as error:
+        if number is not None:
             return None
+        raise RefusedError(f"{_named(path)} cannot be read: {error}") from error
+    except OSError as error:
+        if in_store(path):
+            # The original has the whole request, and with it perhaps a signature.
+            raise StoreError(described(error, "Reading", path)) from None
         raise RefusedError(f"{_named(path)} cannot be read: {error}") from error
 
 

@@ -17,7 +17,6 @@ from tableau_pipeline.core.snapshot import FILES_DIGEST, DataFile, Fingerprint, 
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.parquet.folders import Folder
 from tableau_pipeline.hyper.tables import ROW_HASH, Column, Layout
-from tableau_pipeline.objects.opening import StoreError
 from tableau_pipeline.objects.read_objects import read_footer
 
 _FIELD_ID = b"PARQUET:field_id"
@@ -41,11 +40,12 @@ def footers(folder: Folder, names: Sequence[str], *, table: str) -> list[Footer]
 
     Raises:
         RefusedError: a file is gone, or is not Parquet; `table` names the table in the message.
+        StoreError: the object store failed, or did not answer.
     """
     with ThreadPoolExecutor() as pool:
         try:
             return list(pool.map(_footer, map(folder.uri, names)))
-        except (OSError, StoreError, pa.ArrowInvalid) as error:
+        except (OSError, pa.ArrowInvalid) as error:
             raise RefusedError(
                 f"{table}: one of its files cannot be read ({error}). If it was vacuumed or "
                 "removed by hand, restore it, or write the table again"

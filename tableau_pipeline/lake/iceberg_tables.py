@@ -12,7 +12,6 @@ from tableau_pipeline.hyper.tables import Column, StoredColumn
 from tableau_pipeline.lake.files import Footer, data_file, footers, lake_snapshot
 from tableau_pipeline.lake.locations import file_name, folder_at, in_store, names_in, read_text
 from tableau_pipeline.objects.local_copies import LocalCopies
-from tableau_pipeline.objects.opening import StoreError
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -77,6 +76,7 @@ def open_iceberg(path: str) -> "StaticTable":
 
     Raises:
         RefusedError: there is no Iceberg table, or pyiceberg is not installed or cannot read it.
+        StoreError: the object store failed, or did not answer.
     """
     try:
         from pyiceberg.table import StaticTable
@@ -87,7 +87,7 @@ def open_iceberg(path: str) -> "StaticTable":
     properties = _STORE_IO if in_store(path) else {}
     try:
         table = StaticTable.from_metadata(_newest_metadata(path), properties)
-    except (OSError, StoreError, ValueError) as error:
+    except (OSError, ValueError) as error:
         raise RefusedError(f"{_named(path)} cannot be read: {error}") from error
     if table.metadata.format_version > _NEWEST_VERSION:
         raise RefusedError(

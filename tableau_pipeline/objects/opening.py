@@ -34,7 +34,7 @@ def store_errors(doing: str, url: str) -> AbstractContextManager[None]:
     Raises:
         StoreError: names the URL, the cause and the remedy.
     """
-    return in_words(doing, url, kind=StoreError)
+    return in_words(doing, canonical(url), kind=StoreError)
 
 
 def is_url(location: str, *, setting: str) -> bool:

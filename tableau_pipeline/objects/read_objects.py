@@ -1,6 +1,7 @@
 """Read objects by their URLs."""
 
 from collections.abc import Iterator
+from errno import ENOENT
 
 import obstore
 
@@ -36,7 +37,8 @@ def read_footer(url: str) -> tuple[bytes, int]:
     """Return the end of a Parquet file, with its whole footer, and the bytes of the file.
 
     Raises:
-        StoreError: there is no such object, or the store failed.
+        FileNotFoundError: there is no such object.
+        StoreError: the store failed.
     """
     end, size = _end(url, _FOOTER)
     # A Parquet file ends with the length of its footer, and four bytes that say what it is.
@@ -47,5 +49,10 @@ def read_footer(url: str) -> tuple[bytes, int]:
 def _end(url: str, count: int) -> tuple[bytes, int]:
     bucket, key = bucket_and_key(url)
     with store_errors("Reading", url):
-        found = obstore.get(opened(bucket), key, options={"range": {"suffix": count}})
-        return bytes(found.bytes()), found.meta["size"]
+        try:
+            found = obstore.get(opened(bucket), key, options={"range": {"suffix": count}})
+            return bytes(found.bytes()), found.meta["size"]
+        except FileNotFoundError as error:
+            if is_absent(error):
+                raise FileNotFoundError(ENOENT, "there is no such object", url) from None
+            raise

@@ -8,7 +8,7 @@ import dagster as dg
 from tableau_pipeline.components.automation.default_status import sensor_status
 from tableau_pipeline.components.published_datasource.component import PublishedDatasource
 from tableau_pipeline.core.declaration import LakeTable
-from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.lake.current_version import current_version
 
 _DATA_VERSION = "dagster/data_version"
@@ -41,7 +41,7 @@ def _sensor(tables: Mapping[str, LakeTable]) -> dg.SensorDefinition:
         for model, table in tables.items():
             try:
                 version = current_version(table)
-            except RefusedError as error:
+            except RefreshError as error:
                 problems.append(str(error))
                 continue
             if known.get(model) != version:

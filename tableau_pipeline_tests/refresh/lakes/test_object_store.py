@@ -1,16 +1,25 @@
 """Tables of lakes in an object store."""
 
-from collections.abc import Generator
+import re
+from collections.abc import Callable, Generator
+from functools import partial
+from itertools import count
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog.sql import SqlCatalog
 
-from tableau_pipeline.core.declaration import LakeTable
+from tableau_pipeline.core.declaration import LakeFormat, LakeTable
 from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.lake import delta_tables
+from tableau_pipeline.lake import files as lake_files
 from tableau_pipeline.lake.current_version import current_version
+from tableau_pipeline.objects import arrow_files
+from tableau_pipeline.objects.opening import StoreError, opened
 from tableau_pipeline_tests.deployment.s3 import BUCKET, S3Server
+from tableau_pipeline_tests.deployment.stores.network import Network
 from tableau_pipeline_tests.refresh.lakes.support import (
     follow,
     in_order,
@@ -108,6 +117,54 @@ def test_iceberg(pipeline: Pipeline, catalog: SqlCatalog):
     report = pipeline.run()
     assert (report.tables["flights"].deleted, report.tables["flights"].inserted) == (1, 2)
     assert published(pipeline) == in_order(table.scan().to_arrow())
+
+
+@pytest.fixture
+def network(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> Generator[Network]:
+    """What lies between the store and its clients, which soon give up."""
+    monkeypatch.setattr(arrow_files, "_RETRY", {"max_retries": 1})
+    monkeypatch.setattr(delta_tables, "_OPTIONS", {**PLAIN, "max_retries": "1"})
+    with Network(s3.port).running() as between:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{between.port}")
+        # Stores that were opened before know another way.
+        opened.cache_clear()
+        yield between
+    opened.cache_clear()
+
+
+@pytest.mark.parametrize("format_", ["delta", "iceberg"])
+def test_a_store_that_is_away(
+    pipeline: Pipeline, network: Network, catalog: SqlCatalog, format_: LakeFormat
+):
+    """Prevents: a store that is away for a while counts as one that has lost what is published."""
+    table = catalog.create_table("db.orders", schema=rows_of([]).schema)
+    url = table.location().replace("s3a://", "s3://")
+    write: Callable[[pa.Table], None] = table.append
+    if format_ == "delta":
+        url = f"{url}_delta"
+        write = partial(write_deltalake, url, mode="append", storage_options=PLAIN)
+    write(rows_of(range(10)))
+    follow(pipeline, format_, url)
+    pipeline.run()
+    write(rows_of([10]))
+    failures: list[str] = []
+    for passed in count():
+        network.down_after(passed)
+        # What was read before is kept.
+        pipeline.copies.release()
+        lake_files._footer.cache_clear()
+        try:
+            decision = pipeline.decide()
+        except StoreError as error:
+            failures.append(str(error))
+        else:
+            break
+        finally:
+            network.up()
+    assert len(failures) > 3
+    one_line = re.compile(r"(Reading|Listing) s3://\S+ failed: [^\n]+\. Check the network[^\n]+\.")
+    assert [each for each in failures if not one_line.fullmatch(each)] == []
+    assert "update" in decision
 
 
 @pytest.mark.parametrize("format_", ["delta", "iceberg"])
