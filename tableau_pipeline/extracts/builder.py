@@ -160,7 +160,7 @@ class Builder:
         old = self.snapshots.version(before.model, before.version)
         whole = None
         if old is None:
-            whole = "the snapshot that is published is gone from the disk"
+            whole = "the snapshot that is published is gone"
         elif _is_another(old, before):
             whole = "the table of the lake that is published has been replaced by another one"
         elif missing := old.missing():
