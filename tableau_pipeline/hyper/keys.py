@@ -70,7 +70,12 @@ def _repeated(connection: Connection, table: TableSource, key: Sequence[str]) ->
     if not repeated:
         return None
     samples = ", ".join(
-        f"{' / '.join(str(value) for value in values)} ({count} times)"
-        for *values, count in repeated
+        f"{' / '.join(map(_visible, values))} ({count} times)" for *values, count in repeated
     )
     return f'table "{table.name}": {", ".join(key)} is not unique, for instance {samples}'
+
+
+def _visible(value: object) -> str:
+    """Return a text that shows where the value begins and ends."""
+    text = str(value)
+    return text if text and text == text.strip() else f'"{text}"'

@@ -38,6 +38,14 @@ def test_repeated_keys_are_shown(files: int, hyper: HyperProcess, tmp_path: Path
     )
 
 
+def test_repeated_blanks_are_shown(hyper: HyperProcess, tmp_path: Path) -> None:
+    """Prevents a sample that nobody sees."""
+    table = source(tmp_path, "trips", {"id": ["", "a ", "", "a "]})
+    assert key_problem(hyper, table, ["id"]) == (
+        'table "trips": id is not unique, for instance "" (2 times), "a " (2 times)'
+    )
+
+
 def test_a_repeated_composite_key_is_shown_whole(hyper: HyperProcess, tmp_path: Path) -> None:
     """Prevents samples that do not say which row is meant."""
     table = source(tmp_path, "trips", {"id": [1, 1, 2, 1], "part": ["x", "y", "x", "y"]})
