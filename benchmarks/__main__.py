@@ -5,12 +5,12 @@ import argparse
 from benchmarks.build_extract import compare_with_bare_sql
 from benchmarks.change.cases import CASES
 from benchmarks.change.comparison import compare_changes
+from benchmarks.change.several_hosts import compare_with_several_hosts
 from benchmarks.choices import compare_choices
 from benchmarks.hours import measure_hours
 from benchmarks.increments import compare_with_full_refresh
 from benchmarks.many.comparison import compare_many
 from benchmarks.peers.comparison import compare_small_tables, compare_with_peers
-from benchmarks.several_hosts import compare_with_several_hosts
 
 _WHICH = {
     "build": lambda _: compare_with_bare_sql(),

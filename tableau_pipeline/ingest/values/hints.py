@@ -34,14 +34,15 @@ def hint(
     null = values[0]
     if null in _NULLS and all(value == null for value in values):
         return f"to read {null} as NULL, set {_shown({'nullValue': null})}"
+    every = [*values, *others]
     found = [
         _shown(reader)
         for reader, changed in _candidates(type_, options)
-        if _all_fit(type_, [*values, *others], changed)
+        if _all_fit(type_, every, changed)
     ]
     if found:
         return f"to read such values, set {' or '.join(found[:3])}"
-    if type(type_) in BITS and _all_fit(T.DoubleType(), [*values, *others], options):
+    if type(type_) in BITS and _all_fit(T.DoubleType(), every, options):
         return "to read numbers with a fraction or more digits, declare double or decimal(18,4)"
     return None
 

@@ -10,6 +10,7 @@ from deltalake import write_deltalake
 from tableau_pipeline.components import PublishedDatasource
 from tableau_pipeline.components.automation.lake_sensor import lake_sensors
 from tableau_pipeline.core.declaration import LakeTable, Table
+from tableau_pipeline.lake import delta_tables
 from tableau_pipeline.resources import resources_from_env
 from tableau_pipeline_tests.components.support.location import Location
 from tableau_pipeline_tests.refresh.lakes.support import rows_of
@@ -86,10 +87,18 @@ def test_a_new_version_starts_a_refresh(tmp_path: Path):
         assert event.asset_materialization.tags["dagster/data_version"].endswith("@1")
 
 
-def test_a_missing_table_stops_no_other(tmp_path: Path):
+@pytest.mark.parametrize("source", ["/gone", "s3://lake/away"])
+def test_a_missing_table_stops_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
+):
     """Prevents: one table that cannot be read keeps all others from being refreshed."""
-    here, gone = declared(tmp_path / "orders"), declared(tmp_path / "gone")
-    tables = {"gone": {"source": {"delta": str(tmp_path / "gone")}}}
+    # Nothing listens there.
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "somebody")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a secret")
+    monkeypatch.setattr(delta_tables, "_OPTIONS", {"allow_http": "true", "max_retries": "0"})
+    here, tables = declared(tmp_path / "orders"), {"gone": {"source": {"delta": source}}}
     gone = declared(tmp_path, name="Gone", key="gone_shop", tables=tables)
     (sensor,) = lake_sensors([here, gone])
     write_deltalake(tmp_path / "orders", rows_of([1]))

@@ -80,6 +80,9 @@ def test_delta(pipeline: Pipeline, tmp_path: Path):
     table.delete("id = 2")
     table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
     assert "a file of the snapshot that is published is gone (s3://" in pipeline.decide()
+    # Another process has not read the footers before.
+    lake_files._footer.cache_clear()
+    assert "the snapshot that is published is gone" in pipeline.decide()
 
 
 @pytest.mark.parametrize("in_place", [True, False])
