@@ -8,11 +8,11 @@ import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from socket import socket
 from typing import Any
 
 import httpx
 
+from tableau_pipeline_tests.ports import free_port
 from tableau_pipeline_tests.waiting import until
 
 ENDED = ("SUCCESS", "FAILURE", "CANCELED")
@@ -127,12 +127,6 @@ class WebServer:
             return httpx.get(f"{self.url}/server_info", timeout=5, verify=False).status_code == 200
         except httpx.TransportError:
             return False
-
-
-def free_port() -> int:
-    with socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
 
 
 def dg_dev(

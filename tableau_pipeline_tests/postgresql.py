@@ -6,9 +6,9 @@ import subprocess
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from socket import socket
 from tempfile import mkdtemp
 
+from tableau_pipeline_tests.ports import free_port
 from tableau_pipeline_tests.waiting import until
 
 USER, PASSWORD = "pipeline", "a password of the test's"
@@ -39,9 +39,7 @@ class PostgreSQL:
              "-E", "UTF8", f"--pwfile={password}", "--no-sync"],
             user=self._user, cwd=folder, check=True, capture_output=True,
         )  # fmt: skip
-        with socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.settings: Mapping[str, str] = {
             "DAGSTER_POSTGRES_HOST": "127.0.0.1",
             "DAGSTER_POSTGRES_PORT": str(self.port),

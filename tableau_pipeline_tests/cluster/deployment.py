@@ -15,9 +15,10 @@ from tableau_pipeline_tests.cluster.disks import alone, can_be_hidden
 from tableau_pipeline_tests.cluster.hosts import Host
 from tableau_pipeline_tests.cluster.output import write
 from tableau_pipeline_tests.cluster.transfers import Transfers
-from tableau_pipeline_tests.dagster_servers import WebServer, free_port
+from tableau_pipeline_tests.dagster_servers import WebServer
 from tableau_pipeline_tests.deployment.compose import SERVICES
 from tableau_pipeline_tests.deployment.s3 import BUCKET, S3Server
+from tableau_pipeline_tests.ports import free_port
 from tableau_pipeline_tests.postgresql import running_postgresql
 from tableau_pipeline_tests.spark_cluster import SparkCluster, spark_cluster
 

@@ -14,8 +14,9 @@ import httpx
 import pytest
 
 from tableau_pipeline_tests.conftest import ROOT, Story
-from tableau_pipeline_tests.dagster_servers import WebServer, free_port, stop
+from tableau_pipeline_tests.dagster_servers import WebServer, stop
 from tableau_pipeline_tests.docs.page import page
+from tableau_pipeline_tests.ports import free_port
 from tableau_pipeline_tests.waiting import until
 
 PUBLISHED = """

@@ -13,8 +13,9 @@ import yaml
 from tableau_pipeline.components.dagster_journal import RECORD
 from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.conftest import ROOT
-from tableau_pipeline_tests.dagster_servers import WebServer, free_port, running
+from tableau_pipeline_tests.dagster_servers import WebServer, running
 from tableau_pipeline_tests.deployment.compose import SERVICES
+from tableau_pipeline_tests.ports import free_port
 from tableau_pipeline_tests.postgresql import PASSWORD, PostgreSQL, running_postgresql
 from tableau_pipeline_tests.refresh.support.pipeline import published_rows, session
 from tableau_pipeline_tests.waiting import until

@@ -3,7 +3,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from socket import create_connection, socket
+from socket import create_connection
 
 import pyspark
 import pytest
@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from tableau_pipeline.resources import resources_from_env
 from tableau_pipeline_tests.deployment.s3 import BUCKET, s3_server
+from tableau_pipeline_tests.ports import free_port
 from tableau_pipeline_tests.snapshots.support.samples import store
 from tableau_pipeline_tests.waiting import until
 
@@ -40,9 +41,7 @@ def s3(tmp_path: Path) -> Iterator[Mapping[str, str]]:
 @pytest.fixture
 def connect_server(tmp_path: Path, s3: Mapping[str, str]) -> Iterator[str]:
     """A Spark Connect server of its own, in a second JVM."""
-    with socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     home = Path(pyspark.__file__).parent
     settings = {
         "spark.connect.grpc.binding.address": "127.0.0.1",

@@ -9,10 +9,10 @@ from typing import ClassVar
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 from uuid import uuid4
 
-from tableau_pipeline_tests.dagster_servers import free_port
 from tableau_pipeline_tests.deployment.stores.network import Answer, Network, PassingOn, asked
 from tableau_pipeline_tests.deployment.stores.object_server import BUCKET, ObjectServer
 from tableau_pipeline_tests.environments import go_program
+from tableau_pipeline_tests.ports import free_port
 
 _PROGRAM = "github.com/fsouza/fake-gcs-server@v1.56.1"
 

@@ -9,7 +9,8 @@ from typing import ClassVar
 
 import httpx
 
-from tableau_pipeline_tests.dagster_servers import free_port, stop
+from tableau_pipeline_tests.dagster_servers import stop
+from tableau_pipeline_tests.ports import free_port
 from tableau_pipeline_tests.waiting import until
 
 BUCKET = "lake"

@@ -14,9 +14,9 @@ from tableau_pipeline.snapshots.objects import object_storage
 from tableau_pipeline.snapshots.objects.object_storage import ObjectStorage
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline.snapshots.write import write_snapshot
-from tableau_pipeline_tests.dagster_servers import free_port
 from tableau_pipeline_tests.deployment.s3 import S3Server
 from tableau_pipeline_tests.deployment.stores.object_server import ObjectServer
+from tableau_pipeline_tests.ports import free_port
 
 pytestmark = pytest.mark.timeout(300)
 SECRET = "c2VjcmV0IG9mIHRoZSB0ZXN0"
