@@ -53,6 +53,8 @@ class TableContent(Frozen):
         cutoff: None if every row of the model is published.
         key: columns that were found to identify every published row; () if that was not
             checked.
+        cursor: the column of an append, which was found to have a value in every published row;
+            None if that was not checked.
     """
 
     model: str
@@ -62,6 +64,7 @@ class TableContent(Frozen):
     content: Fingerprint
     cutoff: Cutoff | None = None
     key: tuple[str, ...] = ()
+    cursor: str | None = None
 
     def same_content(self, other: "TableContent") -> bool:
         """Whether both hold the same rows in the same columns."""

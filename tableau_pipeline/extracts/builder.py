@@ -14,7 +14,8 @@ from tableau_pipeline.extracts.desired import Models, desired_tables, source
 from tableau_pipeline.extracts.updates.change import Change, TableVersion
 from tableau_pipeline.extracts.updates.delta import Delta, build_delta
 from tableau_pipeline.extracts.updates.split import split_delta
-from tableau_pipeline.extracts.validate.rows import check_rows, count_orphans
+from tableau_pipeline.extracts.validate.relationships import count_orphans
+from tableau_pipeline.extracts.validate.rows import check_rows, sources
 from tableau_pipeline.hyper.build import Extract, build_extract
 from tableau_pipeline.hyper.process import Hyperd
 
@@ -93,7 +94,7 @@ class Builder:
         tables = {
             name
             for name, table in desired.items()
-            if name not in changed and table.key not in ((), record.tables[name].key)
+            if name not in changed and not _is_checked(table, record.tables[name])
         }
         if tables:
             check_rows(self.hyper(), self.declaration, self.models, desired, tables=tables)
@@ -107,25 +108,22 @@ class Builder:
             RefusedError: the rows of a model cannot be published.
         """
         hyper, declaration, models = self.hyper(), self.declaration, self.models
-        known = {
-            name
-            for name, table in desired.items()
-            if table.key and record.tables[name].key == table.key
-        }
-        check_rows(hyper, declaration, models, desired, tables=tables, identified=known)
+        changes = {name: self._change(name, desired[name], record.tables[name]) for name in tables}
+        known = {name for name in tables if _is_checked(desired[name], record.tables[name])}
+        check_rows(hyper, declaration, models, desired, tables=tables, changes=changes, known=known)
         self._clear()
         delta = build_delta(
             hyper,
             self._new(),
-            changes=[self._change(name, desired[name], record.tables[name]) for name in tables],
+            changes=[*changes.values()],
             targets={name: declaration.target(name) for name in tables},
             models=models,
         )
-        # Grouping all rows by key is slower than finding the changed ones, so known keys are
+        # Grouping all rows by key is slower than finding the changed ones, so known keys were
         # skipped.
         identified = {each.change.table.name for each in delta.tables if each.is_identified}
-        if doubtful := known & set(tables) - identified:
-            check_rows(hyper, declaration, models, desired, tables=doubtful)
+        if doubtful := {name for name in known - identified if desired[name].key}:
+            check_rows(hyper, declaration, models, desired, tables=doubtful, changes=changes)
         payload = delta.extract
         self.log.info("Built the payload %s (%s)", payload.path, megabytes(payload.size))
         return delta
@@ -135,14 +133,31 @@ class Builder:
         return split_delta(self.hyper(), delta, limit)
 
     def orphans(
-        self, desired: Mapping[str, TableContent], changed: Collection[str]
+        self,
+        desired: Mapping[str, TableContent],
+        *,
+        changed: Collection[str],
+        base: Checkpoint | None,
     ) -> dict[str, int]:
-        """Count the new rows without a partner in the other table, by relationship."""
-        found = count_orphans(self.hyper(), self.declaration, self.models, desired, tables=changed)
+        """Count the rows without a partner in the other table, by relationship; only if any.
+
+        Args:
+            changed: the tables that an update of `base` changes.
+            base: what is published; None if everything is published anew.
+        """
+        known = base.orphans if base else {}
+        if not self.declaration.relationships or not changed:
+            return known
+        changes = {
+            name: self._change(name, desired[name], base.tables[name]) for name in changed if base
+        }
+        every = sources(self.declaration, self.models, desired)
+        found = count_orphans(self.hyper(), self.declaration, every, changes=changes, known=known)
         for edge, count in found.items():
-            rows = "1 row has" if count == 1 else f"{count:,} rows have"
-            self.log.warning("Relationship %s: %s no partner", edge, rows)
-        return found
+            if count:
+                rows = "1 row has" if count == 1 else f"{count:,} rows have"
+                self.log.warning("Relationship %s: %s no partner", edge, rows)
+        return {edge: count for edge, count in (known | found).items() if count}
 
     def _clear(self) -> None:
         """Remove the files of earlier refreshes."""
@@ -181,3 +196,8 @@ def _is_another(found: Snapshot, recorded: TableContent) -> bool:
     if found.fingerprint.is_additive and recorded.all_rows.is_additive:
         return False
     return found.fingerprint != recorded.all_rows
+
+
+def _is_checked(desired: TableContent, published: TableContent) -> bool:
+    """Whether the published rows were found to meet the condition of the table's policy, if any."""
+    return (desired.key, desired.cursor) in (((), None), (published.key, published.cursor))

@@ -8,7 +8,7 @@ from tableauhyperapi import Connection, HyperProcess, escape_name
 
 from tableau_pipeline.core.checkpoint import Checkpoint, Cutoff, TableContent
 from tableau_pipeline.core.declaration import Declaration, Table
-from tableau_pipeline.core.policies import Diff, Retain
+from tableau_pipeline.core.policies import Append, Diff, Retain
 from tableau_pipeline.core.snapshot import DataFile, Fingerprint, Snapshot
 from tableau_pipeline.hyper.parquet.rows import rows
 from tableau_pipeline.hyper.process import connect
@@ -86,9 +86,10 @@ def desired_tables(
     for table in declaration.tables:
         known = record.tables.get(table.name) if record else None
         desired = _desired(hyper, table, models[table.model], known=known, now=now)
-        # The key is checked before the record is written.
+        # Key and cursor are checked before the record is written.
         key = table.policy.key if isinstance(table.policy, Diff) else ()
-        found[table.name] = desired.model_copy(update={"key": key})
+        cursor = table.policy.cursor if isinstance(table.policy, Append) else None
+        found[table.name] = desired.model_copy(update={"key": key, "cursor": cursor})
     return found
 
 

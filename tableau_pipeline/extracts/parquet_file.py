@@ -45,7 +45,11 @@ class ParquetFile(Builder):
         return self.extract
 
     def orphans(
-        self, desired: Mapping[str, TableContent], changed: Collection[str]
+        self,
+        desired: Mapping[str, TableContent],
+        *,
+        changed: Collection[str],
+        base: Checkpoint | None,
     ) -> dict[str, int]:
         """Return nothing: one table has no relationships."""
         return {}

@@ -24,12 +24,29 @@ def null_problem(hyper: HyperProcess, table: TableSource, columns: Sequence[str]
         return _nulls(connection, table, columns)
 
 
-def orphans(
-    hyper: HyperProcess, many: TableSource, one: TableSource, on: Sequence[tuple[str, str]]
-) -> int:
+def shared_key_problem(
+    hyper: HyperProcess, table: TableSource, other: TableSource, key: Sequence[str]
+) -> str | None:
+    """Return which keys of `table` rows of `other` have as well; None if there are none.
+
+    Args:
+        key: identifies the rows of each.
+    """
+    same = " AND ".join(f"source.{name} = other.{name}" for name in map(escape_name, key))
+    with connect(hyper) as connection:
+        shared = connection.execute_list_query(
+            f"SELECT {names(key)}, 2 FROM {rows(table)} source "  # noqa: S608
+            f"WHERE EXISTS (SELECT 1 FROM {rows(other)} other WHERE {same}) "
+            f"ORDER BY {names(key)} LIMIT {_SAMPLES}"
+        )
+    return _not_unique(table, key, shared)
+
+
+def orphans(hyper: HyperProcess, many: str, one: str, on: Sequence[tuple[str, str]]) -> int:
     """Count the rows of `many` without a partner in `one`; rows with a NULL key do not count.
 
     Args:
+        many: a relation, as SQL; like `one`.
         on: pairs (column of `many`, column of `one`).
     """
     pairs = [(escape_name(left), escape_name(right)) for left, right in on]
@@ -37,8 +54,8 @@ def orphans(
     pointing = " AND ".join(f"m.{left} IS NOT NULL" for left, _ in pairs)
     with connect(hyper) as connection:
         count: Any = connection.execute_scalar_query(
-            f"SELECT COUNT(*) FROM {rows(many)} m WHERE {pointing} "  # noqa: S608
-            f"AND NOT EXISTS (SELECT 1 FROM {rows(one)} o WHERE {same})"
+            f"SELECT COUNT(*) FROM {many} m WHERE {pointing} "  # noqa: S608
+            f"AND NOT EXISTS (SELECT 1 FROM {one} o WHERE {same})"
         )
     return count
 
@@ -67,6 +84,12 @@ def _repeated(connection: Connection, table: TableSource, key: Sequence[str]) ->
         f"SELECT {names(key)}, COUNT(*) FROM {rows(table)} source GROUP BY {names(key)} "  # noqa: S608
         f"HAVING COUNT(*) > 1 ORDER BY {names(key)} LIMIT {_SAMPLES}"
     )
+    return _not_unique(table, key, repeated)
+
+
+def _not_unique(
+    table: TableSource, key: Sequence[str], repeated: Sequence[Sequence[Any]]
+) -> str | None:
     if not repeated:
         return None
     samples = ", ".join(

@@ -180,26 +180,17 @@ class Attempt:
             seconds=self._seconds,
             before=published.rows or {},
         )
+        changed, base = desired.keys(), None
         match decision:
             case Refuse():
                 return report
             case Update(tables):
-                changed = set(tables)
+                changed, base = tables.keys(), published.record
             case NoChange():
-                changed = set()
-            case _:
-                changed = set(desired)
+                return replace(report, orphans=published.record.orphans if published.record else {})
         with phase(self._seconds, "build"):
-            counted = self._content.orphans(desired, changed) if changed else {}
-        unchanged = {
-            str(edge)
-            for edge in self._declaration.relationships
-            if not {edge.many, edge.one}.intersection(changed)
-        }
-        # Orphans of unchanged tables are still there; reporting only new counts would hide them.
-        before = published.record.orphans if published.record else {}
-        known = {edge: count for edge, count in before.items() if edge in unchanged}
-        return replace(report, orphans=known | counted)
+            orphans = self._content.orphans(desired, changed=changed, base=base)
+        return replace(report, orphans=orphans)
 
     def _delivered(self, recovered: Recovered, sender: Sender) -> tuple[Report, Sent]:
         published = self._observer.observe(recovered, self._project())

@@ -129,6 +129,6 @@ class Refresh:
             if problems and Accept.SHRINK not in options.accept:
                 found = "\n".join(problems)
                 raise RefusedError(found, {Check.GUARD: found})
-            orphans = builder.orphans(desired, desired)
+            orphans = builder.orphans(desired, changed=desired, base=None)
             extract = builder.file(desired)
         return Report(plan=None, extract=extract, orphans=orphans, seconds=seconds)

@@ -83,6 +83,21 @@ class Change:
         names = {file.name for file in self.shared}
         return tuple(file for file in version.snapshot.files if file.name not in names)
 
+    def came(self) -> str:
+        """Return the rows of files not shared that the new version has, as SQL."""
+        return self.new.rows(self.unshared(self.new))
+
+    def gone(self) -> str:
+        """Return the published rows of files not shared, and expired ones of the others, as SQL."""
+        old, cutoff = self.published, self.new.cutoff
+        unshared = old.rows(self.unshared(old))
+        if cutoff in (None, old.cutoff):
+            return unshared
+        expired = (
+            f"SELECT * FROM {old.rows(self.shared)} old WHERE NOT {kept(self.columns, cutoff)}"  # noqa: S608
+        )
+        return f"(SELECT * FROM {unshared} old UNION ALL {expired})"  # noqa: S608
+
     def surviving(self) -> str:
         """Return the published rows that the new cutoff keeps, of files not shared, as SQL."""
         old = self.published

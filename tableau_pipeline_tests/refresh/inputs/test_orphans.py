@@ -1,11 +1,37 @@
 import logging
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
+import pyarrow as pa
 import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
 
-from tableau_pipeline.core.policies import Diff
+from tableau_pipeline.core.declaration import Guard
+from tableau_pipeline.core.policies import Diff, Partitions, Policy, Replace, Retain
+from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.extracts.updates.delta import RowCounts
+from tableau_pipeline.hyper.tables import ROW_HASH
 from tableau_pipeline_tests.refresh.support.models import airlines, flights
+from tableau_pipeline_tests.refresh.support.partitioned import keep_only
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
+from tableau_pipeline_tests.refresh.support.shipping import table
+
+NOON = datetime(2026, 3, 30, 12, tzinfo=UTC)
+LAX = Guard(min_rows=0, max_shrink=1)
+PARTS = ("a", "b")
+Flight = tuple[int | None, str | None]
+CARRIERS = ("AA", "UA", "DL")
+# How many days ago a flight was, and its carrier.
+FLIGHTS = st.lists(
+    st.tuples(st.none() | st.integers(0, 6), st.none() | st.sampled_from(CARRIERS)),
+    min_size=1,
+    max_size=4,
+)
+# The partition of an airline, and a word about it.
+AIRLINES = st.dictionaries(
+    st.sampled_from(CARRIERS), st.tuples(st.sampled_from("ab"), st.sampled_from("xy"))
+)
 
 
 @pytest.mark.slow
@@ -29,3 +55,94 @@ def test_rows_without_a_partner_are_a_warning(star: Pipeline, caplog: pytest.Log
     report = star.run()
     assert report.plan.decision == "update"
     assert report.orphans == {"flights -> airlines": 5}
+
+
+@pytest.mark.slow
+@settings(
+    max_examples=10,
+    suppress_health_check=list(HealthCheck),
+    # An example takes seconds, and is short enough to be read as it was drawn.
+    phases=[Phase.explicit, Phase.generate],
+)
+@given(data=st.data())
+def test_updates_of_parts(star: Pipeline, data: st.DataObject):
+    """Prevents: a wrong count, as only what changed is read."""
+    content: dict[str, list[Flight]] = {}
+    many, one = star.declaration.tables
+    for number in range(4):
+        # Without a window, rows do not expire; one that gets longer brings rows back.
+        days = data.draw(st.sampled_from([None, 5, 4, 2, 1]))
+        retain = Retain("day", days, as_of="run") if days else None
+        policy = data.draw(st.sampled_from([Diff(("carrier",)), Partitions("part"), Replace()]))
+        many = replace(many, policy=Diff(("flight_id",)), retain=retain, guard=LAX)
+        star.declare(tables=(many, replace(one, policy=policy, guard=LAX)))
+        parts = st.just(PARTS) if not number else st.lists(st.sampled_from(PARTS), unique=True)
+        for part in data.draw(parts):
+            content[part] = data.draw(FLIGHTS)
+            star.snapshot("flights", _flights(part, content[part]), partition=part)
+        if not number or not data.draw(st.integers(0, 2)):
+            known = data.draw(AIRLINES)
+            for part in PARTS:
+                star.snapshot("airlines", _airlines(part, known), partition=part)
+        report = star.run(around={"now": NOON})
+        wanted = sum(
+            carrier is not None and carrier not in known
+            for rows in content.values()
+            for ago, carrier in rows
+            if not days or ago is None or ago <= days
+        )
+        assert report.orphans == ({"flights -> airlines": wanted} if wanted else {})
+        assert star.wrong() == []
+
+
+@pytest.mark.parametrize("policy", [Diff(("carrier",)), Partitions("part")], ids=["diff", "parts"])
+def test_a_key_that_another_partition_has(star: Pipeline, policy: Policy):
+    """Prevents: sums that are twice too large, as only changed files are read."""
+    many, one = star.declaration.tables
+    star.declare(tables=(many, replace(one, policy=policy, guard=LAX)))
+    for part, carrier in (("a", "AA"), ("b", "UA")):
+        star.snapshot("airlines", _airlines(part, {carrier: (part, "x")}), partition=part)
+    star.run()
+    star.snapshot("airlines", _airlines("b", {"AA": ("b", "x"), "UA": ("b", "x")}), partition="b")
+    with pytest.raises(RefusedError, match=r"carrier is not unique, for instance AA \(2 times\)"):
+        star.run()
+
+
+def test_changed_words_do_not_make_keys_be_read(star: Pipeline):
+    """Prevents: an update that reads every key of a large dimension, though no key changed."""
+    many, one = star.declaration.tables
+    star.declare(tables=(many, replace(one, policy=Partitions("part"), guard=LAX)))
+    for part, carrier in (("a", "AA"), ("b", "UA")):
+        star.snapshot("airlines", _airlines(part, {carrier: (part, "x")}), partition=part)
+    star.run()
+    keep_only(star, "airlines", part="a", columns={"part", ROW_HASH})
+    star.snapshot("airlines", _airlines("b", {"UA": ("b", "y")}), partition="b")
+    assert star.run().tables == {"airlines": RowCounts(deleted=1, inserted=1)}
+
+
+def test_shared_rows_do_not_lose_their_partners(star: Pipeline):
+    """Prevents: an update that looks for the partners of all rows, however few changed."""
+    many, one = star.declaration.tables
+    star.declare(tables=(replace(many, policy=Diff(("flight_id",)), guard=LAX), one))
+    for part in PARTS:
+        star.snapshot("flights", _flights(part, [(0, "AA"), (1, "DL")]), partition=part)
+    assert star.run().orphans == {"flights -> airlines": 2}
+    keep_only(star, "flights", part="a", columns={"flight_id", ROW_HASH})
+    star.snapshot("flights", _flights("b", [(0, "UA"), (1, "UA")]), partition="b")
+    report = star.run()
+    assert report.plan.decision == "update"
+    assert report.orphans == {"flights -> airlines": 1}
+
+
+def _flights(part: str, content: list[Flight]) -> pa.Table:
+    today = NOON.date()
+    rows = [
+        (10 * number + PARTS.index(part), None if ago is None else today - timedelta(ago), carrier)
+        for number, (ago, carrier) in enumerate(content)
+    ]
+    return table(rows, flight_id=pa.int64(), day=pa.date32(), carrier=pa.string())
+
+
+def _airlines(part: str, known: dict[str, tuple[str, str]]) -> pa.Table:
+    rows = [(carrier, word, part) for carrier, (its, word) in known.items() if its == part]
+    return table(rows, carrier=pa.string(), word=pa.string(), part=pa.string())

@@ -5,7 +5,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tableau_pipeline.core.policies import Append, Replace
+from tableau_pipeline.core.policies import Append, Diff, Replace
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.extracts.updates.delta import RowCounts
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
@@ -145,6 +145,25 @@ def test_cursor_that_is_null(pipeline: Pipeline, publish: bool):
         pipeline.run(publish=publish)
     for part in ("refresh: append", "cursor is NULL in 1 row", "word = lost", "needs a cursor"):
         assert part in str(caught.value)
+
+
+def test_cursor_named_for_rows_that_stay(pipeline: Pipeline):
+    """Prevents: a NULL that nobody looks for, as only new files are read."""
+    pipeline.policy(Replace())
+    pipeline.model("flights", read([1, None]))
+    pipeline.run()
+    pipeline.policy(Append("cursor"))
+    for _ in range(2):
+        with pytest.raises(RefusedError, match="cursor is NULL in 1 row"):
+            pipeline.run()
+
+
+def test_a_cursor_is_no_key(pipeline: Pipeline):
+    """Prevents: a repeated key, as the same column was checked for something else."""
+    appending(pipeline, read([1, 2, 2]))
+    pipeline.policy(Diff(("cursor",)))
+    with pytest.raises(RefusedError, match=r"cursor is not unique, for instance 2 \(2 times\)"):
+        pipeline.run()
 
 
 @pytest.mark.slow

@@ -3,7 +3,6 @@
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -13,7 +12,7 @@ from tableau_pipeline.core.policies import Diff, Retain
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.extracts.updates.delta import RowCounts
 from tableau_pipeline.hyper.tables import ROW_HASH
-from tableau_pipeline_tests.refresh.support.partitioned import materialize
+from tableau_pipeline_tests.refresh.support.partitioned import keep_only, materialize
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
 from tableau_pipeline_tests.refresh.support.shipping import ships, table
 
@@ -49,21 +48,13 @@ def parted(pipeline: Pipeline) -> Pipeline:
     return pipeline
 
 
-def _keep_only(pipeline: Pipeline, part: str, columns: set[str]) -> None:
-    """Take all other columns out of the files of a partition."""
-    newest = pipeline.store.newest("flights")
-    assert newest is not None
-    for path in newest.only([part]).paths:
-        pq.write_table(pq.read_table(path, columns=sorted(columns)), path)
-
-
 @pytest.mark.parametrize("retain", [None, Retain("day", 5)], ids=["all", "window"])
 def test_shared_files_are_hardly_read(parted: Pipeline, retain: Retain | None):
     """Prevents: an update that costs as much as the model is large, however little changed."""
     day = {"day"} if retain else set()
     parted.policy(Diff(("id",)), retain=retain, guard=LAX)
     parted.run(around={"now": NOON})
-    _keep_only(parted, "north", {"id", ROW_HASH, *day})
+    keep_only(parted, "flights", part="north", columns={"id", ROW_HASH, *day})
     materialize(parted, {"south": visits([(4, 0, "D"), (6, 1, "f")], "south")})
     report = parted.run(around={"now": NOON})
     deleted = 1 if retain else 2  # the other one had expired

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from tableau_pipeline.core.snapshot import Span
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
@@ -37,3 +38,11 @@ def materialize(
     for key, rows in partitions.items():
         span = day(key, zone=zone) if zone else None
         pipeline.snapshot(table.name, rows, partition=key, span=span)
+
+
+def keep_only(pipeline: Pipeline, model: str, *, part: str, columns: set[str]) -> None:
+    """Take all other columns out of the files of a partition."""
+    newest = pipeline.store.newest(model)
+    assert newest is not None
+    for path in newest.only([part]).paths:
+        pq.write_table(pq.read_table(path, columns=sorted(columns)), path)
