@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from tableauhyperapi import HyperException
+
 from tableau_pipeline.errors import RefusedError
 
 _UNITS = {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
@@ -31,6 +33,11 @@ def limit_in_bytes(setting: str, *, root: Path = Path("/")) -> int:
         f'{setting!r} is no memory limit: name an amount such as "4g" or "512m", or a share such '
         'as "50%".'
     )
+
+
+def is_out_of_memory(error: HyperException) -> bool:
+    """Whether a statement needed more memory than hyperd may use."""
+    return "memory limit" in str(error)
 
 
 def _available(root: Path) -> int:

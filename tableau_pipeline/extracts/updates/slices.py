@@ -8,6 +8,7 @@ from tableauhyperapi import HyperException
 
 from tableau_pipeline.core.units import megabytes
 from tableau_pipeline.extracts.updates.change import NotProvedError
+from tableau_pipeline.hyper.memory import is_out_of_memory
 
 # What hyperd needs to join two relations, for each row of the larger one (measured): on a hash, and
 # more for each column that is compared.
@@ -46,7 +47,7 @@ def in_slices(compare: Callable[[int], _T], *, rows: int, memory: int) -> _T:
         try:
             return compare(number)
         except HyperException as error:
-            if "memory limit" not in str(error):
+            if not is_out_of_memory(error):
                 raise
         number *= 4
     raise NotProvedError(

@@ -1,28 +1,37 @@
-"""Refuse values that Hyper cannot hold, by table and column."""
+"""Say why hyperd could not read models: too little memory, or values that it cannot hold."""
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
-from tableauhyperapi import HyperException, HyperProcess
+from tableauhyperapi import HyperException
 
 from tableau_pipeline.core.declaration import Declaration
-from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.core.units import megabytes
+from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.extracts.desired import Models, source
+from tableau_pipeline.hyper.memory import is_out_of_memory
+from tableau_pipeline.hyper.process import Hyperd
 from tableau_pipeline.hyper.types.unsupported_values import unreadable_columns
 
 
 @contextmanager
 def readable(
-    hyper: Callable[[], HyperProcess], declaration: Declaration, models: Models
+    hyper: Callable[[], Hyperd], declaration: Declaration, models: Models
 ) -> Generator[None]:
-    """Report the columns with values on which hyperd fails.
+    """Report too little memory, or the columns with values on which hyperd fails.
 
     Raises:
+        RefreshError: hyperd may use too little memory.
         RefusedError: names the tables and columns.
     """
     try:
         yield
     except HyperException as error:
+        if is_out_of_memory(error):
+            raise RefreshError(
+                f"The rows need more than hyperd's memory of {megabytes(hyper().memory)}; raise "
+                "HYPER_MEMORY_LIMIT"
+            ) from error
         # Only after a failure, because this search reads each column of each table once more.
         problems = [
             problem

@@ -17,6 +17,7 @@ from tableauhyperapi import TableName
 from tableau_pipeline.core.declaration import Table
 from tableau_pipeline.core.policies import Diff
 from tableau_pipeline.core.snapshot import DataFile, Fingerprint, Part, Snapshot
+from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.extracts.updates.change import Change, NotProvedError, TableVersion
 from tableau_pipeline.extracts.updates.delta import RowCounts, build_delta
 from tableau_pipeline.extracts.updates.slices import in_slices
@@ -25,7 +26,9 @@ from tableau_pipeline.hyper.process import Hyperd, connect
 from tableau_pipeline.hyper.tables import ROW_HASH, Column
 from tableau_pipeline.lake.delta_tables import read_delta
 from tableau_pipeline.objects.local_copies import LocalCopies
-from tableau_pipeline_tests.refresh.support.models import spark_name
+from tableau_pipeline_tests.refresh.support.models import flights, spark_name
+from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
+from tableau_pipeline_tests.refresh.support.shipping import ships
 
 KEY = ("l_orderkey", "l_linenumber")
 MB = 2**20
@@ -144,3 +147,38 @@ def test_no_number_of_slices_is_enough():
     ):
         in_slices(lambda slices: _aggregate(hyper, found, 1), rows=7, memory=hyper.memory)
     assert len(found) == 5
+
+
+def test_a_refresh_without_enough_memory_to_compare(pipeline: Pipeline):
+    """Prevents: a refresh that fails every night, or a table sent whole for no visible reason."""
+    pipeline.policy(Diff(("flight_id",)))
+    pipeline.run()
+    rows = flights(9)
+    with Hyperd(memory=256 * MB, telemetry=False) as hyper:
+        # As for a billion rows: the smallest slice needs more than it says that it may use.
+        hyper.memory = 1
+        shipped = ships(pipeline, rows, hyper=lambda: hyper)
+    assert shipped is not None
+    assert shipped.whole == (
+        "comparing 9 rows needs more than hyperd's memory of 0.00 MB; raise HYPER_MEMORY_LIMIT"
+    )
+
+
+@pytest.mark.parametrize("is_published", [False, True], ids=["publish", "update"])
+def test_a_refresh_without_enough_memory_for_keys(pipeline: Pipeline, is_published: bool):
+    """Prevents: a limit that the user has set shows as many lines of hyperd's."""
+    pipeline.policy(Diff(("word",)))
+    if is_published:
+        pipeline.model("flights", _words(10))
+        pipeline.run()
+    pipeline.model("flights", _words(50_000))
+    expected = r"The rows need more than hyperd's memory of 33\.55 MB; raise HYPER_MEMORY_LIMIT"
+    with (
+        Hyperd(memory=32 * MB, telemetry=False) as hyper,
+        pytest.raises(RefreshError, match=expected),
+    ):
+        pipeline.run(around={"hyper": lambda: hyper})
+
+
+def _words(number: int) -> pa.Table:
+    return pa.table({"word": [f"{each:08}" * 50 for each in range(number)]})

@@ -24,7 +24,7 @@ from tableau_pipeline.core.snapshot import Snapshot, Span
 from tableau_pipeline.core.timeouts import Timeouts
 from tableau_pipeline.demo.differences import differences
 from tableau_pipeline.hyper.open_file import read_table
-from tableau_pipeline.hyper.process import hyper_process
+from tableau_pipeline.hyper.process import Hyperd, hyper_process
 from tableau_pipeline.hyper.tables import Relationship
 from tableau_pipeline.lake.snapshots import with_lakes
 from tableau_pipeline.objects.local_copies import LocalCopies
@@ -170,6 +170,7 @@ class Pipeline:
         timeouts: Timeouts = TIMEOUTS,
         now: datetime | None = None,
         sleep: Callable[[float], None] = time.sleep,
+        hyper: Callable[[], Hyperd] = hyper_process,
     ) -> Refresh:
         """A refresh as a fresh process would set it up; `now` is its day, today unless given."""
 
@@ -185,7 +186,7 @@ class Pipeline:
             snapshots=with_lakes(self, self.declaration, self.copies),
             journal=journal,
             server=server,
-            hyper=hyper_process,
+            hyper=hyper,
             folder=self.folder,
             log=LOG,
             timeouts=timeouts,
