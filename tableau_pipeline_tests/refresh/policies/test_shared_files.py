@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tableau_pipeline.core.declaration import Guard
-from tableau_pipeline.core.policies import Diff, Retain
+from tableau_pipeline.core.policies import Append, Diff, Retain
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.extracts.updates.delta import RowCounts
 from tableau_pipeline.hyper.tables import ROW_HASH
@@ -26,11 +26,12 @@ ROW = st.tuples(st.integers(0, 5), st.none() | st.integers(0, 6), st.sampled_fro
 CONTENT = st.lists(ROW, max_size=4)
 
 
-def visits(rows: list[Row], part: str) -> pa.Table:
+def visits(rows: list[Row]) -> pa.Table:
+    # Without a column for the partition, so that two partitions may have the same row.
     today = NOON.date()
-    days = [(id_, None if ago is None else today - timedelta(days=ago), word, part)
+    days = [(id_, None if ago is None else today - timedelta(days=ago), word)
             for id_, ago, word in rows]  # fmt: skip
-    return table(days, id=pa.int64(), day=pa.date32(), word=pa.string(), part=pa.string())
+    return table(days, id=pa.int64(), day=pa.date32(), word=pa.string())
 
 
 @pytest.fixture
@@ -40,8 +41,8 @@ def parted(pipeline: Pipeline) -> Pipeline:
     materialize(
         pipeline,
         {
-            "north": visits([(1, 0, "a"), (2, 9, "b"), (3, None, "c")], "north"),
-            "south": visits([(4, 0, "d"), (5, 9, "e")], "south"),
+            "north": visits([(1, 0, "a"), (2, 9, "b"), (3, None, "c")]),
+            "south": visits([(4, 0, "d"), (5, 9, "e")]),
         },
     )
     pipeline.run(around={"now": NOON})
@@ -55,7 +56,7 @@ def test_shared_files_are_hardly_read(parted: Pipeline, retain: Retain | None):
     parted.policy(Diff(("id",)), retain=retain, guard=LAX)
     parted.run(around={"now": NOON})
     keep_only(parted, "flights", part="north", columns={"id", ROW_HASH, *day})
-    materialize(parted, {"south": visits([(4, 0, "D"), (6, 1, "f")], "south")})
+    materialize(parted, {"south": visits([(4, 0, "D"), (6, 1, "f")])})
     report = parted.run(around={"now": NOON})
     deleted = 1 if retain else 2  # the other one had expired
     assert report.tables == {"flights": RowCounts(deleted=deleted, inserted=2)}
@@ -63,14 +64,14 @@ def test_shared_files_are_hardly_read(parted: Pipeline, retain: Retain | None):
 
 def test_a_key_that_a_shared_file_has_is_refused(parted: Pipeline):
     """Prevents: a new row whose key another partition has deletes that partition's row."""
-    materialize(parted, {"south": visits([(1, 0, "x")], "south")})
+    materialize(parted, {"south": visits([(1, 0, "x")])})
     with pytest.raises(RefusedError, match=r"id is not unique, for instance 1 \(2 times\)"):
         parted.run(around={"now": NOON})
 
 
 def test_a_row_moves_to_another_partition(parted: Pipeline):
     """Prevents: a row that left a partition is deleted after it arrived in the other one."""
-    rows = {"north": visits([(1, 0, "a")], "north"), "south": visits([(2, 9, "b")], "south")}
+    rows = {"north": visits([(1, 0, "a")]), "south": visits([(2, 9, "b")])}
     materialize(parted, rows)
     assert ships(parted, now=NOON)
 
@@ -90,8 +91,9 @@ def test_any_versions(pipeline: Pipeline, data: st.DataObject):
         if not number:
             written = {part: written.get(part, []) for part in PARTS}
         days = data.draw(st.none() | st.integers(1, 6))
-        pipeline.policy(Diff(("id",)), retain=Retain("day", days) if days else None, guard=LAX)
-        materialize(pipeline, {part: visits(rows, part) for part, rows in written.items()})
+        policy = data.draw(st.sampled_from([Diff(("id",)), Append("id")]))
+        pipeline.policy(policy, retain=Retain("day", days) if days else None, guard=LAX)
+        materialize(pipeline, {part: visits(rows) for part, rows in written.items()})
         try:
             pipeline.run(around={"now": NOON})
         except RefusedError as error:
