@@ -1,14 +1,20 @@
-"""Write Delta tables with Spark itself: `python spark_tables.py FOLDER`.
+"""Write Delta and Iceberg tables with Spark itself: `python spark_tables.py FOLDER`.
 
-Runs alone, in an environment with a Spark for which Delta has a jar. Beside each table, the folder
-`<table>.rows` has its rows as Spark reads them.
+Runs alone, in an environment with a Spark for which both have a jar. Beside the folders `delta` and
+`iceberg` with the tables, `delta.rows` and `iceberg.rows` have their rows as Spark reads them.
 """
 
 import sys
 
 from pyspark.sql import SparkSession
 
-_JAR = "io.delta:delta-spark_4.1_2.13:4.3.0"
+_JARS = (
+    "io.delta:delta-spark_4.1_2.13:4.4.0,org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"
+)
+_EXTENSIONS = (
+    "io.delta.sql.DeltaSparkSessionExtension,"
+    "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+)
 _COLUMNS = """
     SELECT id, CONCAT('w', id) AS word, DATE_ADD(DATE'2024-02-27', CAST(id % 4 AS INT)) AS day,
         TIMESTAMP'2024-03-31 01:59:59.999999 UTC' AS at, CAST(id AS DECIMAL(12, 3)) / 8 AS price,
@@ -23,7 +29,7 @@ _MERGE = (
 _NO_VECTORS = "'delta.enableDeletionVectors' = 'false'"
 _VECTORS = "'delta.enableDeletionVectors' = 'true'"
 # By table: its partitioning, its properties, and what happens to it.
-_TABLES = {
+_DELTA = {
     "plain": ("", _NO_VECTORS, [f"INSERT INTO {{path}} {_MORE} WHERE id > 19"]),
     "merged": ("", _NO_VECTORS, [_MERGE, "DELETE FROM {path} WHERE id = 3", "OPTIMIZE {path}"]),
     "parted": (
@@ -53,15 +59,48 @@ _TABLES = {
         ["ALTER TABLE {path} ALTER COLUMN tiny TYPE INT"],
     ),
 }
+_ON_READ = ", ".join(
+    f"'write.{kind}.mode' = 'merge-on-read'" for kind in ("delete", "update", "merge")
+)
+_SECOND, _THIRD = "'format-version' = '2'", "'format-version' = '3'"
+_DELETE = "DELETE FROM {path} WHERE id = 3"
+_ICEBERG = {
+    "plain": ("", _SECOND, [f"INSERT INTO {{path}} {_MORE} WHERE id > 19"]),
+    "first": ("", "'format-version' = '1'", [_MERGE, _DELETE]),
+    "merged": ("", _SECOND, [_MERGE, _DELETE, "CALL {rewrite}"]),
+    "parted": (
+        "PARTITIONED BY (months(day), bucket(4, id), word, flag)",
+        _SECOND,
+        [_MERGE, "ALTER TABLE {path} DROP PARTITION FIELD flag", "DELETE FROM {path} WHERE id < 2"],
+    ),
+    "evolved": (
+        "PARTITIONED BY (day)",
+        _SECOND,
+        [
+            "ALTER TABLE {path} RENAME COLUMN word TO name",
+            "ALTER TABLE {path} DROP COLUMN flag",
+            "ALTER TABLE {path} ADD COLUMN word BIGINT",
+            "ALTER TABLE {path} ALTER COLUMN tiny TYPE BIGINT",
+            "ALTER TABLE {path} ALTER COLUMN price TYPE DECIMAL(22, 6)",
+            "INSERT INTO {path} (id, name, day, word) VALUES (99, 'last', DATE'2024-01-01', 7)",
+        ],
+    ),
+    "on_read": ("", f"{_SECOND}, {_ON_READ}", [_DELETE]),
+    "vectors": ("", f"{_THIRD}, {_ON_READ}", [_DELETE]),
+    "rewritten": ("", f"{_SECOND}, {_ON_READ}", [_DELETE, "CALL {rewrite}"]),
+}
 
 
 def _session(folder: str) -> SparkSession:
     catalog = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
     return (
         SparkSession.builder.master("local[2]")
-        .config("spark.jars.packages", _JAR)
-        .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
+        .config("spark.jars.packages", _JARS)
+        .config("spark.sql.extensions", _EXTENSIONS)
         .config("spark.sql.catalog.spark_catalog", catalog)
+        .config("spark.sql.catalog.ice", "org.apache.iceberg.spark.SparkCatalog")
+        .config("spark.sql.catalog.ice.type", "hadoop")
+        .config("spark.sql.catalog.ice.warehouse", folder)
         .config("spark.sql.warehouse.dir", f"{folder}/warehouse")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.databricks.delta.snapshotPartitions", "2")
@@ -72,16 +111,22 @@ def _session(folder: str) -> SparkSession:
 
 def _write(folder: str) -> None:
     spark = _session(folder)
-    for name, (partitioning, properties, statements) in _TABLES.items():
-        path = f"delta.`{folder}/{name}`"
-        spark.sql(
-            f"CREATE TABLE {path} USING delta {partitioning} TBLPROPERTIES ({properties}) "
-            f"AS {_FIRST}"
-        )
-        for statement in statements:
-            spark.sql(statement.format(path=path))
-        spark.sql(f"SELECT * FROM {path}").write.parquet(f"{folder}/{name}.rows")
+    for format_, tables in (("delta", _DELTA), ("iceberg", _ICEBERG)):
+        for name, (partitioning, properties, statements) in tables.items():
+            path = f"delta.`{folder}/delta/{name}`" if format_ == "delta" else f"ice.iceberg.{name}"
+            spark.sql(
+                f"CREATE TABLE {path} USING {format_} {partitioning} "
+                f"TBLPROPERTIES ({properties}) AS {_FIRST}"
+            )
+            for statement in statements:
+                spark.sql(statement.format(path=path, rewrite=_rewrite(name)))
+            spark.sql(f"SELECT * FROM {path}").write.parquet(f"{folder}/{format_}.rows/{name}")
     spark.stop()
+
+
+def _rewrite(name: str) -> str:
+    options = "map('rewrite-all', 'true', 'delete-file-threshold', '1')"
+    return f"ice.system.rewrite_data_files(table => 'iceberg.{name}', options => {options})"
 
 
 if __name__ == "__main__":
