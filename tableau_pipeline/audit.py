@@ -149,7 +149,6 @@ class _Auditor:
             snapshots=self._models,
             server=server,
             hyper=refresh.hyper,
-            folder=refresh.folder / "extracts",
             log=_LOG,
             sleep=refresh.sleep,
         )

@@ -70,10 +70,13 @@ os._exit(9)
 """
 
 
-def test_what_a_killed_run_has_built_is_removed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    """Prevents: a disk that fills with the extracts of killed runs."""
+@pytest.mark.parametrize("location", ["s3://lake/data", "/lake/data"])
+def test_what_a_killed_run_has_built_is_removed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, location: str
+):
+    """Prevents: a disk, or a volume that hosts share, that fills with the files of killed runs."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setenv("PIPELINE_DATA_DIR", "s3://lake/data")
+    monkeypatch.setenv("PIPELINE_DATA_DIR", location)
     killed = subprocess.run(
         [sys.executable, "-c", KILLED], check=False, capture_output=True, text=True,
         env={**os.environ, "TMPDIR": str(tmp_path)},

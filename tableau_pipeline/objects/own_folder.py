@@ -1,14 +1,18 @@
 """A temporary folder of this process, which others remove if this process is killed."""
 
+import os
 import shutil
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import gettempdir, mkdtemp
 from threading import Lock
 from weakref import finalize
 
 from filelock import FileLock, Timeout
+
+from tableau_pipeline.errors import RefusedError
 
 # Held by the process of the folder for as long as it lives.
 _LOCK = "lock"
@@ -51,6 +55,34 @@ class OwnFolder:
         for lock in self.parent.glob(f"*/{_LOCK}"):
             with suppress(Timeout, OSError), FileLock(lock, timeout=0):
                 shutil.rmtree(lock.parent, ignore_errors=True)
+
+
+def scratch() -> Path:
+    """Return the folder of this process for files that nobody needs after it.
+
+    Raises:
+        RefusedError: see `temporary_folder`.
+    """
+    return _own_folder(temporary_folder() / "work").path()
+
+
+def temporary_folder() -> Path:
+    """Return a folder of this user for what need not outlive this machine.
+
+    Raises:
+        RefusedError: somebody else owns a folder of this name.
+    """
+    folder = Path(gettempdir(), f"tableau_pipeline-{os.getuid()}")
+    # Others must neither read the rows nor exchange them.
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.stat().st_uid != os.getuid():
+        raise RefusedError(f"{folder} belongs to another user: remove it, or set TMPDIR.")
+    return folder
+
+
+@cache
+def _own_folder(parent: Path) -> OwnFolder:
+    return OwnFolder(parent)
 
 
 def _remove(folder: Path, lock: FileLock) -> None:

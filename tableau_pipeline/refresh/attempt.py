@@ -68,7 +68,6 @@ class Attempt:
             snapshots=content.snapshots,
             server=server,
             hyper=refresh.hyper,
-            folder=refresh.folder / "extracts",
             log=refresh.log,
             sleep=refresh.sleep,
         )

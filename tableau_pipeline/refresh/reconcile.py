@@ -22,6 +22,7 @@ from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.extracts.compare import Reconciliation, compare, count_rows
 from tableau_pipeline.extracts.compare_counts import compare_counts, compare_values
 from tableau_pipeline.hyper.process import Hyperd, connect
+from tableau_pipeline.objects.own_folder import scratch
 
 _NEVER = "reconcile: never"
 _HIDDEN = (
@@ -32,13 +33,12 @@ _HIDDEN = (
 
 @dataclass(frozen=True, slots=True)
 class Reconciler:
-    """Compares published data with models; `folder` holds the downloaded file meanwhile."""
+    """Compares published data with models."""
 
     declaration: Declaration
     snapshots: Snapshots
     server: Server
     hyper: Callable[[], Hyperd]
-    folder: Path
     log: logging.Logger
     sleep: Callable[[float], None]
 
@@ -157,8 +157,7 @@ class Reconciler:
                 f"reconcile: max_mb: {rule.max_bytes / 1e6:g}"
             )
         self.log.info("Reading back what is published, up to %s", megabytes(size))
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(prefix="read back ", dir=self.folder) as folder:
+        with TemporaryDirectory(prefix="read back ", dir=scratch()) as folder:
             try:
                 package = self.server.download(remote.luid, Path(folder))
             except RefreshError as error:

@@ -2,12 +2,10 @@ import hashlib
 import os
 from functools import cache
 from pathlib import Path
-from tempfile import gettempdir
 
-from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.objects.local_copies import LocalCopies
 from tableau_pipeline.objects.opening import is_url
-from tableau_pipeline.objects.own_folder import OwnFolder
+from tableau_pipeline.objects.own_folder import scratch, temporary_folder
 from tableau_pipeline.snapshots.objects.object_storage import ObjectStorage
 
 
@@ -25,7 +23,7 @@ def data_dir() -> Path:
     if value := os.environ.get("PIPELINE_DATA_DIR"):
         if not _is_url(value):
             return Path(value).absolute()
-        return _temporary_folder() / hashlib.sha256(value.encode()).hexdigest()[:12]
+        return temporary_folder() / hashlib.sha256(value.encode()).hexdigest()[:12]
     checkout, home = Path(__file__).parents[2], os.environ.get("DAGSTER_HOME")
     places = [Path(home or ".").absolute(), Path.cwd()]
     within = any(place.is_relative_to(checkout) for place in places)
@@ -56,14 +54,10 @@ def in_object_store() -> bool:
 def work_dir(*, keep: bool) -> Path:
     """Return the folder for the files that a refresh builds.
 
-    With an object store, it is removed with this process, unless its files are to be kept. That of
-    a killed process is removed by the next one.
+    It is on the disk of this host, and is removed with this process, unless its files are to be
+    kept. That of a killed process is removed by the next one.
     """
-    return (
-        data_dir()
-        if keep or not in_object_store()
-        else _own_folder(_temporary_folder() / "work").path()
-    )
+    return data_dir() if keep else scratch()
 
 
 def storage_at(location: str, copies: LocalCopies) -> Path | ObjectStorage:
@@ -79,27 +73,8 @@ def storage_at(location: str, copies: LocalCopies) -> Path | ObjectStorage:
 def local_copies(limit: int) -> LocalCopies:
     """Return the copies of objects on this machine's disk, of at most so many bytes."""
     # One for the whole process, because hyperd reads by path whatever a refresh still holds.
-    return LocalCopies(_temporary_folder() / "copies", limit)
+    return LocalCopies(temporary_folder() / "copies", limit)
 
 
 def _is_url(location: str) -> bool:
     return is_url(location, setting="PIPELINE_DATA_DIR")
-
-
-def _temporary_folder() -> Path:
-    """Return a folder of this user for what need not outlive this machine.
-
-    Raises:
-        RefusedError: somebody else owns a folder of this name.
-    """
-    folder = Path(gettempdir(), f"tableau_pipeline-{os.getuid()}")
-    # Others must neither read the rows nor exchange them.
-    folder.mkdir(mode=0o700, exist_ok=True)
-    if folder.stat().st_uid != os.getuid():
-        raise RefusedError(f"{folder} belongs to another user: remove it, or set TMPDIR.")
-    return folder
-
-
-@cache
-def _own_folder(parent: Path) -> OwnFolder:
-    return OwnFolder(parent)

@@ -85,6 +85,13 @@ def spark_session(
         raise
 
 
+def runs_here(session: object) -> bool:
+    """Whether all tasks of a session run on this host."""
+    # The session of a Spark Connect server is of another class: that server may be anywhere.
+    master = session.sparkContext.master if isinstance(session, SparkSession) else None
+    return (master or "").startswith("local")
+
+
 def _given(master: str | None, driver_memory: str | None) -> dict[str, str]:
     settings = {"spark.master": master, "spark.driver.memory": driver_memory}
     return {key: value for key, value in settings.items() if value}

@@ -1,5 +1,7 @@
 """What is published is read back and compared, and a difference is never passed over."""
 
+import signal
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from tableau_pipeline.core.policies import Diff
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.extracts.compare import ReconciliationError
 from tableau_pipeline.refresh.plan.decide import NoChange
+from tableau_pipeline_tests.refresh.support.crashes import killed_for_real
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.other_users import changes_the_file, publishes
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
@@ -113,6 +116,25 @@ def test_what_a_crash_left_unseen_is_looked_at_next(pipeline: Pipeline):
     assert "flights holds 7 rows" in pipeline.run().plan.reason
     assert pipeline.wrong() == []
     assert pipeline.run().checkpoint.unreconciled is None
+
+
+def test_the_file_is_read_back_on_the_local_disk(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    """Prevents: a volume that hosts share, or a disk, that fills with what killed runs read."""
+    pipeline.declare(reconcile=Reconcile(by="download"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "local"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "local"))
+    (tmp_path / "local").mkdir()
+
+    def left() -> list[Path]:
+        return [*tmp_path.rglob("read back *")]
+
+    assert killed_for_real(pipeline, before="download") == -signal.SIGKILL
+    (found,) = left()
+    assert found.is_relative_to(tmp_path / "local")
+    pipeline.run()
+    assert left() == []
 
 
 def test_what_is_too_large_is_not_called_reconciled(pipeline: Pipeline):

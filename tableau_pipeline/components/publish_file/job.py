@@ -1,7 +1,7 @@
 """A job that publishes files and database tables without any code."""
 
 from collections.abc import Generator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import cast
@@ -41,9 +41,10 @@ from tableau_pipeline.resources import (
     SnapshotIOManager,
     SparkResource,
     TableauServerResource,
-    data_dir,
+    work_dir,
 )
 from tableau_pipeline.resources.failures import as_failure
+from tableau_pipeline.snapshots.session import runs_here
 from tableau_pipeline.snapshots.store import SnapshotStore, TrialStore
 
 
@@ -64,12 +65,11 @@ def publish_files(
         as_failure(context.log),
         _about(config),
         _store(config, snapshots) as store,
-        # For the rows of files: the executors of Spark can read the data folder, if it is a path.
-        TemporaryDirectory(prefix="files ", dir=_existing(data_dir())) as folder,
+        ExitStack() as scratch,
     ):
         rows = FileStore(
             store=store,
-            read=lambda: _reading(context, config, spark, folder=Path(folder)),
+            read=lambda: _reading(context, config, spark, scratch=scratch),
             run_id=context.run.run_id,
             mode="append" if config.mode == "append" else "replace",
             # Asked when it is this run's turn: a run before it may have published another version.
@@ -77,7 +77,14 @@ def publish_files(
             file_column=config.file_column,
             drop_bad_rows=config.bad_rows == "drop",
         )
-        refresh = refresh_in_run(context, declaration, snapshots=rows, hyper=hyper, tableau=tableau)
+        refresh = refresh_in_run(
+            context,
+            declaration,
+            snapshots=rows,
+            hyper=hyper,
+            tableau=tableau,
+            keep_files=not config.publish,
+        )
         if config.mode == "as_is":
             report = refresh_as_is(refresh, _only_file(config), config.options())
         else:
@@ -124,7 +131,7 @@ def _reading(
     config: PublishFileConfig,
     spark: SparkResource,
     *,
-    folder: Path,
+    scratch: ExitStack,
 ) -> Reading:
     session = spark.spark_session
     try:
@@ -137,7 +144,11 @@ def _reading(
         format_ = cast("Format | None", config.format) or format_of(paths)
         files = Files(paths, format_, config.reader, config.columns)
         context.log.info("Reading %s", ", ".join(map(str, files.paths)))
-        return load(session, files, folder)
+        # Executors elsewhere can read the data folder, if it is a path.
+        parent = work_dir(keep=not runs_here(session))
+        parent.mkdir(parents=True, exist_ok=True)
+        folder = scratch.enter_context(TemporaryDirectory(prefix="files ", dir=parent))
+        return load(session, files, Path(folder))
     except READ_ERRORS as error:
         raise RefusedError(reason(error)) from error
 
@@ -174,11 +185,6 @@ def _store(
     if config.publish and not config.dry_run:
         return nullcontext(snapshots.store)
     return closing(TrialStore(snapshots.store.root))
-
-
-def _existing(folder: Path) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
@@ -19,6 +19,7 @@ from tableau_pipeline.snapshots.files.spark_paths import spark_path
 from tableau_pipeline.snapshots.objects.sending import plainly_named, sent_along, task_errors
 from tableau_pipeline.snapshots.partitions import NO_PARTITION, PARTITION, partition_folder
 from tableau_pipeline.snapshots.row_hash import stored_fingerprint
+from tableau_pipeline.snapshots.session import runs_here
 from tableau_pipeline.snapshots.storable import UnstorableError
 
 # "interval month", "interval year" and "interval year to month", in any nested type.
@@ -67,7 +68,9 @@ def _to_disk(
 ) -> Written:
     by_partition = None not in keys
     # Spark only counts: it would need more time for the sum of the hashes than their reader does.
-    counted = None if _writes_to_this_disk(hashed) else Observation()
+    # On this host no file can be lost on another disk, and counting costs a small model as much as
+    # its hashes.
+    counted = None if runs_here(hashed.sparkSession) else Observation()
     rows = hashed.observe(counted, F.count(F.lit(1)).alias("rows")) if counted else hashed
     writer = rows.write.partitionBy(PARTITION) if by_partition else rows.write
     writer.parquet(spark_path(folder))
@@ -84,17 +87,6 @@ def _to_disk(
         key: stored_fingerprint(model / file.name for file in each) for key, each in files.items()
     }
     return Written(files, fingerprints, strays)
-
-
-def _writes_to_this_disk(frame: DataFrame) -> bool:
-    """Whether all tasks run on this host, so that no file can be lost on another one's disk.
-
-    Then Spark need not count the rows, which costs a small model as much as their hashes.
-    """
-    session = frame.sparkSession
-    # The session of a Spark Connect server is of another class: that server may be anywhere.
-    master = session.sparkContext.master if isinstance(session, SparkSession) else None
-    return (master or "").startswith("local")
 
 
 def _check_types(schema: StructType, asset_key: str) -> None:

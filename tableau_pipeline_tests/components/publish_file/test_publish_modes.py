@@ -5,10 +5,16 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
+from tableauhyperapi import TableName
 
+from tableau_pipeline.components.publish_file import job
 from tableau_pipeline.components.publish_file.config import PublishFileConfig
 from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.hyper import open_hyper
+from tableau_pipeline.ingest import Files, Reading, load
 from tableau_pipeline.ingest.database_table import DatabaseTable
+from tableau_pipeline.objects.own_folder import scratch
 from tableau_pipeline_tests.components.publish_file.conftest import Publish, published
 from tableau_pipeline_tests.components.support.location import failure, metadata_of
 from tableau_pipeline_tests.conftest import Shipped
@@ -155,6 +161,36 @@ def test_what_is_only_built_is_not_kept(
         assert publish(path=str(trial), **rehearsal, **config).success
     metadata_of(publish(path=str(write(tmp_path / "c.csv", "id,v", "3,c")), **config))
     assert published(shipped, name)["v"].to_pylist() == ["a", "c"]
+
+
+@pytest.mark.slow
+def test_what_is_built_stays_and_the_rest_is_local(
+    publish: Publish,
+    shipped: Shipped,
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """Prevents: a file to look at that is gone, or killed runs that fill a volume of all hosts."""
+    folders: list[Path] = []
+
+    def noted(spark: SparkSession, files: Files, folder: Path) -> Reading:
+        folders.append(folder)
+        return load(spark, files, folder)
+
+    monkeypatch.setattr(job, "load", noted)
+    assert publish(path=str(write(tmp_path / "a.csv", "id,v", "1,a")), name=name).success
+    extracts = shipped.data_dir / "extracts"
+    before = {*extracts.rglob("*.hyper")}
+    path = str(write(tmp_path / "b.csv", "id,v", "2,b"))
+    assert publish(path=path, name=name, publish=False).success
+    (built,) = {*extracts.rglob("*.hyper")} - before
+    with open_hyper(built) as file:
+        assert file.read(TableName("Extract", "Extract")).to_pylist() == [{"id": 2, "v": "b"}]
+    assert len(folders) == 2
+    for folder in folders:
+        assert folder.parent == scratch()
+        assert not folder.exists()
 
 
 def test_a_database_without_a_driver(publish: Publish, name: str):
