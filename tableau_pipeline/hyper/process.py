@@ -1,12 +1,15 @@
 """hyperd, the database engine behind `.hyper` files: one hyperd for each Python process."""
 
 import atexit
+import re
 import threading
 from importlib.metadata import version
 from pathlib import Path
+from types import TracebackType
 
 from tableauhyperapi import Connection, CreateMode, HyperException, HyperProcess, Telemetry
 
+from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.hyper.memory import limit_in_bytes
 
 USER_AGENT = f"tableau_pipeline/{version('tableau_pipeline')}"
@@ -90,7 +93,37 @@ def connect(
 
     Without this setting, casts between instants and wall clock times use the machine's zone.
     """
-    return Connection(hyper.endpoint, path, create_mode, parameters={"timezone": "UTC"})
+    return _Connection(hyper.endpoint, path, create_mode, parameters={"timezone": "UTC"})
+
+
+class _Connection(Connection):
+    """Says in one line why hyperd could not read objects of S3 itself, as other reads do."""
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        super().__exit__(exc_type, exc_val, exc_tb)
+        if isinstance(exc_val, HyperException) and (message := _of_s3(str(exc_val))):
+            raise RefreshError(message) from None
+
+
+def _of_s3(text: str) -> str | None:
+    """Return the message for an error of S3 in the words of hyperd; None for other errors."""
+    found = dict(re.findall(r"(http-status|aws-s3-[a-z-]+): ([^\n]+)", text))
+    if "aws-s3-bucket-name" not in found:
+        return None
+    said = [found[name] for name in ("aws-s3-code", "aws-s3-message") if name in found]
+    cause = ": ".join(said).rstrip(".") or f"http-status {found.get('http-status')}"
+    # hyperd has no words for it.
+    if cause.startswith("http-status 0 "):
+        cause = "the connection broke off, or there was no answer in time"
+    return (
+        f"Reading s3://{found['aws-s3-bucket-name']} in place failed: {cause}. Check "
+        "the network and the AWS_ variables, then run again."
+    )
 
 
 @atexit.register
