@@ -26,7 +26,7 @@ from tableau_pipeline.resources import resources_from_env
 from tableau_pipeline.sandbox.testing import Sandbox, running_sandbox
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.deployment.hosts.process import Stop, declaration
-from tableau_pipeline_tests.deployment.s3 import BUCKET, S3Server
+from tableau_pipeline_tests.deployment.stores.object_server import ObjectServer
 from tableau_pipeline_tests.postgresql import PostgreSQL, running_postgresql
 from tableau_pipeline_tests.refresh.support.models import snapshot
 from tableau_pipeline_tests.refresh.support.pipeline import session
@@ -166,7 +166,7 @@ class Deployment:
     """Two hosts, and what they share.
 
     Attributes:
-        shared: the folder of all servers.
+        shared: the folder of all servers but the object store.
         local: what a single host would have as PIPELINE_DATA_DIR, with the same models.
         dagster: the instance as its web server sees it.
     """
@@ -223,22 +223,19 @@ class Deployment:
 
 
 @contextmanager
-def deployed(folder: Path) -> Generator[Deployment]:
-    """Run a deployment, and set the environment as on its hosts."""
+def deployed(folder: Path, server: ObjectServer) -> Generator[Deployment]:
+    """Run a deployment on an object store, and set the environment as on its hosts."""
     shared = folder / "shared"
     home = shared / "web"
     home.mkdir(parents=True)
-    s3 = S3Server(shared / "s3")
     shutil.copy(ROOT / "deploy" / "dagster.yaml", home)
     with ExitStack() as stack:
-        stack.callback(s3.stop)
-        s3.start()
         postgresql = stack.enter_context(running_postgresql())
         sandbox = stack.enter_context(running_sandbox(shared / "sandbox"))
         settings = {
-            **s3.settings,
+            **server.settings,
             **postgresql.settings,
-            "PIPELINE_DATA_DIR": f"s3://{BUCKET}/hosts",
+            "PIPELINE_DATA_DIR": f"{server.url}/{uuid4().hex[:8]}",
             "TABLEAU_SERVER_URL": sandbox.url,
             "TABLEAU_USERNAME": sandbox.user,
             "TABLEAU_PASSWORD": sandbox.password,

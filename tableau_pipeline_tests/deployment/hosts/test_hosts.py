@@ -10,9 +10,10 @@ import pytest
 
 from tableau_pipeline_tests.deployment.hosts.machines import Deployment, deployed, why_no_hosts
 from tableau_pipeline_tests.deployment.hosts.process import Stop
+from tableau_pipeline_tests.deployment.stores.object_server import ObjectServer
 from tableau_pipeline_tests.waiting import until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 SITE = "tableau_pipeline.publishing.site:TableauSite"
 UPLOADED = Stop(f"{SITE}.upload", after=True)
@@ -28,6 +29,9 @@ PHASES = {
     "job known": (Stop(f"{SITE}.job"), UPDATE),
     "outcome known": (Stop("tableau_pipeline.refresh.attempt:Attempt._recorded"), UPDATE),
 }
+APPEND = "tableau_pipeline.components.dagster_journal:DagsterJournal.append"
+CLAIMED = Stop(APPEND, after=True)
+EVENTS = "dagster_postgres.event_log.event_log:PostgresEventLogStorage"
 MODEL = "orders"
 versions = count(1)
 
@@ -42,11 +46,13 @@ def write(deployment: Deployment, model: str = MODEL) -> None:
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Generator[Deployment]:
-    """One for all tests, with a published data source."""
+def running(
+    server: ObjectServer, tmp_path_factory: pytest.TempPathFactory
+) -> Generator[Deployment]:
+    """One for all tests of a store, with a published data source."""
     if reason := why_no_hosts():
         pytest.skip(reason)
-    with deployed(tmp_path_factory.mktemp("deployment")) as found:
+    with deployed(tmp_path_factory.mktemp("deployment"), server) as found:
         write(found)
         found.first.refresh(MODEL)
         yield found
@@ -59,13 +65,14 @@ def deployment(running: Deployment) -> Deployment:
     return running
 
 
-def test_hosts_without_a_common_disk(deployment: Deployment):
+def test_hosts_without_a_common_disk(deployment: Deployment, server: ObjectServer):
     """Prevents: a refresh that needs a file of the host that refreshed before."""
     first, second = deployment.first, deployment.second
     for host, other in ((first, second), (second, first)):
         assert host.sees(host.disk)
         assert not host.sees(other.disk)
         assert not host.sees(deployment.shared)
+        assert not host.sees(server.folder)
     assert UPDATE in deployment.said(second.refresh(MODEL))
     assert deployment.wrong(MODEL) == []
     assert left(second.disk / "tmp") == []
@@ -184,4 +191,50 @@ def test_a_lost_database(deployment: Deployment):
     assert "too many retries for DB connection" in deployment.said(run)
     write(deployment)
     assert PUBLISH in deployment.said(deployment.second.refresh(MODEL))
+    assert deployment.wrong(MODEL) == []
+
+
+def test_a_database_lost_in_mid_claim(deployment: Deployment):
+    """Prevents: a refresh that goes on although it cannot know whether another one has begun, or
+    a claim that stops all others."""
+    run = deployment.first.paused(MODEL, CLAIMED)
+    logged = len(deployment.first.log())
+    deployment.postgresql.kill()
+    deployment.first.signal(run, "SIGCONT")
+    until(
+        lambda: deployment.first.log()[logged:].count("Retrying failed database connection") > 5,
+        seconds=60,
+        what="the run should miss the database when it reads the claims again",
+    )
+    deployment.postgresql.start()
+    assert deployment.first.ended(run) == 1
+    said = deployment.said(run)
+    assert "too many retries for DB connection" in said
+    assert "Decision" not in said
+    write(deployment)
+    assert UPDATE in deployment.said(deployment.second.refresh(MODEL))
+    assert deployment.wrong(MODEL) == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "stop",
+    [CLAIMED, Stop(f"{EVENTS}._store_asset_event", within=APPEND)],
+    ids=["claim stored", "claim stored in part"],
+)
+def test_a_database_that_comes_back_after_the_run(deployment: Deployment, stop: Stop):
+    """Prevents: a claim of which nobody has recorded the end, and that stops all others although
+    its run was terminated in Dagster."""
+    run = deployment.first.paused(MODEL, stop)
+    deployment.postgresql.kill()
+    deployment.first.signal(run, "SIGCONT")
+    assert deployment.first.ended(run) == 2
+    deployment.postgresql.start()
+    write(deployment)
+    newer = deployment.second.begin(MODEL)
+    waiting = f"Run {run} refreshes shared_{MODEL}: waiting for it"
+    until(lambda: waiting in deployment.said(newer), seconds=60, what="it should wait")
+    deployment.report_death(run)
+    assert deployment.second.ended(newer) == 0
+    assert UPDATE in deployment.said(newer)
     assert deployment.wrong(MODEL) == []
