@@ -3,14 +3,17 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 import yaml
 
 from tableau_pipeline.components.dagster_journal import RECORD
+from tableau_pipeline.core.server import Job
+from tableau_pipeline.sandbox.control.faults import Delay, Fault, HoldJobs
 from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.dagster_servers import WebServer, running
@@ -142,15 +145,26 @@ def test_a_run_of_the_composition(
         assert not any(secret in text for text in (events, instance, *texts))
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(None, id="the model is built", marks=pytest.mark.slow),
+        pytest.param(
+            Delay(method="PUT", path="sites/*/fileUploads/*", seconds=10),
+            id="the file is uploaded", marks=pytest.mark.long,
+        ),
+        pytest.param(HoldJobs(), id="the server's job runs", marks=pytest.mark.long),
+    ],
+)  # fmt: skip
 @pytest.mark.timeout(1200)
 def test_a_killed_code_server(
-    tableau_sandbox: Sandbox, settings: Mapping[str, str], tmp_path: Path
+    tableau_sandbox: Sandbox, settings: Mapping[str, str], tmp_path: Path, fault: Fault | None
 ):
     """Prevents: a deployment that stays as it is once its code server was killed during a run;
     rows that are lost or published twice."""
     file = tmp_path / "sales.csv"
     file.write_text("id,amount\n1,10\n2,20\n")
+    armed = tableau_sandbox.control.add(fault) if fault else None
     with running_postgresql() as postgresql, ExitStack() as services:
         composition = Composition(tmp_path, postgresql, settings)
         code = services.enter_context(composition.running("code"))
@@ -158,17 +172,32 @@ def test_a_killed_code_server(
             services.enter_context(composition.running(service))
         run_id = composition.publish(file)
         reading = f"SELECT 1 FROM event_logs WHERE run_id = '{run_id}' AND event LIKE '%Reading %'"
-        until(lambda: postgresql.run(reading), seconds=300, what="the run should read its file")
+        until(
+            lambda: armed.fired if armed else postgresql.run(reading),
+            seconds=300, what="the run should get so far",
+        )  # fmt: skip
         # Without the process of the run, which belongs to its session.
         code.kill()
         code.wait()
+        assert len(jobs(tableau_sandbox)) == isinstance(fault, HoldJobs)
+        if armed:
+            tableau_sandbox.control.clear(armed.number)
         assert composition.web.ended(run_id) == "SUCCESS"
         file.write_text("id,amount\n1,10\n2,21\n3,30\n")
         services.enter_context(composition.running("code"))
         again = composition.publish(file)
         assert composition.web.ended(again) == "SUCCESS", composition.log("code")
         assert postgresql.run("SELECT status FROM runs") == "SUCCESS\nSUCCESS"
+    assert len(jobs(tableau_sandbox)) == 2
     with session(tableau_sandbox) as site:
         (item,) = site.tsc.datasources.filter(name="Sales")
         rows = published_rows(site, str(item.id)).to_pydict()
     assert sorted(zip(rows["id"], rows["amount"], strict=True)) == [(1, 10), (2, 21), (3, 30)]
+
+
+def jobs(sandbox: Sandbox) -> Sequence[Job]:
+    """All jobs that the server has begun for the data source."""
+    with session(sandbox) as site:
+        found = site.jobs(name="Sales", since=datetime(2000, 1, 1, tzinfo=UTC))
+    assert found is not None
+    return found
