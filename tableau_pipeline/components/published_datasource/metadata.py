@@ -37,7 +37,8 @@ def extract_result(
             "MB": _in_megabytes(extract.size),
             "seconds/build": report.seconds["build"],
             "opens in": PRODUCTS[extract.version],
-            "dagster/uri": extract.path.as_uri(),
+            # A file that was sent does not outlive the run.
+            **({"dagster/uri": extract.path.as_uri()} if report.plan is None else {}),
             "bytes": extract.size,
             "file version": extract.version,
         },

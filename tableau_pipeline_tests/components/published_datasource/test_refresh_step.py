@@ -1,7 +1,9 @@
 """The step as Dagster runs it; on the snapshots and the sandbox that the demo left."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import dagster as dg
 import pytest
@@ -63,6 +65,8 @@ def test_full_publishes_and_records_its_intent_before_and_after(story: Story):
     assert found.keys() == {PUBLISHED, EXTRACT}
     assert found[PUBLISHED]["reason"] == "in full: asked for (full: true)"
     assert found[EXTRACT]["rows/flights"] == found[PUBLISHED]["rows/flights"] == 336_762
+    # A path to a file that is gone with the run would help nobody.
+    assert "dagster/uri" not in found[EXTRACT]
     records = [*reversed(records_of(story.instance, PUBLISHED))]
     number = max(each.refresh for each in records)
     claim, *sent, closing = [each for each in records if each.refresh == number]
@@ -112,6 +116,7 @@ def test_publish_false_builds_the_file_alone(story: Story):
     found = metadata(refresh(story, publish=False))
     assert found.keys() == {EXTRACT}
     assert found[EXTRACT]["dagster/row_count"] == 336_762
+    assert Path(unquote(urlsplit(found[EXTRACT]["dagster/uri"]).path)).is_file()
 
 
 def test_without_a_server_the_step_says_what_to_start(
