@@ -11,12 +11,14 @@ from pyspark.sql import functions as F
 
 from tableau_pipeline.components.published_datasource.assets import refresh_assets
 from tableau_pipeline.resources import SparkResource, resources_from_env
-from tableau_pipeline_tests.deployment.hosts.process import declaration
+from tableau_pipeline_tests.deployment.hosts.process import Stop, declaration, stop_at
 
 MODEL = "counted"
 TASKS, ROWS = 4, 10_000
 # The variable that names a file: as long as that is there, no task gets beyond its first row.
 HOLD = "HOLD"
+# The variable that names a function, if any, at which the process of the run stops itself.
+STOP = "STOP"
 
 
 def definitions() -> dg.Definitions:
@@ -42,6 +44,8 @@ def definitions() -> dg.Definitions:
 
 
 if __name__ == "__main__":
+    if place := os.environ[STOP]:
+        stop_at(Stop(place))
     job = definitions().resolve_implicit_global_asset_job_def()
     with dg.DagsterInstance.get() as instance:
         sys.exit(not job.execute_in_process(instance=instance).success)
