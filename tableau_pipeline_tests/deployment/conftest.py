@@ -19,9 +19,5 @@ def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ObjectServer]:
     """An object store that runs."""
-    server: ObjectServer = request.param(tmp_path_factory.mktemp("server") / "server")
-    try:
-        server.start()
+    with request.param(tmp_path_factory.mktemp("server") / "server").running() as server:
         yield server
-    finally:
-        server.stop()

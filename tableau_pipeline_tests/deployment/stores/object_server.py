@@ -3,9 +3,10 @@
 import os
 import subprocess
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import httpx
 
@@ -62,6 +63,15 @@ class ObjectServer(ABC):
                 start_new_session=True,
             )
         until(self._answers, seconds=60, what="the object store does not answer", log=log)
+
+    @contextmanager
+    def running(self) -> Iterator[Self]:
+        """Run it for as long as the block runs."""
+        try:
+            self.start()
+            yield self
+        finally:
+            self.stop()
 
     def kill(self) -> None:
         """End it as a loss of power would."""

@@ -39,12 +39,8 @@ PLAIN = {"allow_http": "true"}
 def store(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Generator[ObjectServer]:
-    made: ObjectServer = request.param(tmp_path_factory.mktemp("store") / "server")
-    try:
-        made.start()
-        yield made
-    finally:
-        made.stop()
+    with request.param(tmp_path_factory.mktemp("store") / "server").running() as store:
+        yield store
 
 
 # Iceberg's catalog of tests and hyperd's own reading are set up for S3 alone.
