@@ -143,7 +143,7 @@ class Builder:
 
         Args:
             changed: the tables that an update of `base` changes.
-            base: what is published; None if everything is published anew.
+            base: what is published; None if the whole file is published.
         """
         known = base.orphans if base else {}
         if not self.declaration.relationships or not changed:

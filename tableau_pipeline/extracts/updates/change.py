@@ -9,7 +9,7 @@ from tableau_pipeline.core.snapshot import DataFile, Fingerprint, Snapshot
 from tableau_pipeline.extracts.desired import kept, source
 from tableau_pipeline.extracts.updates.affected_rows import KeyMatch, KeyTable, Kind
 from tableau_pipeline.hyper.parquet.rows import rows
-from tableau_pipeline.hyper.tables import Column
+from tableau_pipeline.hyper.tables import Column, TableSource
 from tableau_pipeline.hyper.types.spark_types import hyper_type
 
 
@@ -82,6 +82,10 @@ class Change:
         """Return the other files of a version."""
         names = {file.name for file in self.shared}
         return tuple(file for file in version.snapshot.files if file.name not in names)
+
+    def source(self, files: Iterable[DataFile]) -> TableSource:
+        """Return the desired rows of some files of the new version."""
+        return source(self.table.name, self.new.snapshot, self.new.cutoff, files=files)
 
     def came(self) -> str:
         """Return the rows of files not shared that the new version has, as SQL."""

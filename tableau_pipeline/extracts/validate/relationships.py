@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from tableauhyperapi import HyperProcess
 
 from tableau_pipeline.core.declaration import Declaration
-from tableau_pipeline.extracts.desired import source
 from tableau_pipeline.extracts.updates.change import Change
 from tableau_pipeline.hyper.keys import key_problem, orphans, shared_key_problem
 from tableau_pipeline.hyper.parquet.rows import rows
@@ -56,7 +55,7 @@ def count_orphans(
     error.
 
     Args:
-        changes: the tables that are updated; {} if everything is published anew.
+        changes: the tables that are updated; {} if the whole file is published.
         known: the counts of what is published; relationships without orphans may be left out.
     """
     edges = declaration.relationships
@@ -70,16 +69,12 @@ def count_orphans(
 
 
 def _new_key_problem(hyper: HyperProcess, edge: Relationship, change: Change) -> str | None:
-    new = change.new
-    came, shared = (
-        source(edge.one, new.snapshot, new.cutoff, files=files)
-        for files in (change.unshared(new), change.shared)
-    )
+    came = change.source(change.unshared(change.new))
     if problem := key_problem(hyper, came, edge.key):
         return problem
     if not _changed_keys(hyper, edge, change):
         return None
-    return shared_key_problem(hyper, came, shared, edge.key)
+    return shared_key_problem(hyper, came, change.source(change.shared), edge.key)
 
 
 def _all_orphans(

@@ -78,8 +78,7 @@ def _policy_problems(
                     )
             case Append(cursor):
                 if change and change.old:
-                    new = change.new
-                    rows = source(table.name, new.snapshot, new.cutoff, files=change.unshared(new))
+                    rows = change.source(change.unshared(change.new))
                 if problem := null_problem(hyper, rows, [cursor]):
                     yield (
                         f"refresh: append: {problem}. Every row needs a cursor: fix the model, or "
