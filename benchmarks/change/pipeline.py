@@ -20,7 +20,6 @@ from benchmarks.peers.process_tree import processes, watched
 from tableau_pipeline.components import PublishedDatasource
 from tableau_pipeline.ingest import files_version
 from tableau_pipeline.resources import SparkResource, resources_from_env, unchanged
-from tableau_pipeline.resources.unchanged_models import FORCE
 from tableau_pipeline.snapshots.session import spark_session
 
 # A model of Spark that is written by partitions, or as a whole; or a table by reference.
@@ -85,8 +84,11 @@ def publish(
     warnings.simplefilter("ignore", dg.BetaWarning)
     job = _definitions(kind, folder / "source").resolve_implicit_global_asset_job_def()
     published = [dg.AssetKey(PUBLISHED), dg.AssetKey(f"{PUBLISHED}_extract")]
-    model, force = [dg.AssetKey(MODEL)], {FORCE: "true"} if full else {}
-    config = {**_QUIET, "ops": {PUBLISHED: {"config": {"full": full}}}}
+    model = [dg.AssetKey(MODEL)]
+    ops = {PUBLISHED: {"config": {"full": full}}}
+    if kind == "whole":
+        ops[MODEL] = {"config": {"force": full}}
+    config = {**_QUIET, "ops": ops}
     with _instance(folder / "dagster") as instance:
 
         def run(keys: list[dg.AssetKey], tags: Mapping[str, str], config: Any) -> Any:
@@ -102,8 +104,8 @@ def publish(
                     "dagster/asset_partition_range_start": written[0],
                     "dagster/asset_partition_range_end": written[-1],
                 }
-                run(model, {**force, **span}, _QUIET)
-            done = run([*model, *published] if kind == "whole" else published, force, config)
+                run(model, span, _QUIET)
+            done = run([*model, *published] if kind == "whole" else published, {}, config)
         wall = time.perf_counter() - started
     metadata = _metadata(done)
     return Cost(

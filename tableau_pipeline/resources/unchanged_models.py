@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 
 import dagster as dg
 from dagster._core.definitions.data_version import DEFAULT_DATA_VERSION
@@ -12,8 +13,8 @@ from tableau_pipeline.core.snapshot import Origin, Snapshot
 from tableau_pipeline.resources.io_manager import SnapshotIOManager
 from tableau_pipeline.resources.step_notes import notes_of
 
-# A run with this tag, "true", runs every model.
-FORCE = "tableau_pipeline/force"
+# In the run config of a model, `force: true` runs it in any case.
+_FORCE = "force"
 
 
 def unchanged(context: dg.AssetExecutionContext, source_version: str) -> bool:
@@ -24,8 +25,7 @@ def unchanged(context: dg.AssetExecutionContext, source_version: str) -> bool:
     All partitions of the run must hold. Otherwise, the rows that the model returns are stored with
     this source version.
 
-    A model without a code version always runs. So does every model in a run with the tag
-    `tableau_pipeline/force`, `true`.
+    A model without a code version always runs. So does one whose run config says `force: true`.
 
     Args:
         source_version: a text that changes whenever the sources do, such as `files_version`. Find
@@ -55,7 +55,8 @@ def _origin(
     context: dg.AssetExecutionContext, step: StepExecutionContext, source_version: str
 ) -> Origin:
     key = context.asset_key
-    config = context.op_execution_context.op_config
+    # Whether the model was forced says nothing about its rows.
+    config = {name: value for name, value in _config(context).items() if name != _FORCE}
     definition = context.assets_def.partitions_def
     parents = step.job_def.asset_layer.get(key).parent_keys
     return Origin(
@@ -65,6 +66,12 @@ def _origin(
         upstream={each.to_user_string(): _data_version(step, each) for each in parents},
         partitions=definition.get_serializable_unique_identifier() if definition else None,
     )
+
+
+def _config(context: dg.AssetExecutionContext) -> Mapping[str, object]:
+    """Return the run config of the model; one that is a single value gets a name."""
+    config = context.op_execution_context.op_config or {}
+    return config if isinstance(config, Mapping) else {"": config}
 
 
 def _digest(config: object) -> str:
@@ -110,8 +117,8 @@ def _manager(context: dg.AssetExecutionContext) -> SnapshotIOManager:
 def _reason_to_run(
     context: dg.AssetExecutionContext, origin: Origin, stored: Snapshot | None
 ) -> str | None:
-    if context.run.tags.get(FORCE) == "true":
-        return f"the run has the tag {FORCE}"
+    if _config(context).get(_FORCE):
+        return f"its run config says {_FORCE}"
     if origin.code_version is None:
         return (
             "without a code_version, nobody can tell whether its code changed; "

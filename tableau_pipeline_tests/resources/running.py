@@ -19,6 +19,7 @@ RAN: list[str] = []
 
 class Limit(dg.Config):
     rows: int = 100
+    force: bool = False
 
 
 def limited(code_version: str | None = "1") -> dg.AssetsDefinition:

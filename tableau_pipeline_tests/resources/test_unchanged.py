@@ -36,17 +36,16 @@ def test_the_last_snapshot_is_the_output(location: Location) -> None:
 def test_whatever_differs_lets_the_model_run(location: Location) -> None:
     """Prevents rows of yesterday's sources, code or run config that pass for today's."""
 
-    def run(code: str | None = "1", rows: int = 100, tag: str = "false") -> list[str]:
-        config = {"ops": {"model": {"config": {"rows": rows}}}}
-        tags = {"tableau_pipeline/force": tag}
-        return location.run([limited(code)], run_config=config, tags=tags)
+    def run(code: str | None = "1", **model: int) -> list[str]:
+        config = {"ops": {"model": {"config": model}}}
+        return location.run([limited(code)], run_config=config)
 
     assert [run(), run()] == [["model"], []]
     SOURCE["rows"] = 4
     assert [run(), run()] == [["model"], []]
     assert [run(code="2"), run(code="2")] == [["model"], []]
     assert [run(code="2", rows=2), run(code="2", rows=2)] == [["model"], []]
-    assert [run(code="2", rows=2, tag="true"), run(code="2", rows=2)] == [["model"], []]
+    assert [run(code="2", rows=2, force=True), run(code="2", rows=2)] == [["model"], []]
     assert [run(code=None, rows=2), run(code=None, rows=2)] == [["model"], ["model"]]
 
 
@@ -75,11 +74,14 @@ def test_a_snapshot_of_somebody_else_is_computed_again(location: Location) -> No
 def test_upstream_models_count_by_their_rows(location: Location) -> None:
     """Prevents a model that misses new rows upstream, or that runs for none."""
     both = [limited(), reader()]
-    forced = {"tableau_pipeline/force": "true"}
+    forced = {"ops": {"model": {"config": {"force": True}}}}
+    reader_forced = {"ops": {"reader": {"config": {"force": True}}}}
     assert location.run(both) == ["model", "reader"]
     assert location.run(both) == []
-    assert location.run(both, select="model", tags=forced) == ["model"]
+    assert location.run(both, select="model", run_config=forced) == ["model"]
     assert location.version() == 2
+    assert location.run(both, select="reader") == []
+    assert location.run(both, select="reader", run_config=reader_forced) == ["reader"]
     assert location.run(both, select="reader") == []
     SOURCE["rows"] = 4
     assert location.run(both) == ["model", "reader"]
