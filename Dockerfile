@@ -40,7 +40,8 @@ ENV PATH=/opt/venv/bin:$PATH \
 # A new volume takes over the owner of the folder that it is mounted on. Dagster also writes some
 # files of its own beside dagster.yaml.
 RUN install --directory --owner=pipeline --group=pipeline deploy deploy/storage /srv/data \
-    && python -m compileall -q tableau_pipeline
+    && python -m compileall -q tableau_pipeline \
+    && python -m tableau_pipeline.snapshots.spark.make_class_archive
 USER 10001
 
 CMD ["dagster", "api", "grpc", "--host", "0.0.0.0", "--port", "4000", "--module-name", "tableau_pipeline.definitions"]

@@ -16,7 +16,7 @@ from sqlalchemy import Engine, event
 
 from tableau_pipeline.sandbox.testing import Sandbox, running_sandbox
 from tableau_pipeline.sandbox.testing import tableau_sandbox as tableau_sandbox  # a fixture
-from tableau_pipeline.snapshots.session import spark_session
+from tableau_pipeline.snapshots.spark.session import spark_session
 
 if TYPE_CHECKING:
     from tableau_pipeline.demo.story import Line

@@ -44,7 +44,7 @@ from tableau_pipeline.resources import (
     work_dir,
 )
 from tableau_pipeline.resources.failures import as_failure
-from tableau_pipeline.snapshots.session import runs_here
+from tableau_pipeline.snapshots.spark.session import runs_here
 from tableau_pipeline.snapshots.store import SnapshotStore, TrialStore
 
 

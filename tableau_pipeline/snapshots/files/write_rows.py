@@ -19,7 +19,7 @@ from tableau_pipeline.snapshots.files.spark_paths import spark_path
 from tableau_pipeline.snapshots.objects.sending import plainly_named, sent_along, task_errors
 from tableau_pipeline.snapshots.partitions import NO_PARTITION, PARTITION, partition_folder
 from tableau_pipeline.snapshots.row_hash import stored_fingerprint
-from tableau_pipeline.snapshots.session import runs_here
+from tableau_pipeline.snapshots.spark.session import runs_here
 from tableau_pipeline.snapshots.storable import UnstorableError
 
 # "interval month", "interval year" and "interval year to month", in any nested type.

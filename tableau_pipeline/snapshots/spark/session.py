@@ -14,6 +14,8 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from tableau_pipeline.snapshots.spark.class_archive import java_options
+
 # Whatever the user has set, or the same rows would be stored as different ones.
 _ALWAYS = {
     # Snapshots, cutoffs and Tableau's datetimes without a zone are all in UTC.
@@ -22,7 +24,7 @@ _ALWAYS = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
 
-_LOG_CONFIG = Path(__file__).parents[1] / "log4j2.properties"
+_LOG_CONFIG = Path(__file__).parents[2] / "log4j2.properties"
 
 # Ours, where the user has set nothing.
 _PROPERTIES = {
@@ -110,9 +112,9 @@ def _start_java(settings: Mapping[str, str]) -> SparkConf:
 def _for_java() -> dict[str, str]:
     """Return what Spark reads where neither its command line nor `spark-defaults.conf` tells."""
     # Of two values of a property, Java takes the later one.
-    properties = " ".join(f"-D{key}={value}" for key, value in _PROPERTIES.items())
+    options = [f"-D{key}={value}" for key, value in _PROPERTIES.items()] + java_options()
     variables = {
-        "SPARK_SUBMIT_OPTS": f"{properties} {os.environ.get('SPARK_SUBMIT_OPTS', '')}",
+        "SPARK_SUBMIT_OPTS": f"{' '.join(options)} {os.environ.get('SPARK_SUBMIT_OPTS', '')}",
         "SPARK_DRIVER_MEMORY": os.environ.get("SPARK_DRIVER_MEMORY") or _DRIVER_MEMORY,
         "PYSPARK_DRIVER_PYTHON": os.environ.get("PYSPARK_DRIVER_PYTHON") or sys.executable,
     }
