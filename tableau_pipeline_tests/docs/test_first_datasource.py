@@ -20,7 +20,7 @@ FIRST = README.sections["Your first data source"]
 SHELL, DATA, SCAFFOLD, LAUNCH, CHANGE = FIRST.blocks("bash")
 (MODEL,) = FIRST.blocks("python")
 ELSEWHERE = page("how-to/own-project.md")
-(SETUP,) = ELSEWHERE.whole.blocks("bash")
+SETUP, CLASS_ARCHIVE = ELSEWHERE.whole.blocks("bash")
 LOADING, RESOURCES, _ = ELSEWHERE.whole.blocks("python")
 FILES = page("how-to/files.md").whole
 (PUBLISH_FILE,), (FILE_DROP,) = FILES.blocks("bash"), FILES.blocks("yaml")
@@ -130,6 +130,8 @@ def test_a_project_of_somebody_else(tableau_sandbox: Sandbox, tmp_path: Path):
     maker.run("create-dagster project shop --no-uv-sync")
     project = Project(tmp_path / "shop", "src/shop", programs=programs, path="")
     project.run(SETUP.replace("/path/to/tableau_pipeline", str(ROOT)))
+    project.run(CLASS_ARCHIVE)
+    assert [*(tmp_path / "python" / "share").rglob("*.jsa")]
     (project.package / "definitions.py").write_text(LOADING)
     project.write("resources.py", RESOURCES)
     for name, text in MODULES.items():
