@@ -14,6 +14,8 @@ import pyspark
 from tableau_pipeline_tests.dagster_servers import running, said
 
 HOST = "127.0.0.1"
+# Of the workers. Spark runs a copy of a slow task only on a host of another name.
+_WORKERS = (HOST, "localhost")
 # What a driver needs so that both workers take part, each with one executor. It waits for both
 # only if it knows how many cores it is to get. The executors have one address, but perhaps not one
 # disk.
@@ -26,7 +28,7 @@ spark.scheduler.maxRegisteredResourcesWaitingTime  60s
 spark.shuffle.readHostLocalDisk                    false
 """
 _HOME = Path(pyspark.__file__).parent
-_COMMON = ("--host", HOST, "--port", "0", "--webui-port", "0")
+_PORTS = ("--port", "0", "--webui-port", "0")
 _NOTHING_ELSE: Mapping[str, str] = MappingProxyType({})
 
 
@@ -69,7 +71,7 @@ def spark_cluster(
     """
     with ExitStack() as stack:
         master = folder / "spark-master"
-        process = stack.enter_context(_daemon("master.Master", master, *_COMMON))
+        process = stack.enter_context(_daemon("master.Master", master, "--host", HOST, *_PORTS))
         url = said(process, master / "log", r"Starting Spark master at (spark://\S+)")[1]
         workers = folder / "worker-1", folder / "worker-2"
         for worker in workers:
@@ -77,13 +79,14 @@ def spark_cluster(
         processes = [
             stack.enter_context(
                 _daemon(
-                    *("worker.Worker", worker, *_COMMON, "--cores", "1", "--memory", "1g"),
+                    *("worker.Worker", worker, "--host", host, *_PORTS),
+                    *("--cores", "1", "--memory", "1g"),
                     *("--work-dir", str(worker / "work"), url),
                     variables=variables,
                     start=start(worker),
                 )
             )
-            for worker in workers
+            for worker, host in zip(workers, _WORKERS, strict=True)
         ]
         for worker, process in zip(workers, processes, strict=True):
             said(process, worker / "log", "Successfully registered with master")

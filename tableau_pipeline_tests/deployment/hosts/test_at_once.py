@@ -10,7 +10,6 @@ import pytest
 from tableau_pipeline.sandbox.testing import Sandbox, running_sandbox
 from tableau_pipeline_tests.deployment.hosts.machines import Deployment, deployed, why_no_hosts
 from tableau_pipeline_tests.deployment.hosts.process import declaration, refresh
-from tableau_pipeline_tests.deployment.s3 import S3Server
 from tableau_pipeline_tests.deployment.stores.object_server import ObjectServer
 from tableau_pipeline_tests.refresh.support.pipeline import published_rows, session
 
@@ -44,7 +43,6 @@ def published(sandbox: Sandbox) -> Mapping[str, pa.Table]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("server", [S3Server], ids=["S3"], indirect=True)
 def test_five_data_sources_at_once(server: ObjectServer, tmp_path: Path):
     """Prevents: refreshes of two hosts that disturb each other, or publish other rows than one host
     would."""
