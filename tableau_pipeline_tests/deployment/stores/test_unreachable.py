@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tableau_pipeline.components import PublishedDatasource
+from tableau_pipeline.components.audit.audit_job import audit_job
 from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.demo.differences import differences
 from tableau_pipeline.hyper.process import hyper_process
@@ -150,6 +151,13 @@ class Runs:
         ]
         return [failure.user_failure_data.description for failure in failures]
 
+    def audit(self) -> None:
+        """Compare what is published with the model, row by row."""
+        job = audit_job("audit", [self._declaration])
+        assert job.execute_in_process(
+            instance=self._instance, resources=resources_from_env(), raise_on_error=True
+        ).success
+
     def wrong(self) -> list[str]:
         """In what the published data source differs from the newest version of its model."""
         newest = self.snapshots.snapshot("orders")
@@ -204,6 +212,8 @@ def test_each_phase_of_a_refresh(runs: Runs, network: Network):
     """Prevents: rows that are lost or published twice, as the store was away for a while."""
     assert runs.run(1) == []
     # What hyperd has read was released.
+    assert [*runs.snapshots.copies.folder.iterdir()] == []
+    runs.audit()
     assert [*runs.snapshots.copies.folder.iterdir()] == []
     before = len(network.requests)
     assert runs.run(2) == []
