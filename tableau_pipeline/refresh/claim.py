@@ -63,11 +63,11 @@ class Claimed:
             return
         # With a higher number than its own, the record outlives the result of that refresh.
         number = read_history(self.journal.records()).number + 1
-        why = f"an {intent.action} of run {intent.run_id} took effect after a later refresh"
+        why = f"the {intent.action} of run {intent.run_id} took effect after a later refresh"
         update = {"refresh": number, "outcome": Outcome.DONE, "target": None, "partial": why}
         self.journal.append(intent.model_copy(update=update))
         raise RefreshError(
-            f"This refresh was overtaken by {by} while it sent an {intent.action}, which may have "
+            f"This refresh was overtaken by {by} during its {intent.action}, which may have "
             "changed what that run left. The next run publishes in full."
         )
 

@@ -84,7 +84,8 @@ class Observer:
             other_instance=self._other_instance(remote),
             metadata=self.server.metadata(remote.luid),
         )
-        if not named:
+        # A request that took effect after a later refresh leaves a record, but not of its rows.
+        if not named or (recovered.record or recovered.former) is None:
             why = "no record shows what it holds"
             if recovered.luid:
                 why = (

@@ -132,7 +132,7 @@ class Recovery:
 
     def _closed(self, intent: Intent, outcome: Outcome, note: str) -> Intent:
         self.jobs.log.info(
-            "An interrupted refresh had sent a %s: %s %s", intent.action, outcome, note
+            "An interrupted refresh had sent its %s: %s %s", intent.action, outcome, note
         )
         intent = intent.model_copy(update={"outcome": outcome, "note": note or None})
         if self.acts:
@@ -164,8 +164,8 @@ class Recovery:
         until = intent.recorded_at + timedelta(seconds=timeouts.queue + timeouts.job)
         if self.jobs.server.now() < until:
             raise RefreshError(
-                f"An interrupted refresh sent a {intent.action} that the server may have received, "
-                "and which job that became is not known, nor may this user list jobs. Nothing is "
-                f"sent beside it before {until:%Y-%m-%d %H:%M} UTC: run again then, or let the "
-                "user list jobs (site administrator)."
+                f"An interrupted refresh sent a request ({intent.action}) that the server may have "
+                "received, and which job that became is not known, nor may this user list jobs. "
+                f"Nothing is sent beside it before {until:%Y-%m-%d %H:%M} UTC: run again then, or "
+                "let the user list jobs (site administrator)."
             )

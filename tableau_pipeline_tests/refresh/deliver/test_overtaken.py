@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tableau_pipeline.core.checkpoint import Claim
-from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.refresh.plan.decide import NoChange, Options, Publish
 from tableau_pipeline.refresh.recover.history import read_history
 from tableau_pipeline.refresh.refresh import Refresh
@@ -111,7 +111,26 @@ def test_overtaken_while_it_sends(new_pipeline: Callable[..., Pipeline]):
     assert pipeline.wrong() != []
     report = zombie.run("three")
     assert isinstance(report.plan, Publish)
-    assert "an update of run one took effect after a later refresh" in report.plan.reason
+    assert "the update of run one took effect after a later refresh" in report.plan.reason
+    assert pipeline.wrong() == []
+    assert isinstance(zombie.run("four").plan, NoChange)
+
+
+@pytest.mark.few_variants(1)
+def test_wiped_while_the_first_publish_is_sent(pipeline: Pipeline):
+    """Prevents: a guard that takes the published rows for none, as no record tells of them."""
+    zombie = Zombie(pipeline, SharedJournal("zero"))
+    wipe = zombie.journal.stored.clear
+    first = zombie.refresh(
+        "one", around_server=lambda server: At(server, "publish", wipe, when="before")
+    )
+    with pytest.raises(RefreshError, match="removed its records during its publish"):
+        replace(first, sleep=lambda _: None).run(Options())
+    pipeline.model("flights", flights(1))
+    with pytest.raises(RefusedError, match="1 rows where 8 are published"):
+        zombie.run("two")
+    pipeline.model("flights", flights(9))
+    assert isinstance(zombie.run("three").plan, Publish)
     assert pipeline.wrong() == []
     assert isinstance(zombie.run("four").plan, NoChange)
 
