@@ -6,7 +6,6 @@ from typing import Any
 from unittest import mock
 
 from tableau_pipeline.refresh.claim import Claimed
-from tableau_pipeline.refresh.deliver.send import Sender
 from tableau_pipeline.refresh.reconcile import Reconciler, Reconciliation
 from tableau_pipeline.refresh.recover.observe import Observer
 from tableau_pipeline.refresh.recover.recovery import Recovery
@@ -19,10 +18,11 @@ def _without(owner: type, name: str, answer: Any = None) -> AbstractContextManag
     return mock.patch.object(owner, name, return_value=answer)
 
 
+# The last look before a sending is not among them: histories excuse what others do at that moment.
+# `deliver/test_changed_hands_while_sending.py` fails without it.
 MUTATIONS: dict[str, Callable[[], AbstractContextManager]] = {
     "claim": lambda: mock.patch("tableau_pipeline.refresh.claim.live_claims", return_value=[]),
     "fence": lambda: _without(Claimed, "check_fence"),
-    "drift check": lambda: _without(Sender, "_check_unchanged"),
     "job window": lambda: _without(Window, "covers", True),
     "guard without a base": lambda: _without(Observer, "_counted", {}),
     "wait for an unknown sending": lambda: _without(Recovery, "_wait_for_unknown"),
