@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from tableau_pipeline.core.checkpoint import Checkpoint, Claim
+from tableau_pipeline.core.checkpoint import Checkpoint, Claim, Recovered
 from tableau_pipeline.core.declaration import Declaration, tags_of
 from tableau_pipeline.core.server import RemoteDatasource, Server
 from tableau_pipeline.extracts.compare import Reconciliation
@@ -15,7 +15,7 @@ from tableau_pipeline.refresh.job_waiting import Jobs
 from tableau_pipeline.refresh.reconcile import Reconciler
 from tableau_pipeline.refresh.recover.history import History, read_history
 from tableau_pipeline.refresh.recover.observe import Observer, Published, moves
-from tableau_pipeline.refresh.recover.recovery import Recovered, Recovery
+from tableau_pipeline.refresh.recover.recovery import Recovery
 from tableau_pipeline.refresh.refresh import Refresh
 
 # Not the log of the run, which has one line for each data source.
@@ -156,7 +156,7 @@ class _Auditor:
     def audit(self, history: History) -> Audited:
         refresh, declaration, server = self._refresh, self._declaration, self._server
         jobs = Jobs(server, refresh.timeouts, refresh.sleep, _LOG)
-        recovered = Recovery(refresh.journal, jobs, acts=False).recover(history)
+        recovered = Recovery(jobs, claim=None).recover(history)
         project_id = server.find_project(declaration.project)
         observer = Observer(declaration, server, self._reconciler, self._tags, _LOG)
         published = observer.observe(recovered, project_id)

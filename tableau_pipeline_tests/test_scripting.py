@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tableau_pipeline.core.checkpoint import Checkpoint, Closing, PublishMode, Record
+from tableau_pipeline.core.checkpoint import Checkpoint, Closing, Record
 from tableau_pipeline.core.declaration import Declaration, Table
 from tableau_pipeline.core.timeouts import Timeouts
 from tableau_pipeline.demo.differences import differences
@@ -31,7 +31,6 @@ from tableau_pipeline.scripting import refresh
 from tableau_pipeline.scripting.file_journal import FileJournal
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline_tests.conftest import ROOT
-from tableau_pipeline_tests.core.test_former_journal import STATE, written
 from tableau_pipeline_tests.refresh.support.models import flights, snapshot
 
 EXAMPLE = ROOT / "examples" / "refresh_from_a_script.py"
@@ -204,35 +203,6 @@ def test_the_next_one_waits_until_the_checkpoint_is_kept(
         assert second.result(30).checkpoint == script.checkpoint()
     with script.session() as site:
         assert wrong(site, script.declaration, script.data / "snapshots") == []
-
-
-@pytest.mark.slow
-def test_journal_of_the_version_before(script: Script):
-    # Prevents: an upgrade after which nothing is ours, or a table may lose its rows unasked.
-    known = script.run().checkpoint
-    assert known
-    state = STATE | {
-        "server": known.server,
-        "project": known.project,
-        "name": known.name,
-        "luid": known.luid,
-        "tables": {"flights": {"content": {"rows": 8}}},
-    }
-    with script.session() as site:
-        # It had none of these tags.
-        site.untag(known.luid, [f"tableau-pipeline-instance:{script.journal.instance}"])
-    written(script.journal.path, state)
-    script.model(1)
-    with pytest.raises(RefusedError, match="1 rows where 8 are published"):
-        script.run()
-    script.model(9)
-    report = script.run()
-    assert report.plan == Publish(
-        PublishMode.REPLACE, "in full: its records are of an older version"
-    )
-    assert report.checkpoint
-    assert report.checkpoint.luid == known.luid
-    assert isinstance(script.run().plan, NoChange)
 
 
 @pytest.mark.parametrize(

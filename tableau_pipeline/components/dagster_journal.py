@@ -1,10 +1,12 @@
 """Dagster's event log as the journal of a refresh.
 
-Records are runless observations of the published asset: Dagster stores them at once, so that they
-outlive a crash of the step, and keeps them when somebody deletes the run.
+Records are runless observations: Dagster stores them at once, so that they outlive a crash of the
+step, and keeps them when a user deletes the run. They belong to an asset of their own, not to the
+published one, so that the events of a data source are those that people look for, and what a user
+or a sensor does to it forgets nothing. Partitions, by which Dagster's event log has an index, tell
+the data sources apart.
 """
 
-import json
 import os
 import platform
 from collections.abc import Sequence
@@ -16,19 +18,31 @@ from uuid import uuid4
 import dagster as dg
 from dagster._core.storage.runs import SqlRunStorage
 from filelock import FileLock
-from pydantic import TypeAdapter, ValidationError
 
-from tableau_pipeline.core.checkpoint import Claim, Closing, Former, Intent, Owner, Record
+from tableau_pipeline.core.checkpoint import (
+    Claim,
+    Closing,
+    Intent,
+    Owner,
+    Record,
+    Recovered,
+    read_record,
+)
 from tableau_pipeline.core.declaration import file_name
 from tableau_pipeline.core.journal import held
+from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.refresh.recover.history import CLAIMS, is_claim, is_complete
 from tableau_pipeline.resources import data_dir
 
-RECORD = "tableau_pipeline/record"
-# The metadata key under which the previous release stored its state.
-_FORMER_STATE = "tableau_pipeline/state"
-_PAGE = 25
-_LONGEST = 1000
-_RECORD: TypeAdapter[Record] = TypeAdapter(Record)
+# The asset of the records of all data sources, which no code location defines.
+JOURNAL = dg.AssetKey(["tableau_pipeline", "journal"])
+_RECORD = "tableau_pipeline/record"
+# Each data source has two partitions: claims with their ends, and all else.
+_CLAIMS, _REQUESTS = "claims:", "requests:"
+_REPAIR = (
+    "Restore a backup of Dagster's database. Or wipe that asset in Dagster: then each data source "
+    "is found by its tags, and published in full"
+)
 
 
 class DagsterJournal:
@@ -70,21 +84,12 @@ class DagsterJournal:
         )
 
     def records(self) -> Sequence[Record]:
-        """Return the newest records, back to those of the newest checkpoint."""
+        """Return the newest records; see `records_of`."""
         return records_of(self._dagster, self._asset_key)
 
     def append(self, record: Record) -> None:
-        """Store a runless observation of the published asset."""
-        self._dagster.report_runless_asset_event(
-            dg.AssetObservation(
-                self._asset_key,
-                description=_described(record),
-                metadata={
-                    "refresh": record.refresh,
-                    RECORD: dg.MetadataValue.json(record.model_dump(mode="json")),
-                },
-            )
-        )
+        """Store a runless observation."""
+        self._dagster.report_runless_asset_event(journal_event(self._asset_key, record))
 
     def has_ended(self, owner: Owner) -> bool:
         """Whether Dagster records the end of the attempt, or its process on this host is gone."""
@@ -120,57 +125,64 @@ class DagsterJournal:
         return self._dagster.is_ephemeral or not os.environ.get("DAGSTER_HOME")
 
 
+def journal_event(asset_key: dg.AssetKey, record: Record) -> dg.AssetObservation:
+    """Return the event that stores a record of a published asset."""
+    return dg.AssetObservation(
+        JOURNAL,
+        description=_described(record),
+        partition=f"{_CLAIMS if is_claim(record) else _REQUESTS}{asset_key.to_user_string()}",
+        metadata={_RECORD: dg.MetadataValue.json(record.model_dump(mode="json"))},
+    )
+
+
 def records_of(instance: dg.DagsterInstance, asset_key: dg.AssetKey) -> list[Record]:
-    """Return the newest records of a published asset, back to the start of its last checkpoint."""
-    found: list[Record] = []
-    cursor = None
-    # Without a checkpoint, a data source must not make each refresh read its whole history.
-    for _ in range(0, _LONGEST, _PAGE):
-        page = instance.fetch_observations(
-            dg.AssetRecordsFilter(asset_key=asset_key), limit=_PAGE, cursor=cursor
-        )
-        found += [each for record in page.records if (each := record_in(record))]
-        if _has_newest_checkpoint(found):
-            return found
-        if not page.has_more:
-            break
-        cursor = page.cursor
-    former = _former(instance, asset_key)
-    return [*found, former] if former else found
+    """Return the newest records of a published asset, in two reads however long its history is.
 
-
-def _has_newest_checkpoint(newest: Sequence[Record]) -> bool:
-    """Whether older records cannot change the result.
-
-    A checkpoint that was stored late may hide a newer one. A claim is stored after all claims with
-    lower numbers, so once the checkpoint's own claim is here, all newer records are.
+    Raises:
+        RefusedError: another release wrote one that this release does not understand.
     """
-    checkpoints = [each for each in newest if isinstance(each, Closing) and each.checkpoint]
-    last = max(checkpoints, key=lambda each: each.refresh, default=None)
-    claims = {each.id for each in newest if isinstance(each, Claim)}
-    return last is not None and last.claim in claims
+    key = asset_key.to_user_string()
+    # The claims first: what a refresh has sent is recorded before its claim ends.
+    claims, _ = _page(instance, f"{_CLAIMS}{key}", None)
+    requests, cursor = _page(instance, f"{_REQUESTS}{key}", None)
+    # Only a refresh with many requests, such as a split update, takes more than one page.
+    while cursor and not is_complete(requests):
+        page, cursor = _page(instance, f"{_REQUESTS}{key}", cursor)
+        requests += page
+    return [*claims, *requests]
 
 
-def record_in(record: dg.EventLogRecord) -> Record | None:
-    """Return the record in an observation; None if it holds none, or one of a later format."""
-    observation = record.asset_observation
-    value = observation.metadata.get(RECORD) if observation else None
-    if not isinstance(value, dg.JsonMetadataValue):
-        return None
+def recorded_keys(instance: dg.DagsterInstance) -> list[dg.AssetKey]:
+    """Return the asset keys of all data sources of which anything was ever sent."""
+    partitions = instance.event_log_storage.get_latest_storage_id_by_partition(
+        JOURNAL, dg.DagsterEventType.ASSET_OBSERVATION
+    )
+    keys = [each.removeprefix(_REQUESTS) for each in partitions if each.startswith(_REQUESTS)]
+    return [dg.AssetKey.from_user_string(key) for key in keys]
+
+
+def _page(
+    instance: dg.DagsterInstance, partition: str, cursor: str | None
+) -> tuple[list[Record], str | None]:
+    """Return records, newest first, and the cursor of older ones; None if there are none."""
+    filter_ = dg.AssetRecordsFilter(asset_key=JOURNAL, asset_partitions=[partition])
+    page = instance.fetch_observations(filter_, limit=CLAIMS, cursor=cursor)
+    return [_record_in(each, partition) for each in page.records], (
+        page.cursor if page.has_more else None
+    )
+
+
+def _record_in(event: dg.EventLogRecord, partition: str) -> Record:
+    observation = event.asset_observation
+    value = observation.metadata.get(_RECORD) if observation else None
     try:
-        return _RECORD.validate_json(json.dumps(value.data))
-    except ValidationError:
-        return None
-
-
-def _former(instance: dg.DagsterInstance, asset_key: dg.AssetKey) -> Former | None:
-    """Return the state in the newest materialization of the previous release; None if none."""
-    for record in instance.fetch_materializations(asset_key, limit=_PAGE).records:
-        materialization = record.asset_materialization
-        value = materialization.metadata.get(_FORMER_STATE) if materialization else None
-        if isinstance(value, dg.JsonMetadataValue):
-            return Former.of(value.data)
-    return None
+        stored = value.data if isinstance(value, dg.JsonMetadataValue) else None
+        return read_record(stored, repair=_REPAIR)
+    except RefusedError as error:
+        raise RefusedError(
+            f"The journal of this Dagster instance (asset {JOURNAL.to_user_string()}, partition "
+            f"{partition}) has a record that cannot be read: {error}"
+        ) from error
 
 
 def _described(record: Record) -> str:
@@ -184,8 +196,8 @@ def _described(record: Record) -> str:
                 return f"refresh {number} withdraws: another one was first"
             ended = "the data source equals its models" if checkpoint else "without a result"
             return f"refresh {number} ends: {ended}"
-        case _:
-            return "a record of an earlier release"
+        case Recovered(refresh=number):
+            return f"refresh {number} found out what earlier ones have left"
 
 
 def _kept_name(path: Path) -> str:

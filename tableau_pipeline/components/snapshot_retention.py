@@ -2,9 +2,7 @@
 
 import dagster as dg
 
-from tableau_pipeline.components.asset_keys import extract_key
-from tableau_pipeline.components.dagster_journal import record_in, records_of
-from tableau_pipeline.core.checkpoint import Closing
+from tableau_pipeline.components.dagster_journal import recorded_keys, records_of
 from tableau_pipeline.refresh.recover.history import read_history
 from tableau_pipeline.resources import SnapshotIOManager
 
@@ -29,20 +27,11 @@ def collect_snapshots(
 def referenced_snapshots(instance: dg.DagsterInstance) -> set[tuple[str, int]]:
     """Return the versions that any data source of this instance may hold, by model and number.
 
-    One query covers all code locations, except data sources that are being refreshed.
+    Raises:
+        RefusedError: another release wrote a record that this one does not understand, so nobody
+            knows which versions it needs.
     """
-    keys = set(instance.get_asset_keys())
-    # What publish_file publishes has no extract asset; all of it lies under "files".
-    published = [
-        key for key in keys if extract_key(key.to_user_string()) in keys or key.path[0] == "files"
-    ]
     found: set[tuple[str, int]] = set()
-    for record in instance.get_asset_records(published):
-        newest = record.asset_entry.last_observation_record
-        closing = record_in(newest) if newest else None
-        # The newest record usually is the last checkpoint, which saves reading the whole history.
-        if isinstance(closing, Closing) and closing.checkpoint:
-            found.update(closing.checkpoint.versions)
-        else:
-            found |= read_history(records_of(instance, record.asset_entry.asset_key)).versions
+    for key in recorded_keys(instance):
+        found |= read_history(records_of(instance, key)).versions
     return found

@@ -1,17 +1,24 @@
 """What is known to be published, and what a refresh records of its work."""
 
+import json
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from importlib.metadata import version
+from typing import Annotated, Literal
 from uuid import uuid4
 
-from pydantic import Field, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 from tableauhyperapi import TableName
 
 from tableau_pipeline.core.counting import CountWay
 from tableau_pipeline.core.snapshot import Fingerprint, Frozen
+from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.tables import EXTRACT_SCHEMA, Column
+
+# The format of the records of this release. Whatever changes what a record means changes it.
+FORMAT = 3
+RELEASE = version("tableau_pipeline")
 
 # The value of `unreconciled` until the published rows are compared with the models.
 NOT_RECONCILED = "nobody has looked yet"
@@ -27,6 +34,9 @@ class PublishMode(StrEnum):
     CREATE = "create"
     REPLACE = "replace"
     OVERWRITE = "overwrite"
+
+
+_NEW_METADATA = (PublishMode.CREATE, PublishMode.OVERWRITE)
 
 
 class Cutoff(Frozen):
@@ -108,8 +118,6 @@ class Checkpoint(Frozen):
         suspect: why the contents must be compared before an update builds on this; None if not.
     """
 
-    # A checkpoint of another format is an error, and never read as one of this format.
-    format: Literal[2] = 2
     refresh: int
     server: str
     site: str
@@ -173,7 +181,18 @@ class Owner(Frozen):
     pid: int = 0
 
 
-class Claim(Frozen):
+class JournalRecord(Frozen):
+    """A record in the journal of a data source.
+
+    Attributes:
+        release: the release that wrote it, to be named by one that does not understand it.
+    """
+
+    format: Literal[3] = FORMAT
+    release: str = RELEASE
+
+
+class Claim(JournalRecord):
     """The claim of a refresh to be the only one of the data source."""
 
     kind: Literal["claim"] = "claim"
@@ -183,7 +202,7 @@ class Claim(Frozen):
     claimed_at: datetime = Field(default_factory=lambda: datetime.now(UTC))
 
 
-class Intent(Frozen):
+class Intent(JournalRecord):
     """What a refresh is about to send. It is recorded before, and again when more is known.
 
     Attributes:
@@ -227,7 +246,7 @@ class Intent(Frozen):
         return f"publish ({self.mode})" if self.mode else "update"
 
 
-class Closing(Frozen):
+class Closing(JournalRecord):
     """The end of a claim; with a checkpoint if the refresh was completed.
 
     Attributes:
@@ -237,31 +256,145 @@ class Closing(Frozen):
     kind: Literal["closing"] = "closing"
     refresh: int
     claim: str
+    run_id: str = ""
+    closed_at: datetime = Field(default_factory=lambda: datetime.now(UTC))
     withdrawn: bool = False
     checkpoint: Checkpoint | None = None
 
 
-class Former(Frozen):
-    """The state in a record of an older format: which data source, and its rows by table."""
+class Recovered(JournalRecord):
+    """What the records add up to, once every request has its outcome.
 
-    kind: Literal["former"] = "former"
+    A refresh records it before it sends anything, so that later ones need not read the requests
+    that it has accounted for, however many refreshes fail one after another.
+
+    Attributes:
+        refresh: the number of the refresh that recorded it.
+        through: the requests of all refreshes up to this number are accounted for.
+        record: the newest checkpoint that the server may hold.
+        pending: the content of the newest request that may have taken effect or not; None if
+            that is `record`.
+        untrusted: why no update may build on `record`; None if one may.
+        sent: the request that led to `record`, without its target, if no refresh has observed
+            its result yet.
+        creating: the request, without its target, that may have created the data source, before
+            its LUID was recorded.
+        rows: the largest number of rows that each table may have, by all records.
+        left: digests of the metadata that our refreshes left or found.
+    """
+
+    kind: Literal["recovered"] = "recovered"
     refresh: int = 0
-    server: str
-    site: str
-    project: str
-    name: str
-    luid: str
+    through: int = 0
+    record: Checkpoint | None = None
+    pending: Checkpoint | None = None
+    untrusted: str | None = None
+    sent: Intent | None = None
+    creating: Intent | None = None
     rows: dict[str, int] = Field(default_factory=dict)
+    left: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, state: Any) -> "Former | None":
-        """Read the state that an older release recorded; None if it is not one."""
-        try:
-            rows = {name: table["content"]["rows"] for name, table in state["tables"].items()}
-            known = {name: state[name] for name in ("server", "site", "project", "name", "luid")}
-            return cls(rows=rows, **known)
-        except (KeyError, TypeError, AttributeError, ValidationError):
-            return None
+    def at(cls, checkpoint: Checkpoint) -> "Recovered":
+        """Return the state after a refresh that was completed."""
+        number = checkpoint.refresh
+        return cls(refresh=number, through=number).holding(checkpoint)
+
+    @property
+    def luid(self) -> str | None:
+        """The LUID of the data source that is certainly ours."""
+        return self.record.luid if self.record else None
+
+    @property
+    def published(self) -> tuple[Checkpoint, ...]:
+        """The contents that the server may hold, the newest first."""
+        return tuple(each for each in (self.pending, self.record) if each)
+
+    def after(self, intent: Intent) -> "Recovered":
+        """Return this state with one more request taken into account."""
+        target, is_new = intent.target, intent.mode in _NEW_METADATA
+        bare = intent.model_copy(update={"target": None})
+        now = self._with(creating=bare) if intent.luid is None else self
+        match intent.outcome:
+            case Outcome.DONE if target:
+                # A publish replaces all content, and with it whatever was in doubt.
+                now = now._with(rows={}, pending=None).holding(target)
+                return now._with(untrusted=intent.partial, sent=None if intent.partial else bare)
+            case Outcome.DONE:
+                return now._with(untrusted=intent.partial or "a part of it was changed")
+            case Outcome.FAILED:
+                # It left no trace, but the same update would only fail again; a whole file helps.
+                why = intent.note or "without a note"
+                return self._with(
+                    untrusted=f"the last {intent.action} failed on the server ({why})"
+                )
+            case Outcome.LOST | None:
+                # If the server took the rows, their snapshots are still needed.
+                pending = target or self.pending
+                if intent.luid and intent.luid != self.luid:
+                    # A request that may never have happened does not make a data source ours.
+                    return self._with(pending=pending)
+                lost = "an earlier refresh was interrupted, and what it left is not known"
+                held = now.holding(target) if target else now
+                # Replace keeps the metadata, and so the schema in the record.
+                record = held.record if is_new or self.record is None else self.record
+                return held._with(record=record, pending=pending, untrusted=lost, sent=None)
+            # It was cancelled or refused, so the server still holds what it held before.
+            case _:
+                return self
+
+    def holding(self, target: Checkpoint) -> "Recovered":
+        """Return this state, given that the server may hold the content of this checkpoint."""
+        # A request that may not have landed must not lower the bar for guard.max_shrink.
+        rows = {name: max(count, self.rows.get(name, 0)) for name, count in target.rows.items()}
+        return self._with(
+            record=target.model_copy(update={"luid": target.luid or self.luid}),
+            rows={**self.rows, **rows},
+            left=self.left | ({target.metadata} if target.metadata else set()),
+        )
+
+    def distrusted(self, why: str) -> "Recovered":
+        """Return this state with a reason why no update may build on it."""
+        return self._with(untrusted=why)
+
+    def recorded_by(self, refresh: int) -> "Recovered":
+        """Return this state as a refresh records it, which has accounted for all earlier ones."""
+        return self._with(refresh=refresh, through=refresh - 1)
+
+    def _with(self, **changes: object) -> "Recovered":
+        return self.model_copy(update=changes)
 
 
-Record = Annotated[Claim | Intent | Closing | Former, Field(discriminator="kind")]
+Record = Annotated[Claim | Intent | Closing | Recovered, Field(discriminator="kind")]
+_RECORD: TypeAdapter[Record] = TypeAdapter(Record)
+
+
+def read_record(stored: object, *, repair: str) -> Record:
+    """Read a record from its JSON value.
+
+    Args:
+        repair: what a user can do about a damaged one.
+
+    Raises:
+        RefusedError: this release does not understand it. It must not be skipped, as it may be a
+            claim, or a request that may still take effect.
+    """
+    try:
+        return _RECORD.validate_json(json.dumps(stored))
+    except ValidationError as error:
+        raise RefusedError(not_understood(stored, error, repair=repair)) from error
+
+
+def not_understood(stored: object, error: ValidationError, *, repair: str) -> str:
+    """Return why a record, or a file of them, cannot be read, and the remedy."""
+    written = stored if isinstance(stored, dict) else {}
+    found = written.get("format")
+    if isinstance(found, int) and found > FORMAT:
+        return (
+            f"release {written.get('release', 'unknown')} of tableau_pipeline wrote it (format "
+            f"{found}), and this is release {RELEASE} (format {FORMAT}). Nothing was sent. "
+            "Upgrade this deployment: only one release may refresh a data source"
+        )
+    first = error.errors()[0]
+    where = ".".join(map(str, first["loc"])) or "all of it"
+    return f"it is damaged, or not a record ({where}: {first['msg']}). {repair}"

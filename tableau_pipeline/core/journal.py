@@ -23,9 +23,12 @@ class Journal(Protocol):
         """The owner of the records that this process writes."""
 
     def records(self) -> Sequence[Record]:
-        """Return the newest closing with a checkpoint, and all records that may have come since.
+        """Return the records that may still matter, in a bounded number of reads.
 
         The order is not defined: a record that was stored late may come before others.
+
+        Raises:
+            RefusedError: another release wrote one that this release does not understand.
         """
 
     def append(self, record: Record) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tableau_pipeline.core.checkpoint import NOT_RECONCILED, Checkpoint, TableContent
+from tableau_pipeline.core.checkpoint import NOT_RECONCILED, Checkpoint, Recovered, TableContent
 from tableau_pipeline.core.declaration import tags_of
 from tableau_pipeline.core.server import Server
 from tableau_pipeline.errors import DriftError, RefusedError
@@ -30,7 +30,7 @@ from tableau_pipeline.refresh.plan.decide import (
 from tableau_pipeline.refresh.reconcile import Reconciler
 from tableau_pipeline.refresh.recover.history import History
 from tableau_pipeline.refresh.recover.observe import Observer, Published
-from tableau_pipeline.refresh.recover.recovery import Recovered, Recovery
+from tableau_pipeline.refresh.recover.recovery import Recovery
 from tableau_pipeline.refresh.report import Report, phase
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Attempt:
 
     def dry_run(self) -> Report:
         """Report what would be done: check the rows, and build an update to measure it."""
-        published = self._observer.observe(self._recovered(acts=False), self._project())
+        published = self._observer.observe(self._recovered(None), self._project())
         desired, decision, deltas = self._decided(published)
         report = self._report(decision, desired, published)
         if isinstance(decision, Publish):
@@ -95,7 +95,7 @@ class Attempt:
 
     def run(self, claim: Claimed) -> Report:
         """Recover, observe, decide, deliver and record."""
-        recovered = self._recovered(acts=True)
+        recovered = self._recovered(claim)
         sender = Sender(claim, self._jobs, self._observer.tags)
         try:
             report, sent = self._delivered(recovered, sender)
@@ -109,14 +109,13 @@ class Attempt:
                 self._refresh.log.warning("%s. It is published in full", sent.doubt)
                 # The rows may be a mixture of ours and others', which only a whole file ends.
                 recovered = recovered.after(sent.intent) if sent.intent else recovered
-                recovered = replace(recovered, untrusted=sent.doubt)
+                recovered = recovered.distrusted(sent.doubt)
                 report, sent = self._delivered(recovered, sender)
         return self._recorded(claim, report, sent)
 
-    def _recovered(self, *, acts: bool) -> Recovered:
-        recovery = Recovery(self._refresh.journal, self._jobs, acts=acts)
+    def _recovered(self, claim: Claimed | None) -> Recovered:
         with phase(self._seconds, "settle"):
-            return recovery.recover(self._history)
+            return Recovery(self._jobs, claim).recover(self._history)
 
     def _project(self) -> str | None:
         """The id of the project; None if it does not exist, and may be created."""

@@ -116,7 +116,12 @@ def claimed(
             journal.append(
                 # Also after an error: a claim left open would block later refreshes until this
                 # process ends.
-                Closing(refresh=held.number, claim=held.claim.id, checkpoint=held.checkpoint)
+                Closing(
+                    refresh=held.number,
+                    claim=held.claim.id,
+                    run_id=held.claim.owner.run_id,
+                    checkpoint=held.checkpoint,
+                )
             )
 
 
@@ -134,6 +139,8 @@ def _claim(
             # Of two that store their claims at once, at least the later one sees the other here.
             later = [each for each in history.open_claims if each.id != claim.id]
             if not live_claims(later, journal):
+                # One that has just ended may have recorded its last after that look.
+                history = read_history(journal.records()) if later else history
                 return Claimed(claim, history, journal, sleep)
             # The event log does not tell reliably which claim came first, so nobody insists.
             journal.append(Closing(refresh=claim.refresh, claim=claim.id, withdrawn=True))

@@ -51,7 +51,7 @@ def send_custom_batch(
     alone = claimed(journal, what=key, timeout=timeouts.claim, sleep=time.sleep, log=log)
     with alone as claim, server() as site:
         jobs = Jobs(site, timeouts, time.sleep, log)
-        record = Recovery(journal, jobs).recover(claim.history).record
+        record = Recovery(jobs, claim).recover(claim.history).record
         remote = _published(site, key, record)
         source = table_columns(hyper(), payload) if payload else {}
         target = _published_columns(record) if record else {}

@@ -1,26 +1,34 @@
 """The journal of a refresh in a JSON file, for scripts."""
 
+import json
 import os
 import platform
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 from uuid import uuid4
 
 from filelock import FileLock
 from pydantic import ValidationError
 
-from tableau_pipeline.core.checkpoint import Closing, Former, Owner, Record
+from tableau_pipeline.core.checkpoint import FORMAT, RELEASE, Owner, Record, not_understood
 from tableau_pipeline.core.journal import held
 from tableau_pipeline.core.snapshot import Frozen
 from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.refresh.recover.history import needed
+
+_REPAIR = (
+    "Restore a backup, or move it away and refresh once with accept: [takeover], which finds the "
+    "data source by its tag, and publishes it in full"
+)
 
 
 class _Content(Frozen):
     """The content of the file. `format` has no default, so that other JSON files are refused."""
 
-    format: Literal[2]
+    format: Literal[3]
+    release: str = RELEASE
     instance: str
     records: tuple[Record, ...] = ()
 
@@ -55,14 +63,12 @@ class FileJournal:
         return self._read().records
 
     def append(self, record: Record) -> None:
-        """Store a record; a new checkpoint removes all earlier records."""
+        """Store a record, and drop those that no longer matter."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self._writing:
             content = self._read()
-            records = (*content.records, record)
-            if isinstance(record, Closing) and record.checkpoint:
-                records = tuple(each for each in records if each.refresh >= record.refresh)
-            self._write(content.model_copy(update={"records": records}))
+            records = tuple(needed([*content.records, record]))
+            self._write(content.model_copy(update={"records": records, "release": RELEASE}))
 
     def has_ended(self, owner: Owner) -> bool:
         """Whether this process holds the lock: then all other owners have ended."""
@@ -76,20 +82,12 @@ class FileJournal:
         try:
             text = self.path.read_bytes()
         except FileNotFoundError:
-            return _Content(format=2, instance=self._new_instance)
+            return _Content(format=FORMAT, instance=self._new_instance)
         try:
             return _Content.model_validate_json(text)
         except ValidationError as error:
-            if (former := _former(text)) is not None:
-                return _Content(format=2, instance=self._new_instance, records=former)
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"])) or "all of it"
-            raise RefusedError(
-                f"{self.path} is damaged, or not a journal of this version ({where}: "
-                f"{first['msg']}). Restore a backup, or move it away and refresh once with "
-                "accept: [takeover], which finds the data source by its tag, and publishes it in "
-                "full."
-            ) from error
+            why = not_understood(_parsed(text), error, repair=_REPAIR)
+            raise RefusedError(f"{self.path} cannot be read: {why}") from error
 
     def _write(self, content: _Content) -> None:
         unfinished = self.path.with_name(f".{self.path.name}.unfinished")
@@ -101,22 +99,11 @@ class FileJournal:
         _sync(self.path.parent)
 
 
-class _FormerContent(Frozen):
-    """The content of the file in the previous format, as far as it is still used."""
-
-    format: Literal[1]
-    state: dict[str, Any] | None
-    intents: tuple[Any, ...]
-
-
-def _former(text: bytes) -> tuple[Former, ...] | None:
-    """Read a file in the previous format; None if it is not one."""
+def _parsed(text: bytes) -> object:
     try:
-        content = _FormerContent.model_validate_json(text)
-    except ValidationError:
+        return json.loads(text)
+    except ValueError:
         return None
-    former = Former.of(content.state) if content.state else None
-    return (former,) if former else ()
 
 
 def _sync(folder: Path) -> None:

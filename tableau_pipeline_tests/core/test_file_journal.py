@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tableau_pipeline.core.checkpoint import Checkpoint, Claim, Closing, Intent, Outcome
+from tableau_pipeline.core.checkpoint import Checkpoint, Claim, Closing, Intent, Outcome, Recovered
 from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.refresh.recover.history import CLAIMS, LATE, read_history
 from tableau_pipeline.scripting.file_journal import FileJournal
 from tableau_pipeline_tests.refresh.support.states import NOON, checkpoint
 
@@ -55,9 +56,26 @@ def test_what_came_before_a_checkpoint_has_served(path: Path):
     journal = FileJournal(path)
     for record in (intent("a", 1), closing(1), intent("b", 2), closing(2), intent("c", 3)):
         journal.append(record)
-    journal.append(closing(2, checkpoint(refresh=2)))
-    kept = [intent("b", 2), closing(2), intent("c", 3), closing(2, checkpoint(refresh=2))]
-    assert list(journal.records()) == kept
+    done = closing(2, checkpoint(refresh=2))
+    journal.append(done)
+    kept = [each for each in journal.records() if not isinstance(each, Closing)]
+    assert kept == [intent("b", 2), intent("c", 3)]
+    assert done in journal.records()
+
+
+def test_a_long_history_leaves_a_small_file(path: Path):
+    # Prevents: a file that grows with every refresh that is refused, done or interrupted.
+    journal = FileJournal(path)
+    for number in range(1, 160, 4):
+        journal.append(Claim(refresh=number, owner=journal.owner))
+        journal.append(closing(number))
+        journal.append(intent(str(number), number + 1))
+        journal.append(Recovered().recorded_by(number + 2))
+        journal.append(closing(number + 3, checkpoint(refresh=number + 3)))
+    assert len(journal.records()) <= CLAIMS + LATE + 1
+    history = read_history(journal.records())
+    assert (history.number, history.intents) == (160, ())
+    assert history.checkpoint == checkpoint(refresh=160)
 
 
 def test_no_record_no_file(path: Path):
@@ -80,7 +98,7 @@ def test_name_of_the_instance(path: Path):
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"{}", b"[]", b"null", b'{"format": 2, "records": [', b"\xff\x00", b"not JSON"],
+    [b"", b"{}", b"[]", b"null", b'{"format": 3, "records": [', b"\xff\x00", b"not JSON"],
     ids=repr,
 )
 def test_what_is_no_journal_is_refused_and_left_alone(path: Path, content: bytes):
@@ -96,7 +114,7 @@ def test_what_is_no_journal_is_refused_and_left_alone(path: Path, content: bytes
     assert path.read_bytes() == content
 
 
-@pytest.mark.parametrize("change", [{"format": 3}, {"cursor": 7}, {"records": [{"kind": "x"}]}])
+@pytest.mark.parametrize("change", [{"format": 4}, {"cursor": 7}, {"records": [{"kind": "x"}]}])
 def test_a_journal_of_another_version_is_refused(path: Path, change: dict):
     # Prevents: a field of a later version, which changes the meaning, is overlooked.
     FileJournal(path).append(intent("first"))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tableau_pipeline.components.dagster_journal import RECORD
+from tableau_pipeline.components.dagster_journal import JOURNAL
 from tableau_pipeline.core.server import Job
 from tableau_pipeline.sandbox.control.faults import Delay, Fault, HoldJobs
 from tableau_pipeline.sandbox.testing import Sandbox
@@ -136,7 +136,7 @@ def test_a_run_of_the_composition(
         events = postgresql.run("SELECT event FROM event_logs")
         instance = postgresql.run("SELECT run_body FROM runs")
     assert "published" in events
-    assert RECORD in events
+    assert JOURNAL.path[-1] in events
     assert list(composition.home.rglob("*.db")) == []
     logs = [*tmp_path.glob("*.log"), *composition.home.glob("storage/*/compute_logs/*")]
     assert len(logs) > 3, "the logs of the services, and those of the run"

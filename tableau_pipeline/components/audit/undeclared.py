@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import dagster as dg
 
 from tableau_pipeline.components.dagster_journal import DagsterJournal
-from tableau_pipeline.core.checkpoint import Claim
+from tableau_pipeline.core.checkpoint import Closing
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, TAG_PREFIX
 from tableau_pipeline.core.server import RemoteDatasource, Server
 from tableau_pipeline.refresh.recover.history import read_history
@@ -44,22 +44,18 @@ def _publisher(context: dg.OpExecutionContext, datasource: RemoteDatasource, key
     instances = sorted(tag for tag in datasource.tags if tag.startswith(INSTANCE_TAG_PREFIX))
     is_ours = f"{INSTANCE_TAG_PREFIX}{journal.instance}" in instances
     tag = "the tag of this instance" if is_ours else ", ".join(instances) or "no instance's tag"
-    claim = _last_refresh(journal, datasource)
-    if claim is None:
-        return f'Its key is "{key}", with {tag}. Nothing in this instance has refreshed it.'
-    when = f"{claim.claimed_at:%Y-%m-%d %H:%M} UTC"
-    by = _location(context, claim.owner.run_id)
-    return f'Its key is "{key}", with {tag}. This instance last refreshed it at {when}{by}.'
-
-
-def _last_refresh(journal: DagsterJournal, datasource: RemoteDatasource) -> Claim | None:
-    """Return the claim of the newest refresh that was completed; None if there is none."""
-    history = read_history(journal.records())
+    records = journal.records()
+    record = read_history(records).checkpoint
     # A data source of another deployment may have the same key.
-    if history.checkpoint is None or history.checkpoint.luid != datasource.luid:
-        return None
-    number = history.checkpoint.refresh
-    return next((claim for claim in history.claims if claim.refresh == number), None)
+    if record is None or record.luid != datasource.luid:
+        return f'Its key is "{key}", with {tag}. Nothing in this instance has refreshed it.'
+    ends = [each for each in records if isinstance(each, Closing) and each.checkpoint]
+    if not ends:
+        return f'Its key is "{key}", with {tag}. This instance has refreshed it.'
+    last = max(ends, key=lambda each: each.refresh)
+    when = f"{last.closed_at:%Y-%m-%d %H:%M} UTC"
+    by = _location(context, last.run_id)
+    return f'Its key is "{key}", with {tag}. This instance last refreshed it at {when}{by}.'
 
 
 def _location(context: dg.OpExecutionContext, run_id: str) -> str:

@@ -5,12 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from tableau_pipeline.core.checkpoint import Checkpoint, Intent, Outcome
+from tableau_pipeline.core.checkpoint import Checkpoint, Intent, Outcome, Recovered
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, TAG_PREFIX, Declaration
 from tableau_pipeline.core.server import Metadata, RemoteDatasource, Server
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.refresh.reconcile import Reconciler
-from tableau_pipeline.refresh.recover.recovery import Recovered
 from tableau_pipeline.refresh.recover.window import Change, Window, revisions_of
 
 # The largest difference between the times that a server gives to a request and to its result.
@@ -85,7 +84,7 @@ class Observer:
             metadata=self.server.metadata(remote.luid),
         )
         # A request that took effect after a later refresh leaves a record, but not of its rows.
-        if not named or (recovered.record or recovered.former) is None:
+        if not named or recovered.record is None:
             why = "no record shows what it holds"
             if recovered.luid:
                 why = (
@@ -94,22 +93,21 @@ class Observer:
                 )
             # Guards still need the number of rows, which no record has.
             return replace(published, untrusted=why, rows=self._counted(remote))
-        published = replace(published, rows=recovered.rows, left=recovered.left)
-        if recovered.record is None:
-            # An older version of the pipeline recorded rows, but not what an update needs.
-            return replace(published, untrusted="its records are of an older version")
         # The record has no LUID yet if the answer to our create was lost.
         record = recovered.record.model_copy(update={"luid": remote.luid})
-        recovered = replace(recovered, record=record)
-        return self._trusted(replace(published, record=record), recovered, remote)
+        published = replace(published, rows=recovered.rows, left=recovered.left, record=record)
+        return self._trusted(published, record, recovered, remote)
 
     def _trusted(
-        self, published: Published, recovered: Recovered, remote: RemoteDatasource
+        self,
+        published: Published,
+        record: Checkpoint,
+        recovered: Recovered,
+        remote: RemoteDatasource,
     ) -> Published:
         """Check whether the server holds what the record states: by stamp, or else by content."""
-        record = recovered.record
         # It is published in full in any case, so its contents need not be downloaded.
-        if record is None or recovered.untrusted:
+        if recovered.untrusted:
             return replace(published, untrusted=recovered.untrusted)
         change = self._change(record, recovered, remote)
         doubt = change.unexplained(record.habits)
@@ -197,7 +195,7 @@ def moves(
     project_id: str | None,
 ) -> list[str]:
     """Return what somebody renamed or moved on the server, in sentences."""
-    known = recovered.record or recovered.former
+    known = recovered.record
     place = (declaration.name, declaration.project_path)
     # If the declaration itself changed, the difference is ours, and delivery carries it out.
     if known is None or (known.name, known.project) != place:

@@ -11,6 +11,7 @@ from dagster._core.remote_origin import (
 )
 from dagster._core.test_utils import create_run_for_test
 
+from tableau_pipeline.components.dagster_journal import JOURNAL
 from tableau_pipeline.core.checkpoint import Claim, Closing, Owner
 from tableau_pipeline.core.declaration import Reconcile
 from tableau_pipeline.errors import RefreshError
@@ -65,7 +66,8 @@ def test_equal_data_sources_are_green(location: Location):
     assert row.endswith(" | equal | row by row | 8 / 8 |  |")
     assert (location.history("busy"), location.jobs("busy")) == before
     assert location.instance.get_asset_keys() == [
-        dg.AssetKey(key) for key in ("busy", "busy_extract", "calm", "calm_extract")
+        *(dg.AssetKey(key) for key in ("busy", "busy_extract", "calm", "calm_extract")),
+        JOURNAL,
     ]
 
 

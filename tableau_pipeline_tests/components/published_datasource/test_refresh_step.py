@@ -69,7 +69,7 @@ def test_full_publishes_and_records_its_intent_before_and_after(story: Story):
     assert "dagster/uri" not in found[EXTRACT]
     records = [*reversed(records_of(story.instance, PUBLISHED))]
     number = max(each.refresh for each in records)
-    claim, *sent, closing = [each for each in records if each.refresh == number]
+    *sent, closing, claim = [each for each in records if each.refresh == number]
     assert isinstance(claim, Claim)
     assert claim.owner.run_id == result.run_id
     intents = [each for each in sent if isinstance(each, Intent)]

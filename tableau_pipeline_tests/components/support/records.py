@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import dagster as dg
 import pytest
 
-from tableau_pipeline.components.dagster_journal import RECORD, DagsterJournal
+from tableau_pipeline.components.dagster_journal import DagsterJournal, journal_event
 from tableau_pipeline.core.checkpoint import Record
 from tableau_pipeline_tests.components.support.location import Location
 
@@ -15,12 +15,11 @@ KEY = dg.AssetKey("busy")
 
 def store(location: Location, record: Record) -> None:
     """Add a record of another process."""
-    metadata = {RECORD: dg.MetadataValue.json(record.model_dump(mode="json"))}
-    location.instance.report_runless_asset_event(dg.AssetObservation(KEY, metadata=metadata))
+    location.instance.report_runless_asset_event(journal_event(KEY, record))
 
 
 def look(location: Location, times: int) -> None:
-    """Add observations of somebody else, as other tools and rehearsals do."""
+    """Add observations of the asset, as other tools and dry runs do."""
     for _ in range(times):
         location.instance.report_runless_asset_event(dg.AssetObservation(KEY))
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tableau_pipeline.core.checkpoint import Checkpoint, PublishMode
+from tableau_pipeline.core.checkpoint import FORMAT, Checkpoint, PublishMode
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.refresh.plan.decide import Accept, NoChange, Options, Publish
@@ -24,7 +24,7 @@ def tags(pipeline: Pipeline) -> set[str]:
 def forget(pipeline: Pipeline) -> None:
     """Lose all records, but not who we are, as when an asset is wiped in Dagster."""
     path = pipeline.journal.path
-    path.write_text(json.dumps({"format": 2, "instance": pipeline.journal.instance}), "utf-8")
+    path.write_text(json.dumps({"format": FORMAT, "instance": pipeline.journal.instance}), "utf-8")
 
 
 def elsewhere(pipeline: Pipeline) -> Pipeline:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from tableau_pipeline.core.checkpoint import Closing, Owner, Record
+from tableau_pipeline.refresh.recover.history import needed
 
 
 @dataclass
@@ -27,10 +28,7 @@ class Log:
 
     def visible(self) -> list[Record]:
         """What there is to be read, in no order."""
-        kept = list(self.records)
-        if self.short and (closings := [n for n, each in enumerate(kept) if _counts(each)]):
-            newest = max(closings, key=lambda n: (kept[n].refresh, n))
-            kept = kept[newest:]
+        kept = needed(self.records) if self.short else list(self.records)
         self.chance.shuffle(kept)
         return kept
 
