@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import stat
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -67,17 +68,31 @@ def scratch() -> Path:
 
 
 def temporary_folder() -> Path:
-    """Return a folder of this user for what need not outlive this machine.
+    """Return a folder of this user for what need not outlive this machine; create it if need be.
+
+    Another user may make what has its name first, to read or exchange the rows, or to let us remove
+    what a link leads to.
 
     Raises:
-        RefusedError: somebody else owns a folder of this name.
+        RefusedError: what has its name is not a folder that this user alone can open.
     """
-    folder = Path(gettempdir(), f"tableau_pipeline-{os.getuid()}")
-    # Others must neither read the rows nor exchange them.
-    folder.mkdir(mode=0o700, exist_ok=True)
-    if folder.stat().st_uid != os.getuid():
-        raise RefusedError(f"{folder} belongs to another user: remove it, or set TMPDIR.")
-    return folder
+    user = os.getuid()
+    folder = Path(gettempdir(), f"tableau_pipeline-{user}")
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    found = folder.lstat()
+    permissions = stat.S_IMODE(found.st_mode)
+    if stat.S_ISLNK(found.st_mode):
+        fault = "is a link"
+    elif not stat.S_ISDIR(found.st_mode):
+        fault = "is no folder"
+    elif found.st_uid != user:
+        fault = "belongs to another user"
+    elif permissions & 0o077:
+        fault = f"is open to other users (mode {permissions:o})"
+    else:
+        return folder
+    raise RefusedError(f"{folder} {fault}. Remove it, or set TMPDIR to a folder of your own.")
 
 
 @cache

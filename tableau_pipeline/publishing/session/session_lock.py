@@ -2,8 +2,6 @@
 
 import hashlib
 import logging
-import os
-import tempfile
 import threading
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager
@@ -12,8 +10,8 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.objects.own_folder import temporary_folder
 
-_PRIVATE = 0o700
 _POLL_SECONDS = 0.2
 
 # Which thread of this process holds which lock.
@@ -33,7 +31,8 @@ def only_session(url: str, *, token: str, timeout: float, log: logging.Logger) -
         timeout: seconds to wait for our turn.
 
     Raises:
-        RefusedError: this thread already holds the token, and would wait for itself.
+        RefusedError: this thread already holds the token, and would wait for itself; or see
+            `temporary_folder`.
         RefreshError: others held the token for too long.
     """
     path = _lock_file(url, token)
@@ -78,14 +77,8 @@ def _acquired(
 
 
 def _lock_file(url: str, token: str) -> Path:
-    user = os.getuid()
-    folder = Path(tempfile.gettempdir()) / f"tableau-pipeline-{user}"
-    folder.mkdir(mode=_PRIVATE, exist_ok=True)
-    # Anybody may create a folder there, and its owner could replace the lock files.
-    if folder.is_symlink() or folder.stat().st_uid != user:
-        raise RefusedError(
-            f"{folder} belongs to somebody else. Remove it, or set TMPDIR to a folder of your own."
-        )
+    folder = temporary_folder() / "sessions"
+    folder.mkdir(exist_ok=True)
     # Hashed, because a token's name may have characters that a file's name may not.
     name = hashlib.sha256(f"{url.casefold()}\n{token}".encode()).hexdigest()[:32]
     return folder / f"{name}.lock"
