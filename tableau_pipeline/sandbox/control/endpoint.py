@@ -54,8 +54,13 @@ class ControlEndpoint:
             raise _unknown(request)
         if request.client is None or not is_loopback(request.client.host):
             raise refusal("403004", "The sandbox is controlled from its own machine only.")
-        # Browsers do not send this type to another site without asking it, so no page can forge a
-        # call.
+        # A page of another site, or of another port of this machine, must not give orders. Browsers
+        # say where a page is from; by the name of the sandbox, OwnHost has made sure of Host.
+        own = request.headers.get("Host", "").casefold()
+        origins = request.headers.getlist("Origin")
+        if any(origin.partition("://")[2].casefold() != own for origin in origins):
+            raise refusal("403004", "The sandbox is not controlled by pages of another origin.")
+        # Nor do browsers send this type to another site without asking it first.
         is_json = request.headers.get("Content-Type", "") == "application/json"
         if request.method == "POST" and not is_json:
             raise malformed("Send the type 'application/json'.")

@@ -115,6 +115,31 @@ def test_orders_of_web_pages(controlled: Sandbox):
     assert code_of(order(controlled, "GET", "/faults")) == "404003"
 
 
+@pytest.mark.parametrize("origins", [("{other}",), ("null",), ("{own}", "{other}"), ("{own}.x",)])
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("POST", "/faults"), ("DELETE", "/faults"), ("GET", ""), ("POST", "/clock")],
+)
+def test_orders_of_pages_of_other_origins(
+    controlled: Sandbox, method: str, path: str, origins: tuple[str, ...]
+):
+    # Prevents: a page on another port of this machine orders faults, where a proxy or a service
+    # worker lets its JSON through.
+    own = controlled.url
+    sent = [origin.format(own=own, other="http://localhost:3000") for origin in origins]
+    headers = [("Origin", origin) for origin in sent]
+    answer = httpx.request(method, f"{own}/control{path}", headers=headers, json=REFUSE)
+    assert answer.status_code == 403
+    assert "another origin" in answer.text
+    assert controlled.control.faults() == []
+
+
+def test_orders_of_its_own_origin(controlled: Sandbox):
+    # Prevents: clients that always send their Origin, that of the sandbox, are refused.
+    for own in (controlled.url, controlled.url.replace("127.0.0.1", "localhost")):
+        assert order(controlled, "GET", "", headers={"Origin": own, "Host": own[7:]}).ok
+
+
 def test_faults_from_the_start(tmp_path: Path, start_sandbox: Callable[..., Sandbox]):
     # Prevents: the first calls of a client, its sign-in among them, cannot be troubled.
     fault = Refuse(status=503, path="auth/signin")
