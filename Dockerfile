@@ -1,9 +1,12 @@
-# syntax=docker/dockerfile:1
 # One image for the code location, the web server and the daemon; compose.yaml says which is which.
 # linux/amd64 only: for Linux, Tableau's Hyper API is made for no other processor.
 
-# bookworm, because the Debian after it has no Java 17.
-FROM python:3.11-slim-bookworm AS packages
+# bookworm, because the Debian after it has no Java 17. Docker pulls by the digest, that of the index
+# of all platforms; the tag is for people. For a newer one, docs/how-to/deployment.md.
+FROM python:3.11.16-slim-bookworm@sha256:a36c24f9cbdf4fd0f52d67f0823eeac19c2028c637cecc392d97f980d4fec56b AS base
+
+
+FROM base AS packages
 
 WORKDIR /srv/tableau_pipeline
 # An empty package stands in for the code, so that a changed model does not reinstall everything.
@@ -17,7 +20,7 @@ RUN --mount=type=cache,target=/root/.cache/pip \
     && /opt/venv/bin/pip install --constraint constraints.txt --editable ".[$EXTRAS]"
 
 
-FROM python:3.11-slim-bookworm
+FROM base
 
 # Debian keeps only the newest build of a package: a pinned one could not be installed next month.
 # hadolint ignore=DL3008
@@ -35,11 +38,13 @@ COPY tableau_pipeline tableau_pipeline
 ENV PATH=/opt/venv/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     DAGSTER_HOME=/srv/tableau_pipeline/deploy \
+    DAGSTER_DISABLE_TELEMETRY=true \
     PIPELINE_DATA_DIR=/srv/data
 
-# A new volume takes over the owner of the folder that it is mounted on. Dagster also writes some
-# files of its own beside dagster.yaml.
-RUN install --directory --owner=pipeline --group=pipeline deploy deploy/storage /srv/data \
+# A new volume takes over the owner of the folder that it is mounted on. Nothing else belongs to the
+# user: what runs here must not change the code, or what dagster.yaml says at the next start. Dagster
+# would write more beside dagster.yaml for its telemetry only, which is off.
+RUN install --directory --owner=pipeline --group=pipeline deploy/storage /srv/data \
     && python -m compileall -q tableau_pipeline \
     && python -m tableau_pipeline.snapshots.spark.make_class_archive
 USER 10001

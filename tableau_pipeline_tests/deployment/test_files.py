@@ -32,6 +32,26 @@ def test_dockerfile_is_clean():
     assert (linted.returncode, linted.stdout) == (0, "")
 
 
+def test_images_are_pinned():
+    """Prevents: a build of next month that starts from another image than was tested."""
+    bases = re.findall(r"^FROM (\S+)(?: AS (\w+))?$", text("Dockerfile"), re.M)
+    stages = {stage for _, stage in bases}
+    pulled = [image for image, _ in bases if image not in stages]
+    pulled += [service["image"] for service in SERVICES.values() if "build" not in service]
+    assert len(pulled) == 2
+    assert all(re.search(r"@sha256:[0-9a-f]{64}$", image) for image in pulled)
+    assert "# syntax=" not in text("Dockerfile"), "another image, that of the builder's front end"
+
+
+def test_the_user_of_the_image_writes_to_volumes_only():
+    """Prevents: a model that changes dagster.yaml or the code for the next start."""
+    (owned,) = re.findall(r"--owner=pipeline --group=pipeline (.*) \\\n", text("Dockerfile"))
+    volumes = {place for each in SERVICES.values() for place in each["volumes"]}
+    mounted = {place.partition(":")[2] for place in volumes} - {"/var/lib/postgresql/data"}
+    assert {str(Path("/srv/tableau_pipeline", folder)) for folder in owned.split()} == mounted
+    assert "chown" not in text("Dockerfile")
+
+
 def test_compose_file_keeps_to_the_specification():
     """Prevents: a key that Docker refuses, first seen on the server."""
     composition = PyCompose.from_json(json.dumps(COMPOSE))
@@ -53,6 +73,7 @@ def test_dagsters_of_the_image_are_the_composed_ones():
     (command,) = re.findall(r"^CMD (\[.*\])$", text("Dockerfile"), re.M)
     assert json.loads(command) == SERVICES["code"]["command"]
     settings = dict(re.findall(r"(DAGSTER_HOME|PIPELINE_DATA_DIR)=(\S+)", text("Dockerfile")))
+    assert "DAGSTER_DISABLE_TELEMETRY=true" in text("Dockerfile")
     assert settings.items() <= SERVICES["code"]["environment"].items()
 
 

@@ -95,11 +95,12 @@ class Composition:
         return [str(Path(sys.executable).with_name(program)), *arguments]
 
     def _environment(self, service: str) -> dict[str, str]:
-        """What the service is given in compose.yaml, and nothing else."""
+        """What the service is given by the image and by compose.yaml, and nothing else."""
         given = SERVICES[service]
         own = self._settings if "env_file" in given else {}
         assert self._storage.keys() <= given["environment"].keys()
-        return {**os.environ, **self._storage, **own, "DAGSTER_HOME": str(self.home)}
+        image = {"DAGSTER_HOME": str(self.home), "DAGSTER_DISABLE_TELEMETRY": "true"}
+        return {**os.environ, **image, **self._storage, **own}
 
 
 @pytest.fixture
@@ -138,6 +139,8 @@ def test_a_run_of_the_composition(
     assert "published" in events
     assert JOURNAL.path[-1] in events
     assert list(composition.home.rglob("*.db")) == []
+    # All else in there belongs to root in the image.
+    assert {path.name for path in composition.home.iterdir()} == {"dagster.yaml", "storage"}
     logs = [*tmp_path.glob("*.log"), *composition.home.glob("storage/*/compute_logs/*")]
     assert len(logs) > 3, "the logs of the services, and those of the run"
     texts = [log.read_text("utf-8") for log in logs]
