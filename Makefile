@@ -46,7 +46,7 @@ check: .venv/installed # Format, types, layers and definitions
 docs: .venv/installed # The documentation as a site, into site/
 	@PYTHONPATH=. $(BIN)/python scripts/yaml_reference.py
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
-	@echo "Open site/index.html"
+	@echo "To read it with search: $(BIN)/python -m http.server --bind 127.0.0.1 --directory site, then open http://127.0.0.1:8000"
 
 # The peers' Spark stops if the host's name resolves to no address of its own; ours does not.
 bench: export SPARK_LOCAL_IP ?= 127.0.0.1
