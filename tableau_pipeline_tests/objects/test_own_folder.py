@@ -44,11 +44,6 @@ def use(request: pytest.FixtureRequest) -> Callable[[], object]:
     return request.param
 
 
-@pytest.fixture(autouse=True)
-def _no_copies() -> None:
-    local_copies.cache_clear()
-
-
 def refused(use: Callable[[], object], reason: str) -> None:
     with pytest.raises(RefusedError, match=reason) as caught:
         use()
