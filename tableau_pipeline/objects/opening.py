@@ -3,13 +3,13 @@
 import re
 from contextlib import AbstractContextManager
 from functools import cache
-from urllib.parse import urlsplit
 
 from obstore.store import ObjectStore
 
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.objects.arrow_files import open_store
 from tableau_pipeline.objects.causes import in_words
+from tableau_pipeline.objects.shown_urls import scheme_and_host
 
 _SCHEMES = ("s3://", "gs://", "abfss://")
 # Hadoop's names of S3.
@@ -48,23 +48,26 @@ def is_url(location: str, *, setting: str) -> bool:
     """
     if not _URL.match(location):
         return False
-    if not location.startswith(_SCHEMES):
+    host = location.partition("://")[2].partition("/")[0]
+    # The container of Azure stands before its account, where others have a user.
+    named = host.replace("@", "", 1) if location.startswith("abfss://") else host
+    # Before all else, as a refusal shows in the web UI. A secret with "/" ends in the folder.
+    is_store = location.startswith(_SCHEMES)
+    if "@" in named or (":" in named and (is_store or "@" in location)):
         raise RefusedError(
-            f"{setting} is {location!r}: set it to a path, or to the URL of an object store, which "
-            f"begins with {', '.join(_SCHEMES)}."
+            f"{setting} ({scheme_and_host(location)}) holds more than a bucket and a folder: leave "
+            "credentials out of it, and set the variables of the store, such as AWS_ACCESS_KEY_ID."
         )
-    parts = urlsplit(location)
-    # The URL shows in the web UI, and what it says beyond bucket and folder would have no effect.
-    if parts.password or (parts.username and parts.scheme != "abfss"):
+    if not is_store:
         raise RefusedError(
-            f"The URL of the object store holds credentials: leave them out of {setting}, and set "
-            "the variables of the store, such as AWS_ACCESS_KEY_ID."
+            f"{setting} is not the URL of an object store ({scheme_and_host(location)}): set it "
+            f"to a path, or to a URL that begins with {', '.join(_SCHEMES)}."
         )
     # Some clients would take "%" for an escape, and others not.
-    if parts.query or parts.fragment or "%" in location:
+    if set("?#%") & set(location):
         raise RefusedError(
-            f'The URL of the object store holds "?", "#" or "%": set {setting} to a bucket and a '
-            "folder alone, without escapes, and credentials by the variables of the store."
+            f'{setting} ({scheme_and_host(location)}) holds "?", "#" or "%": set it to a bucket '
+            "and a folder alone, without escapes, and credentials by the variables of the store."
         )
     return True
 
