@@ -40,7 +40,9 @@ def test_other_urls_are_refused(monkeypatch: pytest.MonkeyPatch, url: str):
     shown = f"{url.partition(':')[0].lower()}://lake"
     with pytest.raises(RefusedError) as caught:
         resources_from_env()
-    assert f"PIPELINE_DATA_DIR is not the URL of an object store ({shown}): set" in str(caught.value)
+    assert f"PIPELINE_DATA_DIR is not the URL of an object store ({shown}): set" in str(
+        caught.value
+    )
 
 
 @pytest.mark.parametrize(

@@ -191,11 +191,15 @@ class Server(Protocol):
             RefusedError: the name is taken there, or this user lacks permission.
         """
 
-    def download(self, luid: str, folder: Path) -> Path:
+    def download(self, luid: str, folder: Path, *, limit: int | None = None) -> Path:
         """Download a data source with its extract, as a packaged file (`.tdsx`) in a folder.
+
+        Args:
+            limit: the bytes that it may have; by default, what its size on the server allows.
 
         Raises:
             RefusedError: this user lacks permission.
+            RefreshError: it is larger, or takes too long.
         """
 
     def metadata(self, luid: str) -> Metadata:

@@ -11,4 +11,4 @@ def scheme_and_host(url: str) -> str:
     scheme = _SCHEME.match(url)
     # A secret may hold any sign, "/" too, so what comes before the last "@" is never shown.
     rest = url.rpartition("@")[2] if "@" in url else _BEFORE_HOST.sub("", url)
-    return f"{scheme[0].lower() if scheme else ''}://{re.split('[/?#;:]', rest)[0]}"
+    return f"{scheme[0].lower() + '://' if scheme else ''}{re.split('[/?#;:]', rest)[0]}"

@@ -143,7 +143,9 @@ def _fields(tsc: TSC.Server, luid: str) -> list[Mapping[str, Any]]:
     try:
         return [{str(key): value for key, value in field.items()} for field in answer["data"]]
     except (AttributeError, KeyError, TypeError) as error:
-        raise RefreshError(f"its metadata cannot be understood: {error!r}") from error
+        raise RefreshError(
+            "its metadata cannot be understood: the VizQL Data Service lists no fields"
+        ) from error
 
 
 def _table(fields: Sequence[Mapping[str, Any]], name: str) -> _Table:

@@ -4,19 +4,18 @@ It has paths, errors and a version of its own, and uses the session of the REST 
 which version it has, so whoever needs something new asks for it, and gets `NotUnderstoodError`.
 """
 
-from typing import Any
+from typing import Any, cast
 
 import requests
 import tableauserverclient as TSC
-from requests.adapters import HTTPAdapter
 from urllib3.util import Retry
 
 from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.publishing.session.secrets import Secrets
+from tableau_pipeline.publishing.session.wire import WireAdapter
 from tableau_pipeline.publishing.translate_errors import SESSION_GONE
 
 _BASE = "api/v1/vizql-data-service"
-# Seconds to connect, and to wait for an answer. Counting takes the server a moment.
-_TIMEOUT = (30, 300)
 # All requests only read, so they may be repeated. Not after 429: that is a budget for an hour.
 _RETRY = Retry(
     total=3,
@@ -47,40 +46,40 @@ def ask(tsc: TSC.Server, endpoint: str, body: dict[str, Any]) -> Any:
 
     Raises:
         NotUnderstoodError: the request itself was refused.
-        RefreshError: the service is not there, or did not answer.
+        RefreshError: the service is not there.
+        requests.RequestException: it did not answer.
         TSC.FailedSignInError: the session has ended, or does not include the service.
     """
     base = f"{tsc.server_address}/{_BASE}/"
     session = tsc.session
-    session.mount(base, HTTPAdapter(max_retries=_RETRY))
+    # Requests go where the others go, and are repeated by other rules.
+    wire = cast(WireAdapter, session.get_adapter(base)).wire
+    session.mount(base, WireAdapter(wire, max_retries=_RETRY))
     try:
         response = session.post(
             f"{base}{endpoint}",
             json=body,
             headers={"X-Tableau-Auth": str(tsc.auth_token)},
-            timeout=_TIMEOUT,
-            # Elsewhere the token would be somebody else's.
-            allow_redirects=False,
             **tsc.http_options,
         )
         answer = response.json()
-    except requests.JSONDecodeError as error:
+    except (LookupError, RecursionError, requests.JSONDecodeError) as error:
         # Gateways answer in HTML, servers without the service with the page of their web client.
         raise RefreshError(
-            f"no answer of a VizQL Data Service, but status {response.status_code}"
+            f"no answer of a VizQL Data Service, but status {response.status_code} and "
+            f"{wire.secrets.excerpt(response.content)}"
         ) from error
-    except requests.RequestException as error:
-        raise RefreshError(f"the VizQL Data Service did not answer: {error}") from error
     # An error that comes up after the first row ends a body whose status says that all is well.
     error = answer if not response.ok else answer.get("error") if isinstance(answer, dict) else None
     if error is None:
         return answer
-    return _failed(error, response)
+    return _failed(error, response, wire.secrets)
 
 
-def _failed(error: Any, response: requests.Response) -> Any:
+def _failed(error: Any, response: requests.Response, secrets: Secrets) -> Any:
     fields = error if isinstance(error, dict) else {}
-    code, message = str(fields.get("errorCode", "")), str(fields.get("message", "no message"))
+    code = secrets.message(str(fields.get("errorCode", "")))
+    message = secrets.message(str(fields.get("message", "no message")))
     if code == _EMPTY:
         return {"data": []}
     if code in SESSION_GONE:

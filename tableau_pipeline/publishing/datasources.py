@@ -11,13 +11,16 @@ from tableau_pipeline.core.checkpoint import PublishMode
 from tableau_pipeline.core.server import Metadata, RemoteDatasource
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.publishing.lookup import every, named, same_name
-from tableau_pipeline.publishing.tds import read_metadata
+from tableau_pipeline.publishing.session.wire import downloads_up_to
+from tableau_pipeline.publishing.tds import LARGEST, read_metadata
 
 _MODES = {
     PublishMode.CREATE: TSC.Server.PublishMode.CreateNew,
     PublishMode.REPLACE: TSC.Server.PublishMode.Replace,
     PublishMode.OVERWRITE: TSC.Server.PublishMode.Overwrite,
 }
+# Bytes of a file whose size the server does not tell.
+_LARGEST = 10**10
 _NOT_FOUND = {"404000", "404004", "404011"}
 
 
@@ -97,10 +100,21 @@ def move(server: TSC.Server, luid: str, *, name: str, project_id: str) -> Remote
     return _remote(server, server.datasources.get_by_id(luid))
 
 
+def download(server: TSC.Server, luid: str, folder: Path, *, limit: int | None) -> Path:
+    """Save a data source as a `.tdsx` file of at most `limit` bytes."""
+    if limit is None:
+        size = server.datasources.get_by_id(luid).size
+        # The number is rounded, and may be that of the file before or after it is packed.
+        limit = 2 * (size + 1) * 2**20 if size is not None else _LARGEST
+    with downloads_up_to(limit):
+        return Path(server.datasources.download(luid, folder))
+
+
 def metadata(server: TSC.Server, luid: str) -> Metadata:
     """Read the content of the data source's `.tds`."""
     with TemporaryDirectory() as folder:
-        file = Path(server.datasources.download(luid, folder, include_extract=False))
+        with downloads_up_to(LARGEST):
+            file = Path(server.datasources.download(luid, folder, include_extract=False))
         try:
             return read_metadata(file)
         except ValueError as error:

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -38,6 +38,7 @@ class TableauSite:
     Attributes:
         tsc: the TSC client.
         sign_in: renews the session.
+        hide: takes the secrets from a message of the server, and what is too long in it.
         may_count: whether the session may let the server count.
     """
 
@@ -47,6 +48,7 @@ class TableauSite:
     sign_in: Callable[[], object]
     clock: ServerClock
     log: logging.Logger
+    hide: Callable[[str], str]
     may_count: bool = True
 
     @property
@@ -157,7 +159,8 @@ class TableauSite:
 
     def job(self, job_id: str) -> Job | None:
         """Return a job; None if the server no longer knows it, or hides it from this user."""
-        return self._ask(f"Asking for job {job_id}", lambda: jobs.find_job(self.tsc, job_id))
+        job = self._ask(f"Asking for job {job_id}", lambda: jobs.find_job(self.tsc, job_id))
+        return job and replace(job, notes=self.hide(job.notes))
 
     def jobs(self, *, name: str, since: datetime) -> Sequence[Job] | None:
         """Return the jobs on data sources with this name; None if this user may not see them."""
@@ -195,11 +198,11 @@ class TableauSite:
             lambda: datasources.move(self.tsc, luid, name=name, project_id=project_id),
         )
 
-    def download(self, luid: str, folder: Path) -> Path:
-        """Save the data source as a `.tdsx` file in `folder`."""
+    def download(self, luid: str, folder: Path, *, limit: int | None = None) -> Path:
+        """Save the data source as a `.tdsx` file of at most `limit` bytes in `folder`."""
         return self._ask(
             f"Downloading data source {luid}",
-            lambda: Path(self.tsc.datasources.download(luid, folder)),
+            lambda: datasources.download(self.tsc, luid, folder, limit=limit),
         )
 
     def metadata(self, luid: str) -> Metadata:
@@ -249,7 +252,7 @@ class TableauSite:
         *,
         remedies: Mapping[str, str] = MappingProxyType({}),
     ) -> _T:
-        with translate_errors(doing, url=self.url, remedies=remedies):
+        with translate_errors(doing, url=self.url, hide=self.hide, remedies=remedies):
             try:
                 return call()
             except TSC.FailedSignInError as error:

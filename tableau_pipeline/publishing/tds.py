@@ -7,18 +7,20 @@ counts as the work of people, so that no kind of work is overlooked because it i
 import hashlib
 import re
 from collections.abc import Collection, Iterator
+from io import BytesIO
 from pathlib import Path
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, ParseError
-from zipfile import BadZipFile, ZipFile, is_zipfile
+from zipfile import is_zipfile
 
 import defusedxml.ElementTree
 from defusedxml.common import DefusedXmlException
 
+from tableau_pipeline.core.package import unpack
 from tableau_pipeline.core.server import Metadata
 
-# Bytes. A small download may unpack to much more than fits into memory.
-_LARGEST = 256 * 2**20
+# Bytes, as a download and unpacked. One of a thousand columns has less than two million.
+LARGEST = 16 * 10**6
 # Elements about the origin of the data, their transfer, the published location and permissions.
 _NOT_BY_PEOPLE = frozenset(
     {"connection", "document-format-change-manifest", "extract", "repository-location"}
@@ -36,26 +38,29 @@ def read_metadata(file: Path) -> Metadata:
 
     Raises:
         ValueError: it is neither; the message states why.
+        RefreshError: it is too large.
     """
     try:
         # Other people wrote this file, and entities in a DTD could exhaust the memory.
         root = defusedxml.ElementTree.fromstring(_tds(file), forbid_dtd=True)
-    except (BadZipFile, DefusedXmlException, LookupError, ParseError) as error:
+    except (DefusedXmlException, LookupError, ParseError, ValueError) as error:
         raise ValueError(f"it is not a .tds: {error}") from error
     if root.tag != "datasource":
-        raise ValueError(f'it begins with "{root.tag}" instead of "datasource"')
+        raise ValueError(f'it begins with "{root.tag[:100]}" instead of "datasource"')
     columns = frozenset(_columns(root))
-    return Metadata(digest=_digest(root, columns), columns=columns or None)
+    try:
+        digest = _digest(root, columns)
+    except RecursionError as error:
+        raise ValueError("its elements are nested too deeply") from error
+    return Metadata(digest=digest, columns=columns or None)
 
 
 def _tds(file: Path) -> bytes:
     if not is_zipfile(file):
         return file.read_bytes()
-    with ZipFile(file) as package:
-        found = [one for one in package.infolist() if one.filename.lower().endswith(".tds")]
-        if len(found) != 1 or found[0].file_size > _LARGEST:
-            raise ValueError(f"there are {len(found)} .tds files in the package, or a huge one")
-        return package.read(found[0])
+    content = BytesIO()
+    unpack(file, ".tds", content, limit=LARGEST)
+    return content.getvalue()
 
 
 def _digest(root: Element, columns: Collection[tuple[str, str]]) -> str:

@@ -1,10 +1,10 @@
 """Translate errors of a server into messages that name the thing and the remedy."""
 
 import re
-from collections.abc import Generator, Mapping
+import traceback
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
-from xml.etree.ElementTree import ParseError
 
 import requests
 import tableauserverclient as TSC
@@ -19,7 +19,11 @@ from tableauserverclient.server.exceptions import (
 )
 
 from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.publishing.session.address import OtherOriginError
+from tableau_pipeline.publishing.session.answers import NoAnswerError
+from tableau_pipeline.publishing.session.deadline import TooSlowError
 from tableau_pipeline.publishing.session.retries import RefusedLaterError, TooLargeError
+from tableau_pipeline.publishing.session.wire import TooMuchError
 
 NO_ENTRY = "401001"
 # What a refused upload lacks is not what a refused update lacks, although the code is the same.
@@ -49,11 +53,71 @@ _REMEDIES = {
     "project",
     "429000": "The server is too busy: run again later, or less often",
 }
-_NO_TABLEAU = (
-    "{doing} failed: {url} does not answer like a Tableau Server. Is TABLEAU_SERVER_URL right, "
-    "without a path or site, and no proxy in between?"
+# What the client library raises for answers that lack what Tableau's have, or whose values are none
+# of theirs. `ParseError` is one of them, and so is what `defusedxml` raises.
+UNREADABLE = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    SyntaxError,
+    TypeError,
+    ValueError,
 )
 SESSION_GONE = frozenset({"401000", "401002"})
+_NO_TABLEAU = (
+    "{url} does not answer like a Tableau Server. Is TABLEAU_SERVER_URL right, without a path or "
+    "site, and no proxy in between?"
+)
+_OF_NO_TABLEAU = (
+    "{url} does not answer like a Tableau Server: {said}. Is TABLEAU_SERVER_URL right, without a "
+    "path or site, and no proxy in between?"
+)
+# The first that fits counts.
+_WORDS: Sequence[tuple[type[Exception] | tuple[type[Exception], ...], str]] = (
+    (
+        InternalServerError,
+        "{url} answered {error.code}, an error of its own. The next run finds out what it did.",
+    ),
+    (NonXMLResponseError, _NO_TABLEAU),
+    (NoAnswerError, _OF_NO_TABLEAU),
+    (
+        (EndpointUnavailableError, ServerInfoEndpointNotFoundError),
+        "{url} is too old for that: {said}.",
+    ),
+    (OtherOriginError, "{url} does not answer itself: {said}."),
+    ((TooMuchError, TooSlowError), "{url} does not answer as it should: {said}."),
+    (
+        TooLargeError,
+        "{url}, or a proxy in front of it, lets no requests of this size through. Raise its limit, "
+        "or set TSC_CHUNK_SIZE_MB to less than it lets through.",
+    ),
+    (
+        RefusedLaterError,
+        "{url} did not answer, and answered {error.response.status_code} when asked again. It may "
+        "have received the first request; the next run finds out what it did.",
+    ),
+    # It is also a ConnectionError, and would get the wrong remedy below.
+    (
+        requests.exceptions.SSLError,
+        "the certificate of {url} is not trusted. Point TABLEAU_CA_BUNDLE at the certificate of "
+        "the authority that signed it.",
+    ),
+    (
+        requests.exceptions.ConnectionError,
+        "no connection to {url}, or it broke off. Is a Tableau Server running there? Correct "
+        "TABLEAU_SERVER_URL, or start the local one: `tableau-sandbox`.",
+    ),
+    (
+        (requests.exceptions.ChunkedEncodingError, requests.exceptions.ContentDecodingError),
+        "the answer of {url} broke off, or is damaged. Run again.",
+    ),
+    (requests.RequestException, "{kind} at {url}."),
+    (TableauError, "{said}"),
+    (UNREADABLE, _OF_NO_TABLEAU),
+)
+_REFUSED = (EndpointUnavailableError, ServerInfoEndpointNotFoundError, TooLargeError)
+_QUERY = re.compile(r"\?\S+")
 _ANOTHER_TRY_HELPS = {"404015", "429000"}
 
 
@@ -63,12 +127,17 @@ class SignInError(RefreshError):
 
 @contextmanager
 def translate_errors(
-    doing: str, *, url: str, remedies: Mapping[str, str] = _NOTHING_MORE
+    doing: str,
+    *,
+    url: str,
+    hide: Callable[[str], str],
+    remedies: Mapping[str, str] = _NOTHING_MORE,
 ) -> Generator[None]:
     """Turn the errors of the client library into ours.
 
     Args:
         doing: what failed, to be followed by "failed", such as 'Publishing "Sales"'.
+        hide: takes what is secret or too long from a text of the server.
         remedies: additional remedies, by the server's error code.
 
     Raises:
@@ -79,49 +148,33 @@ def translate_errors(
     try:
         yield
     except (TSC.ServerResponseError, TSC.FailedSignInError) as error:
-        raise _answered(error, doing, url, remedies) from error
-    except InternalServerError as error:
-        raise RefreshError(
-            f"{doing} failed: {url} answered {error.code}, an error of its own. "
-            "The next run finds out what it did."
-        ) from error
-    except (NonXMLResponseError, ParseError) as error:
-        raise RefreshError(_NO_TABLEAU.format(doing=doing, url=url)) from error
-    except (EndpointUnavailableError, ServerInfoEndpointNotFoundError) as error:
-        raise RefusedError(f"{doing} failed: {url} is too old for that: {error}.") from error
-    except TableauError as error:
-        raise RefreshError(f"{doing} failed: {error}") from error
-    except requests.RequestException as error:
-        raise _unanswered(error, doing, url) from error
+        raise _answered(error, doing, url, {**_REMEDIES, **remedies}, hide) from _shown(error, hide)
+    except (
+        TableauError,
+        EndpointUnavailableError,
+        ServerInfoEndpointNotFoundError,
+        requests.RequestException,
+        *UNREADABLE,
+    ) as error:
+        raise _unanswered(error, doing, url, hide) from _shown(error, hide)
 
 
-def _unanswered(error: requests.RequestException, doing: str, url: str) -> RefreshError:
+def _shown(error: Exception, hide: Callable[[str], str]) -> Exception | None:
+    """Return an error as the cause of ours, unless its traceback shows what is to be hidden."""
+    text = "".join(traceback.format_exception_only(error))
+    for cause in (error.__cause__, error.__context__):
+        text += "".join(traceback.format_exception(cause)) if cause else ""
+    return error if hide(text) == text else None
+
+
+def _unanswered(error: Exception, doing: str, url: str, hide: Callable[[str], str]) -> RefreshError:
     """Return the error for a call to which the server gave TSC no usable answer."""
-    failed = f"{doing} failed: "
-    match error:
-        case TooLargeError():
-            return RefusedError(
-                f"{failed}{url}, or a proxy in front of it, lets no requests of this size through. "
-                "Raise its limit, or set TSC_CHUNK_SIZE_MB to less than it lets through."
-            )
-        case RefusedLaterError(response=response):
-            answer = response.status_code if response is not None else "no"
-            return RefreshError(
-                f"{failed}{url} did not answer, and answered {answer} when asked again. It may "
-                "have received the first request; the next run finds out what it did."
-            )
-        # It is also a ConnectionError, and would get the wrong remedy below.
-        case requests.exceptions.SSLError():
-            return RefreshError(
-                f"{failed}the certificate of {url} is not trusted. Point TABLEAU_CA_BUNDLE at the "
-                "certificate of the authority that signed it."
-            )
-        case requests.exceptions.ConnectionError():
-            return RefreshError(
-                f"{failed}no connection to {url}, or it broke off. Is a Tableau Server running "
-                "there? Correct TABLEAU_SERVER_URL, or start the local one: `tableau-sandbox`."
-            )
-    return RefreshError(f"{failed}{type(error).__name__} at {url}.")
+    words = next((words for kind, words in _WORDS if isinstance(error, kind)), "{said}")
+    # The address of a redirect may hold what only its reader is to know.
+    said = hide(_QUERY.sub("?...", str(error)))
+    message = words.format(url=url, error=error, said=said, kind=type(error).__name__)
+    refused = isinstance(error, _REFUSED)
+    return (RefusedError if refused else RefreshError)(f"{doing} failed: {message}")
 
 
 def _answered(
@@ -129,13 +182,15 @@ def _answered(
     doing: str,
     url: str,
     remedies: Mapping[str, str],
+    hide: Callable[[str], str],
 ) -> RefreshError:
     """Return the error for an error response of the server or of a proxy."""
     # Tableau's codes have six digits; an answer without one comes from something in between.
     if not re.fullmatch("[0-9]{6}", error.code or ""):
-        return RefreshError(_NO_TABLEAU.format(doing=doing, url=url))
-    message = f"{doing} failed: {error.code} {error.summary}: {error.detail}"
-    if remedy := {**_REMEDIES, **remedies}.get(error.code):
+        return RefreshError(f"{doing} failed: {_NO_TABLEAU.format(url=url)}")
+    said = hide(f"{error.summary}: {error.detail}")
+    message = f"{doing} failed: {error.code} {said}"
+    if remedy := remedies.get(error.code):
         message = f"{message.removesuffix('.')}. {remedy}."
     if error.code in SESSION_GONE:
         return SignInError(message)

@@ -4,7 +4,6 @@ The server counts the rows, or the file is read back.
 """
 
 import logging
-import zipfile
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ from tableauhyperapi import Connection, HyperException
 
 from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.declaration import Declaration, Reconcile
+from tableau_pipeline.core.package import unpack
 from tableau_pipeline.core.server import RemoteDatasource, Server
 from tableau_pipeline.core.snapshot import Snapshots
 from tableau_pipeline.core.units import megabytes
@@ -24,6 +24,8 @@ from tableau_pipeline.extracts.compare_counts import compare_counts, compare_val
 from tableau_pipeline.hyper.process import Hyperd, connect
 from tableau_pipeline.objects.own_folder import scratch
 
+# Bytes of a package beside its extract: the `.tds`, and what images people put into it.
+_AROUND = 10**7
 _NEVER = "reconcile: never"
 _HIDDEN = (
     "If a filter of the data source or row-level security hides rows from this user, the server "
@@ -79,7 +81,7 @@ class Reconciler:
         }
         try:
             found = self._counted(remote, list(names))
-        except (RefreshError, HyperException, zipfile.BadZipFile, ValueError) as error:
+        except (RefreshError, HyperException, ValueError) as error:
             self.log.warning("The published rows cannot be counted: %s", error)
             return None
         return {names[name]: rows for name, rows in found.items() if name in names}
@@ -137,7 +139,7 @@ class Reconciler:
                 )
         except RefreshError as error:
             return Reconciliation(skipped=str(error))
-        except (HyperException, zipfile.BadZipFile, ValueError) as error:
+        except (HyperException, ValueError) as error:
             # A file that may not be read proves nothing. One that came but does not open is
             # broken, and only a publish repairs it.
             return Reconciliation(problem=f"it cannot be read: {error}")
@@ -159,21 +161,13 @@ class Reconciler:
         self.log.info("Reading back what is published, up to %s", megabytes(size))
         with TemporaryDirectory(prefix="read back ", dir=scratch()) as folder:
             try:
-                package = self.server.download(remote.luid, Path(folder))
+                package = self.server.download(
+                    remote.luid, Path(folder), limit=rule.max_bytes + _AROUND
+                )
+                extract = Path(folder) / "published.hyper"
+                with extract.open("wb") as file:
+                    unpack(package, ".hyper", file, limit=rule.max_bytes)
             except RefreshError as error:
                 raise RefreshError(f"it could not be read back: {error}") from error
-            with connect(self.hyper(), _extract(package)) as connection:
+            with connect(self.hyper(), extract) as connection:
                 yield connection
-
-
-def _extract(package: Path) -> Path:
-    """The `.hyper` file in a packaged data source.
-
-    Raises:
-        ValueError: there is none, or several.
-    """
-    with zipfile.ZipFile(package) as opened:
-        members = [name for name in opened.namelist() if name.endswith(".hyper")]
-        if len(members) != 1:
-            raise ValueError(f"the package holds {len(members)} .hyper files, not one")
-        return Path(opened.extract(members[0], package.parent))

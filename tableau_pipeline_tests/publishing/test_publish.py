@@ -6,7 +6,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import requests
-import tableauserverclient as TSC
 from tableauhyperapi import TableName
 
 from tableau_pipeline.core.checkpoint import PublishMode
@@ -218,14 +217,12 @@ def test_metadata_digest(
     assert tableau.metadata(created.luid).columns == {("Extract", "renamed")}
 
 
-def test_server_that_stops_in_between(
-    sandbox: Sandbox, sign_in: SignIn, default: str, name: str, small: Path
+def test_connection_that_breaks_off(
+    tableau: TableauSite, sandbox: Sandbox, default: str, name: str, small: Path
 ):
     """Prevents: a lost connection passes for a refusal, and what was sent is never recovered."""
-    with sign_in() as tableau:
-        assert isinstance(tableau.tsc, TSC.Server)
-        tableau.tsc._server_address = "http://127.0.0.1:1"
-        with pytest.raises(RefreshError) as caught:
-            send(tableau, small, name=name, project_id=default)
+    broken = Drop(method="POST", path="sites/*/fileUploads", when="before")
+    with armed(sandbox, broken), pytest.raises(RefreshError) as caught:
+        send(tableau, small, name=name, project_id=default)
     assert not isinstance(caught.value, RefusedError)
     assert f"Uploading {small.name} failed: no connection" in str(caught.value)

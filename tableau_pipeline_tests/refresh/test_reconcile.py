@@ -4,6 +4,7 @@ import signal
 import tempfile
 from pathlib import Path
 from typing import Any
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import pyarrow as pa
 import pytest
@@ -95,7 +96,7 @@ def test_a_file_that_nobody_can_open_is_a_difference(pipeline: Pipeline):
     pipeline.declare(reconcile=Reconcile(by="download"))
 
     class Spoiling(Proxy):
-        def download(self, luid: str, folder: Path) -> Path:
+        def download(self, luid: str, folder: Path, **_: object) -> Path:
             path = folder / "flights.tdsx"
             path.write_bytes(b"no archive")
             return path
@@ -104,6 +105,23 @@ def test_a_file_that_nobody_can_open_is_a_difference(pipeline: Pipeline):
         pipeline.run(around={"around_server": Spoiling})
     assert isinstance(pipeline.run().plan, NoChange)
     assert pipeline.journal.checkpoint().suspect is None
+
+
+def test_a_small_package_with_a_huge_file_is_not_unpacked(pipeline: Pipeline):
+    """Prevents: a few megabytes that unpack to thousands, and fill the disk."""
+    pipeline.declare(reconcile=Reconcile(by="download", max_bytes=10**6))
+
+    class Bomb(Proxy):
+        def download(self, luid: str, folder: Path, **_: object) -> Path:
+            path = folder / "flights.tdsx"
+            with ZipFile(path, "w", ZIP_DEFLATED) as package:
+                package.writestr("Data/flights.hyper", bytes(5 * 10**6))
+            return path
+
+    report = pipeline.run(around={"around_server": Bomb})
+    assert report.reconciliation.skipped == (
+        "it could not be read back: its .hyper file unpacks to 5.00 MB, more than 1.00 MB"
+    )
 
 
 def test_what_a_crash_left_unseen_is_looked_at_next(pipeline: Pipeline):
@@ -154,7 +172,7 @@ def test_what_may_not_be_read_is_not_called_reconciled(pipeline: Pipeline):
     pipeline.declare(reconcile=Reconcile(by="download"))
 
     class Forbidding(Proxy):
-        def download(self, luid: str, folder: Path) -> Path:
+        def download(self, luid: str, folder: Path, **_: object) -> Path:
             raise RefusedError("this user may not download it")
 
     report = pipeline.run(around={"around_server": Forbidding})

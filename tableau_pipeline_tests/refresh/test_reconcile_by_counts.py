@@ -55,9 +55,9 @@ class Counting(Proxy):
         self.asked.append("values")
         return self.behind.count_columns(luid, columns)
 
-    def download(self, luid: str, folder: Path) -> Path:
+    def download(self, luid: str, folder: Path, *, limit: int | None = None) -> Path:
         self.asked.append("download")
-        return self.behind.download(luid, folder)
+        return self.behind.download(luid, folder, limit=limit)
 
 
 class Watched:

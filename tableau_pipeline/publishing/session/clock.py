@@ -1,6 +1,6 @@
 """The server's own clock, known from its answers."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import MAXYEAR, UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from time import monotonic
 
@@ -17,10 +17,13 @@ class ServerClock:
         """Use the `Date` of an answer; ignore an answer without a valid one."""
         try:
             date = parsedate_to_datetime(response.headers["Date"])
-        except (KeyError, ValueError):
+            # HTTP dates are always in GMT; a date that names no zone is parsed as naive.
+            date = (date if date.tzinfo else date.replace(tzinfo=UTC)).astimezone(UTC)
+        except (KeyError, OverflowError, ValueError):
             return
-        # HTTP dates are always in GMT; a date that names no zone is parsed as naive.
-        self._heard = date if date.tzinfo else date.replace(tzinfo=UTC), monotonic()
+        # The last year leaves no room for what comes later.
+        if date.year < MAXYEAR:
+            self._heard = date, monotonic()
 
     def now(self) -> datetime | None:
         """Return the current time in UTC; None if no answer has had a date."""
@@ -28,4 +31,4 @@ class ServerClock:
             return None
         # This host's clock may be wrong, or set meanwhile, so it only counts the seconds.
         date, at = self._heard
-        return date.astimezone(UTC) + timedelta(seconds=monotonic() - at)
+        return date + timedelta(seconds=monotonic() - at)

@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import requests
-from requests.adapters import HTTPAdapter
 from urllib3.exceptions import MaxRetryError, ResponseError
 from urllib3.util import Retry
+
+from tableau_pipeline.publishing.session.answers import check_answer
+from tableau_pipeline.publishing.session.wire import Wire, WireAdapter
 
 _READS = frozenset({"GET"})
 # The pipeline uses PATCH only for data updates, which have a RequestID.
@@ -24,9 +26,8 @@ _SAFE_TWICE = _READS | _UPDATES
 _CONFLICT, _TOO_LARGE, _TOO_MANY, _UNAVAILABLE = 409, 413, 429, 503
 _GATEWAY_FAILED = frozenset({502, _UNAVAILABLE, 504})
 _LONGEST_WAIT = 300
-_CONNECT_SECONDS = 30
-# A server may need long to join many gigabytes of blocks before it answers.
-_WRITE_SECONDS = 3600
+# A server that upgrades to https needs one; whatever needs more leads in circles.
+_MOST_REDIRECTS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +36,14 @@ class RetryTimes:
 
     Attributes:
         backoff: the pause before the first retry; each later pause is twice as long.
-        read: the time limit for the answer to a request that only reads.
+        read: the time limit of a request that only reads, or signs in.
+        write: the time limit of any other, and of a download. A server may need long to join many
+            gigabytes of blocks before it answers.
     """
 
     backoff: float = 0.5
     read: float = 300
+    write: float = 3600
 
 
 class TooLargeError(requests.RequestException):
@@ -93,12 +97,12 @@ class SafeRetry(Retry):
         return (response and self.get_retry_after(response)) or 0
 
 
-class SafeAdapter(HTTPAdapter):
+class SafeAdapter(WireAdapter):
     """Waits long for a server that stopped answering, but not for ever."""
 
-    def __init__(self, *, retry: SafeRetry, read_seconds: float) -> None:
-        super().__init__(max_retries=retry)
-        self._read_seconds = read_seconds
+    def __init__(self, wire: Wire, *, retry: SafeRetry, write_seconds: float) -> None:
+        super().__init__(wire, max_retries=retry)
+        self._write_seconds = write_seconds
 
     def send(
         self, request: requests.PreparedRequest, *args: Any, **settings: Any
@@ -110,9 +114,10 @@ class SafeAdapter(HTTPAdapter):
             RefusedLaterError: a repeated update was refused, but the first one may have been
                 received.
         """
-        seconds = self._read_seconds if request.method in _READS else _WRITE_SECONDS
-        settings["timeout"] = (_CONNECT_SECONDS, seconds)
-        response = super().send(request, *args, **settings)
+        reads = request.method in _READS and not settings.get("stream")
+        is_quick = reads or "/auth/" in request.path_url
+        seconds = self.wire.seconds if is_quick else self._write_seconds
+        response = self.ask(request, *args, seconds=seconds, check=check_answer, **settings)
         # Proxies answer this in formats of their own, whose status TSC does not keep.
         if response.status_code == _TOO_LARGE:
             response.close()
@@ -124,11 +129,12 @@ class SafeAdapter(HTTPAdapter):
 
 
 def safe_sessions(
-    log: logging.Logger, hook: Callable[..., None], *, times: RetryTimes
+    wire: Wire, log: logging.Logger, hook: Callable[..., None], *, times: RetryTimes
 ) -> Callable[[], requests.Session]:
     """Return a factory of HTTP sessions for TSC.
 
     Args:
+        wire: where their requests may go.
         log: receives a message for every repeated request.
         hook: called with every answer.
     """
@@ -149,7 +155,8 @@ def safe_sessions(
         made = requests.Session()
         made.hooks["response"].append(hook)
         for scheme in ("http://", "https://"):
-            made.mount(scheme, SafeAdapter(retry=retry, read_seconds=times.read))
+            made.mount(scheme, SafeAdapter(wire, retry=retry, write_seconds=times.write))
+        made.max_redirects = _MOST_REDIRECTS
         return made
 
     return session

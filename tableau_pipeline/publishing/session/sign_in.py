@@ -9,6 +9,7 @@ import requests
 import tableauserverclient as TSC
 from tableauserverclient.server.endpoint.exceptions import NonXMLResponseError, TableauError
 
+from tableau_pipeline.publishing.session.address import Address
 from tableau_pipeline.publishing.session.clock import ServerClock
 from tableau_pipeline.publishing.session.credentials import (
     ConnectedApp,
@@ -18,8 +19,13 @@ from tableau_pipeline.publishing.session.credentials import (
 )
 from tableau_pipeline.publishing.session.retries import RetryTimes, safe_sessions
 from tableau_pipeline.publishing.session.session_lock import only_session
+from tableau_pipeline.publishing.session.wire import Wire
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.publishing.translate_errors import NO_ENTRY, translate_errors
+from tableau_pipeline.publishing.translate_errors import (
+    NO_ENTRY,
+    UNREADABLE,
+    translate_errors,
+)
 
 _LOG = logging.getLogger(__name__)
 _TIMES = RetryTimes()
@@ -51,18 +57,18 @@ def signed_in(
         times: how long requests are waited for, and tried again.
 
     Raises:
-        RefusedError: the server rejects the credentials, or this thread already has a session
-            with this token.
+        RefusedError: the server rejects the credentials, the URL holds some, or this thread
+            already has a session with this token.
         RefreshError: no Tableau Server answers at `url`, or the token was in use for too long.
     """
-    # Checkpoints name the server by this text, and a slash would make it another server.
-    url = url.rstrip("/")
+    wire = Wire(Address.of(url), times.read)
+    url = wire.address.url
     turn = (
         only_session(url, token=credentials.name, timeout=session_timeout, log=log)
         if isinstance(credentials, PersonalAccessToken)
         else nullcontext()
     )
-    opened = _session(url, credentials, site=site, ca_bundle=ca_bundle, log=log, times=times)
+    opened = _session(wire, credentials, site=site, ca_bundle=ca_bundle, log=log, times=times)
     # The turn comes first, as signing in ends the session of whoever uses the token now.
     with turn, opened as session:
         yield session
@@ -70,7 +76,7 @@ def signed_in(
 
 @contextmanager
 def _session(
-    url: str,
+    wire: Wire,
     credentials: Credentials,
     *,
     site: str,
@@ -78,11 +84,12 @@ def _session(
     log: logging.Logger,
     times: RetryTimes,
 ) -> Generator[TableauSite]:
+    url, hide = wire.address.url, wire.secrets.message
     doing = f'Signing in to site "{site}" of {url} {credentials.described}'
     remedy = no_entry(credentials, site)
 
     def sign_in() -> None:
-        with translate_errors(doing, url=url, remedies={NO_ENTRY: remedy}):
+        with translate_errors(doing, url=url, hide=hide, remedies={NO_ENTRY: remedy}):
             # A signed token is valid for one sign-in only, so a new one is made here.
             tsc.auth.sign_in(credentials.for_site(site))
 
@@ -95,23 +102,26 @@ def _session(
         sign_in()
 
     clock = ServerClock()
-    with translate_errors(doing, url=url):
+    with translate_errors(doing, url=url, hide=hide):
         tsc = TSC.Server(
             url,
             http_options={"verify": str(ca_bundle) if ca_bundle else True},
-            session_factory=safe_sessions(log, clock.hear, times=times),
+            session_factory=safe_sessions(wire, log, clock.hear, times=times),
         )
-        try:
-            # TSC's own use_server_version() treats any failure as a server of ten years ago.
-            tsc.version = _version(tsc)
-            sign_in()
-        except (AttributeError, SyntaxError, ValueError) as error:
-            # TSC fails like this on answers that lack what Tableau's answers have.
-            raise NonXMLResponseError(f"no answer of a Tableau Server: {error}") from error
+        # TSC's own use_server_version() treats any failure as a server of ten years ago.
+        tsc.version = _version(tsc)
+        sign_in()
     try:
         counts = not isinstance(credentials, ConnectedApp) or credentials.counts
         yield TableauSite(
-            tsc, url=url, site=site, sign_in=sign_in_again, clock=clock, log=log, may_count=counts
+            tsc,
+            url=url,
+            site=site,
+            sign_in=sign_in_again,
+            clock=clock,
+            log=log,
+            hide=hide,
+            may_count=counts,
         )
     finally:
         _sign_out(tsc, log)
@@ -120,9 +130,9 @@ def _session(
 def _sign_out(tsc: TSC.Server, log: logging.Logger) -> None:
     try:
         tsc.auth.sign_out()
-    except (TableauError, requests.RequestException) as error:
+    except (TableauError, *UNREADABLE, requests.RequestException) as error:
         # The work is done, or has raised its own error, which this one must not hide.
-        log.debug("Signing out failed: %s", error)
+        log.debug("Signing out failed: %s", type(error).__name__)
 
 
 def _version(tsc: TSC.Server) -> str:

@@ -1,0 +1,242 @@
+"""A server between the pipeline and the sandbox, which answers one call of its own."""
+
+import gzip
+import html
+import re
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import requests
+
+# Writes an answer to the call, and closes the connection.
+Answer = Callable[["Call"], None]
+
+_MEGABYTE = 2**20
+# 2 GB of zeros.
+BOMB = gzip.compress(bytes(16 * _MEGABYTE)) * 128
+ENTITIES = b"""<?xml version="1.0"?><!DOCTYPE a [<!ENTITY a "aaaaaaaaaa">
+<!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;">]><tsResponse xmlns="http://tableau.com/api">&b;</tsResponse>"""
+EMPTY = b'<tsResponse xmlns="http://tableau.com/api"/>'
+PAGE = b"""<!DOCTYPE html><html><head><title>Sign in</title></head><body><form action="/login">
+<input name="csrf" value="fr0m-the-page"><input name="password"></form></body></html>"""
+_HOP_BY_HOP = {"connection", "content-length", "host", "keep-alive", "transfer-encoding"}
+
+
+class Call(BaseHTTPRequestHandler):
+    """One call, which is handed on to the sandbox unless it is the one to be answered."""
+
+    protocol_version = "HTTP/1.1"
+    server: "_Server"
+
+    def handle_one_request(self) -> None:
+        with suppress(OSError):
+            super().handle_one_request()
+
+    def do_GET(self) -> None:
+        self.body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        path = self.path.partition("?")[0].partition("/api/")[2].partition("/")[2]
+        method, pattern, answer = self.server.armed
+        if re.fullmatch(method, self.command) and re.fullmatch(pattern, path):
+            self.server.met += 1
+            self.close_connection = True
+            answer(self)
+        else:
+            self._hand_on()
+
+    do_POST = do_PUT = do_PATCH = do_DELETE = do_GET  # noqa: N815
+
+    def begin(self, status: int, **headers: str) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.end_headers()
+
+    def whole(self, status: int, body: bytes, **headers: str) -> None:
+        self.begin(status, Content_Length=str(len(body)), **headers)
+        self.wfile.write(body)
+
+    def log_message(self, *args: object) -> None:
+        """Keep quiet."""
+
+    def _hand_on(self) -> None:
+        kept = {k: v for k, v in self.headers.items() if k.lower() not in _HOP_BY_HOP}
+        with requests.request(
+            self.command, self.server.behind + self.path, headers=kept, data=self.body, timeout=60,
+            allow_redirects=False,
+        ) as answer:  # fmt: skip
+            self.send_response(answer.status_code)
+            for name, value in answer.headers.items():
+                if name.lower() not in _HOP_BY_HOP | {"content-encoding", "date", "server"}:
+                    self.send_header(name, value)
+            self.send_header("Content-Length", str(len(answer.content)))
+            self.end_headers()
+            self.wfile.write(answer.content)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, behind: str, tls: ssl.SSLContext | None = None) -> None:
+        super().__init__(("127.0.0.1", 0), Call)
+        self.scheme = "https" if tls else "http"
+        if tls:
+            self.socket = tls.wrap_socket(self.socket, server_side=True)
+        self.behind = behind
+        self.met = 0
+        self.armed: tuple[str, str, Answer] = ("nothing", "", redirect(302, ""))
+
+    @property
+    def url(self) -> str:
+        return f"{self.scheme}://127.0.0.1:{self.server_port}"
+
+    @contextmanager
+    def answering(self, method: str, pattern: str, answer: Answer) -> Generator[None]:
+        """Answer the calls of this method whose paths below /api/version/ match."""
+        before, self.armed, self.met = self.armed, (method, pattern, answer), 0
+        try:
+            yield
+        finally:
+            self.armed = before
+
+
+@contextmanager
+def front_of(url: str, *, tls: ssl.SSLContext | None = None) -> Generator[_Server]:
+    """Run such a server in front of another one."""
+    with _Server(url, tls) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+@contextmanager
+def listener() -> Generator[tuple[str, list[bytes]]]:
+    """Another host: its URL, and all that it is sent."""
+    heard: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def listen() -> None:
+            with suppress(OSError):
+                while True:
+                    connection, _ = server.accept()
+                    connection.settimeout(1)
+                    with connection, suppress(OSError):
+                        heard.append(connection.recv(65536))
+                        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+
+        threading.Thread(target=listen, daemon=True).start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}", heard
+        server.shutdown(socket.SHUT_RDWR)
+
+
+def redirect(status: int, to: str) -> Answer:
+    """Sends every call on to another host."""
+    return lambda call: call.whole(status, b"", Location=f"{to}{call.path}")
+
+
+def page(call: Call) -> None:
+    """A proxy's sign-in form."""
+    call.whole(200, PAGE, Content_Type="text/html")
+
+
+def empty(call: Call) -> None:
+    """An answer without what was asked for."""
+    call.whole(200, EMPTY, Content_Type="application/xml")
+
+
+def no_xml(call: Call) -> None:
+    """Something else, in a character set that does not exist."""
+    call.whole(200, b'{"token": "0ther"}', Content_Type="application/json; charset=klingon")
+
+
+def entities(call: Call) -> None:
+    """Entities that grow."""
+    call.whole(200, ENTITIES, Content_Type="application/xml")
+
+
+def refused_with_entities(call: Call) -> None:
+    """The same, as an error."""
+    call.whole(400, ENTITIES, Content_Type="application/xml")
+
+
+def endless_list(call: Call) -> None:
+    """Pages without items, of which there are always more."""
+    pages = EMPTY.replace(
+        b"/>", b'><pagination pageNumber="1" pageSize="1" totalAvailable="99999999"/></tsResponse>'
+    )
+    call.whole(200, pages, Content_Type="application/xml")
+
+
+def other_clock(call: Call) -> None:
+    """A date that no calendar has."""
+    call.whole(200, EMPTY, Date="Fri, 31 Dec 9999 23:59:59 -2300")
+
+
+def nothing(call: Call) -> None:
+    """A status that says that all is well, and nothing else."""
+    call.whole(200, b"", Date="tomorrow")
+
+
+def echo(secrets: list[str]) -> Answer:
+    """An error that quotes whatever it was sent, at length."""
+
+    def refusal(call: Call) -> None:
+        said = html.escape(" ".join(secrets)) + "x" * _MEGABYTE
+        body = f"""<tsResponse xmlns="http://tableau.com/api"><error code="400011">
+            <summary>{said}</summary><detail>{said}</detail></error></tsResponse>"""
+        call.whole(400, body.encode(), Content_Type="application/xml")
+
+    return refusal
+
+
+def echo_page(secrets: list[str]) -> Answer:
+    """A page that quotes whatever it was sent."""
+    return lambda call: call.whole(200, " ".join(secrets).encode(), Content_Type="text/plain")
+
+
+def bomb(call: Call) -> None:
+    """A small answer that unpacks to 2 GB."""
+    call.whole(200, BOMB, Content_Encoding="gzip", Content_Disposition='filename="a.tdsx"')
+
+
+def endless(call: Call) -> None:
+    """An answer that does not end."""
+    call.begin(200, Content_Disposition='filename="a.tdsx"')
+    _send(call, (b" " * _MEGABYTE for _ in range(2000)))
+
+
+def endless_chunks(call: Call) -> None:
+    """The same, in chunks."""
+    call.begin(200, Transfer_Encoding="chunked", Content_Disposition='filename="a.tdsx"')
+    chunk = b"100000\r\n" + b" " * _MEGABYTE + b"\r\n"
+    _send(call, (chunk for _ in range(2000)))
+
+
+def slow(call: Call) -> None:
+    """A body that comes byte by byte."""
+    call.begin(200, Content_Disposition='filename="a.tdsx"')
+    _send(call, (b" " for _ in range(2000)), pause=0.02)
+
+
+def slow_headers(call: Call) -> None:
+    """Headers that come byte by byte."""
+    _send(call, [b"HTTP/1.1 200 OK\r\nX: "], pause=0)
+    _send(call, (b"x" for _ in range(2000)), pause=0.02)
+
+
+def cut_off(call: Call) -> None:
+    """An answer that breaks off."""
+    call.begin(200, Content_Length="1000", Content_Disposition='filename="a.tdsx"')
+    call.wfile.write(EMPTY)
+
+
+def _send(call: Call, pieces: Iterator[bytes] | list[bytes], *, pause: float = 0) -> None:
+    for piece in pieces:
+        call.wfile.write(piece)
+        call.wfile.flush()
+        time.sleep(pause)

@@ -1,0 +1,246 @@
+"""Every call of a refresh, answered by something that is no Tableau Server."""
+
+import json
+import logging
+import resource
+from collections.abc import Callable, Generator
+from datetime import UTC, datetime
+from pathlib import Path
+from time import monotonic
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tableau_pipeline.core.checkpoint import PublishMode
+from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.publishing.session.credentials import Password, PersonalAccessToken
+from tableau_pipeline.publishing.session.retries import RetryTimes
+from tableau_pipeline.publishing.site import TableauSite
+from tableau_pipeline.sandbox.testing import Sandbox
+from tableau_pipeline_tests.publishing import hostile
+from tableau_pipeline_tests.publishing.conftest import SignIn, published
+from tableau_pipeline_tests.publishing.hostile import Answer
+from tableau_pipeline_tests.publishing.test_updates import CLEAR, fresh
+
+SECRET = "vera-secret"
+PATIENT = RetryTimes(backoff=0)
+IMPATIENT = RetryTimes(backoff=0, read=1, write=1)
+# The most memory that a hostile answer may take, in bytes: the process has much more already.
+MEMORY = 400 * 2**20
+LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
+NO_SUCH = "00000000-0000-0000-0000-000000000000"
+
+
+def sign_in(given: SimpleNamespace) -> None:
+    with given.sign_in(Password("vera", SECRET), url=given.front.url, times=given.times):
+        pass
+
+
+def publish(given: SimpleNamespace) -> None:
+    site: TableauSite = given.site
+    upload = site.upload(given.file)
+    site.publish(
+        upload, file_type="hyper", name="x", project_id=given.project, mode=PublishMode.CREATE
+    )
+
+
+def update(given: SimpleNamespace) -> None:
+    if given.site.update(given.luid, batch=CLEAR, upload=None, request_id=fresh()) is None:
+        raise RefreshError("the server does not name the job")
+
+
+# What is called, and the request of it that gets the answer.
+ITEM = "sites/[^/]+/datasources/[^/]+"
+CALLS: dict[str, tuple[str, str, Callable[[SimpleNamespace], object]]] = {
+    "server info": ("GET", "serverInfo", sign_in),
+    "sign in": ("POST", "auth/signin", sign_in),
+    "projects": ("GET", "sites/[^/]+/projects", lambda it: it.site.find_project("Default")),
+    "create a project": (
+        "POST", "sites/[^/]+/projects", lambda it: it.site.project(fresh(), create=True)
+    ),
+    "find by name": (
+        "GET", "sites/[^/]+/datasources",
+        lambda it: it.site.find_by_name("x", project_id=it.project),
+    ),
+    "tagged": ("GET", "sites/[^/]+/datasources", lambda it: it.site.tagged("x")),
+    "find": ("GET", ITEM, lambda it: it.site.find_by_luid(it.luid)),
+    "revisions": ("GET", f"{ITEM}/revisions", lambda it: it.site.find_by_luid(it.luid)),
+    "metadata": ("GET", f"{ITEM}/content", lambda it: it.site.metadata(it.luid)),
+    "download": ("GET", f"{ITEM}/content", lambda it: it.site.download(it.luid, it.folder)),
+    "begin an upload": (
+        "POST", "sites/[^/]+/fileUploads", lambda it: it.site.upload(it.file)
+    ),
+    "a block": ("PUT", "sites/[^/]+/fileUploads/[^/]+", lambda it: it.site.upload(it.file)),
+    "publish": ("POST", "sites/[^/]+/datasources", publish),
+    "update": ("PATCH", f"{ITEM}/data", update),
+    "job": ("GET", "sites/[^/]+/jobs/[^/]+", lambda it: it.site.job(NO_SUCH)),
+    "jobs": ("GET", "sites/[^/]+/jobs", lambda it: it.site.jobs(name="x", since=LONG_AGO)),
+    "cancel": ("PUT", "sites/[^/]+/jobs/[^/]+", lambda it: it.site.cancel(NO_SUCH)),
+    "tag": ("PUT", f"{ITEM}/tags", lambda it: it.site.tag(it.luid, ["x"])),
+    "untag": ("DELETE", f"{ITEM}/tags/[^/]+", lambda it: it.site.untag(it.luid, ["x"])),
+    "move": (
+        "PUT", ITEM, lambda it: it.site.move(it.luid, name="y", project_id=it.project)
+    ),
+    "columns": (
+        "POST", "vizql-data-service/read-metadata",
+        lambda it: it.site.count(it.luid, {"Extract": None}),
+    ),
+    "count": (
+        "POST", "vizql-data-service/query-datasource",
+        lambda it: it.site.count(it.luid, {"Extract": None}),
+    ),
+}  # fmt: skip
+QUICK: list[Any] = [
+    hostile.page,
+    hostile.empty,
+    hostile.no_xml,
+    hostile.entities,
+    hostile.refused_with_entities,
+    hostile.endless_list,
+    hostile.other_clock,
+    hostile.nothing,
+    hostile.cut_off,
+]
+HEAVY: list[Any] = [hostile.bomb, hostile.endless, hostile.endless_chunks]
+SLOW: list[Any] = [hostile.slow, hostile.slow_headers]
+# What says that all is well, to a call of which nothing more is asked.
+NO_ERRORS = {
+    *(("nothing", call) for call in ("untag", "cancel", "move")),
+    *(
+        (answer, call)
+        for answer in ("empty", "endless_list", "other_clock")
+        for call in ("untag", "cancel", "move")
+    ),
+    # A job that may not be cancelled is looked at.
+    ("refusal", "cancel"),
+}
+
+
+@pytest.fixture(scope="module")
+def given(
+    sandbox: Sandbox, sign_in: SignIn, small: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Generator[SimpleNamespace]:
+    """A session through the server that answers, and what the calls need."""
+    token = PersonalAccessToken(sandbox.token_name, sandbox.token_secret)
+    with (
+        hostile.front_of(sandbox.url) as front,
+        sign_in(token, url=front.url, times=PATIENT) as site,
+    ):
+        project = site.project("Default", create=False)
+        found = published(site, small, name=f"hostile {fresh()}", project_id=project)
+        sent = {"server info": [], "sign in": [SECRET]}
+        yield SimpleNamespace(
+            front=front,
+            site=site,
+            sign_in=sign_in,
+            times=PATIENT,
+            file=small,
+            project=project,
+            luid=found.luid,
+            folder=tmp_path_factory.mktemp("downloads"),
+            # The secrets that a call sends.
+            secrets=lambda call: sent.get(call, [sandbox.token_secret, site.tsc.auth_token]),
+        )
+
+
+def message_of(given: SimpleNamespace, call: str, answer: Answer) -> str | None:
+    """What a call says when it is answered so; None if it is content."""
+    method, pattern, run = CALLS[call]
+    before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, monotonic()
+    with given.front.answering(method, pattern, answer):
+        try:
+            run(given)
+        except RefreshError as error:
+            message = str(error)
+        else:
+            message = None
+    assert given.front.met
+    assert monotonic() - began < 10
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown * 1024 < MEMORY
+    return message
+
+
+def check(
+    given: SimpleNamespace, call: str, answer: Answer, caplog: pytest.LogCaptureFixture, capfd: Any
+) -> str | None:
+    """It is an error in words, and no secret is in anything that was written."""
+    caplog.set_level(logging.DEBUG)
+    message = message_of(given, call, answer)
+    written = json.dumps([message, caplog.text, *capfd.readouterr()])
+    for secret in [*given.secrets(call), "fr0m-the-page", "0ther"]:
+        assert secret not in written
+    if (answer.__name__, call) in NO_ERRORS:
+        return message
+    assert message
+    assert not any(word in message for word in ("Error(", "object at 0x", "Traceback", "NoneType"))
+    assert len(message) < 2000
+    return message
+
+
+@pytest.mark.parametrize("answer", QUICK, ids=lambda answer: answer.__name__)
+@pytest.mark.parametrize("call", CALLS)
+def test_answer_of_something_else(
+    given: SimpleNamespace, call: str, answer: Answer, caplog: pytest.LogCaptureFixture, capfd: Any
+):
+    """Prevents: a proxy's page passes for an empty list, or shows as an error of a parser."""
+    check(given, call, answer, caplog, capfd)
+
+
+@pytest.mark.few_variants(30)
+@pytest.mark.parametrize("answer", HEAVY, ids=lambda answer: answer.__name__)
+@pytest.mark.parametrize("call", CALLS)
+def test_answer_without_an_end(
+    given: SimpleNamespace, call: str, answer: Answer, caplog: pytest.LogCaptureFixture, capfd: Any
+):
+    """Prevents: an answer fills the memory, or the disk."""
+    check(given, call, answer, caplog, capfd)
+
+
+@pytest.fixture(scope="module")
+def impatient(given: SimpleNamespace, sandbox: Sandbox) -> Generator[SimpleNamespace]:
+    """The same with a session that does not wait for long."""
+    admin = Password(sandbox.user, sandbox.password)
+    with given.sign_in(admin, url=given.front.url, times=IMPATIENT) as site:
+        yield SimpleNamespace(
+            **{**vars(given), "site": site, "times": IMPATIENT, "secrets": lambda call: []}
+        )
+
+
+@pytest.mark.few_variants(2)
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("answer", SLOW, ids=lambda answer: answer.__name__)
+def test_answer_that_takes_for_ever(
+    impatient: SimpleNamespace,
+    call: str,
+    answer: Answer,
+    caplog: pytest.LogCaptureFixture,
+    capfd: Any,
+):
+    """Prevents: one byte a second keeps a refresh and its token for ever."""
+    message = check(impatient, call, answer, caplog, capfd)
+    assert message
+    assert "it was not done within 1 s" in message
+
+
+@pytest.mark.parametrize("status", [302, 307])
+@pytest.mark.parametrize("call", CALLS)
+def test_redirect_to_another_host(
+    given: SimpleNamespace, call: str, status: int, caplog: pytest.LogCaptureFixture, capfd: Any
+):
+    """Prevents: a redirect delivers the token, the session or the upload to another host."""
+    with hostile.listener() as (url, heard):
+        message = check(given, call, hostile.redirect(status, url), caplog, capfd)
+    assert heard == []
+    assert message
+    assert url in message
+
+
+@pytest.mark.parametrize("answer", [hostile.echo, hostile.echo_page], ids=lambda it: it.__name__)
+@pytest.mark.parametrize("call", CALLS)
+def test_answer_that_quotes_secrets(
+    given: SimpleNamespace, call: str, answer: Any, caplog: pytest.LogCaptureFixture, capfd: Any
+):
+    """Prevents: a server that quotes what it was sent puts the secret into Dagster's events."""
+    check(given, call, answer(given.secrets(call)), caplog, capfd)
