@@ -112,6 +112,9 @@ class Server(Protocol):
             RefusedError: it exists, but this user may not read it.
         """
 
+    def updated_at(self, luid: str) -> datetime | None:
+        """Return the time stamp of a data source by one request; None if there is none."""
+
     def find_by_name(self, name: str, *, project_id: str) -> RemoteDatasource | None:
         """Return the data source with this name, in any case of letters; None if there is none."""
 

@@ -26,12 +26,14 @@ _NOT_FOUND = {"404000", "404004", "404011"}
 
 def find_by_luid(server: TSC.Server, luid: str) -> RemoteDatasource | None:
     """Return a data source; None if there is none. Missing permission to read it is an error."""
-    try:
-        return _remote(server, server.datasources.get_by_id(luid))
-    except TSC.ServerResponseError as error:
-        if error.code in _NOT_FOUND:
-            return None
-        raise
+    item = _item(server, luid)
+    return _remote(server, item) if item else None
+
+
+def updated_at(server: TSC.Server, luid: str) -> datetime | None:
+    """Return the time stamp of a data source; None if there is none."""
+    item = _item(server, luid)
+    return _time(item, "updatedAt", item.updated_at) if item else None
 
 
 def find_by_name(server: TSC.Server, name: str, *, project_id: str) -> RemoteDatasource | None:
@@ -121,6 +123,15 @@ def metadata(server: TSC.Server, luid: str) -> Metadata:
             raise RefreshError(
                 f"The server sent data source {luid} in a form that cannot be read: {error}."
             ) from error
+
+
+def _item(server: TSC.Server, luid: str) -> TSC.DatasourceItem | None:
+    try:
+        return server.datasources.get_by_id(luid)
+    except TSC.ServerResponseError as error:
+        if error.code in _NOT_FOUND:
+            return None
+        raise
 
 
 def _remote(server: TSC.Server, item: TSC.DatasourceItem) -> RemoteDatasource:

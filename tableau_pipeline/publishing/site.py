@@ -92,6 +92,12 @@ class TableauSite:
             f"Looking for data source {luid}", lambda: datasources.find_by_luid(self.tsc, luid)
         )
 
+    def updated_at(self, luid: str) -> datetime | None:
+        """Return the time stamp of a data source by one request; None if there is none."""
+        return self._ask(
+            f"Looking for data source {luid}", lambda: datasources.updated_at(self.tsc, luid)
+        )
+
     def find_by_name(self, name: str, *, project_id: str) -> RemoteDatasource | None:
         """Return the data source with this name in a project, in any case of letters, or None."""
         return self._ask(

@@ -28,14 +28,15 @@ class Jobs:
     sleep: Callable[[float], None]
     log: logging.Logger
 
-    def wait(self, job_id: str, *, meanwhile: Callable[[], None] = lambda: None) -> Job | None:
+    def wait(self, job_id: str, *, meanwhile: Callable[[], None] | None = None) -> Job | None:
         """Wait for a job; return it finished, or None if the server no longer knows it.
 
         A job that takes too long is cancelled. `timeouts.queue` limits the time until it starts,
         `timeouts.job` the time from then on.
 
         Args:
-            meanwhile: called after each look at an unfinished job.
+            meanwhile: another look, in turn with those at the job, until the job has started and
+                once after that.
 
         Raises:
             RefreshError: the job has not finished in time, and may still take effect.
@@ -46,17 +47,26 @@ class Jobs:
             status = self.server.job(job_id)
             if status is None or status.outcome:
                 return status
-            meanwhile()
-            pause, left = next(pauses), self._left(status, began)
-            if pause >= _WORTH_LOGGING:
-                self.log.info(
-                    "Waiting for job %s on the server (%s)",
-                    job_id,
-                    "running" if status.started_at else "in the queue",
-                )
-            if left <= 0:
+            if not self._slept(next(pauses), status, began):
                 return self._give_up(job_id, status)
+            if meanwhile:
+                meanwhile()
+                if not self._slept(next(pauses), status, began):
+                    return self._give_up(job_id, status)
+                meanwhile = None if status.started_at else meanwhile
+
+    def _slept(self, pause: float, status: Job, began: datetime) -> bool:
+        """Wait until the next look; return whether there is time for one."""
+        left = self._left(status, began)
+        if pause >= _WORTH_LOGGING:
+            self.log.info(
+                "Waiting for job %s on the server (%s)",
+                status.id,
+                "running" if status.started_at else "in the queue",
+            )
+        if left > 0:
             self.sleep(min(pause, max(left, _RESOLUTION)))
+        return left > 0
 
     def _left(self, status: Job, began: datetime) -> float:
         # Both ends are read from the server's clock, because the one of this host may be wrong.

@@ -174,10 +174,11 @@ class Sender:
         seen: list[datetime] = []
 
         def look() -> None:
-            remote = self.server.find_by_luid(intent.luid) if intent.luid else None
-            seen.extend([remote.updated_at] if remote else [])
+            stamp = self.server.updated_at(str(intent.luid))
+            seen.extend([stamp] if stamp else [])
 
-        status = self.jobs.wait(str(intent.job_id), meanwhile=look)
+        # Our own time stamp will hide those that others leave while the job is in the queue.
+        status = self.jobs.wait(str(intent.job_id), meanwhile=look if intent.luid else None)
         if status is None:
             raise RefreshError(
                 f"{doing}: the server no longer knows job {intent.job_id}. {_UNKNOWN}"

@@ -102,10 +102,9 @@ def test_looks_become_rare(
     """Prevents: a job of an hour is asked for thousands of times, or a quick one hardly ever."""
     caplog.set_level(logging.INFO, LOG.name)
     waiting = Waiting(sandbox, eyes)
-    between: list[None] = []
     with armed(sandbox, HoldJobs()):
         job = send()
-        waiting.jobs(queue=1000).wait(job, meanwhile=lambda: between.append(None))
+        waiting.jobs(queue=1000).wait(job)
     assert waiting.looks[:3] == [0, 0.25, 0.625]
     later = [at for at in waiting.looks if at >= 4]
     pauses = [second - first for first, second in pairwise(later)][:-2]
@@ -113,8 +112,29 @@ def test_looks_become_rare(
     assert pauses[-1] == 60
     assert all(second - first >= 1 for first, second in pairwise(later)), "also near the end"
     assert len(waiting.looks) < 35
-    assert len(between) in (len(waiting.looks) - 1, len(waiting.looks))
     assert f"Waiting for job {job} on the server (in the queue)" in str(caplog.messages)
+
+
+def test_another_look_is_taken_in_turn(
+    eyes: TableauSite, sandbox: Sandbox, send: Callable[[], str]
+):
+    """Prevents: a change by another user while the job waits is missed, or each look costs more."""
+    held, others = sandbox.control.add(HoldJobs()), []
+
+    def at(now: float) -> None:
+        if now >= 8 and sandbox.control.clear(held.number):
+            sandbox.wait_until_running()
+
+    waiting = Waiting(sandbox, eyes, at)
+    with armed(sandbox, SlowJob(seconds=60)):
+        job = send()
+        waiting.jobs().wait(job, meanwhile=lambda: others.append(waiting.slept))
+    looks = sorted(waiting.looks + others)
+    assert looks[:4] == [0, 0.25, 0.625, 1.1875]
+    assert others[:2] == [0.25, 1.1875], "in turn, while the job is in the queue"
+    begun = next(at for at in waiting.looks if at >= 8)
+    assert [at for at in others if at > begun] == [looks[looks.index(begun) + 1]], "and once after"
+    assert len(looks) == len(set(looks))
 
 
 def test_job_that_takes_too_long_to_start_is_cancelled(
