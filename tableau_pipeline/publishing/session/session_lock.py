@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+import os
 import threading
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager
@@ -46,6 +47,7 @@ def only_session(url: str, *, token: str, timeout: float, log: logging.Logger) -
     # A new lock object for each session: a shared FileLock lets all threads of the process in.
     with _acquired(FileLock(path), url=url, token=token, timeout=timeout, log=log):
         _holders[path] = threading.get_ident()
+        _holder_file(path).write_text(str(os.getpid()), encoding="ascii")
         try:
             yield
         finally:
@@ -61,19 +63,45 @@ def _acquired(
         return lock.acquire(timeout=quiet, poll_interval=_POLL_SECONDS)
     except Timeout:
         log.info(
-            'Waiting for token "%s" on %s: another refresh on this host has a session with it, and '
-            "a token carries one. With a token of their own, refreshes need not wait",
+            'Waiting for token "%s" on %s: %s has a session with it, and a token carries one. With '
+            "a token of their own, refreshes need not wait",
             token,
             url,
+            _holder(Path(lock.lock_file)),
         )
         try:
             return lock.acquire(timeout=timeout - quiet, poll_interval=_POLL_SECONDS)
         except Timeout as error:
             raise RefreshError(
                 f'Token "{token}" on {url} was in use by other refreshes on this host for '
-                f"{timeout:.0f} s, and it carries one session at a time. Run again later, or give "
-                "each deployment and host a token of its own."
+                f"{timeout:.0f} s, last by {_holder(Path(lock.lock_file))}, and it carries one "
+                "session at a time. Run again later, or give each deployment and host a token of "
+                "its own."
             ) from error
+
+
+def _holder_file(lock: Path) -> Path:
+    # Not in the lock file itself, which whoever waits for it empties.
+    return lock.with_suffix(".holder")
+
+
+def _holder(lock: Path) -> str:
+    """Return which process holds a lock, and whether it is paused, as far as the host shows it."""
+    try:
+        pid = int(_holder_file(lock).read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return "another process on this host"
+    try:
+        # The name of the program stands in brackets before the state, and may have any characters.
+        state = (
+            Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[0]
+        )
+    except (OSError, IndexError):
+        state = ""
+    paused = (
+        f", which is paused: continue it by kill -CONT {pid}, or end it," if state == "T" else ""
+    )
+    return f"process {pid} on this host{paused}"
 
 
 def _lock_file(url: str, token: str) -> Path:

@@ -1,5 +1,6 @@
 import logging
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -73,8 +74,41 @@ def test_waiting_is_told_once(held: threading.Event, caplog: pytest.LogCaptureFi
     with only_session(URL, token="token", timeout=10, log=LOG):
         pass
     (message,) = [record.getMessage() for record in caplog.records if record.name == LOG.name]
-    for part in ('Waiting for token "token"', URL, "session"):
+    for part in (
+        'Waiting for token "token"',
+        URL,
+        f"process {os.getpid()} on this host",
+        "session",
+    ):
         assert part in message
+
+
+HOLD = """
+import logging, sys, time
+from tableau_pipeline.publishing.session.session_lock import only_session
+
+with only_session(sys.argv[1], token="token", timeout=0, log=logging.getLogger()):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_paused_process_is_named(caplog: pytest.LogCaptureFixture):
+    # Prevents: two hours of waiting for a process that was stopped, and no word of which.
+    caplog.set_level(logging.INFO, LOG.name)
+    command = [sys.executable, "-c", HOLD, URL]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "held\n"
+        process.send_signal(signal.SIGSTOP)
+        try:
+            expected = pytest.raises(RefreshError, match=f"process {process.pid}.*paused")
+            with expected, only_session(URL, token="token", timeout=1.5, log=LOG):
+                pass
+        finally:
+            process.kill()
+    assert f"process {process.pid} on this host, which is paused" in caplog.text
+    assert f"kill -CONT {process.pid}" in caplog.text
 
 
 @pytest.mark.usefixtures("held")
