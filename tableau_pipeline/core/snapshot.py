@@ -17,7 +17,7 @@ from tableau_pipeline.hyper.types.type_policy import TypePolicy
 
 # The name of the hash algorithm: fingerprints of different algorithms cannot be compared.
 ROW_HASH_ALGORITHM = "xxhash64-nulls-1"
-# The name of what identifies the rows of a lake table: its files.
+# The name of what identifies the rows of a lake table: its files, and how they hold its columns.
 FILES_DIGEST = "digest of the files"
 
 # Sums of 64-bit hashes exceed 2^53, where JSON parsers in browsers lose digits.

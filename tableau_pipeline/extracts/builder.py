@@ -177,7 +177,10 @@ class Builder:
         if old is None:
             whole = "the snapshot that is published is gone"
         elif _is_another(old, before):
-            whole = "the table of the lake that is published has been replaced by another one"
+            whole = (
+                "the table of the lake that is published has been replaced by another one, or its "
+                "name mapping has changed"
+            )
         elif missing := old.missing():
             whole = f"a file of the snapshot that is published is gone ({missing[0]})"
         return Change(

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 
 # Iceberg's names of types that differ from Spark's; the other way round for zones.
 _TYPES = {"long": "bigint", "timestamp": "timestamp_ntz", "timestamptz": "timestamp"}
-# The number of an empty table, which has no snapshot yet.
+# In place of the id of a snapshot: an empty table has none yet.
 _EMPTY = 0
+# The unit of ids of schemas in numbers of versions: ids of snapshots are positive and smaller.
+_SCHEMA = 2**63
 _NEWEST_VERSION = 2
 # Files of metadata in an object store are read by us.
 _STORE_IO = {"py-io-impl": "tableau_pipeline.lake.iceberg_files.StoreIO"}
@@ -32,7 +34,8 @@ def read_iceberg(
 ) -> Snapshot | None:
     """Return a version of an Iceberg table; the newest one if `number` is None.
 
-    The number of a version is the id of Iceberg's snapshot.
+    The number of a version is the id of Iceberg's snapshot, with that of the schema above it: a
+    schema changes without a new snapshot.
 
     Returns:
         None if the table no longer has the version.
@@ -41,14 +44,15 @@ def read_iceberg(
         RefusedError: there is no table, or it needs something that cannot be read exactly.
     """
     table = open_iceberg(path)
-    current = table.current_snapshot()
-    # A schema may change without a new snapshot, and is then that of the newest version.
-    schema = table.schema()
-    if number not in (None, current.snapshot_id if current else _EMPTY):
-        current = table.snapshot_by_id(number)
-        if current is None:
+    current, schema = table.current_snapshot(), table.schema()
+    if number is not None:
+        schema_id, snapshot_id = divmod(number, _SCHEMA)
+        if snapshot_id == _EMPTY:
+            current = None
+        elif (current := table.snapshot_by_id(snapshot_id)) is None:
             return None
-        schema = table.schemas().get(current.schema_id or 0, schema)
+        if (schema := table.schemas().get(schema_id)) is None:
+            return None
     tasks = list(table.scan(snapshot_id=current.snapshot_id).plan_files()) if current else []
     for task in tasks:
         _check_readable(task, path)
@@ -60,7 +64,7 @@ def read_iceberg(
     return lake_snapshot(
         asset_key=asset_key,
         folder=folder,
-        number=current.snapshot_id if current else _EMPTY,
+        number=schema.schema_id * _SCHEMA + (current.snapshot_id if current else _EMPTY),
         created_at=datetime.fromtimestamp(current.timestamp_ms / 1000 if current else 0, UTC),
         columns=columns,
         files=[

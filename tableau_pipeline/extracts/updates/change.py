@@ -34,8 +34,8 @@ class TableVersion:
 class Change:
     """One table of an update: its published version and its desired version.
 
-    Versions share the files of partitions that were not written again between them. Their rows
-    need not be compared, and mostly need not be read.
+    Versions share the files of partitions that were not written again between them, if both read
+    them alike. Their rows need not be compared, and mostly need not be read.
 
     Attributes:
         old: None if the published rows are not available; then the whole table is sent.
@@ -75,13 +75,13 @@ class Change:
         """The files of both versions, from which no row comes back."""
         if not self._is_cut_as_late:
             return ()
-        names = {file.name for file in self.published.snapshot.files}
-        return tuple(file for file in self.new.snapshot.files if file.name in names)
+        published = {*self.published.snapshot.files}
+        return tuple(file for file in self.new.snapshot.files if file in published)
 
     def unshared(self, version: TableVersion) -> tuple[DataFile, ...]:
         """Return the other files of a version."""
-        names = {file.name for file in self.shared}
-        return tuple(file for file in version.snapshot.files if file.name not in names)
+        shared = {*self.shared}
+        return tuple(file for file in version.snapshot.files if file not in shared)
 
     def source(self, files: Iterable[DataFile]) -> TableSource:
         """Return the desired rows of some files of the new version."""

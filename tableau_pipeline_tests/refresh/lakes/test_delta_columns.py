@@ -1,19 +1,19 @@
 """Columns of Delta tables: their types, names and places."""
 
-import json
 from datetime import UTC, datetime
 from itertools import permutations
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.extracts.updates.delta import RowCounts
 from tableau_pipeline.hyper.types.type_policy import TypePolicy
+from tableau_pipeline.refresh.plan.decide import Update
+from tableau_pipeline_tests.refresh.lakes.mapped_delta import MappedDelta
 from tableau_pipeline_tests.refresh.lakes.support import (
     follow,
     in_order,
@@ -22,6 +22,8 @@ from tableau_pipeline_tests.refresh.lakes.support import (
     values_of_all_types,
 )
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
+
+_MAPPED = {"id": "long", "word": "string", "region": "string"}
 
 
 def test_types_and_partitions(pipeline: Pipeline, tmp_path: Path):
@@ -62,11 +64,33 @@ def test_a_change_of_any_column(pipeline: Pipeline, tmp_path: Path):
 
 def test_mapped_columns(pipeline: Pipeline, tmp_path: Path):
     """Prevents: renamed columns that are taken for missing ones."""
-    path = tmp_path / "lake"
-    _write_mapped(path)
-    follow(pipeline, "delta", path)
+    lake = MappedDelta(tmp_path / "lake", _MAPPED, partition_by=("region",))
+    lake.append(pa.table({"id": [1, 2], "word": ["a", None], "region": ["north", "north"]}))
+    follow(pipeline, "delta", lake.path)
     pipeline.run()
     assert published(pipeline) == [str([1, "north", "a"]), str([2, "north", None])]
+    lake.rename({"word": "said", "region": "place"})
+    pipeline.run()
+    assert published(pipeline) == in_order(lake.rows())
+
+
+@pytest.mark.parametrize("appended", [False, True])
+def test_a_column_dropped_and_added_again(pipeline: Pipeline, tmp_path: Path, appended: bool):
+    """Prevents: values of a column that was dropped stay published under its name."""
+    lake = MappedDelta(tmp_path / "lake", _MAPPED)
+    lake.append(pa.table({"id": [1, 2], "word": ["a", None], "region": ["north", "south"]}))
+    follow(pipeline, "delta", lake.path)
+    pipeline.run()
+    lake.drop("region")
+    lake.add("region", "string")
+    if appended:
+        lake.append(pa.table({"id": [3], "word": ["c"], "region": ["east"]}))
+    pipeline.run()
+    assert published(pipeline) == in_order(lake.rows())
+    lake.rename({"word": "region", "region": "word"})
+    lake.reorder(["id", "word", "region"])
+    assert isinstance(pipeline.run().plan, Update)
+    assert published(pipeline) == in_order(lake.rows())
 
 
 @pytest.mark.parametrize(
@@ -99,42 +123,3 @@ def test_instants_in_a_zone(pipeline: Pipeline, tmp_path: Path):
     assert pipeline.run().tables == {"flights": RowCounts(deleted=0, inserted=1)}
     shown = winter.replace(hour=13, tzinfo=None)
     assert published(pipeline) == [str([shown, 1, "a1"]), str([shown, 2, "a2"])]
-
-
-def _write_mapped(path: Path) -> None:
-    """Write a table whose columns are mapped by name, which deltalake cannot."""
-
-    def field(name: str, type_: str, id_: int) -> dict[str, object]:
-        metadata = {"delta.columnMapping.id": id_, "delta.columnMapping.physicalName": f"col-{id_}"}
-        return {"name": name, "type": type_, "nullable": True, "metadata": metadata}
-
-    fields = [field("id", "long", 1), field("word", "string", 2), field("region", "string", 3)]
-    file = "col-3=north/part-0.parquet"
-    (path / file).parent.mkdir(parents=True)
-    pq.write_table(pa.table({"col-1": [1, 2], "col-2": ["a", None]}), path / file)
-    actions = [
-        {"protocol": {"minReaderVersion": 2, "minWriterVersion": 5}},
-        {
-            "metaData": {
-                "id": "6f1c1d2e-0000-4000-8000-000000000000",
-                "format": {"provider": "parquet", "options": {}},
-                "schemaString": json.dumps({"type": "struct", "fields": fields}),
-                "partitionColumns": ["region"],
-                "configuration": {
-                    "delta.columnMapping.mode": "name",
-                    "delta.columnMapping.maxColumnId": "3",
-                },
-            }
-        },
-        {
-            "add": {
-                "path": file,
-                "partitionValues": {"col-3": "north"},
-                "size": (path / file).stat().st_size,
-                "modificationTime": 0,
-                "dataChange": True,
-            }
-        },
-    ]
-    (path / "_delta_log").mkdir()
-    (path / "_delta_log" / f"{0:020}.json").write_text("\n".join(map(json.dumps, actions)))

@@ -15,10 +15,12 @@ from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 from pyiceberg.types import DecimalType, DoubleType, LongType
 
+from tableau_pipeline.core.policies import Append, Policy, Replace
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.extracts.updates.delta import RowCounts
 from tableau_pipeline.refresh.plan.decide import NoChange, Publish, Update
 from tableau_pipeline_tests.refresh.lakes.support import (
+    BY_ID,
     follow,
     in_order,
     published,
@@ -119,6 +121,51 @@ def test_columns_come_and_go(pipeline: Pipeline, lake: Table):
     lake.overwrite(pa.table({"id": [50, 51], "word": [7, 8], "new": [1, 2]}))
     assert isinstance(pipeline.run().plan, Update)
     assert _same(pipeline, lake)
+
+
+@pytest.mark.parametrize("appended", [False, True])
+@pytest.mark.parametrize("policy", [BY_ID, Append("id"), Replace()])
+def test_a_column_dropped_and_added_again(
+    pipeline: Pipeline, lake: Table, policy: Policy, appended: bool
+):
+    """Prevents: values of a column that was dropped stay published under its name."""
+    follow(pipeline, "iceberg", _folder(lake), policy)
+    _again(lake, "word")
+    if appended:
+        lake.append(rows_of([40]))
+    pipeline.run()
+    assert _same(pipeline, lake)
+    assert isinstance(pipeline.run().plan, NoChange)
+    # What is published was read by a schema that its snapshot does not name.
+    lake.append(rows_of([41]))
+    _again(lake, "word")
+    assert isinstance(pipeline.run().plan, Update | Publish)
+    assert _same(pipeline, lake)
+
+
+def test_two_columns_swap_their_names(pipeline: Pipeline, catalog: SqlCatalog):
+    """Prevents: values that stay published in each other's columns."""
+    rows = pa.table({"id": [1, 2], "a": ["x", "y"], "b": ["u", "y"]})
+    made = catalog.create_table("db.swapped", schema=rows.schema)
+    made.append(rows)
+    follow(pipeline, "iceberg", _folder(made))
+    pipeline.run()
+    for old, new in (("a", "c"), ("b", "a"), ("c", "b")):
+        with made.update_schema() as change:
+            change.rename_column(old, new)
+    with made.update_schema() as change:
+        change.move_after("b", "a")
+    assert pipeline.run().tables == {"flights": RowCounts(deleted=1, inserted=1)}
+    assert _same(pipeline, made)
+
+
+def _again(table: Table, column: str) -> None:
+    """Drop a column and add it again, in its place."""
+    type_ = table.schema().find_field(column).field_type
+    with table.update_schema() as change:
+        change.delete_column(column)
+    with table.update_schema() as change:
+        change.add_column(column, type_)
 
 
 def test_wider_types(pipeline: Pipeline, catalog: SqlCatalog):
