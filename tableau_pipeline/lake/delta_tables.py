@@ -1,8 +1,7 @@
 """Read versions of Delta tables: the log by deltalake, the files by hyperd."""
 
 from collections.abc import Mapping
-from datetime import UTC, date, datetime
-from decimal import Decimal
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -11,7 +10,7 @@ import pyarrow as pa
 from tableau_pipeline.core.snapshot import DataFile, Snapshot
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.tables import Column, Layout, StoredColumn
-from tableau_pipeline.lake.files import Footer, data_file, footers, lake_snapshot
+from tableau_pipeline.lake.files import Footer, data_file, footers, lake_snapshot, partition_text
 from tableau_pipeline.lake.locations import file_name, folder_at, in_store
 from tableau_pipeline.objects.causes import described
 from tableau_pipeline.objects.local_copies import LocalCopies
@@ -151,27 +150,10 @@ def _file(
     layout: Layout = tuple(
         StoredColumn(column, physical[column.name])
         if physical[column.name] in footer.columns
-        else StoredColumn(column, None, _text(values[column.name]))
+        else StoredColumn(column, None, partition_text(values[column.name]))
         for column in columns
     )
     return data_file(name, footer, layout)
-
-
-def _text(value: Any) -> str | None:
-    """Return the value of a partition column as hyperd reads it."""
-    match value:
-        case None:
-            return None
-        case bool():
-            return "true" if value else "false"
-        case datetime() | date():
-            return value.isoformat()
-        case Decimal():
-            return f"{value:f}"
-        case bytes():
-            raise RefusedError("a Delta table is partitioned by a binary column; use another one")
-        case _:
-            return str(value)
 
 
 def _named(path: str) -> str:

@@ -5,9 +5,11 @@ import io
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
+from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
@@ -92,6 +94,23 @@ def lake_snapshot(
 def data_file(name: str, footer: Footer, layout: Layout) -> DataFile:
     """Return a file of a version."""
     return DataFile(name=name, rows=footer.rows, size=footer.size, layout=layout)
+
+
+def partition_text(value: Any) -> str | None:
+    """Return the value of a partition column as hyperd reads it."""
+    match value:
+        case None:
+            return None
+        case bool():
+            return "true" if value else "false"
+        case datetime() | date():
+            return value.isoformat()
+        case Decimal():
+            return f"{value:f}"
+        case bytes():
+            return f"\\x{value.hex()}"
+        case _:
+            return str(value)
 
 
 def _digest(identity: str, columns: Sequence[Column], files: Sequence[DataFile]) -> str:

@@ -2,20 +2,24 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from tableau_pipeline.core.snapshot import DataFile, Snapshot
+from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.hyper.tables import Column, StoredColumn
-from tableau_pipeline.lake.files import Footer, data_file, footers, lake_snapshot
+from tableau_pipeline.hyper.tables import Column, Layout, StoredColumn
+from tableau_pipeline.lake.files import Footer, data_file, footers, lake_snapshot, partition_text
 from tableau_pipeline.lake.locations import file_name, folder_at, in_store, names_in, read_text
 from tableau_pipeline.objects.local_copies import LocalCopies
 
 if TYPE_CHECKING:
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
     from pyiceberg.table import FileScanTask, StaticTable
+    from pyiceberg.types import IcebergType
 
 # Iceberg's names of types that differ from Spark's; the other way round for zones.
 _TYPES = {"long": "bigint", "timestamp": "timestamp_ntz", "timestamptz": "timestamp"}
@@ -58,18 +62,17 @@ def read_iceberg(
         _check_readable(task, path)
     names = [file_name(task.file.file_path, path, table=_named(path)) for task in tasks]
     folder = folder_at(path, copies)
-    ids = _ids_by_name(table)
-    columns = [Column(each.name, _spark_type(each.field_type)) for each in schema.fields]
+    version = _Version(_named(path), schema, _ids_by_name(table), table.specs())
     found = footers(folder, names, table=_named(path))
     return lake_snapshot(
         asset_key=asset_key,
         folder=folder,
         number=schema.schema_id * _SCHEMA + (current.snapshot_id if current else _EMPTY),
         created_at=datetime.fromtimestamp(current.timestamp_ms / 1000 if current else 0, UTC),
-        columns=columns,
+        columns=version.columns,
         files=[
-            _file(name, footer, schema, columns, ids, path)
-            for name, footer in zip(names, found, strict=True)
+            data_file(name, footer, version.layout(task.file, footer))
+            for name, footer, task in zip(names, found, tasks, strict=True)
         ],
         identity=str(table.metadata.table_uuid),
     )
@@ -163,27 +166,74 @@ def _ids_by_name(table: "StaticTable") -> Mapping[str, int]:
     return {name: each.field_id for each in mapping.root if each.field_id for name in each.names}
 
 
-def _file(
-    name: str,
-    footer: Footer,
-    schema: "Schema",
-    columns: Iterable[Column],
-    ids: Mapping[str, int],
-    path: str,
-) -> DataFile:
-    stored = {id_: column for column, id_ in footer.columns.items() if id_ is not None}
-    if not stored:
-        stored = {ids[column]: column for column in footer.columns if column in ids}
-    if not stored:
-        raise RefusedError(
-            f"{_named(path)}: its file {name} names no field ids, and the table has no "
-            "schema.name-mapping.default to tell which column is which"
+@dataclass(frozen=True, slots=True)
+class _Version:
+    """How the files of a version hold its columns.
+
+    Attributes:
+        table: names the table in messages.
+        ids: the field ids of the columns of files that Iceberg did not write itself, by name.
+        specs: how the table was partitioned at any time, by the number that files have.
+    """
+
+    table: str
+    schema: "Schema"
+    ids: Mapping[str, int]
+    specs: "Mapping[int, PartitionSpec]"
+
+    @property
+    def columns(self) -> list[Column]:
+        """The columns of the table."""
+        return [Column(each.name, _spark_type(each.field_type)) for each in self.schema.fields]
+
+    def layout(self, file: "DataFile", footer: Footer) -> Layout:
+        """Return how a file holds the columns.
+
+        Raises:
+            RefusedError: nothing tells which column of the file is which.
+        """
+        stored = {id_: column for column, id_ in footer.columns.items() if id_ is not None}
+        if not stored and not self.ids:
+            raise RefusedError(
+                f"{self.table}: its file {file.file_path} names no field ids, and the table has "
+                "no schema.name-mapping.default to tell which column is which"
+            )
+        if not stored:
+            stored = {self.ids[name]: name for name in footer.columns if name in self.ids}
+        values, ids = self._values(file), [field.field_id for field in self.schema.fields]
+        return tuple(
+            StoredColumn(column, stored.get(id_), None if id_ in stored else values.get(id_))
+            for id_, column in zip(ids, self.columns, strict=True)
         )
-    layout = tuple(
-        StoredColumn(column, stored.get(field.field_id))
-        for field, column in zip(schema.fields, columns, strict=True)
-    )
-    return data_file(name, footer, layout)
+
+    def _values(self, file: "DataFile") -> Mapping[int, str | None]:
+        """Return the values of the partition that are values of columns, by field id.
+
+        The files of a Hive table hold no such columns, and Iceberg takes them over as they are.
+        """
+        from pyiceberg.transforms import IdentityTransform
+
+        types = {field.field_id: field.field_type for field in self.schema.fields}
+        return {
+            each.source_id: _text(file.partition[number], types[each.source_id])
+            for number, each in enumerate(self.specs[file.spec_id].fields)
+            if isinstance(each.transform, IdentityTransform) and each.source_id in types
+        }
+
+
+def _text(value: Any, type_: "IcebergType") -> str | None:
+    """Return a value of a manifest as hyperd reads it."""
+    from pyiceberg.types import DateType, TimestampType, TimestamptzType
+    from pyiceberg.utils.datetime import days_to_date, micros_to_timestamp, micros_to_timestamptz
+
+    match type_:
+        case DateType() if value is not None:
+            value = days_to_date(value)
+        case TimestampType() if value is not None:
+            value = micros_to_timestamp(value)
+        case TimestamptzType() if value is not None:
+            value = micros_to_timestamptz(value)
+    return partition_text(value)
 
 
 def _named(path: str) -> str:

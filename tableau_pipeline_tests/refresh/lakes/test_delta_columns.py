@@ -31,7 +31,7 @@ def test_types_and_partitions(pipeline: Pipeline, tmp_path: Path):
     rows = values_of_all_types()
     columns = rows.schema.names
     for number, by in enumerate(
-        [[], ["word"], ["day", "flag"], ["plain", "tiny"], ["at", "local"]]
+        [[], ["word"], ["day", "flag"], ["plain", "tiny"], ["at", "local"], ["raw", "single"]]
     ):
         path = tmp_path / f"lake{number}"
         write_deltalake(path, rows, partition_by=by or None)

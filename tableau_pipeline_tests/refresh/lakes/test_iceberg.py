@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 from pyiceberg.types import DecimalType, DoubleType, LongType
@@ -19,6 +19,7 @@ from tableau_pipeline.core.policies import Append, Policy, Replace
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.extracts.updates.delta import RowCounts
 from tableau_pipeline.refresh.plan.decide import NoChange, Publish, Update
+from tableau_pipeline_tests.refresh.lakes.iceberg import add_hive_files, commit_files
 from tableau_pipeline_tests.refresh.lakes.support import (
     BY_ID,
     follow,
@@ -193,8 +194,7 @@ def test_wider_types(pipeline: Pipeline, catalog: SqlCatalog):
 
 def test_types_and_partitions(pipeline: Pipeline, catalog: SqlCatalog):
     """Prevents: values of partition columns, or of some type, that come out as others."""
-    # Iceberg has no whole numbers of fewer than 32 bits.
-    rows = values_of_all_types().drop_columns(["tiny", "small"])
+    rows = ROWS
     for number, by in enumerate([[], ["word"], ["day", "flag"], ["price", "plain"]]):
         made = catalog.create_table(f"db.types{number}", schema=rows.schema)
         with made.update_spec() as change:
@@ -213,6 +213,25 @@ def test_files_of_others(pipeline: Pipeline, catalog: SqlCatalog, tmp_path: Path
     pq.write_table(rows_of([1, 2]).select(["word", "id"]), file)
     made.add_files([f"file://{file}"])
     follow(pipeline, "iceberg", _folder(made))
+    pipeline.run()
+    assert _same(pipeline, made)
+
+
+# Iceberg has no whole numbers of fewer than 32 bits.
+ROWS = values_of_all_types().drop_columns(["tiny", "small"])
+
+
+@pytest.mark.parametrize("column", ROWS.schema.names[1:])
+def test_partition_columns_that_files_lack(pipeline: Pipeline, catalog: SqlCatalog, column: str):
+    """Prevents: NULL in place of the value that only the path of a Hive table's file had."""
+    made = catalog.create_table("db.hive", schema=ROWS.schema)
+    with made.update_spec() as change:
+        change.add_identity(column)
+    add_hive_files(made, ROWS)
+    follow(pipeline, "iceberg", _folder(made))
+    pipeline.run()
+    assert _same(pipeline, made)
+    made.append(ROWS.slice(0, 2).set_column(0, "id", [[11, 12]]))
     pipeline.run()
     assert _same(pipeline, made)
 
@@ -245,26 +264,5 @@ def test_a_newer_format_is_refused(pipeline: Pipeline, lake: Table):
 def _add_delete_file(table: Table) -> None:
     """Delete a row by its position, as other engines do and pyiceberg does not."""
     first = next(iter(table.scan().plan_files())).file.file_path
-    path = _folder(table) / "data" / "deletes.parquet"
-    pq.write_table(pa.table({"file_path": [first], "pos": pa.array([1], pa.int64())}), path)
-    deletes = DataFile.from_args(
-        content=DataFileContent.POSITION_DELETES,
-        file_path=f"file://{path}",
-        file_format=FileFormat.PARQUET,
-        partition=Record(),
-        record_count=1,
-        file_size_in_bytes=path.stat().st_size,
-        column_sizes={},
-        value_counts={},
-        null_value_counts={},
-        nan_value_counts={},
-        lower_bounds={},
-        upper_bounds={},
-        key_metadata=None,
-        split_offsets=None,
-        equality_ids=None,
-        sort_order_id=None,
-        spec_id=table.metadata.default_spec_id,
-    )
-    with table.transaction() as change, change.update_snapshot().fast_append() as append:
-        append.append_data_file(deletes)
+    deletes = pa.table({"file_path": [first], "pos": pa.array([1], pa.int64())})
+    commit_files(table, [(deletes, Record())], content=DataFileContent.POSITION_DELETES)
