@@ -35,9 +35,9 @@ class FileStore:
         read: reads the rows once it is the data source's turn; called once.
         mode: replace: the model has only these rows. append: they are added to the rows of
             other files; a file's new rows replace its old ones.
-        built_on: returns the version to which append adds, None for the newest. It must be the
-            published one: rows that were stored but refused must not be published with the next
-            file.
+        built_on: returns the version to which append adds, None if nothing is published. Never
+            the newest one that is stored: rows that were refused must not be published with the
+            next file.
         file_column: with append, the name of a column to add, with the name of each row's file.
         drop_bad_rows: leave out bad rows instead of refusing all.
         read_rows: the result of `read`, once it was called.
@@ -133,7 +133,7 @@ class FileStore:
     def _base(self, asset_key: str) -> Snapshot | None:
         number = self.built_on()
         if number is None:
-            return self.store.newest(asset_key)
+            return None
         base = self.store.version(asset_key, number)
         if base is None or base.missing():
             raise RefusedError(

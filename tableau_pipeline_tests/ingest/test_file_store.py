@@ -58,8 +58,9 @@ def test_replace(files, store: SnapshotStore):
 def test_append(files, store: SnapshotStore, spark: SparkSession, tmp_path: Path):
     """Prevents: a file that is added twice, or that drops the rows of those before it."""
     files("all.csv", "id,v", "1,a", "2,b").newest("model")
-    files("june.csv", "id,v", "3,c", mode="append").newest("model")
-    found = files("june.csv", "id,v", "3,c", "4,d", mode="append").newest("model")
+    files("june.csv", "id,v", "3,c", mode="append", built_on=1).newest("model")
+    more = files("june.csv", "id,v", "3,c", "4,d", mode="append", built_on=2)
+    found = more.newest("model")
     assert rows(found) == {"earlier rows": 2, "june.csv": 2}
     digest = hashlib.sha256((tmp_path / "june.csv").read_bytes()).hexdigest()
     assert [part.digest for part in found.parts] == [None, digest]
@@ -77,6 +78,8 @@ def test_append_builds_on_what_was_published(files):
     assert [each.number for each in (published, refused, found)] == [1, 2, 3]
     assert rows(found) == {"a.csv": 1, "c.csv": 1}
     assert found.missing() == []
+    first = files("d.csv", "id,v", "4,d", mode="append").newest("model")
+    assert rows(first) == {"d.csv": 1}
 
 
 @pytest.mark.slow
@@ -97,7 +100,7 @@ def test_what_is_refused_leaves_nothing(files, store: SnapshotStore):
     with pytest.raises(
         RefusedError, match=r"columns of b.csv differ from those of a.csv.*id \(str"
     ):
-        files("b.csv", "id,v", "x,2.5", mode="append").newest("model")
+        files("b.csv", "id,v", "x,2.5", mode="append", built_on=1).newest("model")
     with pytest.raises(RefusedError, match="1 row does not fit"):
         files("c.csv", "id,v", "1,a,b", mode="append").newest("model")
     assert store.numbers("model") == [1]
@@ -124,7 +127,7 @@ def test_a_trial_keeps_nothing(files, store: SnapshotStore):
     """Prevents: a trial whose rows go out with the next file."""
     files("a.csv", "id,v", "1,a", mode="append").newest("model")
     trial = TrialStore(store.root)
-    found = files("b.csv", "id,v", "2,b", mode="append", store=trial).newest("model")
+    found = files("b.csv", "id,v", "2,b", mode="append", built_on=1, store=trial).newest("model")
     assert (found.number, rows(found)) == (2, {"a.csv": 1, "b.csv": 1})
     assert found.missing() == []
     trial.close()

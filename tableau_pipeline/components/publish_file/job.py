@@ -19,7 +19,7 @@ from tableau_pipeline.components.published_datasource.metadata import (
 from tableau_pipeline.components.refresh_in_run import refresh_in_run
 from tableau_pipeline.components.snapshot_retention import collect_snapshots
 from tableau_pipeline.core.declaration import Declaration
-from tableau_pipeline.core.journal import Journal
+from tableau_pipeline.core.server import Server
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.ingest import (
     READ_ERRORS,
@@ -59,8 +59,6 @@ def publish_files(
 ) -> None:
     """Make a published data source equal to the given files or database table."""
     declaration = config.declaration()
-    published = dg.AssetKey.from_user_string(declaration.key)
-    (model,) = declaration.models
     with (
         as_failure(context.log),
         _about(config),
@@ -73,7 +71,7 @@ def publish_files(
             run_id=context.run.run_id,
             mode="append" if config.mode == "append" else "replace",
             # Asked when it is this run's turn: a run before it may have published another version.
-            built_on=lambda: _published_version(DagsterJournal(context, published), model),
+            built_on=lambda: _published_version(context, config, tableau),
             file_column=config.file_column,
             drop_bad_rows=config.bad_rows == "drop",
         )
@@ -153,11 +151,19 @@ def _reading(
         raise RefusedError(reason(error)) from error
 
 
-def _published_version(journal: Journal, model: str) -> int | None:
+def _published_version(
+    context: dg.OpExecutionContext, config: PublishFileConfig, tableau: TableauServerResource
+) -> int | None:
     """Return the version that the data source holds, not one that was stored but refused.
 
-    None if no record names a version; then the newest one counts.
+    None if there is no data source to add to.
+
+    Raises:
+        RefusedError: no record says which version it holds.
     """
+    declaration = config.declaration()
+    (model,) = declaration.models
+    journal = DagsterJournal(context, dg.AssetKey.from_user_string(declaration.key))
     history = read_history(journal.records())
     version = history.published_version(model)
     if version is None and history.versions:
@@ -165,7 +171,22 @@ def _published_version(journal: Journal, model: str) -> int | None:
             "its rows were published as they are (mode as_is), and are not kept here to add to: "
             "publish all files with mode replace first"
         )
+    # Without the server, a file that is only built has to do with the rows of these files.
+    if version is None and config.publish:
+        with tableau.session(context.log) as server:
+            _check_absent(server, declaration)
     return version
+
+
+def _check_absent(server: Server, declaration: Declaration) -> None:
+    """Check that there is no data source whose rows a first file would replace."""
+    project = server.find_project(declaration.project)
+    if project and (remote := server.find_by_name(declaration.name, project_id=project)):
+        raise RefusedError(
+            f'A data source "{remote.name}" exists in project "{declaration.project_path}", but no '
+            "record says which rows it holds, so nothing can be added to them: publish all files "
+            "with mode replace first"
+        )
 
 
 def _only_file(config: PublishFileConfig) -> Path:

@@ -1,7 +1,9 @@
 """What becomes of files beside those that were published before, or instead of them."""
 
 from pathlib import Path
+from shutil import rmtree
 
+import dagster as dg
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -15,6 +17,7 @@ from tableau_pipeline.hyper import open_hyper
 from tableau_pipeline.ingest import Files, Reading, load
 from tableau_pipeline.ingest.database_table import DatabaseTable
 from tableau_pipeline.objects.own_folder import scratch
+from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline_tests.components.publish_file.conftest import Publish, published
 from tableau_pipeline_tests.components.support.location import failure, metadata_of
 from tableau_pipeline_tests.conftest import Shipped
@@ -191,6 +194,47 @@ def test_what_is_built_stays_and_the_rest_is_local(
     for folder in folders:
         assert folder.parent == scratch()
         assert not folder.exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lost", ["records", "records and snapshots"])
+def test_nothing_is_added_to_what_no_record_shows(
+    publish: Publish, shipped: Shipped, name: str, tmp_path: Path, lost: str
+):
+    """Prevents: rows that a guard has refused, or the new file alone, in place of all rows."""
+    config = {"name": name, "mode": "append"}
+    may, june = tmp_path / "may.csv", tmp_path / "june.csv"
+    rows = [f"{number},v" for number in range(10)]
+    metadata_of(publish(path=str(write(may, "id,v", *rows)), **config))
+    assert "a loss of 90%" in failure(publish(path=str(write(may, "id,v", "0,v")), **config))
+    key = PublishFileConfig(path=str(may), name=name).declaration().key
+    shipped.instance.wipe_assets([dg.AssetKey.from_user_string(key)])
+    store = SnapshotStore(shipped.data_dir / "snapshots")
+    if lost == "records and snapshots":
+        rmtree(store.folder(key).path)
+    before = store.numbers(key)
+    more = write(june, "id,v", *rows, "10,v", "11,v")
+    for rehearsal in ({"dry_run": True}, {}):
+        message = failure(publish(path=str(more), **config, **rehearsal))
+        assert f'A data source "{name}" exists in project "Default"' in message
+        assert "publish all files with mode replace first" in message
+    assert (published(shipped, name).num_rows, store.numbers(key)) == (10, before)
+    write(may, "id,v", *rows)
+    metadata_of(publish(path=str(tmp_path / "*.csv"), name=name))
+    found = metadata_of(publish(path=str(write(tmp_path / "july.csv", "id,v", "12,v")), **config))
+    assert found["dagster/row_count"] == 23
+
+
+@pytest.mark.slow
+def test_what_was_refused_at_first_is_not_published_with_the_next_file(
+    publish: Publish, shipped: Shipped, name: str, tmp_path: Path
+):
+    """Prevents: rows of a first publish that was refused, and go out with the next file."""
+    config = {"name": name, "mode": "append"}
+    refused = write(tmp_path / "a.csv", "id,v", "1,a")
+    assert "accept: [shrink]" in failure(publish(path=str(write(refused, "id,v")), **config))
+    metadata_of(publish(path=str(write(tmp_path / "b.csv", "id,v", "2,b")), **config))
+    assert published(shipped, name)["v"].to_pylist() == ["b"]
 
 
 def test_a_database_without_a_driver(publish: Publish, name: str):
