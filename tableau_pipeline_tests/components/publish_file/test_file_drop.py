@@ -6,6 +6,7 @@ import pytest
 
 from tableau_pipeline.components import FileDrop
 from tableau_pipeline.components.loading import load_definitions
+from tableau_pipeline.errors import RefusedError
 from tableau_pipeline_tests.components.support.projects import Project, project
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.docs.page import page
@@ -99,6 +100,60 @@ def test_what_does_not_count(folder: Path, tmp_path: Path):
         ("All sales", "ok.csv")
     ]
     assert Drop(tmp_path / "none").tick() == []
+
+
+def test_nested_files_are_where_they_are(folder: Path):
+    """Prevents: a run for a file of a subfolder that looks for it in the folder above."""
+    drop = Drop(folder, pattern="**/*.csv")
+    nested = folder / "eu" / "2024" / "sales.csv"
+    nested.parent.mkdir(parents=True)
+    nested.write_text("a\n1\n", "utf-8")
+    (folder / "stock.csv").write_text("a\n1\n", "utf-8")
+    found = [config for _ in range(4) for config in drop.tick()]
+    assert {config["name"]: config["path"] for config in found} == {
+        "sales": str(nested),
+        "stock": str(folder / "stock.csv"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "settings"),
+    [
+        ("sales.csv", "sales.json", {}),
+        ("eu/sales.csv", "us/Sales.csv", {}),
+        ("eu/sales.csv", "us/sales.csv", {"name": "All sales", "mode": "append"}),
+    ],
+)
+def test_files_that_would_replace_each_other(
+    folder: Path, one: str, other: str, settings: dict[str, str]
+):
+    """Prevents: two files whose rows replace each other in one data source, again and again."""
+    drop = Drop(folder, pattern="**/*.*", publish=settings)
+    for name in (one, other, "stock.csv"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("a\n1\n", "utf-8")
+    # The other files go on.
+    found = [Path(config["path"]).name for _ in range(3) for config in drop.tick()]
+    assert found == ["stock.csv"]
+    with pytest.raises(RefusedError, match=rf"{one} and {other} .* Rename one"):
+        drop.tick()
+    (folder / "late.csv").write_text("a\n1\n", "utf-8")
+    drop.tick()
+    assert drop.why_none
+    assert f"May still be written: late.csv. {one} and {other} have one name" in drop.why_none
+    found = [Path(config["path"]).name for _ in range(2) for config in drop.tick()]
+    assert found == ["late.csv"]
+    (folder / other).unlink()
+    assert [len(drop.tick()) for _ in range(4)] == [0, 0, 1, 0]
+
+
+@pytest.mark.parametrize("settings", [{"name": "Sales"}, {"name": "Sales", "mode": "append"}])
+def test_files_of_one_data_source(folder: Path, settings: dict[str, str]):
+    """Prevents: a refusal of files that are to go to one data source one after another."""
+    drop = Drop(folder, publish=settings)
+    for name in ("may.csv", "june.csv"):
+        (folder / name).write_text("a\n1\n", "utf-8")
+    assert [len(drop.tick()) for _ in range(4)] == [0, 0, 2, 0]
 
 
 def test_a_mistake_in_what_is_published(folder: Path):
