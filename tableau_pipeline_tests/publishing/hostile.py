@@ -217,6 +217,12 @@ def endless_chunks(call: Call) -> None:
     _send(call, (chunk for _ in range(2000)))
 
 
+def busy(call: Call) -> None:
+    """The same, from a server that asks to come back later."""
+    call.begin(503, Retry_After="0")
+    _send(call, (b" " * _MEGABYTE for _ in range(2000)))
+
+
 def slow(call: Call) -> None:
     """A body that comes byte by byte."""
     call.begin(200, Content_Disposition='filename="a.tdsx"')

@@ -102,7 +102,7 @@ QUICK: list[Any] = [
     hostile.nothing,
     hostile.cut_off,
 ]
-HEAVY: list[Any] = [hostile.bomb, hostile.endless, hostile.endless_chunks]
+HEAVY: list[Any] = [hostile.bomb, hostile.endless, hostile.endless_chunks, hostile.busy]
 SLOW: list[Any] = [hostile.slow, hostile.slow_headers]
 # What says that all is well, to a call of which nothing more is asked.
 NO_ERRORS = {

@@ -81,14 +81,19 @@ class _Timed(HTTPConnection):
 
     def getresponse(self) -> Any:
         _CURRENT.get().keep(self.sock)
-        return super().getresponse()
+        response = super().getresponse()
+        # Before another attempt, urllib3 would read an answer to its end, which may never come.
+        response.drain_conn = response.close
+        return response
 
 
 class _TimedTLS(_Timed, HTTPSConnection):
     pass
 
 
-class _Pool(HTTPConnectionPool):
+class TimedPool(HTTPConnectionPool):
+    """Connections whose requests have a deadline."""
+
     ConnectionCls: Any = _Timed
 
 
@@ -96,7 +101,7 @@ class _TLSPool(HTTPSConnectionPool):
     ConnectionCls: Any = _TimedTLS
 
 
-_POOLS: Any = {"http": _Pool, "https": _TLSPool}
+_POOLS: Any = {"http": TimedPool, "https": _TLSPool}
 
 
 class TimedAdapter(HTTPAdapter):

@@ -12,11 +12,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import starlette.responses
-import urllib3.connectionpool
 import urllib3.util.retry
 from starlette.types import ASGIApp, Message
+from urllib3.connectionpool import HTTPConnectionPool
 from urllib3.response import HTTPResponse
 
+from tableau_pipeline.publishing.session.deadline import TimedPool
 from tableau_pipeline.sandbox.control import calls
 from tableau_pipeline.sandbox.rest import api as rest_api
 from tableau_pipeline.sandbox.vds.service import api as vds_api
@@ -111,13 +112,17 @@ class _Pauses:
 def wired(carry: Carrier, sleep: Callable[[float], None]) -> Generator[None]:
     """All plain HTTP of this process goes through `carry`; its pauses are `sleep`."""
     connection = type("Connection", (_Connection,), {"carry": staticmethod(carry)})
-    pool, retry = urllib3.connectionpool.HTTPConnectionPool, urllib3.util.retry
-    kept = pool.ConnectionCls, retry.time
-    pool.ConnectionCls, retry.time = connection, _Pauses(retry.time, sleep)  # ty: ignore
+    pools: list[Any] = [HTTPConnectionPool, TimedPool]
+    retry, kept = urllib3.util.retry, [pool.ConnectionCls for pool in pools]
+    time, retry.time = retry.time, _Pauses(retry.time, sleep)  # ty: ignore
+    for pool in pools:
+        pool.ConnectionCls = connection
     try:
         yield
     finally:
-        pool.ConnectionCls, retry.time = kept
+        retry.time = time
+        for pool, before in zip(pools, kept, strict=True):
+            pool.ConnectionCls = before
 
 
 @contextmanager
