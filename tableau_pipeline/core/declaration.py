@@ -45,15 +45,32 @@ class Guard:
 
 
 @dataclass(frozen=True, slots=True)
+class InCatalog:
+    """A table of an Iceberg catalog.
+
+    Attributes:
+        catalog: the name by which pyiceberg's configuration knows the catalog.
+        table: the name of the table in the catalog, with its namespace: "db.orders".
+    """
+
+    catalog: str
+    table: str
+
+    def __str__(self) -> str:
+        return f"{self.table} of the catalog {self.catalog}"
+
+
+@dataclass(frozen=True, slots=True)
 class LakeTable:
     """A table of a lake, which is read where it is.
 
     Attributes:
-        path: the absolute path of its folder, or its URL in an object store.
+        location: the absolute path of its folder, or its URL in an object store; or where an
+            Iceberg catalog has it.
     """
 
     format: LakeFormat
-    path: str
+    location: str | InCatalog
 
 
 @dataclass(frozen=True, slots=True)

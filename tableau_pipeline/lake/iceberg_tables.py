@@ -1,17 +1,17 @@
 """Read versions of Iceberg tables: the metadata by pyiceberg, the files by hyperd."""
 
-import re
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
+from tableau_pipeline.core.declaration import InCatalog
 from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.tables import Column, Layout, StoredColumn
 from tableau_pipeline.lake.files import Footer, data_file, footers, lake_snapshot, partition_text
-from tableau_pipeline.lake.locations import file_name, folder_at, in_store, names_in, read_text
+from tableau_pipeline.lake.iceberg_metadata import folder_of, named, open_iceberg
+from tableau_pipeline.lake.locations import file_name, folder_at
 from tableau_pipeline.objects.local_copies import LocalCopies
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
     from pyiceberg.table import FileScanTask, StaticTable
+    from pyiceberg.table.snapshots import Snapshot as IcebergSnapshot
     from pyiceberg.types import IcebergType
 
 # Iceberg's names of types that differ from Spark's; the other way round for zones.
@@ -27,14 +28,10 @@ _TYPES = {"long": "bigint", "timestamp": "timestamp_ntz", "timestamptz": "timest
 _EMPTY = 0
 # The unit of ids of schemas in numbers of versions: ids of snapshots are positive and smaller.
 _SCHEMA = 2**63
-_NEWEST_VERSION = 2
-# Files of metadata in an object store are read by us.
-_STORE_IO = {"py-io-impl": "tableau_pipeline.lake.iceberg_files.StoreIO"}
-_METADATA = re.compile(r"v?(\d+)(-[^.]+)?(\.gz)?\.metadata\.json(\.gz)?")
 
 
 def read_iceberg(
-    path: str, *, asset_key: str, number: int | None, copies: LocalCopies
+    location: str | InCatalog, *, asset_key: str, number: int | None, copies: LocalCopies
 ) -> Snapshot | None:
     """Return a version of an Iceberg table; the newest one if `number` is None.
 
@@ -46,8 +43,9 @@ def read_iceberg(
 
     Raises:
         RefusedError: there is no table, or it needs something that cannot be read exactly.
+        RefreshError: the catalog or the object store failed, or did not answer.
     """
-    table = open_iceberg(path)
+    table, title = open_iceberg(location), named(location)
     current, schema = table.current_snapshot(), table.schema()
     if number is not None:
         schema_id, snapshot_id = divmod(number, _SCHEMA)
@@ -57,13 +55,12 @@ def read_iceberg(
             return None
         if (schema := table.schemas().get(schema_id)) is None:
             return None
-    tasks = list(table.scan(snapshot_id=current.snapshot_id).plan_files()) if current else []
-    for task in tasks:
-        _check_readable(task, path)
-    names = [file_name(task.file.file_path, path, table=_named(path)) for task in tasks]
-    folder = folder_at(path, copies)
-    version = _Version(_named(path), schema, _ids_by_name(table), table.specs())
-    found = footers(folder, names, table=_named(path))
+    tasks = _tasks(table, current, title)
+    place = folder_of(table, location)
+    names = [file_name(task.file.file_path, place, table=title) for task in tasks]
+    folder = folder_at(place, copies)
+    version = _Version.of(table, schema, title)
+    found = footers(folder, names, table=title)
     return lake_snapshot(
         asset_key=asset_key,
         folder=folder,
@@ -78,66 +75,31 @@ def read_iceberg(
     )
 
 
-def open_iceberg(path: str) -> "StaticTable":
-    """Open an Iceberg table at its newest metadata.
-
-    Raises:
-        RefusedError: there is no Iceberg table, or pyiceberg is not installed or cannot read it.
-        StoreError: the object store failed, or did not answer.
-    """
+def _tasks(
+    table: "StaticTable", snapshot: "IcebergSnapshot | None", title: str
+) -> "list[FileScanTask]":
+    """Return the files of a version."""
+    if snapshot is None:
+        return []
     try:
-        from pyiceberg.table import StaticTable
-    except ModuleNotFoundError as error:
-        raise RefusedError(
-            f"{_named(path)} needs pyiceberg: pip install 'tableau_pipeline[iceberg]'"
-        ) from error
-    properties = _STORE_IO if in_store(path) else {}
-    try:
-        table = StaticTable.from_metadata(_newest_metadata(path), properties)
+        tasks = list(table.scan(snapshot_id=snapshot.snapshot_id).plan_files())
     except (OSError, ValueError) as error:
-        raise RefusedError(f"{_named(path)} cannot be read: {error}") from error
-    if table.metadata.format_version > _NEWEST_VERSION:
-        raise RefusedError(
-            f"{_named(path)} has version {table.metadata.format_version} of the format; versions "
-            f"1 and {_NEWEST_VERSION} are read. Publish it through a Spark model"
-        )
-    return table
+        raise RefusedError(f"{title} cannot be read: {error}") from error
+    for task in tasks:
+        _check_readable(task, title)
+    return tasks
 
 
-def _newest_metadata(path: str) -> str:
-    folder = f"{path}/metadata"
-    hint = read_text(f"{folder}/version-hint.text")
-    if hint is not None:
-        return f"{folder}/v{hint.strip()}.metadata.json"
-    found: defaultdict[int, list[str]] = defaultdict(list)
-    for name in names_in(folder):
-        if match := _METADATA.fullmatch(name):
-            found[int(match[1])].append(f"{folder}/{name}")
-    if not found:
-        raise RefusedError(
-            f"{_named(path)} does not exist: there is no {folder}/*.metadata.json. Correct "
-            "`source`, or create the table"
-        )
-    newest = sorted(found[max(found)])
-    if len(newest) > 1:
-        # Only the catalog knows which of them was committed.
-        raise RefusedError(
-            f"{_named(path)} has two newest files of metadata: {' and '.join(newest)}. Remove the "
-            "one that its catalog does not name"
-        )
-    return newest[0]
-
-
-def _check_readable(task: "FileScanTask", path: str) -> None:
+def _check_readable(task: "FileScanTask", title: str) -> None:
     if task.delete_files:
         raise RefusedError(
-            f"{_named(path)} has delete files, which are not read yet: hyperd would read deleted "
+            f"{title} has delete files, which are not read yet: hyperd would read deleted "
             "rows. Rewrite its data files, and set write.delete.mode, write.update.mode and "
             "write.merge.mode to copy-on-write"
         )
     if task.file.file_format != "PARQUET":
         raise RefusedError(
-            f"{_named(path)} has files of the format {task.file.file_format}; only Parquet is read"
+            f"{title} has files of the format {task.file.file_format}; only Parquet is read"
         )
 
 
@@ -171,20 +133,22 @@ class _Version:
     """How the files of a version hold its columns.
 
     Attributes:
-        table: names the table in messages.
+        title: names the table in messages.
         ids: the field ids of the columns of files that Iceberg did not write itself, by name.
         specs: how the table was partitioned at any time, by the number that files have.
     """
 
-    table: str
+    title: str
     schema: "Schema"
+    columns: tuple[Column, ...]
     ids: Mapping[str, int]
     specs: "Mapping[int, PartitionSpec]"
 
-    @property
-    def columns(self) -> list[Column]:
-        """The columns of the table."""
-        return [Column(each.name, _spark_type(each.field_type)) for each in self.schema.fields]
+    @classmethod
+    def of(cls, table: "StaticTable", schema: "Schema", title: str) -> Self:
+        """Return how files are read by a schema of their table."""
+        columns = [Column(each.name, _spark_type(each.field_type)) for each in schema.fields]
+        return cls(title, schema, tuple(columns), _ids_by_name(table), table.specs())
 
     def layout(self, file: "DataFile", footer: Footer) -> Layout:
         """Return how a file holds the columns.
@@ -195,7 +159,7 @@ class _Version:
         stored = {id_: column for column, id_ in footer.columns.items() if id_ is not None}
         if not stored and not self.ids:
             raise RefusedError(
-                f"{self.table}: its file {file.file_path} names no field ids, and the table has "
+                f"{self.title}: its file {file.file_path} names no field ids, and the table has "
                 "no schema.name-mapping.default to tell which column is which"
             )
         if not stored:
@@ -234,7 +198,3 @@ def _text(value: Any, type_: "IcebergType") -> str | None:
         case TimestamptzType() if value is not None:
             value = micros_to_timestamptz(value)
     return partition_text(value)
-
-
-def _named(path: str) -> str:
-    return f"The Iceberg table {path}"

@@ -14,13 +14,16 @@ from tableau_pipeline.objects.read_objects import list_folder, read_object
 _FILE = re.compile("^file:(//)?")
 
 
-def in_store(location: str) -> bool:
+def in_store(location: str, *, of: str = "source") -> bool:
     """Whether a table is in an object store, and not on a disk.
+
+    Args:
+        of: what the location is the value of.
 
     Raises:
         RefusedError: it is at a URL of something else, or holds more than bucket and folder.
     """
-    return is_url(location, setting="source")
+    return is_url(location, setting=of)
 
 
 def folder_at(location: str, copies: LocalCopies) -> Folder:
@@ -41,30 +44,34 @@ def names_in(location: str) -> list[str]:
     return [path.name for path in Path(location).glob("*")]
 
 
-def read_text(location: str) -> str | None:
+def read_bytes(location: str) -> bytes | None:
     """Return the content of a file; None if it does not exist."""
     if in_store(location):
-        content = read_object(location)
-        return None if content is None else content.decode()
+        return read_object(location)
     path = Path(location)
-    return path.read_text("utf-8") if path.exists() else None
+    return path.read_bytes() if path.exists() else None
+
+
+def plain(logged: str) -> str:
+    """Return the path or the URL that a table has recorded as we write it."""
+    return canonical(_FILE.sub("", logged)).rstrip("/")
 
 
 def file_name(logged: str, location: str, *, table: str) -> str:
-    """Return the name of a file below its table; on a disk, perhaps its absolute path.
+    """Return the name of a file below its table.
 
     Args:
         logged: a name, a path or a URL, without escapes.
+        location: of the table.
         table: names the table in the message.
 
     Raises:
-        RefusedError: the file is in another store, or in another place of it.
+        RefusedError: the file is elsewhere.
     """
-    file = canonical(_FILE.sub("", logged)).removeprefix(f"{location}/")
-    is_on_disk = file.startswith("/")
-    if "://" in file or (is_on_disk and in_store(location)):
+    file = plain(logged).removeprefix(f"{location}/")
+    if file.startswith("/") or "://" in file or ".." in file.split("/"):
         raise RefusedError(
-            f"{table} has files elsewhere, such as {logged}; only files below the table, or on the "
-            "same disk, are read"
+            f"{table} has files elsewhere, such as {logged}. Only files below {location} are read: "
+            "copy the table, or publish it through a Spark model"
         )
     return file

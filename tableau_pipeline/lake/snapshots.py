@@ -2,26 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
-from tableau_pipeline.core.declaration import Declaration, LakeFormat, LakeTable
+from tableau_pipeline.core.declaration import Declaration, LakeTable
 from tableau_pipeline.core.snapshot import Snapshot, Snapshots
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.lake.delta_tables import read_delta
 from tableau_pipeline.lake.iceberg_tables import read_iceberg
 from tableau_pipeline.objects.local_copies import LocalCopies
-
-
-class Read(Protocol):
-    """Reads a version of a table of a lake; the newest one if `number` is None."""
-
-    def __call__(
-        self, path: str, *, asset_key: str, number: int | None, copies: LocalCopies
-    ) -> Snapshot | None:
-        """Return the version; None if the table no longer has it."""
-
-
-_READ: Mapping[LakeFormat, Read] = {"delta": read_delta, "iceberg": read_iceberg}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +45,13 @@ class LakeSnapshots:
         return self.snapshots.version(asset_key, number)
 
     def _read(self, table: LakeTable, asset_key: str, *, number: int | None) -> Snapshot | None:
-        read = _READ[table.format]
-        return read(table.path, asset_key=asset_key, number=number, copies=self.copies)
+        match table:
+            case LakeTable("delta", str(path)):
+                return read_delta(path, asset_key=asset_key, number=number, copies=self.copies)
+            case LakeTable(_, location):
+                return read_iceberg(
+                    location, asset_key=asset_key, number=number, copies=self.copies
+                )
 
 
 def with_lakes(snapshots: Snapshots, declaration: Declaration, copies: LocalCopies) -> Snapshots:

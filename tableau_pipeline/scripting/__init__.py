@@ -4,7 +4,14 @@ The functions that write models with Spark are in `tableau_pipeline.scripting.sp
 only refreshes needs no Spark.
 """
 
-from tableau_pipeline.core.declaration import Declaration, Guard, LakeTable, Reconcile, Table
+from tableau_pipeline.core.declaration import (
+    Declaration,
+    Guard,
+    InCatalog,
+    LakeTable,
+    Reconcile,
+    Table,
+)
 from tableau_pipeline.core.policies import Append, Diff, Feed, Partitions, Replace, Retain
 from tableau_pipeline.core.timeouts import Timeouts
 from tableau_pipeline.errors import RefreshError, RefusedError
@@ -27,6 +34,7 @@ __all__ = [
     "Diff",
     "Feed",
     "Guard",
+    "InCatalog",
     "LakeTable",
     "Options",
     "Partitions",

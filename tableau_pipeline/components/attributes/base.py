@@ -7,7 +7,7 @@ from typing import Any, Self
 import dagster as dg
 from pydantic import ConfigDict, ModelWrapValidatorHandler, ValidationError, model_validator
 
-_OF_SEVERAL_FORMS = ("refresh", "timestamps", "trigger")
+_OF_SEVERAL_FORMS = ("iceberg", "refresh", "timestamps", "trigger")
 
 
 class DeclarationError(ValueError):

@@ -52,7 +52,8 @@ class TableAttributes(Attributes):
     source: LakeAttributes | None = Field(
         default=None,
         description="A table of a lake that is the model, read where it is: {delta: /lake/orders} "
-        "or {iceberg: /lake/orders}. Default: the model is an asset that Spark writes.",
+        "or {iceberg: {catalog: prod, table: db.orders}}. Default: an asset that Spark writes is "
+        "the model.",
     )
     refresh: Refresh = Field(
         default="replace",

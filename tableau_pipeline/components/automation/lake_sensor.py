@@ -67,6 +67,6 @@ def _event(model: str, table: LakeTable, version: str) -> dg.AssetMaterializatio
     return dg.AssetMaterialization(
         dg.AssetKey.from_user_string(model),
         description=f"Version {version} of the table",
-        metadata={"path": dg.MetadataValue.path(table.path), "version": version},
+        metadata={"location": str(table.location), "version": version},
         tags={_DATA_VERSION: version},
     )

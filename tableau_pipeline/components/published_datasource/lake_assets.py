@@ -10,10 +10,10 @@ def lake_assets(declaration: Declaration) -> list[dg.AssetSpec]:
     return [
         dg.AssetSpec(
             dg.AssetKey.from_user_string(table.model),
-            description=f"The {table.source.format.capitalize()} table {table.source.path}, read "
-            "where it is.",
+            description=f"The {table.source.format.capitalize()} table {table.source.location}, "
+            "read where it is.",
             kinds={table.source.format},
-            metadata={"path": dg.MetadataValue.path(table.source.path)},
+            metadata={"location": str(table.source.location)},
         )
         for table in declaration.tables
         if table.source

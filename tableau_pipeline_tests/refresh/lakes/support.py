@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tableau_pipeline.core.declaration import Guard, LakeFormat, LakeTable, Reconcile
+from tableau_pipeline.core.declaration import Guard, InCatalog, LakeFormat, LakeTable, Reconcile
 from tableau_pipeline.core.policies import Diff, Policy
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline, published_rows
 
@@ -17,10 +17,15 @@ BY_ID = Diff(("id",))
 
 
 def follow(
-    pipeline: Pipeline, format_: LakeFormat, path: Path, policy: Policy = BY_ID, **more: object
+    pipeline: Pipeline,
+    format_: LakeFormat,
+    location: Path | str | InCatalog,
+    policy: Policy = BY_ID,
+    **more: object,
 ) -> None:
     """Declare that the one table of a data source is a table of a lake."""
-    source = LakeTable(format_, str(path))
+    where = location if isinstance(location, InCatalog) else str(location)
+    source = LakeTable(format_, where)
     (table,) = pipeline.declaration.tables
     # Published rows are compared one by one below.
     pipeline.declare(

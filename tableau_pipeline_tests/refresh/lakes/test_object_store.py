@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog.sql import SqlCatalog
 
-from tableau_pipeline.core.declaration import LakeFormat, LakeTable
+from tableau_pipeline.core.declaration import InCatalog, LakeFormat, LakeTable
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.lake import delta_tables
 from tableau_pipeline.lake import files as lake_files
@@ -22,6 +22,7 @@ from tableau_pipeline_tests.deployment.conftest import STORES
 from tableau_pipeline_tests.deployment.s3 import BUCKET, S3Server
 from tableau_pipeline_tests.deployment.stores.network import Network
 from tableau_pipeline_tests.deployment.stores.object_server import ObjectServer
+from tableau_pipeline_tests.refresh.lakes.iceberg import in_catalog, sql_catalog
 from tableau_pipeline_tests.refresh.lakes.support import (
     follow,
     in_order,
@@ -60,16 +61,11 @@ def settings(store: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> Generator[
 
 
 @pytest.fixture
-def catalog(store: ObjectServer, tmp_path: Path) -> SqlCatalog:
-    made = SqlCatalog(
-        "lake",
-        uri=f"sqlite:///{tmp_path}/catalog.db",
-        # As Spark has it.
-        warehouse=f"s3a://{BUCKET}/{tmp_path.name}",
-        **{"s3.endpoint": store.settings["AWS_ENDPOINT_URL"]},
-    )
-    made.create_namespace("db")
-    return made
+def catalog(store: ObjectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SqlCatalog:
+    # As Spark has it.
+    warehouse = f"s3a://{BUCKET}/{tmp_path.name}"
+    endpoint = {"s3.endpoint": store.settings["AWS_ENDPOINT_URL"]}
+    return sql_catalog(monkeypatch, tmp_path, warehouse, **endpoint)
 
 
 def test_delta(pipeline: Pipeline, store: ObjectServer, tmp_path: Path):
@@ -134,10 +130,9 @@ def test_in_place(
 def test_iceberg(pipeline: Pipeline, catalog: SqlCatalog):
     """Prevents: metadata of pyiceberg that only its own ways to read find."""
     table = catalog.create_table("db.orders", schema=rows_of([]).schema)
-    url = table.location().replace("s3a://", "s3://")
     for start in (0, 10):
         table.append(rows_of(range(start, start + 10)))
-    follow(pipeline, "iceberg", url)
+    follow(pipeline, "iceberg", in_catalog(table))
     pipeline.run()
     assert published(pipeline) == in_order(table.scan().to_arrow())
     table.append(rows_of([20, 21]))
@@ -161,17 +156,21 @@ def network(store: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> Generator[N
 @ON_S3
 @pytest.mark.parametrize("format_", ["delta", "iceberg"])
 def test_a_store_that_is_away(
-    pipeline: Pipeline, network: Network, catalog: SqlCatalog, format_: LakeFormat
+    pipeline: Pipeline,
+    network: Network,
+    catalog: SqlCatalog,
+    tmp_path: Path,
+    format_: LakeFormat,
 ):
     """Prevents: a store that is away for a while counts as one that has lost what is published."""
     table = catalog.create_table("db.orders", schema=rows_of([]).schema)
-    url = table.location().replace("s3a://", "s3://")
+    location: str | InCatalog = in_catalog(table)
     write: Callable[[pa.Table], None] = table.append
     if format_ == "delta":
-        url = f"{url}_delta"
-        write = partial(write_deltalake, url, mode="append", storage_options=PLAIN)
+        location = f"s3://{BUCKET}/{tmp_path.name}/delta"
+        write = partial(write_deltalake, location, mode="append", storage_options=PLAIN)
     write(rows_of(range(10)))
-    follow(pipeline, format_, url)
+    follow(pipeline, format_, location)
     pipeline.run()
     write(rows_of([10]))
     failures: list[str] = []
