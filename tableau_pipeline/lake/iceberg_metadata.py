@@ -48,7 +48,7 @@ def open_iceberg(location: str | InCatalog) -> "StaticTable":
         identifier=("static-table", source),
         metadata_location=source,
         metadata=metadata,
-        # Not the one that pyiceberg made: its class may be named by a property of the table.
+        # A property of the table may have made pyiceberg choose another one.
         io=LakeIO(),
         catalog=NoopCatalog("static-table"),
     )

@@ -6,19 +6,22 @@ from pathlib import Path
 import dagster as dg
 import pytest
 from deltalake import write_deltalake
+from pyiceberg.table import Table
 
 from tableau_pipeline.components import PublishedDatasource
 from tableau_pipeline.components.automation.lake_sensor import lake_sensors
-from tableau_pipeline.core.declaration import LakeTable, Table
+from tableau_pipeline.core import declaration
+from tableau_pipeline.core.declaration import LakeTable
 from tableau_pipeline.lake import delta_tables
 from tableau_pipeline.resources import resources_from_env
 from tableau_pipeline_tests.components.support.location import Location
+from tableau_pipeline_tests.refresh.lakes.iceberg import CATALOG, sql_catalog
 from tableau_pipeline_tests.refresh.lakes.support import rows_of
 
 ORDERS = dg.AssetKey("orders")
 
 
-def declared(path: Path, **more: object) -> PublishedDatasource:
+def declared(path: Path | None, **more: object) -> PublishedDatasource:
     return PublishedDatasource.from_attributes_dict(
         attributes={
             "name": "Orders",
@@ -130,9 +133,51 @@ def test_a_refresh_reads_the_table(location: Location, tmp_path: Path, full: boo
     """Prevents: a step of Dagster that looks for a snapshot of the table."""
     write_deltalake(tmp_path / "orders", rows_of([1, 2]))
     source = LakeTable("delta", str(tmp_path / "orders"))
-    tables = (Table("orders", "orders", source=source),)
+    tables = (declaration.Table("orders", "orders", source=source),)
     result = location.refresh("shop", declared={"tables": tables}, full=full)
     assert result.success
     checkpoint = location.checkpoint("shop")
     assert checkpoint
     assert checkpoint.rows == {"orders": 2}
+
+
+@pytest.fixture
+def iceberg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Table:
+    """A table of a catalog in SQLite, as YAML declares it below."""
+    catalog = sql_catalog(monkeypatch, tmp_path, f"file://{tmp_path}/lake")
+    return catalog.create_table("db.orders", schema=rows_of([]).schema)
+
+
+def of_catalog(catalog: str = CATALOG, table: str = "db.orders") -> PublishedDatasource:
+    source = {"iceberg": {"catalog": catalog, "table": table}}
+    return declared(None, tables={"orders": {"source": source}})
+
+
+def test_a_table_of_a_catalog(location: Location, iceberg: Table):
+    """Prevents: a declared table of a catalog that is neither looked at, nor refreshed."""
+    iceberg.append(rows_of([1]))
+    datasource = of_catalog()
+    (sensor,) = lake_sensors([datasource])
+    cursor = None
+    for _ in range(2):
+        with dg.DagsterInstance.ephemeral() as instance:
+            found = sensor.evaluate_tick(dg.build_sensor_context(instance, cursor=cursor))
+        cursor = found.cursor
+        (event,) = found.asset_events
+        assert event.metadata["location"].value == f"db.orders of the catalog {CATALOG}"
+        iceberg.append(rows_of([2]))
+    assert location.refresh("shop", declared={"tables": datasource.declaration.tables}).success
+    checkpoint = location.checkpoint("shop")
+    assert checkpoint
+    assert checkpoint.rows == {"orders": 3}
+
+
+def test_a_sensor_names_what_a_catalog_lacks(iceberg: Table):
+    """Prevents: a sensor that fails, or is silent, where a name is mistyped."""
+    names = {("prod", "db.orders"): 'knows no catalog "prod"', (CATALOG, "db.x"): 'table "db.x"'}
+    for (catalog, table), why in names.items():
+        (sensor,) = lake_sensors([of_catalog(catalog, table)])
+        with dg.DagsterInstance.ephemeral() as instance:
+            found = sensor.evaluate_tick(dg.build_sensor_context(instance))
+        assert why in str(found.skip_message)
+    assert iceberg.name() == ("db", "orders")

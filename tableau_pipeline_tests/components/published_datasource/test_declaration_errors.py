@@ -81,6 +81,32 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
         {"tables": {"orders": {"source": {"delta": "lake/orders"}}, "customers": {}}},
         ["attributes.tables.orders.source", '"lake/orders" is neither an absolute path'],
     ),
+    "a relative Iceberg table": (
+        {"tables": {"orders": {"source": {"iceberg": "db.orders"}}, "customers": {}}},
+        ["attributes.tables.orders.source", '"db.orders" is neither an absolute path'],
+    ),
+    "a catalog without a table": (
+        {"tables": {"orders": {"source": {"iceberg": {"catalog": "prod"}}}, "customers": {}}},
+        ["attributes.tables.orders.source.iceberg.table", "required"],
+    ),
+    "a table without a namespace": (
+        {
+            "tables": {
+                "orders": {"source": {"iceberg": {"catalog": "prod", "table": "orders"}}},
+                "customers": {},
+            }
+        },
+        ["attributes.tables.orders.source.iceberg.table", '"orders" is not a namespace and'],
+    ),
+    "an unknown key of a catalog": (
+        {
+            "tables": {
+                "orders": {"source": {"iceberg": {"catlog": "prod", "table": "db.orders"}}},
+                "customers": {},
+            }
+        },
+        ["attributes.tables.orders.source.iceberg", 'did you mean "catalog"?'],
+    ),
     "partitions of a lake": (
         {
             "tables": {

@@ -1,0 +1,132 @@
+"""Iceberg tables of a catalog that is asked over HTTP."""
+
+import json
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any
+
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+
+from tableau_pipeline.core.declaration import InCatalog
+from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline_tests.refresh.lakes.support import follow, in_order, published, rows_of
+from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
+
+TOKEN = "the-token-of-the-catalog"
+
+
+@dataclass
+class Rest:
+    """A catalog that has one table.
+
+    Attributes:
+        more: what its answer says beyond the metadata.
+        page: a page that it answers in place of everything; "" for none.
+        delegations: which access each request wanted to be given.
+    """
+
+    table: Table
+    more: dict[str, Any] = field(default_factory=dict)
+    page: str = ""
+    delegations: set[str | None] = field(default_factory=set)
+
+    def answer(self, path: str) -> str:
+        if self.page:
+            return self.page
+        if "/config" in path:
+            return json.dumps({"defaults": {}, "overrides": {}})
+        metadata = json.loads(self.table.metadata.model_dump_json())
+        location = self.table.metadata_location
+        return json.dumps({"metadata": metadata, "metadata-location": location, **self.more})
+
+
+@pytest.fixture
+def rest(catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch) -> Generator[Rest]:
+    table = catalog.create_table("db.orders", schema=rows_of([]).schema)
+    table.append(rows_of([1]))
+    rest = Rest(table)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            rest.delegations.add(self.headers["X-Iceberg-Access-Delegation"])
+            body = rest.answer(self.path).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        monkeypatch.setenv("PYICEBERG_CATALOG__REST__URI", f"http://127.0.0.1:{server.server_port}")
+        monkeypatch.setenv("PYICEBERG_CATALOG__REST__TOKEN", TOKEN)
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        yield rest
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def followed(pipeline: Pipeline, rest: Rest) -> Pipeline:
+    follow(pipeline, "iceberg", InCatalog("rest", ".".join(rest.table.name())))
+    return pipeline
+
+
+def test_rows_are_read(followed: Pipeline, rest: Rest):
+    """Prevents: a table whose catalog is no database cannot be published; credentials are asked
+    for that are not used."""
+    followed.run()
+    assert published(followed) == in_order(rest.table.scan().to_arrow())
+    rest.table.append(rows_of([2]))
+    followed.run()
+    assert published(followed) == in_order(rest.table.scan().to_arrow())
+    assert rest.delegations == {""}
+
+
+@pytest.mark.parametrize("where", ["config", "storage-credentials"])
+def test_credentials_of_a_catalog_are_refused(followed: Pipeline, rest: Rest, where: str):
+    """Prevents: credentials that expire while files are read; a secret in the message."""
+    given = {
+        "s3.access-key-id": "geheim1",
+        "s3.secret-access-key": "geheim2",
+        "s3.session-token": "geheim3",
+        "adls.sas-token.lake": "geheim4",
+        "gcs.oauth2.token": "geheim5",
+        "s3.region": "eu-west-1",
+    }
+    rest.more = {"config": given}
+    if where == "storage-credentials":
+        rest.more = {where: [{"prefix": "file:", "config": given}]}
+    with pytest.raises(RefusedError) as caught:
+        followed.run()
+    assert (
+        "hands out credentials for the Iceberg table db.orders (adls.sas-token.lake, "
+        "gcs.oauth2.token, s3.access-key-id, s3.secret-access-key, s3.session-token), which"
+    ) in str(caught.value)
+    assert "geheim" not in str(caught.value)
+
+
+def test_credentials_of_the_configuration_are_not_the_catalogs(
+    followed: Pipeline, rest: Rest, monkeypatch: pytest.MonkeyPatch
+):
+    """Prevents: a refused table where the pipeline's own configuration has credentials."""
+    monkeypatch.setenv("PYICEBERG_CATALOG__REST__S3__SECRET_ACCESS_KEY", "my own")
+    followed.run()
+    rest.more = {"config": {"s3.secret-access-key": "another"}}
+    with pytest.raises(RefusedError, match=r"\(s3.secret-access-key\)"):
+        followed.run()
+
+
+def test_a_page_is_no_answer(followed: Pipeline, rest: Rest):
+    """Prevents: an exception of pyiceberg, or the token, where a proxy asks for a sign-in."""
+    rest.page = f"<html>Sign in, {TOKEN}"
+    with pytest.raises(RefreshError, match="The catalog rest cannot be asked") as caught:
+        followed.run()
+    assert type(caught.value) is RefreshError
+    assert TOKEN not in str(caught.value)
