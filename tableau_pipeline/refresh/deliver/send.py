@@ -166,10 +166,15 @@ class Sender:
         """Record the intent, check that nothing changed, send, wait, and check the result."""
         # The intent is stored before the claim is checked: whoever claims after that check sees it.
         self.claim.journal.append(intent)
-        self.claim.check_fence()
-        self._check_unchanged(intent, before)
-        # That look takes minutes where the network fails, and others may have begun meanwhile.
-        self.claim.check_fence()
+        try:
+            self.claim.check_fence()
+            self._check_unchanged(intent, before)
+            # That look takes minutes where the network fails, and others may have begun meanwhile.
+            self.claim.check_fence()
+        except BaseException:
+            # An open intent would make the next run wait for a job that does not exist.
+            self._record(intent, outcome=Outcome.REFUSED, note="it was not sent")
+            raise
         intent = self._called(intent, call, doing)
         seen: list[datetime] = []
 
@@ -223,8 +228,6 @@ class Sender:
             now = self.server.find_by_luid(before.luid)
             same = now is not None and place(now) == place(before)
         if not same:
-            # An open intent would make the next run wait for a job that does not exist.
-            self._record(intent, outcome=Outcome.REFUSED, note="it was not sent")
             raise DriftError(
                 f'"{intent.name}" was changed on the server while its new content was prepared. '
                 "Nothing was sent: the next run decides again."

@@ -8,12 +8,13 @@ import pytest
 
 from tableau_pipeline.core.checkpoint import Claim
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.refresh.plan.decide import NoChange, Options, Publish
+from tableau_pipeline.refresh.plan.decide import NoChange, Options, Publish, Update
 from tableau_pipeline.refresh.recover.history import read_history
 from tableau_pipeline.refresh.refresh import Refresh
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline.sandbox.switches import UpdatedAt
 from tableau_pipeline_tests.refresh.support.models import flights
+from tableau_pipeline_tests.refresh.support.other_users import ANN
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
 from tableau_pipeline_tests.refresh.support.proxies import Proxy
 from tableau_pipeline_tests.refresh.support.shared_records import SharedJournal
@@ -98,6 +99,33 @@ def test_overtaken_refresh_sends_nothing(pipeline: Pipeline, call: str, nth: int
     assert isinstance(report.plan, NoChange)
     (item,) = pipeline.found()
     assert pipeline.eyes.find_by_luid(str(item.id)) == report.remote
+
+
+@pytest.mark.parametrize("stop", ["overtaken", "no network"])
+def test_what_was_not_sent_holds_off_no_later_run(
+    new_pipeline: Callable[..., Pipeline], stop: str
+):
+    """Prevents: for a user who may not list jobs, the next run waits for hours for a request that
+    an overtaken refresh, or one that had no network for its last look, never sent."""
+    pipeline = new_pipeline(user=ANN)
+    zombie = Zombie(pipeline, SharedJournal("zero"))
+    zombie.run("zero")
+    pipeline.model("flights", flights(9))
+
+    def stops() -> None:
+        zombie.journal.ended.add("one")
+        if stop == "no network":
+            raise RefreshError("the server does not answer")
+        zombie.journal.ended.add("two")
+        zombie.journal.append(Claim(refresh=3, owner=zombie.journal.of("two").owner))
+
+    one = zombie.refresh(
+        "one", around_server=lambda server: At(server, "find_by_luid", stops, nth=2)
+    )
+    with pytest.raises(RefreshError, match=r"overtaken|does not answer"):
+        replace(one, sleep=lambda _: None).run(Options())
+    assert isinstance(zombie.run("three").plan, Update)
+    assert pipeline.wrong() == []
 
 
 def test_overtaken_while_it_sends(new_pipeline: Callable[..., Pipeline]):
