@@ -9,6 +9,7 @@ from tableauhyperapi import Connection, HyperProcess, TableName, escape_name
 from tableau_pipeline.hyper.atomic import atomic_path
 from tableau_pipeline.hyper.parquet.rows import names
 from tableau_pipeline.hyper.process import connect
+from tableau_pipeline.hyper.saving import saved
 from tableau_pipeline.hyper.tables import Column
 from tableau_pipeline.hyper.types.spark_types import hyper_type
 
@@ -22,12 +23,16 @@ def new_file(hyper: HyperProcess, path: Path, *, version: int) -> Generator[Conn
 
     Args:
         version: the version of the file format.
+
+    Raises:
+        RefreshError: no space is left on its disk.
     """
-    with atomic_path(path) as unfinished, connect(hyper) as connection:
-        database = escape_name(str(unfinished))
-        connection.execute_command(f"CREATE DATABASE {database} WITH VERSION {version}")
-        connection.execute_command(f"ATTACH DATABASE {database} AS {NEW}")
-        yield connection
+    with atomic_path(path) as unfinished:
+        connection, database = connect(hyper), escape_name(str(unfinished))
+        with saved(hyper, unfinished, connection, name=path.name, database=NEW):
+            connection.execute_command(f"CREATE DATABASE {database} WITH VERSION {version}")
+            connection.execute_command(f"ATTACH DATABASE {database} AS {NEW}")
+            yield connection
 
 
 def create_table(

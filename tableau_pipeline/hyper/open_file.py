@@ -15,6 +15,7 @@ from tableau_pipeline.hyper.atomic import atomic_path
 from tableau_pipeline.hyper.comments import copy_comments
 from tableau_pipeline.hyper.hyper_file import HyperFile, HyperFileError
 from tableau_pipeline.hyper.process import connect, hyper_process
+from tableau_pipeline.hyper.saving import saved
 from tableau_pipeline.hyper.types.versions import LOWEST, NEWEST, needed_version, version_of
 
 _changing: set[Path] = set()
@@ -40,6 +41,7 @@ def open_hyper(
 
     Raises:
         HyperFileError: the file does not exist, is not a .hyper file, is damaged, or is in use.
+        RefreshError: no space is left on its disk.
     """
     hyper, path = hyper or hyper_process(), Path(path).absolute()
     if mode == "r":
@@ -52,13 +54,13 @@ def open_hyper(
                 connection.execute_command(
                     f"CREATE DATABASE {escape_name(str(unfinished))} WITH VERSION {version}"
                 )
-            with _opened(hyper, unfinished) as connection:
+            with _changed(hyper, unfinished, name=path.name) as connection:
                 yield HyperFile(connection)
         else:
             # While it is open here, no other process can change it.
             with _opened(hyper, path):
                 shutil.copyfile(path, unfinished)
-                with _opened(hyper, unfinished) as connection:
+                with _changed(hyper, unfinished, name=path.name) as connection:
                     yield HyperFile(connection)
 
 
@@ -111,7 +113,7 @@ def convert(path: Path | str, *, version: int, hyper: HyperProcess | None = None
             source = between
         _write_copy(old, source, unfinished, version=version)
         # hyperd copies tables and keys, but no comments.
-        with _opened(hyper, unfinished) as new:
+        with _changed(hyper, unfinished, name=path.name) as new:
             copy_comments(old, new)
 
 
@@ -141,6 +143,13 @@ def _opened(hyper: HyperProcess, path: Path) -> Connection:
         words = str(error.main_message).partition("could not load database: ")[2]
         reason = words.partition(": DatabaseId")[0] or str(error.main_message)
         raise HyperFileError(f"{path}: {reason}") from error
+
+
+@contextmanager
+def _changed(hyper: HyperProcess, path: Path, *, name: str) -> Generator[Connection]:
+    connection = _opened(hyper, path)
+    with saved(hyper, path, connection, name=name):
+        yield connection
 
 
 @contextmanager

@@ -1,12 +1,17 @@
 from collections.abc import Callable
+from uuid import uuid4
 
+import pyarrow as pa
 import pytest
 
 from tableau_pipeline.core.policies import Diff
-from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.refresh.plan.decide import Accept, Publish
+from tableau_pipeline_tests.hyper.test_full_disk import hyperd_with
 from tableau_pipeline_tests.refresh.support.crashes import killed_before
 from tableau_pipeline_tests.refresh.support.models import airlines, flights
 from tableau_pipeline_tests.refresh.support.pipeline import WHOLE, Pipeline
+from tableau_pipeline_tests.refresh.support.server_jobs import jobs
 
 
 @pytest.mark.few_variants(1)
@@ -44,6 +49,20 @@ def test_unfinished_file_of_a_killed_build_is_removed(pipeline: Pipeline):
     report = pipeline.run()
     assert report.extract is not None
     assert pipeline.extract_files() == [report.extract.path]
+
+
+def test_full_disk_sends_nothing(pipeline: Pipeline):
+    """Prevents: a file that lost its tables to a full disk is sent, and readers find no rows."""
+    pipeline.run()
+    text = pa.array([f"{uuid4()}" for _ in range(20_000)])
+    pipeline.model("flights", flights(20_000, text=text))
+    sent = len(jobs(pipeline))
+    with pytest.raises(RefreshError, match=r"No space is left for .+\.hyper: hyperd could not"):
+        pipeline.run(Accept.SCHEMA, around={"hyper": lambda: hyperd_with(1_000_000)})
+    assert len(jobs(pipeline)) == sent
+    assert pipeline.extract_files() == []
+    assert isinstance(pipeline.run(Accept.SCHEMA).plan, Publish)
+    assert pipeline.wrong() == []
 
 
 def test_refused_build_leaves_the_last_file(star: Pipeline):

@@ -102,9 +102,7 @@ def test_overtaken_refresh_sends_nothing(pipeline: Pipeline, call: str, nth: int
 
 
 @pytest.mark.parametrize("stop", ["overtaken", "no network"])
-def test_what_was_not_sent_holds_off_no_later_run(
-    new_pipeline: Callable[..., Pipeline], stop: str
-):
+def test_what_was_not_sent_holds_off_no_later_run(new_pipeline: Callable[..., Pipeline], stop: str):
     """Prevents: for a user who may not list jobs, the next run waits for hours for a request that
     an overtaken refresh, or one that had no network for its last look, never sent."""
     pipeline = new_pipeline(user=ANN)

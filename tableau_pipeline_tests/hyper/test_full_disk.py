@@ -1,0 +1,130 @@
+"""Where there is no room for a `.hyper` file: hyperd itself may end it without its tables."""
+
+import re
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+import pytest
+from tableauhyperapi import CreateMode, HyperProcess, TableName
+
+from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.hyper import open_hyper
+from tableau_pipeline.hyper.build import build_extract
+from tableau_pipeline.hyper.hyper_file import HyperFile
+from tableau_pipeline.hyper.process import Hyperd, connect
+from tableau_pipeline.hyper.saving import saved
+from tableau_pipeline.hyper.tables import TableSource
+from tableau_pipeline_tests.hyper.killing import process_id
+from tableau_pipeline_tests.hyper.samples import rows_of, source
+
+ROWS = 20_000
+TABLES = ("first", "second")
+# Bytes: the first ones end the INSERT, the last ones only the end of the file, on which hyperd is
+# silent unless it is asked.
+ROOM = (100_000, 400_000, 900_000, 1_200_000, 1_500_000)
+ENOUGH = 20_000_000
+NO_SPACE = r"No space is left for x\.hyper: hyperd could not write .+ MB are free in "
+
+
+def hyperd_with(room: int) -> HyperProcess:
+    """A hyperd that can make no file larger than this."""
+    hyper = Hyperd(memory=2**29, telemetry=False)
+    resource.prlimit(process_id(hyper), resource.RLIMIT_FSIZE, (room, room))
+    return hyper
+
+
+def random_rows(folder: Path) -> list[TableSource]:
+    """What no compression makes smaller."""
+    random = Random(1)
+    values = [str(random.getrandbits(256)) for _ in range(ROWS)]
+    return [source(folder, name, {"a": values}) for name in TABLES]
+
+
+def built(hyper: HyperProcess, folder: Path, tables: list[TableSource]) -> bool:
+    """Whether the file was built, and then holds everything; else it is refused in words."""
+    path, said = folder / "x.hyper", ""
+    try:
+        build_extract(hyper, path, tables=tables)
+    except RefreshError as error:
+        said = str(error)
+    if said:
+        assert re.match(NO_SPACE, said), said
+        assert not [*folder.iterdir()]
+        return False
+    assert [rows_of(hyper, path, name).num_rows for name in TABLES] == [ROWS, ROWS]
+    return True
+
+
+@pytest.mark.parametrize("room", [*ROOM, ENOUGH])
+def test_no_file_without_its_tables(tmp_path: Path, room: int):
+    """Prevents: a full disk makes a file without tables, which takes the place of a good one."""
+    tables = random_rows(tmp_path / "in")
+    (tmp_path / "out").mkdir()
+    assert built(hyperd_with(room), tmp_path / "out", tables) == (room == ENOUGH)
+
+
+@pytest.mark.parametrize("mode", ["w", "a"])
+def test_no_change_that_loses_the_file(tmp_path: Path, mode: str):
+    """Prevents: a change that finds no room takes the tables out of a file that had them."""
+    path = tmp_path / "x.hyper"
+    with open_hyper(path, "w") as file:
+        file.create(TableName("t"), pa.table({"a": [1]}))
+    before = path.read_bytes()
+    random = Random(1)
+    more = pa.table({"a": [str(random.getrandbits(256)) for _ in range(2 * ROWS)]})
+
+    def change() -> None:
+        with open_hyper(path, mode, hyper=hyperd_with(1_500_000)) as file:
+            file.create(TableName("more"), more)
+
+    with pytest.raises(RefreshError, match="No space is left"):
+        change()
+    assert path.read_bytes() == before
+    assert [*tmp_path.iterdir()] == [path]
+
+
+@pytest.mark.parametrize("holds", ["nothing", "no tables", "other rows"])
+def test_a_file_that_is_not_what_was_written(hyper: HyperProcess, tmp_path: Path, holds: str):
+    """Prevents: hyperd says nothing, as on a full disk, and what it left is sent all the same."""
+    saved_to = tmp_path / "saved.hyper"
+    if holds == "nothing":
+        saved_to.write_bytes(b"")
+    else:
+        with open_hyper(saved_to, "w") as file:
+            if holds == "other rows":
+                file.create(TableName("t"), pa.table({"a": [1, 2]}))
+    connection = connect(hyper, tmp_path / "x.hyper", CreateMode.CREATE)
+    with (
+        pytest.raises(RefreshError, match=r"has not saved x\.hyper as it was written: it holds "),
+        saved(hyper, saved_to, connection, name="x.hyper"),
+    ):
+        HyperFile(connection).create(TableName("t"), pa.table({"a": [1]}))
+
+
+@pytest.mark.slow
+def test_full_disks_of_all_sizes(tmp_path: Path):
+    """Prevents: some size of the disk at which hyperd is silent on what it could not write."""
+    # A disk of this size belongs to a process of its own, and ends with it.
+    unshare = ["unshare", "--map-root-user", "--mount"]
+    script = f"from {__name__} import on_small_disks; on_small_disks({str(tmp_path)!r})"
+    done = subprocess.run(
+        [*unshare, sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["False"] * 8 + ["True"] * 2, done.stdout
+
+
+def on_small_disks(folder: str) -> None:
+    """Build on ever larger disks, of which the last ones are large enough; needs root."""
+    hyper, disk = Hyperd(memory=2**29, telemetry=False), Path(folder, "disk")
+    disk.mkdir()
+    tables = random_rows(Path(folder, "in"))
+    for size in (50, 100, 200, 400, 800, 1200, 1600, 2400, 10_000, 20_000):
+        mount = ["mount", "-t", "tmpfs", "-o", f"size={size}k", "none", str(disk)]
+        subprocess.run(mount, check=True)
+        sys.stdout.write(f"{built(hyper, disk, tables)}\n")
+        subprocess.run(["umount", str(disk)], check=True)
