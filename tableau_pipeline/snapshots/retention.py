@@ -40,9 +40,6 @@ def collect(
         if found := place(entry.key):
             model, write = found
             models.setdefault(model, {}).setdefault(write, []).append(entry)
-    for model in models:
-        # Only manifests of the store keep files from being removed; older releases wrote none.
-        store.adopt(model)
     old = [(model, number) for model in models for number in _replaced(store, model, before)]
     needed = set(referenced()) if old else set()
     gone = [

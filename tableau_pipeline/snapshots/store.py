@@ -20,13 +20,12 @@ from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.parquet.folders import Folder
 from tableau_pipeline.objects.opening import StoreError, is_url
-from tableau_pipeline.snapshots import former
 from tableau_pipeline.snapshots.storage import LocalStorage, Storage
 
 # Quoting removes every @ from model names, so "sales/@data" cannot be a folder of "sales".
 VERSIONS, DATA = "@versions", "@data"
 _MANIFEST = re.compile(r"\d+\.json")
-_PLACE = re.compile(rf"(?P<model>.+?)/({VERSIONS}|(?P<write>{DATA}/[^/]+|{former.WRITE}))/")
+_PLACE = re.compile(rf"(?P<model>.+?)/({VERSIONS}|(?P<write>{DATA}/[^/]+))/")
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ class SnapshotStore:
             # It was replaced and removed meanwhile, so a newer one exists.
             if found := self.version(asset_key, numbers[-1]):
                 return found
-        return self._former(asset_key)
+        return None
 
     def version(self, asset_key: str, number: int) -> Snapshot | None:
         """Return a version of a model; None if it was removed."""
@@ -63,12 +62,10 @@ class SnapshotStore:
             with _no_garbage():
                 manifest = json.loads(text)
                 return Snapshot.model_validate({**manifest, "folder": self.folder(asset_key)})
-        if number == former.NUMBER and not self.numbers(asset_key):
-            return self._former(asset_key)
         return None
 
     def numbers(self, asset_key: str) -> list[int]:
-        """Return the numbers of all existing versions that were committed here, in order."""
+        """Return the numbers of all existing versions, in order."""
         return [*self.committed(asset_key)]
 
     def committed(self, asset_key: str) -> dict[int, float]:
@@ -90,24 +87,14 @@ class SnapshotStore:
 
         Args:
             make: returns the version, given its number and the version before it, None for the
-                first. It is called again whenever another writer was faster. If only an older
-                release has stored the model, the version before is number 0.
+                first. It is called again whenever another writer was faster.
         """
         while True:
             before = self.newest(asset_key)
-            if before and before.number == former.NUMBER:
-                # Now it is a regular version, which no longer depends on the layout of older
-                # releases.
-                self._create(before)
             snapshot = make(before.number + 1 if before else 1, before)
             if self._create(snapshot):
                 return snapshot
             time.sleep(random() / 50)  # noqa: S311 - so that writers do not retry in step
-
-    def adopt(self, asset_key: str) -> None:
-        """Make what only an older release has stored a regular version."""
-        if not self.numbers(asset_key) and (found := self.newest(asset_key)):
-            self._create(found)
 
     def new_folder(self, asset_key: str) -> str:
         """Return a new folder for the files of a write: its path below the folder of the model."""
@@ -138,9 +125,6 @@ class SnapshotStore:
             # In this order, what is in a folder comes before the folder.
             for key in sorted((entry.key for entry in self.storage.list(prefix)), reverse=True):
                 self.storage.delete(key)
-
-    def _former(self, asset_key: str) -> Snapshot | None:
-        return former.read(self.storage, model_key(asset_key), asset_key=asset_key)
 
     def _create(self, snapshot: Snapshot) -> bool:
         """Store a manifest; return False if its number is taken."""
