@@ -132,6 +132,7 @@ def refresh(folder: Path, environment: Mapping[str, str]) -> Figures:
         server=lambda: signed_in(environment["TABLEAU_SERVER_URL"], credentials=token),
         hyper=hyper_process,
         folder=folder,
+        kept=folder / "kept",
         log=logging.getLogger(__name__),
     )
     idle, started, cpu = peak_memory(), time.perf_counter(), time.process_time()

@@ -83,6 +83,7 @@ def refresh(
         server=lambda: signed_in(environment["TABLEAU_SERVER_URL"], credentials=token),
         hyper=hyper,
         folder=folder,
+        kept=folder / "kept",
         log=logging.getLogger(__name__),
     )
     started, cpu = time.perf_counter(), _cpu()

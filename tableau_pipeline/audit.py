@@ -160,9 +160,10 @@ class _Auditor:
         project_id = server.find_project(declaration.project)
         observer = Observer(declaration, server, self._reconciler, self._tags, _LOG)
         published = observer.observe(recovered, project_id)
-        if published.remote is None:
+        if published.remote is None or published.strays:
             absent = Finding.GONE if recovered.luid else Finding.NOT_REFRESHED
-            return Audited(declaration, absent)
+            luids = ", ".join(each.luid for each in published.strays)
+            return Audited(declaration, absent, f"its tag is on {luids}" if luids else None)
         found = self._judged(published, published.remote, recovered)
         if published.remote.luid == recovered.luid and found.finding is not Finding.FOREIGN:
             moved = moves(declaration, published.remote, recovered=recovered, project_id=project_id)
@@ -176,6 +177,8 @@ class _Auditor:
         declaration, record = self._declaration, published.record
         if published.other_instance:
             return Audited(declaration, Finding.FOREIGN, f"its tag is {published.other_instance}")
+        if published.other_key:
+            return Audited(declaration, Finding.FOREIGN, f'its key is "{published.other_key}"')
         if not published.is_ours:
             if recovered.luid:
                 return Audited(declaration, Finding.GONE, published.untrusted)

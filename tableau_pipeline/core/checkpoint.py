@@ -36,7 +36,8 @@ class PublishMode(StrEnum):
     OVERWRITE = "overwrite"
 
 
-_NEW_METADATA = (PublishMode.CREATE, PublishMode.OVERWRITE)
+# A publish in these modes brings its own metadata along.
+NEW_METADATA = (PublishMode.CREATE, PublishMode.OVERWRITE)
 
 
 class Cutoff(Frozen):
@@ -312,7 +313,7 @@ class Recovered(JournalRecord):
 
     def after(self, intent: Intent) -> "Recovered":
         """Return this state with one more request taken into account."""
-        target, is_new = intent.target, intent.mode in _NEW_METADATA
+        target, is_new = intent.target, intent.mode in NEW_METADATA
         bare = intent.model_copy(update={"target": None})
         now = self._with(creating=bare) if intent.luid is None else self
         match intent.outcome:

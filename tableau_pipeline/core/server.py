@@ -1,7 +1,7 @@
 """The interface of a Tableau Server that a refresh needs; `publishing` implements it."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -48,10 +48,12 @@ class Metadata:
         digest: changes when somebody edits calculated fields, captions or folders. Equal
             metadata has equal digests, however it is written or packed.
         columns: pairs (table, column) of the published file; None if the `.tds` lists none.
+        work: the names of what people made in it, by kind, such as "calculated fields".
     """
 
     digest: str
     columns: frozenset[tuple[str, str]] | None
+    work: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ counts as the work of people, so that no kind of work is overlooked because it i
 
 import hashlib
 import re
+from collections import defaultdict
 from collections.abc import Collection, Iterator
 from io import BytesIO
 from pathlib import Path
@@ -27,6 +28,17 @@ _NOT_BY_PEOPLE = frozenset(
 )
 # All other attributes of the data source itself describe the product that wrote it.
 _BY_PEOPLE = frozenset({"caption"})
+# What a column may have besides its own name, and what people call that: by attribute, by element.
+_BY_ATTRIBUTE = {"caption": "captions", "default-format": "formats", "hidden": "hidden fields"}
+_BY_ELEMENT = {"aliases": "aliases", "desc": "descriptions"}
+# Other work that has a name, by the path of its element.
+_NAMED = {
+    "group": "groups and sets",
+    "folder": "folders",
+    "folders-common/folder": "folders",
+    "drill-paths/drill-path": "hierarchies",
+    "datasource-dependencies/column": "parameters",
+}
 # Products use such a prefix until a release officially supports an element or attribute.
 _FEATURE = re.compile(r"^_\.fcp\.\w+\.(true|false)\.\.\.")
 # The column that represents a whole table has the table's id, which changes each time.
@@ -52,7 +64,7 @@ def read_metadata(file: Path) -> Metadata:
         digest = _digest(root, columns)
     except RecursionError as error:
         raise ValueError("its elements are nested too deeply") from error
-    return Metadata(digest=digest, columns=columns or None)
+    return Metadata(digest, columns=columns or None, work=_work(root))
 
 
 def _tds(file: Path) -> bytes:
@@ -76,6 +88,29 @@ def _digest(root: Element, columns: Collection[tuple[str, str]]) -> str:
     # Sorts attributes, so the same content always gives the same text.
     text = ElementTree.canonicalize(ElementTree.tostring(kept), strip_text=True)
     return hashlib.sha256(f"{text}{sorted(columns)}".encode()).hexdigest()[:16]
+
+
+def _work(root: Element) -> dict[str, tuple[str, ...]]:
+    """The names of people's work, by kind, as far as it has names; the digest covers all of it."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for column in root.findall("column"):
+        if column.get("name", "").startswith(_TABLE_COLUMN):
+            continue
+        if column.find("calculation") is not None:
+            found["calculated fields"].append(_shown(column))
+            continue
+        kinds = [kind for name, kind in _BY_ATTRIBUTE.items() if column.get(name)]
+        kinds += [kind for name, kind in _BY_ELEMENT.items() if column.find(name) is not None]
+        for kind in kinds:
+            found[kind].append(_shown(column))
+    for path, kind in _NAMED.items():
+        found[kind] += [_shown(each) for each in root.iterfind(path)]
+    return {kind: tuple(names) for kind, names in found.items() if names}
+
+
+def _shown(element: Element) -> str:
+    name = element.get("name", "")
+    return element.get("caption") or name.removeprefix("[").removesuffix("]").replace("]]", "]")
 
 
 def _cleaned(element: Element, captions: dict[str, str]) -> Element:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 from tableau_pipeline.core.checkpoint import NOT_RECONCILED, Checkpoint, Recovered, TableContent
@@ -11,8 +12,10 @@ from tableau_pipeline.errors import DriftError, RefusedError
 from tableau_pipeline.extracts.builder import Builder
 from tableau_pipeline.extracts.compare import ReconciliationError
 from tableau_pipeline.extracts.updates.delta import Delta, Size
+from tableau_pipeline.hyper.types.spark_types import hyper_type
 from tableau_pipeline.refresh.claim import Claimed
 from tableau_pipeline.refresh.deliver.delivery import Delivery, counts, total
+from tableau_pipeline.refresh.deliver.keep import Keeper, published_tables
 from tableau_pipeline.refresh.deliver.send import Sender
 from tableau_pipeline.refresh.deliver.sent import Sent
 from tableau_pipeline.refresh.job_waiting import Jobs
@@ -27,6 +30,7 @@ from tableau_pipeline.refresh.plan.decide import (
     Update,
     decide,
 )
+from tableau_pipeline.refresh.plan.ownership import layout_changes
 from tableau_pipeline.refresh.reconcile import Reconciler
 from tableau_pipeline.refresh.recover.history import History
 from tableau_pipeline.refresh.recover.observe import Observer, Published
@@ -140,7 +144,11 @@ class Attempt:
             deltas.extend(built)
             return size
 
-        decision = decide(facts, self._options, measure)
+        @cache
+        def layout() -> Sequence[str]:
+            return self._layout_changes(desired, published)
+
+        decision = decide(facts, self._options, measure, layout)
         if not isinstance(decision, Update):
             for delta in deltas:
                 delta.extract.path.unlink()
@@ -150,8 +158,28 @@ class Attempt:
             changed = decision.tables if isinstance(decision, Update) else ()
             with phase(self._seconds, "plan"):
                 content.check_unchanged(desired, published.record, changed=changed)
-        self._refresh.log.info("Decision: %s. Reason: %s", decision.decision, decision.reason)
         return desired, decision, deltas
+
+    def _layout_changes(self, desired: _Desired, published: Published) -> Sequence[str]:
+        """In what the tables of a data source that is taken over differ from ours."""
+        if published.remote is None:
+            return []
+        # The server chooses the tables and types of a file that it converts itself.
+        if why := self._content.whole:
+            return [why]
+        declaration = self._declaration
+        wanted = {
+            declaration.published_name(name): {
+                column.name: hyper_type(column, table=name) for column in table.columns
+            }
+            for name, table in desired.items()
+        }
+        with phase(self._seconds, "plan"):
+            try:
+                found = published_tables(self._server, published.remote, self._refresh.hyper)
+            except ValueError as error:
+                return [f"its tables cannot be read ({error})"]
+        return layout_changes(found, wanted)
 
     def _measured(
         self, changed: Sequence[str], desired: _Desired, base: Checkpoint
@@ -177,7 +205,9 @@ class Attempt:
             warnings=published.warnings,
             seconds=self._seconds,
             before=published.rows or {},
+            moves=published.move.phrases if published.move else {},
         )
+        self._refresh.log.info("Decision: %s. Reason: %s", report.decision, report.reason)
         changed, base = desired.keys(), None
         match decision:
             case Refuse():
@@ -201,6 +231,7 @@ class Attempt:
             published=published,
             sender=sender,
             reconciler=self._reconciler,
+            keeper=Keeper(self._refresh.kept, self._declaration, self._server, self._refresh.now),
             seconds=self._seconds,
         )
         report = self._report(decision, desired, published)

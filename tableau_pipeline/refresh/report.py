@@ -35,6 +35,7 @@ class Report:
         job_id: the id of the server's job that carried it out, if there was one.
         seconds: by phase; "total" once the refresh has ended.
         before: rows by table that were published before; empty if they are not known.
+        moves: what becomes of its name and its project, by "rename" and "move".
         summary: all of this in one line.
     """
 
@@ -50,7 +51,29 @@ class Report:
     job_id: str | None = None
     seconds: dict[str, float] = field(default_factory=dict)
     before: Mapping[str, int] = field(default_factory=dict)
+    moves: Mapping[str, str] = field(default_factory=dict)
     summary: str = ""
+
+    @property
+    def decision(self) -> str:
+        """What is done, in a few words."""
+        match self.plan:
+            case None:
+                return "build"
+            case Refuse():
+                return self.plan.decision
+            case NoChange() if self.moves:
+                return ", ".join(self.moves)
+            case _:
+                return ", ".join([*self.moves, self.plan.decision])
+
+    @property
+    def reason(self) -> str:
+        """Why, in words; "" if only the file was to be built."""
+        if self.plan is None:
+            return ""
+        moves = () if isinstance(self.plan, Refuse) else self.moves.values()
+        return "; ".join([*moves, self.plan.reason])
 
 
 @contextmanager
@@ -80,18 +103,19 @@ def summary(report: Report, declaration: Declaration, options: Options) -> str:
 def _work(report: Report) -> str:
     rows = sum(report.extract.rows.values()) if report.extract else 0
     size = megabytes(report.extract.size) if report.extract else ""
+    moved = "".join(f"{phrase}, " for phrase in report.moves.values())
     match report.plan:
         case NoChange():
-            return "no change, nothing sent"
+            return f"{moved}no rows sent" if moved else "no change, nothing sent"
         case Update():
             deleted = sum(each.deleted for each in report.tables.values())
             inserted = sum(each.inserted for each in report.tables.values())
-            return f"update, -{deleted:,} +{inserted:,} rows, {size}"
+            return f"{moved}update, -{deleted:,} +{inserted:,} rows, {size}"
         case Publish() as plan if report.extract is None:
             # A dry run does not build the whole file.
-            return plan.decision
+            return f"{moved}{plan.decision}"
         case Publish() as plan:
-            return f"{plan.decision}, {rows:,} rows, {size}"
+            return f"{moved}{plan.decision}, {rows:,} rows, {size}"
         case _:
             return f"built only, {rows:,} rows, {size}"
 

@@ -43,7 +43,8 @@ def refresh(
         server: opens a session when one is first needed, by `signed_in`.
         snapshots: the folder of all snapshots; `scripting.spark.write_snapshot` writes them.
         journal: the JSON file, one for each data source; the first refresh creates it.
-        folder: for the files that are sent; the same for every refresh of this data source.
+        folder: for the files that are sent; the same for every refresh of this data source. In
+            `kept` there, a refresh saves the work of people before it replaces it.
 
     Raises:
         RefusedError: the declaration is wrong, or the refresh would be unsafe; nothing was
@@ -60,6 +61,7 @@ def refresh(
         server=server,
         hyper=hyper_process,
         folder=folder.resolve(),
+        kept=folder.resolve() / "kept",
         log=log,
         timeouts=timeouts,
     ).run(options)

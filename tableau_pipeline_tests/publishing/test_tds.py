@@ -123,6 +123,23 @@ def test_columns():
     assert WHOLE.columns == {("flights", "carrier"), ("air]lines", "[odd]")}
 
 
+def test_work_has_names():
+    # Prevents: a refusal that cannot say which work an overwrite would drop.
+    assert WHOLE.work == {
+        "calculated fields": ("Late",),
+        "captions": ("Carrier",),
+        "formats": ("Carrier",),
+        "descriptions": ("Carrier",),
+        "aliases": ("Carrier",),
+        "hidden fields": ("delay",),
+        "groups and sets": ("Set 1",),
+        "folders": ("Times",),
+        "hierarchies": ("Where",),
+        "parameters": ("Limit",),
+    }
+    assert read("<datasource><connection /></datasource>").work == {}
+
+
 def test_columns_of_an_extract():
     # Prevents: packages that wrap an extract seem to have no columns.
     record = (

@@ -144,7 +144,7 @@ def test_overwritten_by_hand_without_our_column(pipeline: Pipeline):
     other_users.publishes(pipeline, flights(8).drop_columns("delay"), user=ADMIN)
     with pytest.raises(RefusedError) as caught:
         pipeline.run()
-    for part in ('lacks the column "delay"', "Save that work", "accept: [overwrite]"):
+    for part in ('lacks the column "delay"', 'the folder "kept"', "accept: [overwrite]"):
         assert part in str(caught.value)
     pipeline.run(Accept.OVERWRITE)
     assert pipeline.wrong() == []

@@ -43,7 +43,7 @@ def test_dry_run_leaves_none(new_pipeline: Callable[..., Pipeline], more: dict):
 
 def test_unfinished_file_of_a_killed_build_is_removed(pipeline: Pipeline):
     """Prevents: half-built files pile up, where a file name with a dot hides them."""
-    folder = pipeline.folder / "extracts" / "nyc_flights"
+    folder = pipeline.folder / "extracts" / pipeline.declaration.key
     folder.mkdir(parents=True)
     (folder / ".20250101T000000000000.hyper.unfinished.hyper").write_bytes(b"x")
     report = pipeline.run()

@@ -15,7 +15,7 @@ def test_first_publish(star: Pipeline):
     assert star.wrong() == []
     (item,) = star.found()
     ours = f"tableau-pipeline-instance:{star.journal.instance}"
-    assert item.tags == {"tableau-pipeline:nyc_flights", ours}
+    assert item.tags == {star.declaration.tag, ours}
     assert report.checkpoint is not None
     assert (report.checkpoint.luid, report.checkpoint.updated_at) == (item.id, item.updated_at)
     assert star.journal.checkpoint() == report.checkpoint

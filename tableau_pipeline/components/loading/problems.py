@@ -16,6 +16,7 @@ from tableau_pipeline.components.asset_keys import extract_key
 from tableau_pipeline.components.attributes.base import guess
 from tableau_pipeline.components.attributes.refresh_policies import DiffRefresh
 from tableau_pipeline.components.published_datasource.component import PublishedDatasource
+from tableau_pipeline.core.declaration import Project, ProjectLuid
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.extracts.validate.models import Declared, checked_models
 from tableau_pipeline.resources import SnapshotIOManager
@@ -66,6 +67,23 @@ def repeated_keys(definitions: dg.Definitions, datasources: Sequence[Datasource]
                 )
                 # Both of its keys come from one name, so a second report would say the same.
                 break
+    return found
+
+
+def repeated_places(definitions: dg.Definitions, datasources: Sequence[Datasource]) -> list[str]:
+    """Report data sources with the name and project of another one: they would replace it."""
+    first: dict[tuple[object, ...], Datasource] = {}
+    found = []
+    for each in datasources:
+        declared = each.component.declaration
+        other = first.setdefault((declared.name.casefold(), *_parts(declared.project)), each)
+        if other is not each:
+            found.append(
+                f'{each.at("name")}: "{declared.name}" in the project "{declared.project_path}", '
+                f'with the key "{declared.key}", is declared in {other.at("name").split(": ")[0]}, '
+                f'too, with the key "{other.component.asset_key}": each would replace the rows of '
+                "the other. Give one of them another name or project"
+            )
     return found
 
 
@@ -172,6 +190,14 @@ def _models(datasource: PublishedDatasource) -> Iterator[tuple[tuple[str, ...], 
         yield ("tables", name, *(["model"] if table.model else [])), table.model or name
         if isinstance(table.refresh, DiffRefresh) and (changes := table.refresh.diff.changes):
             yield ("tables", name, "refresh", "diff", "changes", "feed"), changes.feed
+
+
+def _parts(project: Project) -> tuple[str, ...]:
+    """Return the names of a project's path, which differ by more than case; or its LUID."""
+    if isinstance(project, ProjectLuid):
+        return (project.luid,)
+    names = [name.strip() for name in project.split("/")] if isinstance(project, str) else project
+    return tuple(name.casefold() for name in names)
 
 
 def _snapshots(definitions: dg.Definitions) -> SnapshotIOManager | None:

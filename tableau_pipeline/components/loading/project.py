@@ -17,6 +17,7 @@ from tableau_pipeline.components.loading.problems import (
     column_problems,
     datasources_of,
     repeated_keys,
+    repeated_places,
     unknown_models,
     unstored_models,
 )
@@ -56,7 +57,12 @@ def load_definitions(folder: Path) -> dg.Definitions:
     with _in_lines():
         definitions = dg.load_from_defs_folder(path_within_project=folder)
     datasources = datasources_of(definitions)
-    looks: list[Callable[..., list[str]]] = [repeated_keys, unknown_models, unstored_models]
+    looks: list[Callable[..., list[str]]] = [
+        repeated_keys,
+        repeated_places,
+        unknown_models,
+        unstored_models,
+    ]
     # Only in `dg check defs`: it reads each model's newest snapshot, too slow for every run. In a
     # server it would also prevent materializing a model whose columns have changed.
     if os.environ.get("DAGSTER_IS_DEFS_VALIDATION_CLI"):

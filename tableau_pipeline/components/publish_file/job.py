@@ -106,8 +106,7 @@ def _log_result(
     bad_rows: int,
 ) -> None:
     published = dg.AssetKey.from_user_string(declaration.key)
-    decided = report.plan.decision if report.plan else "build"
-    tags = run_tags(declaration, decided, dry_run=dry_run)
+    tags = run_tags(declaration, report.decision, dry_run=dry_run)
     context.instance.add_run_tags(context.run.run_id, tags)
     if dry_run:
         context.log_event(dry_run_observation(published, declaration, report))

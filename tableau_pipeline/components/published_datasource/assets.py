@@ -104,8 +104,7 @@ def refresh_assets(
                 # Dagster takes no check result once the step has failed.
                 yield from failed_checks(published, error)
                 raise
-        decided = report.plan.decision if report.plan else "build"
-        tags = run_tags(declaration, decided, dry_run=config.dry_run)
+        tags = run_tags(declaration, report.decision, dry_run=config.dry_run)
         context.instance.add_run_tags(context.run.run_id, tags)
         yield from check_results(declaration, published, report)
         if config.dry_run:

@@ -113,7 +113,7 @@ def _plan(declaration: Declaration, report: Report) -> dict[str, Any]:
 def _decision(report: Report) -> dict[str, str]:
     if report.plan is None:
         return {}
-    return {"decision": report.plan.decision, "reason": report.plan.reason}
+    return {"decision": report.decision, "reason": report.reason}
 
 
 def _in_megabytes(size: int) -> float:

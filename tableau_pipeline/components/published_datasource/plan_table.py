@@ -9,11 +9,10 @@ from tableau_pipeline.refresh.report import Report
 
 def plan_table(declaration: Declaration, report: Report) -> str:
     """Return the decision, its reason, and a row for each table; "" without a decision."""
-    plan = report.plan
-    if plan is None:
+    if report.plan is None:
         return ""
-    head = f"**{plan.decision}**: {escaped(plan.reason)}"
-    if isinstance(plan, Refuse):
+    head = f"**{report.decision}**: {escaped(report.reason)}"
+    if isinstance(report.plan, Refuse):
         return head
     lines = [
         "| table | rows | deleted | inserted | sent |",

@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 
 from tableau_pipeline.core.checkpoint import Habits, Intent
-from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX
+from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, TAG_PREFIX
 from tableau_pipeline.core.server import RemoteDatasource, Server
 from tableau_pipeline.errors import DriftError, RefreshError
 from tableau_pipeline.refresh.recover.window import Change, Window
@@ -12,13 +12,14 @@ from tableau_pipeline.refresh.recover.window import Change, Window
 def tag(
     server: Server, remote: RemoteDatasource, tags: frozenset[str]
 ) -> tuple[RemoteDatasource, str | None]:
-    """Tag a data source as ours, and remove the tags of other deployments.
+    """Tag a data source as ours, and remove the tags of other deployments and keys.
 
     Returns:
         The data source, and why somebody else may have changed it meanwhile; None if nobody
         has.
     """
-    others = {tag for tag in remote.tags - tags if tag.startswith(INSTANCE_TAG_PREFIX)}
+    prefixes = (TAG_PREFIX, INSTANCE_TAG_PREFIX)
+    others = {tag for tag in remote.tags - tags if tag.startswith(prefixes)}
     if tags <= remote.tags and not others:
         return remote, None
     began = server.now()

@@ -9,6 +9,7 @@ from tableau_pipeline.extracts.builder import Builder
 from tableau_pipeline.extracts.updates.delta import Delta, RowCounts
 from tableau_pipeline.hyper.build import Extract
 from tableau_pipeline.refresh.deliver.datasource import move, tag
+from tableau_pipeline.refresh.deliver.keep import Keeper
 from tableau_pipeline.refresh.deliver.send import Sender
 from tableau_pipeline.refresh.deliver.sent import Sent
 from tableau_pipeline.refresh.plan.decide import NoChange, Publish, Update
@@ -26,6 +27,7 @@ class Delivery:
     published: Published
     sender: Sender
     reconciler: Reconciler
+    keeper: Keeper
     seconds: dict[str, float]
 
     def execute(
@@ -47,8 +49,10 @@ class Delivery:
             case Publish(mode):
                 with phase(self.seconds, "build"):
                     extract = self.content.file(self.desired)
+                kept = self._kept(mode)
                 sent = self._published(target, remote, extract, mode)
-                report = replace(report, extract=extract, sent=extract.size)
+                warnings = (*report.warnings, *kept)
+                report = replace(report, extract=extract, sent=extract.size, warnings=warnings)
             case _ if remote and self.published.record:
                 return report, self._unchanged(target, remote, self.published.record)
             case _:
@@ -83,21 +87,24 @@ class Delivery:
 
     def _in_place(self) -> RemoteDatasource | None:
         """The data source, renamed or moved if its declaration changed since the last refresh."""
-        remote, record = self.published.remote, self.published.record
+        remote, planned = self.published.remote, self.published.move
         server, declared = self.sender.server, self.content.declaration
-        if remote is None or record is None:
+        if remote is None or planned is None:
             return remote
-        project_id, name = remote.project_id, remote.name
-        # Only a change of the declaration moves it; what people did on the server stays as it is.
-        if record.project != declared.project_path:
+        project_id = planned.project_id
+        if project_id is None:
             project_id = server.project(declared.project, create=declared.create_project)
-        if record.name != declared.name:
-            name = declared.name
-        if (name, project_id) == (remote.name, remote.project_id):
-            return remote
         # A move takes effect at once, so an overtaken refresh must be stopped before it.
         self.sender.claim.check_fence()
-        return move(server, remote, name=name, project_id=project_id)
+        return move(server, remote, name=planned.name, project_id=project_id)
+
+    def _kept(self, mode: PublishMode) -> list[str]:
+        """Save the data source if its metadata may be lost; say where, if so."""
+        remote, published = self.published.remote, self.published
+        at_risk = mode is PublishMode.OVERWRITE or not published.is_ours
+        if remote is None or not published.is_edited or not at_risk:
+            return []
+        return [self.keeper.keep(remote)]
 
     def _unchanged(self, target: Checkpoint, remote: RemoteDatasource, record: Checkpoint) -> Sent:
         remote, doubt = tag(self.sender.server, remote, self.sender.tags)
@@ -146,7 +153,10 @@ class Delivery:
                 project_id = remote.project_id
             else:
                 project_id = server.project(declared.project, create=declared.create_project)
-            return self.sender.publish(extract.path, target, mode, to=remote, project_id=project_id)
+            sent = self.sender.publish(extract.path, target, mode, to=remote, project_id=project_id)
+            if mode is PublishMode.REPLACE and not self.published.is_ours:
+                self.keeper.check_kept(sent.remote, self.published.metadata)
+            return sent
 
     def _proved(self, report: Report, sent: Sent) -> tuple[Report, Sent]:
         """Resolve a doubt by content: if it equals what was sent, nobody else changed it."""

@@ -11,6 +11,7 @@ from tableau_pipeline.core.units import megabytes
 from tableau_pipeline.errors import Check
 from tableau_pipeline.extracts.updates.delta import RowCounts, Size
 from tableau_pipeline.refresh.plan.guards import guard_problems
+from tableau_pipeline.refresh.plan.ownership import must_overwrite, not_ours
 from tableau_pipeline.refresh.plan.schema_change import schema_changes, schema_problems
 from tableau_pipeline.refresh.recover.observe import Published
 
@@ -103,23 +104,27 @@ class Facts:
 
 
 def decide(
-    facts: Facts, options: Options, measure: Callable[[Sequence[str], Checkpoint], Size]
+    facts: Facts,
+    options: Options,
+    measure: Callable[[Sequence[str], Checkpoint], Size],
+    layout: Callable[[], Sequence[str]],
 ) -> Plan:
     """Decide how to make the data source hold the desired content.
 
     Args:
         measure: the size of the delta of these tables against a base. It is expensive, and is
             called only if everything else allows an update.
+        layout: in what the tables of a data source that is to be taken over differ from ours. It
+            is expensive, too.
     """
     published, record = facts.published, facts.published.record
-    if refusal := _refusal(facts, options):
+    if refusal := _refusal(facts, options, layout):
         return refusal
     if published.remote is None:
         gone = "the data source is gone from the server: it is published again"
         return Publish(PublishMode.CREATE, gone if record else "first publish")
     if not published.is_ours:
-        # Its metadata describes somebody else's tables and would not fit ours.
-        return Publish(PublishMode.OVERWRITE, "first publish: takes over the data source (adopt)")
+        return _taken_over(facts, options, layout())
     if changes := _new_metadata(facts):
         return Publish(PublishMode.OVERWRITE, f"in full: {changes[0]}")
     # On its own, accept: [overwrite] permits an overwrite that is needed; it does not ask for one.
@@ -141,10 +146,23 @@ def decide(
     return _by_size(facts.declaration, changed, record, measure(changed, record))
 
 
-def _refusal(facts: Facts, options: Options) -> Refuse | None:
+def _taken_over(facts: Facts, options: Options, differences: Sequence[str]) -> Publish:
+    """The first publish of a data source that somebody else published before."""
+    how = "accept: takeover" if facts.published.other_key else "adopt"
+    reason = f"first publish: takes over the data source ({how}), which has"
+    if differences:
+        # Its metadata describes other tables and would not fit ours.
+        return Publish(PublishMode.OVERWRITE, f"{reason} other tables: {', '.join(differences)}")
+    asked = options.full and Accept.OVERWRITE in options.accept
+    mode = PublishMode.OVERWRITE if asked else PublishMode.REPLACE
+    return Publish(mode, f"{reason} the same tables and columns")
+
+
+def _refusal(facts: Facts, options: Options, layout: Callable[[], Sequence[str]]) -> Refuse | None:
     """The reasons to do nothing, the most important ones first."""
     declaration, published = facts.declaration, facts.published
-    if refused := _not_ours(declaration, published, options):
+    takeover = Accept.TAKEOVER in options.accept
+    if refused := not_ours(declaration, published, takeover=takeover):
         return Refuse(refused)
     guards: list[str] = []
     if Accept.SHRINK not in options.accept:
@@ -158,48 +176,12 @@ def _refusal(facts: Facts, options: Options) -> Refuse | None:
     problems = guards + schema
     # The question comes last: if the schema change is refused, nothing has to be overwritten.
     if not problems and Accept.OVERWRITE not in options.accept:
-        problems = _dropped_work(facts)
+        changes = _new_metadata(facts) if published.is_ours or not published.remote else layout()
+        problems = must_overwrite(published, changes)
     if not problems:
         return None
     failed = {Check.GUARD: "\n".join(guards), Check.SCHEMA: "\n".join(schema)}
     return Refuse("\n".join(problems), {check: found for check, found in failed.items() if found})
-
-
-def _not_ours(declaration: Declaration, published: Published, options: Options) -> str | None:
-    remote = published.remote
-    if remote is None:
-        return None
-    if not published.is_ours and not declaration.adopt:
-        return (
-            f'A data source "{remote.name}" exists in project "{declaration.project_path}" that '
-            "this pipeline did not publish. Nothing was changed: choose another name, or set "
-            "adopt: true to take it over, which replaces its data and metadata."
-        )
-    if published.other_instance and Accept.TAKEOVER not in options.accept:
-        return (
-            f'"{remote.name}" is published by another deployment of this pipeline (tag '
-            f'"{published.other_instance}"). Remove it from one of the two, or let this one take '
-            "it over: run once with accept: [takeover], or set TABLEAU_TAKEOVER=true for a whole "
-            "deployment whose records were lost"
-        )
-    return None
-
-
-def _dropped_work(facts: Facts) -> list[str]:
-    """The refusal of an overwrite that would drop somebody's work."""
-    published = facts.published
-    if published.remote is None or not published.is_ours or not published.is_edited:
-        return []
-    if not (changes := _new_metadata(facts)):
-        return []
-    why = "its metadata is not as we left it"
-    if not published.left:
-        why = "no record shows what its metadata was when we left it"
-    return [
-        f'"{published.remote.name}" must be overwritten, because {", ".join(changes)}, but {why}: '
-        "somebody may have edited calculated fields, captions or folders, which an overwrite "
-        "drops. Save that work, then run again with accept: [overwrite]"
-    ]
 
 
 def _new_metadata(facts: Facts) -> list[str]:
@@ -209,11 +191,11 @@ def _new_metadata(facts: Facts) -> list[str]:
         changes = schema_changes(facts.desired, record.tables)
         if record.declaration != facts.digest:
             changes.append("the declaration changed")
-    return changes or _unknown_columns(facts)
+    return changes or _other_columns(facts)
 
 
-def _unknown_columns(facts: Facts) -> list[str]:
-    """The desired columns that the published metadata lacks, because somebody overwrote it."""
+def _other_columns(facts: Facts) -> list[str]:
+    """In what the columns of the published metadata differ, because somebody overwrote it."""
     metadata = facts.published.metadata
     # The server chooses its own column names when it converts a Parquet file.
     if metadata is None or metadata.columns is None or facts.whole:
@@ -223,9 +205,17 @@ def _unknown_columns(facts: Facts) -> list[str]:
         for name, table in facts.desired.items()
         for column in table.columns
     }
+    # What a server lists besides our columns is not the work of people.
+    others = metadata.columns - wanted if facts.published.is_edited else frozenset()
     return [
-        f'the published metadata lacks the column "{column}" of "{table}"'
-        for table, column in sorted(wanted - metadata.columns)
+        *(
+            f'the published metadata lacks the column "{column}" of "{table}"'
+            for table, column in sorted(wanted - metadata.columns)
+        ),
+        *(
+            f'the published metadata has the column "{column}" of "{table}", which is not ours'
+            for table, column in sorted(others)
+        ),
     ]
 
 

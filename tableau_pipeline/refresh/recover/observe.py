@@ -5,7 +5,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from tableau_pipeline.core.checkpoint import Checkpoint, Intent, Outcome, Recovered
+from tableau_pipeline.core.checkpoint import (
+    NEW_METADATA,
+    Checkpoint,
+    Intent,
+    Outcome,
+    Recovered,
+)
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, TAG_PREFIX, Declaration
 from tableau_pipeline.core.server import Metadata, RemoteDatasource, Server
 from tableau_pipeline.errors import RefusedError
@@ -17,6 +23,22 @@ _SLACK = timedelta(seconds=2)
 
 
 @dataclass(frozen=True, slots=True)
+class Move:
+    """Another name or project, which the declaration asks for since the last refresh.
+
+    Attributes:
+        project_id: None if the project is still to be created.
+        phrases: what happens, by "rename" and "move".
+        taken: why it cannot be done, as a sentence; None if it can.
+    """
+
+    name: str
+    project_id: str | None
+    phrases: Mapping[str, str]
+    taken: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Published:
     """What the server holds, as far as it can be known.
 
@@ -24,7 +46,11 @@ class Published:
         remote: the data source, found by the LUID in our records or by name; None if absent.
         is_ours: our records name it, it carries our tag, or a request of ours has just created
             it.
+        strays: the data sources with our tag, if none has its LUID in our records, or its name in
+            its project; `remote` is the first.
         other_instance: the tag of another deployment that publishes it; None if there is none.
+        other_key: another key of this deployment that publishes it; None if there is none.
+        move: what the declaration changes of its place; None if nothing.
         record: our checkpoint of this data source; None if there is none.
         untrusted: why no update may build on `record`; None if the server holds what it states.
         rows: rows by table; None if they are not known.
@@ -35,7 +61,10 @@ class Published:
 
     remote: RemoteDatasource | None
     is_ours: bool = False
+    strays: tuple[RemoteDatasource, ...] = ()
     other_instance: str | None = None
+    other_key: str | None = None
+    move: Move | None = None
     record: Checkpoint | None = None
     untrusted: str | None = None
     rows: Mapping[str, int] | None = None
@@ -75,27 +104,35 @@ class Observer:
         else:
             remote = self._find_by_name(recovered, project_id)
             named = bool(remote and self._was_created(remote, recovered.creating))
+        # Before anything is created: a second data source would leave the dashboards on the first.
+        strays = self._strays() if remote is None else ()
+        remote = strays[0] if strays else remote
         if remote is None:
             return Published(remote=None, record=recovered.record)
         published = Published(
             remote=remote,
             is_ours=named or self.declaration.tag in remote.tags,
+            strays=strays,
             other_instance=self._other_instance(remote),
+            other_key=self._other_key(remote),
             metadata=self.server.metadata(remote.luid),
         )
         # A request that took effect after a later refresh leaves a record, but not of its rows.
         if not named or recovered.record is None:
             why = "no record shows what it holds"
+            if strays:
+                why += f', and it stays where it is, as "{remote.name}"'
             if recovered.luid:
                 why = (
                     f"the data source of the last refresh ({recovered.luid}) is gone, and another "
-                    "has its name"
+                    f"has its {'tag' if strays else 'name'}"
                 )
             # Guards still need the number of rows, which no record has.
             return replace(published, untrusted=why, rows=self._counted(remote))
         # The record has no LUID yet if the answer to our create was lost.
         record = recovered.record.model_copy(update={"luid": remote.luid})
         published = replace(published, rows=recovered.rows, left=recovered.left, record=record)
+        published = replace(published, move=self._move(record, remote, project_id))
         return self._trusted(published, record, recovered, remote)
 
     def _trusted(
@@ -122,7 +159,8 @@ class Observer:
         # Where nothing can be compared, a stamp that fits our job is enough, but not one in doubt.
         if found.skipped and (doubt or record.suspect):
             return replace(published, untrusted=doubt or record.suspect)
-        if recovered.sent and not doubt and record.metadata is None and published.metadata:
+        brought = recovered.sent and recovered.sent.mode in NEW_METADATA
+        if brought and not doubt and record.metadata is None and published.metadata:
             # Nobody has changed the metadata since our own file brought it along.
             record = record.model_copy(update={"metadata": published.metadata.digest})
             published = replace(published, left=published.left | {published.metadata.digest})
@@ -185,6 +223,41 @@ class Observer:
     def _other_instance(self, remote: RemoteDatasource) -> str | None:
         others = {tag for tag in remote.tags if tag.startswith(INSTANCE_TAG_PREFIX)} - self.tags
         return min(others, default=None)
+
+    def _other_key(self, remote: RemoteDatasource) -> str | None:
+        others = {tag for tag in remote.tags if tag.startswith(TAG_PREFIX)} - self.tags
+        if not others or not self.tags & remote.tags or self._other_instance(remote):
+            return None
+        return min(others).removeprefix(TAG_PREFIX)
+
+    def _strays(self) -> tuple[RemoteDatasource, ...]:
+        tag = self.declaration.tag
+        return tuple(each for each in self.server.tagged(tag) if tag in each.tags)
+
+    def _move(
+        self, record: Checkpoint, remote: RemoteDatasource, project_id: str | None
+    ) -> Move | None:
+        """What the declaration asks for since the record; what people moved stays where it is."""
+        name, place, phrases = remote.name, remote.project_id, {}
+        declared, path = self.declaration.name, self.declaration.project_path
+        if declared not in (record.name, name):
+            phrases["rename"] = f'renamed from "{name}" to "{declared}"'
+            name = declared
+        if record.project != path and place != project_id:
+            phrases["move"] = f'moved to "{path}"'
+            place = project_id
+        if not phrases:
+            return None
+        found = self.server.find_by_name(name, project_id=place) if place else None
+        taken = None
+        if found and found.luid != remote.luid:
+            where = f'project "{path}"' if place == project_id else "its project"
+            taken = (
+                f'"{remote.name}" is to be {" and ".join(phrases.values())}, but {where} has a '
+                f'data source "{found.name}" ({found.luid}) already. Nothing was changed: declare '
+                "another name or project, or rename or delete that one"
+            )
+        return Move(name, place, phrases, taken)
 
 
 def moves(

@@ -156,6 +156,36 @@ def test_one_name_twice(project: Project):
     assert "give the data source a `key` of its own" in message
 
 
+@pytest.mark.parametrize(
+    ("name", "where"),
+    [("Shop", "Sales"), ("SHOP", "[sales]"), ("shop", '" sales"')],
+)
+def test_one_place_twice(project: Project, name: str, where: str):
+    """Prevents: two declarations that replace each other's rows in every run, both green."""
+    project.write("models.py", MODEL)
+    text = PLAIN.replace("name: Shop", f"name: {name}\n  key: second").replace(
+        "project: Sales", f"project: {where}"
+    )
+    first = project.write("a/defs.yaml", PLAIN)
+    second = project.write("b/defs.yaml", text)
+    with pytest.raises(DeclarationError) as raised:
+        load_definitions(project.package)
+    (message,) = str(raised.value).splitlines()
+    assert message.startswith(f"{second}:3: attributes.name: ")
+    for part in (f"{first}:3", '"shop"', '"second"', "another name or project"):
+        assert part in message
+
+
+@pytest.mark.slow
+def test_one_name_in_two_projects(project: Project):
+    """Prevents: a name that is free in another project cannot be declared there."""
+    project.write("models.py", MODEL)
+    project.write("a/defs.yaml", PLAIN)
+    other = PLAIN.replace("name: Shop", "name: Shop\n  key: second")
+    project.write("b/defs.yaml", other.replace("project: Sales", "project: Sales/EU"))
+    load_definitions(project.package)
+
+
 def test_a_name_that_a_model_has(project: Project):
     """Prevents: the same for a model that is not of this data source."""
     project.write("models.py", MODEL + "\n@dg.asset\ndef shop() -> None: ...\n")

@@ -155,7 +155,7 @@ def test_nothing_but_content_is_measured():
             return SMALL
 
         facts = Facts(declaration(), declaration().digest(), wanted, published())
-        decide(facts, Options(**options), measure)
+        decide(facts, Options(**options), measure, tuple)
         return tables
 
     assert measured(CHANGED) == ["orders"]
@@ -165,7 +165,7 @@ def test_nothing_but_content_is_measured():
 def test_what_the_server_converts_is_never_updated():
     """Prevents: an update of a file of which nobody here knows the tables."""
     facts = Facts(declaration(), declaration().digest(), CHANGED, published(), whole="as it is")
-    found = decide(facts, Options(), lambda *_: SMALL)
+    found = decide(facts, Options(), lambda *_: SMALL, tuple)
     assert found == Publish(REPLACE, "in full: new content in orders; as it is")
 
 

@@ -8,6 +8,7 @@ from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.errors import Check
 from tableau_pipeline.hyper.tables import Column
 from tableau_pipeline.refresh.plan.decide import Accept, NoChange, Plan, Publish, Refuse, Update
+from tableau_pipeline.refresh.plan.ownership import layout_changes
 from tableau_pipeline.refresh.recover.observe import Published
 from tableau_pipeline_tests.refresh.support.states import (
     COLUMNS,
@@ -70,6 +71,43 @@ def test_what_another_deployment_publishes_is_left_to_it(adopt: bool):
     for part in ('"Sales"', ELSEWHERE, "accept: [takeover]", "TABLEAU_TAKEOVER"):
         assert part in reason
     assert not isinstance(decided(known, Accept.TAKEOVER, declared=declared), Refuse)
+
+
+ADOPTED = declaration(adopt=True)
+
+
+def test_adoption_replaces_only_the_same_tables():
+    """Prevents: calculated fields on columns that are gone; or fields that need not go."""
+    theirs = replace(FOREIGN, metadata=metadata("theirs"))
+    assert mode_of(decided(theirs, declared=ADOPTED)) is PublishMode.REPLACE
+    assert mode_of(decided(theirs, Accept.OVERWRITE, declared=ADOPTED)) is PublishMode.REPLACE
+    other = ("Extract.gate (INTEGER) would go",)
+    assert isinstance(decided(theirs, declared=ADOPTED, layout=other), Refuse)
+    accepted = decided(theirs, Accept.OVERWRITE, declared=ADOPTED, layout=other)
+    assert mode_of(accepted) is PublishMode.OVERWRITE
+    asked = decided(theirs, Accept.OVERWRITE, declared=ADOPTED, full=True)
+    assert mode_of(asked) is PublishMode.OVERWRITE
+
+
+def test_work_is_listed_by_name():
+    """Prevents: "somebody may have edited something", and nobody knows what is at stake."""
+    work = {"calculated fields": ("Late", "Margin"), "folders": tuple(map(str, range(33)))}
+    edited = published(metadata=replace(metadata("digest-2"), work=work))
+    reason = refused(edited, wanted=WIDER)
+    for part in ('calculated fields "Late", "Margin"; folders "0", "1"', '"29" and 3 more'):
+        assert part in reason
+
+
+def test_layouts_differ_by_name_and_type():
+    """Prevents: Replace over a column of another type, which breaks what hangs on it."""
+    found = {"Extract": {"id": "BIGINT", "gate": "INTEGER", "day": "DATE"}}
+    wanted = {"Extract": {"day": "TIMESTAMP", "id": "BIGINT"}, "more": {"id": "BIGINT"}}
+    assert layout_changes(found, wanted) == [
+        "Extract.gate (INTEGER) would go",
+        "more.id (BIGINT) is new",
+        "Extract.day is DATE and would be TIMESTAMP",
+    ]
+    assert layout_changes(found, found) == []
 
 
 def test_overwrite_spares_edited_metadata():

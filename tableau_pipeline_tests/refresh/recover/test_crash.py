@@ -50,7 +50,7 @@ def new_column(pipeline: Pipeline) -> None:
 
 
 def adopted(pipeline: Pipeline) -> None:
-    other_users.publishes(pipeline, flights(8, **EXTRA))
+    other_users.publishes(pipeline, flights(5))
     pipeline.declare(adopt=True)
 
 
@@ -89,7 +89,7 @@ def test_killed_at_any_moment(
     """Prevents: a killed run leaves old rows, a second data source, or no way on."""
     trace: list[str] = []
     for number in range(1, MOST_STEPS):
-        pipeline = new_pipeline(key=f"flights_{number}")
+        pipeline = new_pipeline()
         before(pipeline)
         crash = killed_after(pipeline, number)
         if crash is None:

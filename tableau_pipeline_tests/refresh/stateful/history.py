@@ -193,6 +193,7 @@ class History:
             server=server,
             hyper=hyper_process,
             folder=self.folder / actor.log.instance,
+            kept=self.folder / "kept",
             log=LOG,
             timeouts=TIMEOUTS,
             now=actor.now,

@@ -20,7 +20,10 @@ from tableau_pipeline_tests.refresh.support.pipeline import Pipeline, session
 
 ANN = ("ann", "ann-secret")
 ADMIN = ("admin", "admin")
-CALCULATION = "<column caption='Delayed' name='[Calculation_1]' datatype='boolean' />"
+CALCULATION = (
+    "<column caption='Delayed' name='[Calculation_1]' datatype='boolean'>"
+    "<calculation class='tableau' formula='[flight_id] &gt; 1' /></column>"
+)
 
 
 def publishes(

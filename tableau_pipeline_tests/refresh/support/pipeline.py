@@ -188,6 +188,7 @@ class Pipeline:
             server=server,
             hyper=hyper,
             folder=self.folder,
+            kept=self.folder / "kept",
             log=LOG,
             timeouts=timeouts,
             now=lambda: now or datetime.now(UTC),
@@ -249,7 +250,8 @@ def declared(name: str, tables: Iterable[str] = ("flights",), **more: Any) -> De
     """
     return Declaration(
         **{
-            "key": "nyc_flights",
+            # A site may hold several: a key is looked for on the whole of it.
+            "key": name.lower().replace(" ", "_"),
             "name": name,
             "project": "Default",
             "tables": tuple(Table(table, table) for table in tables),

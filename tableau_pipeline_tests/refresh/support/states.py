@@ -115,11 +115,13 @@ def decided(
     declared: Declaration | None = None,
     full: bool = False,
     size: Size = SMALL,
+    layout: Sequence[str] = (),
 ) -> Plan:
     """The decision for a data source whose content is to be `wanted`.
 
     Args:
         size: what the delta measures, where that is asked for.
+        layout: in what the tables of a data source to take over differ.
     """
     declared = declared or declaration()
     wanted = desired(declared) if wanted is None else wanted
@@ -130,4 +132,4 @@ def decided(
         counts = {name: size.counts.get(name, RowCounts(1, 1)) for name in changed}
         return replace(size, counts=counts)
 
-    return decide(facts, options, measure)
+    return decide(facts, options, measure, lambda: layout)

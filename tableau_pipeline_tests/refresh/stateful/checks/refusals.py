@@ -38,6 +38,11 @@ class _Case:
             (r'"[^"]+" must be overwritten, because', self._handled),
             (r"A data source .* exists .* did not publish", self._handled),
             (r"is published by another deployment", self._others),
+            (r"carries the tag of this data source .* no record of this deployment", self._stray),
+            (
+                r"is to be (?:renamed|moved) .* has a data source \"[^\"]+\" \((\S+)\)",
+                self._in_the_way,
+            ),
             (r"refresh: diff: table \"(\w+)\": .* is not unique", self._repeated),
             (
                 r"(?:refresh|Relationship).*: table \"(\w+)\": (\w+(?: or \w+)*) is NULL in (\d+)",
@@ -105,6 +110,20 @@ class _Case:
         return found is not None and any(
             f"tableau-pipeline-instance:{other}" in {*found.tags, *self._tags} for other in others
         )
+
+    def _stray(self) -> bool:
+        """Our records were lost, or name one that is gone, and what has our tag is elsewhere."""
+        declared, found = self._actor.declaration, self._history.found()
+        return found is not None and (found.name, found.project_name) != (
+            declared.name,
+            declared.project,
+        )
+
+    def _in_the_way(self, luid: str) -> bool:
+        """Another data source had the name when it looked; it may be gone since."""
+        name = self._actor.declaration.name.casefold()
+        found = [each for each in self._history.tableau.datasources() if each.luid == luid]
+        return all(each.name.casefold() == name for each in found)
 
     def _taken(self, moved: str) -> bool:
         """Another data source has the name, perhaps one of the other deployment."""

@@ -1,0 +1,93 @@
+"""Save a data source with the work of people before that work may be lost."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tableau_pipeline.core.declaration import Declaration, file_name
+from tableau_pipeline.core.package import unpack
+from tableau_pipeline.core.server import Metadata, RemoteDatasource, Server
+from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.hyper.hyper_file import HyperFileError
+from tableau_pipeline.hyper.open_file import table_columns
+from tableau_pipeline.hyper.process import Hyperd
+from tableau_pipeline.hyper.tables import EXTRACT_SCHEMA
+from tableau_pipeline.objects.own_folder import scratch
+from tableau_pipeline.refresh.plan.ownership import work_in
+
+# How many times the size of its package a file may unpack to: its pages are compressed already.
+_LARGEST = 50
+
+
+@dataclass
+class Keeper:
+    """Saves data sources in a folder that outlives the run.
+
+    Attributes:
+        saved: the newest file; None until there is one.
+    """
+
+    folder: Path
+    declaration: Declaration
+    server: Server
+    now: Callable[[], datetime]
+    saved: Path | None = field(default=None, init=False)
+
+    def keep(self, remote: RemoteDatasource) -> str:
+        """Save the data source as it is; return where, in a sentence.
+
+        Raises:
+            RefreshError: it cannot be saved.
+        """
+        name = f"{file_name(self.declaration.key)} {self.now():%Y-%m-%d %H%M%S}"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with TemporaryDirectory(prefix="unfinished ", dir=self.folder) as folder:
+                package = self.server.download(remote.luid, Path(folder))
+                self.saved = package.replace(self.folder / f"{name}{package.suffix}")
+        except OSError as error:
+            raise RefreshError(
+                f'"{remote.name}" cannot be saved in {self.folder} before it is replaced: {error}. '
+                "Nothing was sent"
+            ) from error
+        return f'"{remote.name}" was saved as {self.saved} before it was replaced'
+
+    def check_kept(self, remote: RemoteDatasource, before: Metadata | None) -> None:
+        """Check that the server has kept the metadata over a publish in mode Replace.
+
+        Raises:
+            RefreshError: it has not.
+        """
+        if before and self.server.metadata(remote.luid).digest == before.digest:
+            return
+        raise RefreshError(
+            f'"{remote.name}" was taken over by a publish in mode Replace, which should keep the '
+            f"metadata, but the server changed it. It held {work_in(before)}. The data source as "
+            f"it was before is in {self.saved}: copy that work back with Tableau Desktop. Its rows "
+            "are those of the models now, and the next run goes on from there"
+        )
+
+
+def published_tables(
+    server: Server, remote: RemoteDatasource, hyper: Callable[[], Hyperd]
+) -> Mapping[str, Mapping[str, str]]:
+    """Return the SQL types of the columns of the published file, by table and column.
+
+    Raises:
+        ValueError: the published file has other schemas than an extract, or cannot be read.
+    """
+    with TemporaryDirectory(prefix="take over ", dir=scratch()) as folder:
+        package = server.download(remote.luid, Path(folder))
+        extract = Path(folder) / "published.hyper"
+        try:
+            with extract.open("wb") as file:
+                unpack(package, ".hyper", file, limit=_LARGEST * package.stat().st_size)
+            found = table_columns(hyper(), extract)
+        except HyperFileError as error:
+            raise ValueError(str(error)) from error
+    schemas = {table.schema_name.name.unescaped for table in found if table.schema_name}
+    if others := schemas - {EXTRACT_SCHEMA}:
+        raise ValueError(f'it has the schema "{min(others)}"')
+    return {table.name.unescaped: columns for table, columns in found.items()}

@@ -1,0 +1,144 @@
+"""What people have made in a data source is kept, or named before it goes."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tableau_pipeline.core.checkpoint import PublishMode
+from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.publishing.tds import read_metadata
+from tableau_pipeline.refresh.plan.decide import Accept, NoChange, Options, Publish
+from tableau_pipeline.sandbox.switches import Replace
+from tableau_pipeline_tests.refresh.support import other_users
+from tableau_pipeline_tests.refresh.support.crashes import killed_before
+from tableau_pipeline_tests.refresh.support.models import flights
+from tableau_pipeline_tests.refresh.support.other_users import ADMIN
+from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
+
+OTHER_SCHEMA = flights(8).append_column("gate", flights(8)["delay"])
+
+
+def saved(pipeline: Pipeline) -> list[Path]:
+    """The packages that refreshes have kept."""
+    return sorted((pipeline.folder / "kept").glob("*.tdsx"))
+
+
+def mode_of(pipeline: Pipeline, *accept: Accept, **options: bool) -> PublishMode:
+    plan = pipeline.run(*accept, **options).plan
+    assert isinstance(plan, Publish), plan
+    return plan.mode
+
+
+def adopting(pipeline: Pipeline, rows: object = None) -> str:
+    """Somebody's data source with a calculated field, which is to become ours; its LUID."""
+    hers = other_users.publishes(pipeline, flights(5) if rows is None else rows)
+    other_users.adds_a_calculated_field(pipeline)
+    pipeline.declare(adopt=True)
+    return str(hers.id)
+
+
+def test_adoption_keeps_calculated_fields(pipeline: Pipeline):
+    """Prevents: `adopt: true` drops the calculated fields of the person it takes over from."""
+    luid = adopting(pipeline)
+    assert "publish (replace)" in pipeline.decide()
+    assert saved(pipeline) == [], "a dry run keeps nothing"
+    report = pipeline.run()
+    assert report.plan == Publish(
+        PublishMode.REPLACE,
+        "first publish: takes over the data source (adopt), which has the same tables and columns",
+    )
+    assert [item.id for item in pipeline.found()] == [luid]
+    assert pipeline.wrong() == []
+    assert other_users.CALCULATION[:24] in pipeline.tds()
+    (file,) = saved(pipeline)
+    assert str(file) in str(report.warnings)
+    assert read_metadata(file).work == {"calculated fields": ("Delayed",)}
+    pipeline.declare(adopt=False)
+    assert isinstance(pipeline.run().plan, NoChange)
+
+
+@pytest.mark.parametrize("rows", [OTHER_SCHEMA, flights(8).drop_columns("delay")])
+def test_adoption_names_what_it_would_drop(pipeline: Pipeline, rows: object):
+    """Prevents: work is gone, and nobody was told which."""
+    adopting(pipeline, rows)
+    before = pipeline.tds()
+    for look in (pipeline.decide, pipeline.run):
+        try:
+            said = str(look())
+        except RefusedError as error:
+            said = str(error)
+        for part in ('calculated fields "Delayed"', "accept: [overwrite]", "kept"):
+            assert part in said
+        assert ("Extract.gate" in said) is (rows is OTHER_SCHEMA)
+    assert pipeline.tds() == before
+    assert mode_of(pipeline, Accept.OVERWRITE) is PublishMode.OVERWRITE
+    assert pipeline.wrong() == []
+    (file,) = saved(pipeline)
+    assert read_metadata(file).work == {"calculated fields": ("Delayed",)}
+
+
+def test_adoption_by_a_server_that_keeps_nothing_is_red(new_pipeline: Callable[..., Pipeline]):
+    """Prevents: Replace drops the work after all, and the run is green."""
+    pipeline = new_pipeline(on={"replace": Replace.LIKE_OVERWRITE})
+    adopting(pipeline)
+    with pytest.raises(RefreshError) as caught:
+        pipeline.run()
+    (file,) = saved(pipeline)
+    for part in (str(file), 'calculated fields "Delayed"', "Replace"):
+        assert part in str(caught.value)
+    assert pipeline.wrong() == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", ["outcome", "tag", "closing"])
+def test_interrupted_adoption_does_not_own_the_work(pipeline: Pipeline, step: str):
+    """Prevents: the run after an interrupted adoption takes people's work for its own."""
+    adopting(pipeline)
+    assert killed_before(pipeline, step)
+    pipeline.run()
+    pipeline.model("flights", OTHER_SCHEMA)
+    with pytest.raises(RefusedError, match=r'calculated fields "Delayed"'):
+        pipeline.run()
+
+
+def test_what_cannot_be_kept_is_not_replaced(pipeline: Pipeline):
+    """Prevents: a full disk where the package is kept, and the work is replaced all the same."""
+    adopting(pipeline)
+    (pipeline.folder / "kept").write_text("no folder", "utf-8")
+    before = pipeline.tds()
+    with pytest.raises(RefreshError, match="kept"):
+        pipeline.run()
+    assert pipeline.tds() == before
+
+
+def test_new_column_names_what_it_would_drop(pipeline: Pipeline):
+    """Prevents: a person has to accept a loss without knowing of what."""
+    pipeline.run()
+    other_users.adds_a_calculated_field(pipeline)
+    pipeline.model("flights", OTHER_SCHEMA)
+    with pytest.raises(RefusedError) as caught:
+        pipeline.run()
+    for part in ('calculated fields "Delayed"', "accept: [overwrite]", "kept", "flights.gate"):
+        assert part in str(caught.value)
+    report = replace(pipeline.refresh()).run(Options(accept=frozenset({Accept.OVERWRITE})))
+    (file,) = saved(pipeline)
+    assert str(file) in str(report.warnings)
+    assert pipeline.wrong() == []
+
+
+def test_column_that_another_user_published_is_not_dropped_unasked(pipeline: Pipeline):
+    """Prevents: a column that somebody added by publishing is gone, and nobody was asked."""
+    pipeline.run()
+    other_users.publishes(pipeline, OTHER_SCHEMA, user=ADMIN)
+    before = pipeline.tds()
+    with pytest.raises(RefusedError) as caught:
+        pipeline.run()
+    for part in ('has the column "gate" of "Extract", which is not ours', "accept: [overwrite]"):
+        assert part in str(caught.value)
+    assert pipeline.tds() == before
+    assert mode_of(pipeline, Accept.OVERWRITE) is PublishMode.OVERWRITE
+    assert pipeline.wrong() == []
+    assert "<remote-name>gate<" not in pipeline.tds()
+    assert isinstance(pipeline.run().plan, NoChange)
