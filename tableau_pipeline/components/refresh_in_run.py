@@ -6,7 +6,7 @@ from tableau_pipeline.components.dagster_journal import DagsterJournal
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.snapshot import Snapshots
 from tableau_pipeline.refresh.refresh import Refresh
-from tableau_pipeline.resources import HyperResource, TableauServerResource, data_dir, work_dir
+from tableau_pipeline.resources import HyperResource, TableauServerResource, kept_location, work_dir
 
 
 def refresh_in_run(
@@ -31,7 +31,7 @@ def refresh_in_run(
         server=lambda: tableau.session(context.log, counts=declaration.needs_counts),
         hyper=lambda: hyper.process,
         folder=work_dir(keep=keep_files),
-        kept=data_dir() / "kept",
+        kept=kept_location(),
         log=context.log,
         timeouts=tableau.timeouts,
         takeover=tableau.takeover,

@@ -36,8 +36,8 @@ class Refresh:
             because an older version must not be published last.
         server: opens a session when it is first needed.
         folder: the folder for built files, the same for every run of a data source.
-        kept: the folder for data sources with the work of people, as they were before they were
-            replaced.
+        kept: the folder, or its URL in an object store, for data sources with the work of people,
+            as they were before they were replaced.
         now: returns the time of the refresh, from which rolling windows count.
         sleep: takes seconds.
         takeover: take over data sources that another deployment publishes.
@@ -49,7 +49,7 @@ class Refresh:
     server: Callable[[], AbstractContextManager[Server]]
     hyper: Callable[[], Hyperd]
     folder: Path
-    kept: Path
+    kept: Path | str
     log: logging.Logger
     timeouts: Timeouts = field(default_factory=Timeouts)
     now: Callable[[], datetime] = lambda: datetime.now(UTC)

@@ -1,6 +1,11 @@
 """Spark, Hyper, Tableau and the snapshots as Dagster resources, set up from the environment."""
 
-from tableau_pipeline.resources.data_folder import data_dir, in_object_store, work_dir
+from tableau_pipeline.resources.data_folder import (
+    data_dir,
+    in_object_store,
+    kept_location,
+    work_dir,
+)
 from tableau_pipeline.resources.environment import resources_from_env
 from tableau_pipeline.resources.hyperd import HyperResource
 from tableau_pipeline.resources.io_manager import SnapshotIOManager
@@ -15,6 +20,7 @@ __all__ = [
     "TableauServerResource",
     "data_dir",
     "in_object_store",
+    "kept_location",
     "resources_from_env",
     "unchanged",
     "work_dir",

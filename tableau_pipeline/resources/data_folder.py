@@ -38,8 +38,16 @@ def snapshots_location() -> str:
     Raises:
         RefusedError: PIPELINE_DATA_DIR is a URL of no object store.
     """
-    value = os.environ.get("PIPELINE_DATA_DIR") or ""
-    return f"{value.rstrip('/')}/snapshots" if _is_url(value) else str(data_dir() / "snapshots")
+    return str(_in_data_dir("snapshots"))
+
+
+def kept_location() -> Path | str:
+    """Return the path or URL of data sources that were saved before they were replaced.
+
+    Raises:
+        RefusedError: PIPELINE_DATA_DIR is a URL of no object store.
+    """
+    return _in_data_dir("kept")
 
 
 def in_object_store() -> bool:
@@ -74,6 +82,11 @@ def local_copies(limit: int) -> LocalCopies:
     """Return the copies of objects on this machine's disk, of at most so many bytes."""
     # One for the whole process, because hyperd reads by path whatever a refresh still holds.
     return LocalCopies(temporary_folder() / "copies", limit)
+
+
+def _in_data_dir(name: str) -> Path | str:
+    value = os.environ.get("PIPELINE_DATA_DIR") or ""
+    return f"{value.rstrip('/')}/{name}" if _is_url(value) else data_dir() / name
 
 
 def _is_url(location: str) -> bool:

@@ -1,10 +1,13 @@
 """Save a data source with the work of people before that work may be lost."""
 
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+import obstore
 
 from tableau_pipeline.core.declaration import Declaration, file_name
 from tableau_pipeline.core.package import unpack
@@ -14,6 +17,7 @@ from tableau_pipeline.hyper.hyper_file import HyperFileError
 from tableau_pipeline.hyper.open_file import table_columns
 from tableau_pipeline.hyper.process import Hyperd
 from tableau_pipeline.hyper.tables import EXTRACT_SCHEMA
+from tableau_pipeline.objects.opening import opened, store_errors
 from tableau_pipeline.objects.own_folder import scratch
 from tableau_pipeline.refresh.plan.ownership import work_in
 
@@ -23,17 +27,18 @@ _LARGEST = 50
 
 @dataclass
 class Keeper:
-    """Saves data sources in a folder that outlives the run.
+    """Saves data sources where they outlive the run.
 
     Attributes:
-        saved: the newest file; None until there is one.
+        location: a folder, or the URL of one in an object store.
+        saved: the path or URL of the newest file; None until there is one.
     """
 
-    folder: Path
+    location: Path | str
     declaration: Declaration
     server: Server
     now: Callable[[], datetime]
-    saved: Path | None = field(default=None, init=False)
+    saved: Path | str | None = field(default=None, init=False)
 
     def keep(self, remote: RemoteDatasource) -> str:
         """Save the data source as it is; return where, in a sentence.
@@ -43,16 +48,24 @@ class Keeper:
         """
         name = f"{file_name(self.declaration.key)} {self.now():%Y-%m-%d %H%M%S}"
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            with TemporaryDirectory(prefix="unfinished ", dir=self.folder) as folder:
+            with TemporaryDirectory(prefix="keep ", dir=scratch()) as folder:
                 package = self.server.download(remote.luid, Path(folder))
-                self.saved = package.replace(self.folder / f"{name}{package.suffix}")
+                self.saved = self._stored(package, f"{name}{package.suffix}")
         except OSError as error:
             raise RefreshError(
-                f'"{remote.name}" cannot be saved in {self.folder} before it is replaced: {error}. '
-                "Nothing was sent"
+                f'"{remote.name}" cannot be saved in {self.location} before it is replaced: '
+                f"{error}. Nothing was sent"
             ) from error
         return f'"{remote.name}" was saved as {self.saved} before it was replaced'
+
+    def _stored(self, package: Path, name: str) -> Path | str:
+        if isinstance(self.location, str):
+            url = f"{self.location}/{name}"
+            with store_errors("Writing", url):
+                obstore.put(opened(self.location), name, package)
+            return url
+        self.location.mkdir(parents=True, exist_ok=True)
+        return Path(shutil.move(package, self.location / name))
 
     def check_kept(self, remote: RemoteDatasource, before: Metadata | None) -> None:
         """Check that the server has kept the metadata over a publish in mode Replace.

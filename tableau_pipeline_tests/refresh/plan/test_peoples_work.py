@@ -4,13 +4,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import obstore
 import pytest
 
 from tableau_pipeline.core.checkpoint import PublishMode
 from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.objects.opening import opened
 from tableau_pipeline.publishing.tds import read_metadata
 from tableau_pipeline.refresh.plan.decide import Accept, NoChange, Options, Publish
 from tableau_pipeline.sandbox.switches import Replace
+from tableau_pipeline_tests.deployment.s3 import S3Server
 from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.crashes import killed_before
 from tableau_pipeline_tests.refresh.support.models import flights
@@ -111,6 +114,26 @@ def test_what_cannot_be_kept_is_not_replaced(pipeline: Pipeline):
     with pytest.raises(RefreshError, match="kept"):
         pipeline.run()
     assert pipeline.tds() == before
+
+
+@pytest.mark.slow
+def test_work_is_kept_in_an_object_store(
+    pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Prevents: what was saved is gone with the container that ran."""
+    adopting(pipeline)
+    with S3Server(tmp_path / "server").running() as store:
+        for name, value in store.settings.items():
+            monkeypatch.setenv(name, value)
+        opened.cache_clear()
+        url = f"{store.url}/kept"
+        report = replace(pipeline.refresh(), kept=url).run(Options())
+        (found,) = obstore.list(opened(url)).collect()
+        assert f"{url}/{found['path']}" in str(report.warnings)
+        file = tmp_path / "kept.tdsx"
+        file.write_bytes(bytes(obstore.get(opened(url), found["path"]).bytes()))
+    opened.cache_clear()
+    assert read_metadata(file).work == {"calculated fields": ("Delayed",)}
 
 
 def test_new_column_names_what_it_would_drop(pipeline: Pipeline):
