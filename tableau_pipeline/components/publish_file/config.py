@@ -77,7 +77,9 @@ class PublishFileConfig(RefreshConfig):
     )
     create_project: bool = Field(default=False, description="Create the project if it is absent.")
     adopt: bool = Field(
-        default=False, description="Take over a data source that this pipeline did not publish."
+        default=False,
+        description="Take over a data source that this pipeline did not publish. Only its rows are "
+        "replaced if its columns and types are the same; otherwise this needs accept: [overwrite].",
     )
 
     # Dagster's config classes do not support Literal.

@@ -54,7 +54,10 @@ class PublishedDatasource(YamlComponent):
     )
     adopt: bool = Field(
         default=False,
-        description="Take over a data source of this name that this pipeline did not publish.",
+        description="Take over a data source of this name that this pipeline did not publish. If "
+        "its tables, columns and types are the same, only its rows are replaced; calculated "
+        "fields, captions and folders stay. Otherwise, the refresh names what would go, and needs "
+        "accept: [overwrite]. In both cases, it is saved as a .tdsx file before.",
     )
     relationships: list[RelationshipAttributes] = Field(
         default_factory=list,

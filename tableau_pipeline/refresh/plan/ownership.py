@@ -65,7 +65,7 @@ def _of_another_key(declaration: Declaration, remote: RemoteDatasource, key: str
 
 def _of_another_deployment(published: Published, remote: RemoteDatasource, instance: str) -> str:
     stray = published.strays and (
-        "It has the `key` of this declaration, but another name or project: if both are to be "
+        "It has the key of this declaration, but another name or project: if both are to be "
         "published, give this one a `key` of its own. Otherwise, r"
     )
     return (

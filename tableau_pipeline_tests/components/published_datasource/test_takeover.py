@@ -15,7 +15,9 @@ from tableau_pipeline_tests.components.support.location import (
     Location,
     decision,
     failure,
+    metadata_of,
 )
+from tableau_pipeline_tests.refresh.support.pipeline import session
 
 
 @pytest.mark.slow
@@ -38,6 +40,60 @@ def test_another_instance_is_refused_until_it_takes_over(location: Location):
         before = location.jobs("busy")
         assert "accept: [takeover]" in failure(location.refresh("busy"))
         assert location.jobs("busy") == before
+
+
+@pytest.mark.slow
+def test_another_instance_makes_no_twin(location: Location):
+    """Prevents: test and production publish two data sources, and people take one for the other."""
+    location.model()
+    assert location.refresh("twin").success
+    with dg.instance_for_test() as instance:
+        second = replace(location, instance=instance)
+        elsewhere = {"name": "Twin of another"}
+        message = failure(second.refresh("twin", declared=elsewhere))
+        for part in ("another deployment", "`key`", "accept: [takeover]"):
+            assert part in message
+        with session(location.sandbox) as site:
+            assert not list(site.tsc.datasources.filter(name="Twin of another"))
+
+
+def test_plan_shows_a_rename(location: Location):
+    """Prevents: a page that says "no change" of a data source which has another name by now."""
+    location.model()
+    assert location.refresh("renamed").success
+    better = {"name": "Renamed better"}
+    looked = location.refresh("renamed", declared=better, dry_run=True)
+    run = location.instance.get_run_by_id(looked.run_id)
+    assert run is not None
+    assert run.tags["tableau/renamed"] == "dry run: rename"
+    (event,) = looked.get_asset_observation_events()
+    planned = event.asset_observation_data.asset_observation.metadata
+    done = metadata_of(location.refresh("renamed", declared=better))
+    phrase = 'renamed from "renamed" to "Renamed better"'
+    assert str(planned["plan"].value).startswith(f"**rename**: {phrase}")
+    assert phrase in str(planned["summary"].value)
+    assert done["decision"] == planned["decision"].value == "rename"
+    assert done["reason"] == planned["reason"].value
+    assert phrase in done["summary"]
+    assert location.wrong("renamed", better) == []
+
+
+@pytest.mark.slow
+def test_adoption_keeps_work_in_the_data_directory(
+    location: Location, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Prevents: what was saved before an adoption goes with the temporary folder of its run."""
+    monkeypatch.setenv("PIPELINE_DATA_DIR", str(tmp_path))
+    location.model()
+    assert location.refresh("first").success
+    with session(location.sandbox) as site:
+        (item,) = site.tsc.datasources.filter(name="first")
+        site.untag(item.id, item.tags)
+    adopting = {"name": "first", "adopt": True}
+    result = location.refresh("adopter", declared=adopting)
+    (file,) = (tmp_path / "kept").iterdir()
+    assert str(file) in str(metadata_of(result)["warnings"])
+    assert decision(result).startswith("publish (replace): first publish: takes over")
 
 
 @pytest.mark.slow
