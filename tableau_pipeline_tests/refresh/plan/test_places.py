@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from tableau_pipeline.core.checkpoint import FORMAT
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.refresh.plan.decide import Accept, NoChange, Publish, Refuse
 from tableau_pipeline_tests.refresh.plan.test_ownership import elsewhere, forget, left_alone
@@ -132,7 +133,7 @@ def of_the_same_instance(pipeline: Pipeline, key: str) -> Pipeline:
     """Another key of the same deployment, which has no records yet."""
     other = replace(pipeline, declaration=replace(pipeline.declaration, key=key))
     path = other.journal.path
-    path.write_text(json.dumps({"format": 2, "instance": pipeline.journal.instance}), "utf-8")
+    path.write_text(json.dumps({"format": FORMAT, "instance": pipeline.journal.instance}), "utf-8")
     return other
 
 
