@@ -24,7 +24,7 @@ class MappedDelta:
     def __init__(
         self, path: Path, types: Mapping[str, str], *, partition_by: tuple[str, ...] = ()
     ) -> None:
-        self.path, self.types, self._by = path, dict(types), partition_by
+        self.path, self.types, self.partition_by = path, dict(types), partition_by
         self.physical = {name: f"col-{number}" for number, name in enumerate(types)}
         self._columns = len(types)
         self._version = 0
@@ -63,7 +63,7 @@ class MappedDelta:
         """Rename columns, all at once."""
         self.types = {names.get(name, name): type_ for name, type_ in self.types.items()}
         self.physical = {names.get(name, name): each for name, each in self.physical.items()}
-        self._by = tuple(names.get(name, name) for name in self._by)
+        self.partition_by = tuple(names.get(name, name) for name in self.partition_by)
         self._commit([self._meta()])
 
     def reorder(self, names: Iterable[str]) -> None:
@@ -72,8 +72,8 @@ class MappedDelta:
         self._commit([self._meta()])
 
     def _added(self, rows: pa.Table) -> list[dict[str, Any]]:
-        parts = rows.select(self._by).to_pylist() if self._by else []
-        whole = [({}, rows)] if not self._by else []
+        parts = rows.select(self.partition_by).to_pylist() if self.partition_by else []
+        whole = [({}, rows)] if not self.partition_by else []
         for part in list({str(part): part for part in parts}.values()):
             inside = [n for n, each in enumerate(parts) if each == part]
             whole.append((part, rows.take(inside)))
@@ -111,7 +111,7 @@ class MappedDelta:
                 "id": "6f1c1d2e-0000-4000-8000-000000000000",
                 "format": {"provider": "parquet", "options": {}},
                 "schemaString": json.dumps({"type": "struct", "fields": fields}),
-                "partitionColumns": [*self._by],
+                "partitionColumns": [*self.partition_by],
                 "configuration": {
                     f"{_MAPPING}.mode": "name",
                     f"{_MAPPING}.maxColumnId": str(self._columns),
