@@ -36,5 +36,9 @@ class RefusedError(RefreshError):
         self.failed = failed
 
 
+class DamagedSnapshotError(RefusedError):
+    """A version of a model is stored, but cannot be read."""
+
+
 class BatchError(RefusedError, ValueError):
     """No server would accept an action batch, or a condition in it."""

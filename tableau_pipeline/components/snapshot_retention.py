@@ -12,11 +12,14 @@ def collect_snapshots(
 ) -> None:
     """Remove the expired snapshots of every model in the store, and what was copied from there.
 
-    An error is only logged as a warning: the refresh has succeeded, and the next one tries again.
+    Of the steps of a run, only the first one looks: what the others publish expires much later.
+    An error is only logged as a warning: the refresh has succeeded, and the next run tries again.
     """
     snapshots.copies.release()
     try:
-        removed = snapshots.collect(lambda: referenced_snapshots(context.instance))
+        removed = snapshots.collect(
+            context.run.run_id, lambda: referenced_snapshots(context.instance)
+        )
     except Exception as error:  # noqa: BLE001 - whatever it is
         context.log.warning("Old snapshots were not removed: %s", error)
     else:

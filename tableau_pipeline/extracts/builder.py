@@ -2,21 +2,26 @@
 
 import logging
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+
+from tableauhyperapi import HyperException
 
 from tableau_pipeline.core.checkpoint import Checkpoint, TableContent
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.snapshot import Snapshot, Snapshots
 from tableau_pipeline.core.units import megabytes
+from tableau_pipeline.errors import DamagedSnapshotError
 from tableau_pipeline.extracts.desired import Models, desired_tables, source
 from tableau_pipeline.extracts.updates.change import Change, TableVersion
 from tableau_pipeline.extracts.updates.delta import Delta, build_delta
 from tableau_pipeline.extracts.updates.split import split_delta
+from tableau_pipeline.extracts.validate.damage import damage
 from tableau_pipeline.extracts.validate.relationships import count_orphans
 from tableau_pipeline.extracts.validate.rows import check_rows, sources
 from tableau_pipeline.hyper.build import Extract, build_extract
+from tableau_pipeline.hyper.memory import is_out_of_memory
 from tableau_pipeline.hyper.process import Hyperd
 
 
@@ -31,6 +36,8 @@ class Builder:
     folder: Path
     now: Callable[[], datetime]
     log: logging.Logger
+    # Why a published version cannot be read, by model and number.
+    _damaged: dict[tuple[str, int], str] = field(default_factory=dict, init=False)
 
     @property
     def whole(self) -> str | None:
@@ -107,6 +114,17 @@ class Builder:
         Raises:
             RefusedError: the rows of a model cannot be published.
         """
+        try:
+            return self._delta(tables, desired, record)
+        except HyperException as error:
+            if is_out_of_memory(error) or not self._find_damage(tables, record):
+                raise
+        # Tables whose published version is damaged are sent whole.
+        return self._delta(tables, desired, record)
+
+    def _delta(
+        self, tables: Collection[str], desired: Mapping[str, TableContent], record: Checkpoint
+    ) -> Delta:
         hyper, declaration, models = self.hyper(), self.declaration, self.models
         changes = {name: self._change(name, desired[name], record.tables[name]) for name in tables}
         known = {name for name in tables if _is_checked(desired[name], record.tables[name])}
@@ -172,25 +190,45 @@ class Builder:
 
     def _change(self, name: str, now: TableContent, before: TableContent) -> Change:
         table = next(table for table in self.declaration.tables if table.name == name)
-        old = self.snapshots.version(before.model, before.version)
-        whole = None
-        if old is None:
-            whole = "the snapshot that is published is gone"
-        elif _is_another(old, before):
-            whole = (
-                "the table of the lake that is published has been replaced by another one, or its "
-                "name mapping has changed"
-            )
-        elif missing := old.missing():
-            whole = f"a file of the snapshot that is published is gone ({missing[0]})"
+        old, whole = self._published(before)
         return Change(
             table=table,
             columns=now.columns,
             new=TableVersion(self.models[table.model], now.content, now.cutoff),
-            old=TableVersion(old, before.content, before.cutoff) if old and not whole else None,
+            old=TableVersion(old, before.content, before.cutoff) if old else None,
             published_rows=before.content.rows,
             whole=whole,
         )
+
+    def _published(self, table: TableContent) -> tuple[Snapshot | None, str | None]:
+        """Return the published version of a table; None, and why, if it is not available."""
+        if reason := self._damaged.get((table.model, table.version)):
+            return None, reason
+        try:
+            found = self.snapshots.version(table.model, table.version)
+        except DamagedSnapshotError as error:
+            return None, f"the snapshot that is published cannot be read ({error})"
+        if found is None:
+            return None, "the snapshot that is published is gone"
+        if _is_another(found, table):
+            return None, (
+                "the table of the lake that is published has been replaced by another one, or its "
+                "name mapping has changed"
+            )
+        if missing := found.missing():
+            return None, f"a file of the snapshot that is published is gone ({missing[0]})"
+        return found, None
+
+    def _find_damage(self, tables: Collection[str], record: Checkpoint) -> bool:
+        """Take note of the published versions that cannot be read; return whether there is one."""
+        found = False
+        for table in (record.tables[name] for name in tables):
+            old, _ = self._published(table)
+            if old and (problem := damage(self.hyper, old)):
+                reason = f"a file of the snapshot that is published cannot be read ({problem})"
+                self._damaged[table.model, table.version] = reason
+                found = True
+        return found
 
 
 def _is_another(found: Snapshot, recorded: TableContent) -> bool:

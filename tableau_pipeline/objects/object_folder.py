@@ -35,6 +35,10 @@ class ObjectFolder:
         """Return the URL of a file or of a folder in this one."""
         return f"{self.url}/{self.key}/{name}"
 
+    def full_name(self, name: str) -> str:
+        """Return the URL of a file."""
+        return self.uri(name)
+
     def paths(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return the paths of local copies of files; what has no copy yet is fetched."""
         with ThreadPoolExecutor(_THREADS) as executor:

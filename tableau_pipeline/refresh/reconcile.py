@@ -18,9 +18,10 @@ from tableau_pipeline.core.package import unpack
 from tableau_pipeline.core.server import RemoteDatasource, Server
 from tableau_pipeline.core.snapshot import Snapshots
 from tableau_pipeline.core.units import megabytes
-from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.errors import DamagedSnapshotError, RefreshError
 from tableau_pipeline.extracts.compare import Reconciliation, compare, count_rows
 from tableau_pipeline.extracts.compare_counts import compare_counts, compare_values
+from tableau_pipeline.extracts.validate.damage import damage
 from tableau_pipeline.hyper.process import Hyperd, connect
 from tableau_pipeline.objects.own_folder import scratch
 
@@ -140,9 +141,22 @@ class Reconciler:
         except RefreshError as error:
             return Reconciliation(skipped=str(error))
         except (HyperException, ValueError) as error:
+            if damaged := self._damage(checkpoint):
+                return Reconciliation(skipped=damaged)
             # A file that may not be read proves nothing. One that came but does not open is
             # broken, and only a publish repairs it.
             return Reconciliation(problem=f"it cannot be read: {error}")
+
+    def _damage(self, checkpoint: Checkpoint) -> str | None:
+        """Why the rows of the models cannot be read; None if they can."""
+        for model, number in checkpoint.versions:
+            try:
+                found = self.snapshots.version(model, number)
+            except DamagedSnapshotError as error:
+                return str(error)
+            if found and (problem := damage(self.hyper, found)):
+                return f"version {number} of the model {model} cannot be read: {problem}"
+        return None
 
     @contextmanager
     def _published(

@@ -18,7 +18,7 @@ from tableau_pipeline.resources.own_writes import version_to_read
 from tableau_pipeline.resources.step_notes import StepNotes, notes_of, step_of
 from tableau_pipeline.snapshots.load import read_frame
 from tableau_pipeline.snapshots.partitions import Window
-from tableau_pipeline.snapshots.retention import collect
+from tableau_pipeline.snapshots.retention import collect, is_first
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline.snapshots.write import write_partitions, write_snapshot
 
@@ -81,10 +81,13 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
         return _belonging(self.store.newest(asset_key), definition)
 
     def collect(
-        self, referenced: Callable[[], Collection[tuple[str, int]]]
+        self, run_id: str, referenced: Callable[[], Collection[tuple[str, int]]]
     ) -> list[tuple[str, int]]:
-        """Remove expired snapshots of all models; see `snapshots.retention.collect`."""
-        return collect(self.store, keep_days=self.keep_days, referenced=referenced)
+        """Remove expired snapshots of all models, once a run; see `snapshots.retention.collect`."""
+        store = self.store
+        if not is_first(store, run_id):
+            return []
+        return collect(store, keep_days=self.keep_days, referenced=referenced)
 
     def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
         """Store what a model returned; its fingerprint becomes the asset's data version."""

@@ -1,13 +1,27 @@
 """Remove the versions that are no longer needed, with their files."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
+from urllib.parse import quote
 from uuid import uuid4
 
+from tableau_pipeline.errors import DamagedSnapshotError
 from tableau_pipeline.snapshots.storage import UNFINISHED, Entry, Storage
-from tableau_pipeline.snapshots.store import SnapshotStore, model_key, place
+from tableau_pipeline.snapshots.store import SnapshotStore, model_key, number_of, place
 
 _DAY = 86_400
+# No model has an @ in its folder.
+_RUNS = "@runs/"
+
+
+def is_first(store: SnapshotStore, run_id: str) -> bool:
+    """Return whether nothing has asked this of the store on behalf of the run, in its last day.
+
+    Of the steps of a run, on whatever hosts, only one creates the key. Neither a lock nor a table
+    that they share is needed, and a killed step leaves nothing to clear up but a key.
+    """
+    return store.storage.put(f"{_RUNS}{quote(run_id, safe='')}", b"")
 
 
 def collect(
@@ -32,25 +46,70 @@ def collect(
 
     Returns:
         The removed versions, by model and number.
+
+    Raises:
+        DamagedSnapshotError: manifests cannot be read. Of their models, everything stays; what is
+            to go of the others is gone.
     """
     now, entries = _listing(store.storage)
     before = now - keep_days * _DAY
-    models: dict[str, dict[str, list[Entry]]] = {}
+    models = _models(entries)
+    old = {name: model.replaced(before) for name, model in models.items()}
+    needed = set(referenced()) if any(old.values()) else set()
+    gone: list[tuple[str, int]] = []
+    problems = []
+    for name, model in models.items():
+        expired = [number for number in old[name] if (name, number) not in needed]
+        try:
+            gone += _remove(store, name, model, expired, before)
+        except DamagedSnapshotError as error:
+            problems.append(f'Nothing was removed of the model "{name}". {error}')
+    for entry in entries:
+        if _is_left_over(entry, now=now, before=before):
+            store.storage.delete(entry.key)
+    if problems:
+        raise DamagedSnapshotError("\n".join(problems))
+    return gone
+
+
+@dataclass(frozen=True, slots=True)
+class _Model:
+    """What a listing shows of a model.
+
+    Attributes:
+        versions: the time of each commit by number.
+        writes: the files and folders of each write, by its folder.
+    """
+
+    versions: dict[int, float] = field(default_factory=dict)
+    writes: dict[str, list[Entry]] = field(default_factory=dict)
+
+    def replaced(self, before: float) -> list[int]:
+        """Return the versions that were replaced before a time."""
+        following = pairwise(sorted(self.versions.items()))
+        return [number for (number, _), (_, followed) in following if followed <= before]
+
+    def unchanged(self, since: float) -> list[str]:
+        """Return the keys of writes that contain no recent file."""
+        return [
+            entry.key
+            for entries in self.writes.values()
+            if _last_change(entries) <= since
+            for entry in entries
+        ]
+
+
+def _models(entries: Iterable[Entry]) -> dict[str, _Model]:
+    models: dict[str, _Model] = {}
     for entry in entries:
         if found := place(entry.key):
-            model, write = found
-            models.setdefault(model, {}).setdefault(write, []).append(entry)
-    old = [(model, number) for model in models for number in _replaced(store, model, before)]
-    needed = set(referenced()) if old else set()
-    gone = [
-        each for each in old if each not in needed and store.storage.delete(store.manifest(*each))
-    ]
-    for model, writes in models.items():
-        _remove_files(store, model, writes, before)
-    for entry in entries:
-        if UNFINISHED.fullmatch(entry.key) and entry.modified <= before:
-            store.storage.delete(entry.key)
-    return gone
+            name, write = found
+            model = models.setdefault(name, _Model())
+            if write:
+                model.writes.setdefault(write, []).append(entry)
+            elif number := number_of(entry.key):
+                model.versions[number] = entry.modified
+    return models
 
 
 def _listing(storage: Storage) -> tuple[float, Sequence[Entry]]:
@@ -67,32 +126,46 @@ def _listing(storage: Storage) -> tuple[float, Sequence[Entry]]:
     return next(entry.modified for entry in entries if entry.key == probe), entries
 
 
-def _replaced(store: SnapshotStore, model: str, before: float) -> Iterator[int]:
-    for (number, _), (_, followed) in pairwise(store.committed(model).items()):
-        if followed <= before:
-            yield number
+def _remove(
+    store: SnapshotStore, name: str, model: _Model, expired: Sequence[int], before: float
+) -> list[tuple[str, int]]:
+    """Remove versions of a model, and old files that no other version names.
 
-
-def _remove_files(
-    store: SnapshotStore, model: str, writes: Mapping[str, Sequence[Entry]], before: float
-) -> None:
-    """Remove files that no version names; keep writes that contain a recent file."""
-    old = [
-        entry.key
-        for write, entries in writes.items()
-        if write and _last_change(entries) <= before
-        for entry in entries
+    Raises:
+        DamagedSnapshotError: one of its manifests cannot be read, and nothing was removed.
+    """
+    # A version that is committed after the listing names files of the newest one, or recent ones.
+    numbers, old = sorted(model.versions), model.unchanged(before)
+    if not expired and old and numbers:
+        old = _unnamed(store, name, old, [numbers.pop()])
+    if not expired and not old:
+        return []
+    # All are read before anything goes: a damaged one might name any file.
+    store.files(name, expired)
+    unnamed = _unnamed(store, name, old, [each for each in numbers if each not in expired])
+    gone = [
+        (name, number) for number in expired if store.storage.delete(store.manifest(name, number))
     ]
-    if not old:
-        return
-    # Read only now: a version that was committed before is included, and later ones have recent
-    # files.
-    folders = {name.rpartition("/")[0] for name in store.files(model)}
-    named = {f"{model_key(model)}/{folder}" for folder in folders}
     # In this order, what is in a folder comes before the folder.
-    for key in sorted(old, reverse=True):
-        if key.rpartition("/")[0] not in named:
-            store.storage.delete(key)
+    for key in sorted(unnamed, reverse=True):
+        store.storage.delete(key)
+    return gone
+
+
+def _unnamed(
+    store: SnapshotStore, model: str, keys: Iterable[str], numbers: Sequence[int]
+) -> list[str]:
+    """Return the keys that lie in no folder with files of these versions."""
+    folders = {name.rpartition("/")[0] for name in store.files(model, numbers)}
+    named = {f"{model_key(model)}/{folder}" for folder in folders}
+    return [key for key in keys if key.rpartition("/")[0] not in named]
+
+
+def _is_left_over(entry: Entry, *, now: float, before: float) -> bool:
+    """Whether a key is of no use any more that belongs to no model."""
+    if UNFINISHED.fullmatch(entry.key):
+        return entry.modified <= before
+    return entry.key.startswith(_RUNS) and not entry.is_folder and entry.modified <= now - _DAY
 
 
 def _last_change(entries: Sequence[Entry]) -> float:

@@ -8,7 +8,7 @@ import gc
 import json
 import re
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,15 +16,17 @@ from random import random
 from urllib.parse import quote, unquote
 from uuid import uuid4
 
+from pydantic import ValidationError
+
 from tableau_pipeline.core.snapshot import Snapshot
-from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.errors import DamagedSnapshotError, RefusedError
 from tableau_pipeline.hyper.parquet.folders import Folder
 from tableau_pipeline.objects.opening import StoreError, is_url
 from tableau_pipeline.snapshots.storage import LocalStorage, Storage
 
 # Quoting removes every @ from model names, so "sales/@data" cannot be a folder of "sales".
 VERSIONS, DATA = "@versions", "@data"
-_MANIFEST = re.compile(r"\d+\.json")
+_MANIFEST = re.compile(rf".+/{VERSIONS}/(\d+)\.json")
 _PLACE = re.compile(rf"(?P<model>.+?)/({VERSIONS}|(?P<write>{DATA}/[^/]+))/")
 
 
@@ -57,30 +59,22 @@ class SnapshotStore:
         return None
 
     def version(self, asset_key: str, number: int) -> Snapshot | None:
-        """Return a version of a model; None if it was removed."""
-        if (text := self.storage.read(self.manifest(asset_key, number))) is not None:
-            with _no_garbage():
-                manifest = json.loads(text)
-                return Snapshot.model_validate({**manifest, "folder": self.folder(asset_key)})
-        return None
+        """Return a version of a model; None if it was removed.
+
+        Raises:
+            DamagedSnapshotError: its manifest cannot be read; names it, and the remedy.
+        """
+        if (text := self.storage.read(self.manifest(asset_key, number))) is None:
+            return None
+        with _no_garbage(), self._understood(asset_key, number):
+            manifest = json.loads(text)
+            return Snapshot.model_validate({**manifest, "folder": self.folder(asset_key)})
 
     def numbers(self, asset_key: str) -> list[int]:
         """Return the numbers of all existing versions, in order."""
-        return [*self.committed(asset_key)]
-
-    def committed(self, asset_key: str) -> dict[int, float]:
-        """Return the time of each commit by the number of its version, in order.
-
-        The times are seconds since 1970 by the clock of the storage.
-        """
         prefix = f"{model_key(asset_key)}/{VERSIONS}/"
-        found = {each.key.removeprefix(prefix): each for each in self.storage.list(prefix)}
-        numbers = {
-            int(name.removesuffix(".json")): each.modified
-            for name, each in found.items()
-            if _MANIFEST.fullmatch(name)
-        }
-        return dict(sorted(numbers.items()))
+        found = (number_of(entry.key) for entry in self.storage.list(prefix))
+        return sorted(filter(None, found))
 
     def commit(self, asset_key: str, make: Callable[[int, Snapshot | None], Snapshot]) -> Snapshot:
         """Store a version after all others.
@@ -108,13 +102,18 @@ class SnapshotStore:
         """Return the key of the manifest that commits a version."""
         return f"{model_key(asset_key)}/{VERSIONS}/{number:09}.json"
 
-    def files(self, asset_key: str) -> set[str]:
-        """Return the names of the files of all existing versions."""
+    def files(self, asset_key: str, numbers: Iterable[int] | None = None) -> set[str]:
+        """Return the names of the files of these versions; by default of all existing ones.
+
+        Raises:
+            DamagedSnapshotError: as `version`.
+        """
         found: set[str] = set()
-        for number in self.numbers(asset_key):
+        for number in self.numbers(asset_key) if numbers is None else numbers:
             if (text := self.storage.read(self.manifest(asset_key, number))) is not None:
-                parts = json.loads(text)["parts"]
-                found.update(file["name"] for part in parts for file in part["files"])
+                with self._understood(asset_key, number):
+                    parts = json.loads(text)["parts"]
+                    found.update(file["name"] for part in parts for file in part["files"])
         return found
 
     def discard(self, asset_key: str, folder: str) -> None:
@@ -125,6 +124,22 @@ class SnapshotStore:
             # In this order, what is in a folder comes before the folder.
             for key in sorted((entry.key for entry in self.storage.list(prefix)), reverse=True):
                 self.storage.delete(key)
+
+    @contextmanager
+    def _understood(self, asset_key: str, number: int) -> Generator[None]:
+        """Name the manifest in what is wrong with it, and say what to do."""
+        try:
+            yield
+        except (ValueError, TypeError, KeyError) as error:
+            found = error.errors()[0] if isinstance(error, ValidationError) else None
+            what = f"{'.'.join(map(str, found['loc']))}: {found['msg']}" if found else error
+            name = self.manifest(asset_key, number).removeprefix(f"{model_key(asset_key)}/")
+            raise DamagedSnapshotError(
+                f'Version {number} of the model "{asset_key}" cannot be read: '
+                f"{self.folder(asset_key).full_name(name)} is damaged, or a newer release wrote it "
+                f"({what}). Restore the file from a backup, or install that release. Or remove "
+                "the file, and materialize the model again before its data sources are refreshed."
+            ) from error
 
     def _create(self, snapshot: Snapshot) -> bool:
         """Store a manifest; return False if its number is taken."""
@@ -182,3 +197,9 @@ def place(key: str) -> tuple[str, str] | None:
     """
     found = _PLACE.match(key)
     return (unquote(found["model"]), found["write"] or "") if found else None
+
+
+def number_of(key: str) -> int | None:
+    """Return the number of the version that a key commits; None for a key of something else."""
+    found = _MANIFEST.fullmatch(key)
+    return int(found[1]) if found else None

@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tableau_pipeline.core.snapshot import Origin, Part, Snapshot, Span
+from tableau_pipeline.errors import DamagedSnapshotError
 from tableau_pipeline.hyper.tables import ROW_HASH, Column, json_text
 from tableau_pipeline.objects.opening import StoreError
 from tableau_pipeline.snapshots.files.write_rows import write_rows
@@ -185,8 +186,8 @@ def nothing_left(store: SnapshotStore, asset_key: str) -> Generator[str]:
         # Whether the commit took effect may not be known; if not, retention removes the files.
         raise
     except BaseException:
-        # A store that fails now must not hide why the write failed.
-        with suppress(StoreError):
+        # A store that fails now, or a damaged version, must not hide why the write failed.
+        with suppress(StoreError, DamagedSnapshotError):
             # The run may be interrupted just after the commit; then the version has the files.
             if not any(file.startswith(folder) for file in store.files(asset_key)):
                 store.discard(asset_key, folder)

@@ -1,9 +1,11 @@
 import os
-from collections.abc import Collection, Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -12,11 +14,25 @@ from hypothesis import strategies as st
 
 from tableau_pipeline.core.checkpoint import Checkpoint, Closing, Intent, Outcome, TableContent
 from tableau_pipeline.core.snapshot import Fingerprint
+from tableau_pipeline.errors import DamagedSnapshotError
 from tableau_pipeline.refresh.recover.history import read_history
-from tableau_pipeline.snapshots.retention import collect
+from tableau_pipeline.snapshots.retention import collect, is_first
+from tableau_pipeline.snapshots.storage import LocalStorage
 from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline_tests.refresh.support.proxies import Proxy
 from tableau_pipeline_tests.snapshots.support.samples import rows
-from tableau_pipeline_tests.snapshots.support.versions import age, commit, manifest, written
+from tableau_pipeline_tests.snapshots.support.versions import age, commit, manifest, models, written
+
+
+class CountingStorage(Proxy):
+    """Counts the requests, by kind."""
+
+    def __init__(self, behind: Any) -> None:
+        super().__init__(behind)
+        self.calls: Counter[str] = Counter()
+
+    def before(self, name: str, args: Sequence[Any]) -> None:
+        self.calls[name] += name != "folder"
 
 
 def collected(store: SnapshotStore, *referenced: int) -> list[int]:
@@ -126,6 +142,70 @@ def test_foreign_folders_are_left_alone(store: SnapshotStore):
     days_pass(store)
     collected(store)
     assert foreign.exists()
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_everything_of_a_model_with_a_damaged_manifest_stays(store: SnapshotStore, number: int):
+    """Prevents: files gone that a manifest names which cannot be read, or the others for ever."""
+    for model in ("model", "other"):
+        for _ in range(3):
+            commit(store, asset_key=model)
+            days_pass(store)
+    (dead,) = written(store, ["dead"])
+    days_pass(store)
+    damaged = manifest(store, number)
+    damaged.write_bytes(damaged.read_bytes()[:-20])
+    before = files(store)
+    with pytest.raises(DamagedSnapshotError) as error:
+        collected(store)
+    assert str(error.value).startswith(
+        f'Nothing was removed of the model "model". Version {number} of the model "model" cannot '
+        f"be read: {damaged} "
+    )
+    assert (files(store), store.numbers("model")) == (before, [1, 2, 3])
+    assert dead.files[0].name in before
+    assert store.numbers("other") == [3]
+    damaged.unlink()
+    collected(store)
+    assert store.numbers("model") == [max({1, 2, 3} - {number})]
+
+
+def test_one_listing_is_enough(tmp_path: Path):
+    """Prevents: requests for each of many models, after each of many data sources."""
+    counting = CountingStorage(LocalStorage(tmp_path))
+    store, models = SnapshotStore(counting), [f"model {number}" for number in range(20)]
+    for model in models:
+        for _ in range(4):
+            commit(store, asset_key=model)
+    age(tmp_path, 20)
+    for model in models[:5]:
+        commit(store, asset_key=model)
+    counting.calls.clear()
+    gone = collect(store, keep_days=14, referenced=set)
+    assert set(gone) == {(model, number) for model in models for number in (1, 2, 3)}
+    # Each manifest is read once; then those that were replaced go with their files and folders.
+    assert counting.calls["list"] == 1
+    assert counting.calls["read"] == 20 * 4 + 5
+    counting.calls.clear()
+    assert collect(store, keep_days=14, referenced=set) == []
+    # Where the newest manifest names all old files, the others need not be read.
+    assert counting.calls == {"put": 1, "list": 1, "read": 15 + 2 * 5, "delete": 1}
+
+
+def test_only_the_first_step_of_a_run_collects(store: SnapshotStore):
+    """Prevents: a listing of all snapshots after each data source of a run of many."""
+    runs = ["one", "two", "one", "one"]
+    with ThreadPoolExecutor(4) as executor:
+        assert sum(executor.map(lambda run: is_first(store, run), runs)) == 2
+    assert not is_first(store, "two")
+    assert models(store) == set()
+    days_pass(store, 0.9)
+    collected(store)
+    assert not is_first(store, "one")
+    # A run that takes longer may collect once more.
+    days_pass(store, 0.2)
+    collected(store)
+    assert [entry.key for entry in store.storage.list("@runs/")] == ["@runs/"]
 
 
 def test_nobody_is_asked_when_nothing_is_old(store: SnapshotStore):

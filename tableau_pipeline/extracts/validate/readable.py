@@ -1,4 +1,4 @@
-"""Say why hyperd could not read models: too little memory, or values that it cannot hold."""
+"""Say why hyperd could not read models: little memory, damaged files, values it cannot hold."""
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -9,20 +9,24 @@ from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.units import megabytes
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.extracts.desired import Models, source
+from tableau_pipeline.extracts.validate.damage import damage
 from tableau_pipeline.hyper.memory import is_out_of_memory
 from tableau_pipeline.hyper.process import Hyperd
 from tableau_pipeline.hyper.types.unsupported_values import unreadable_columns
+
+# What hyperd says of files, and not of their values.
+_DAMAGED = ("not a Parquet file", "probably corrupt")
 
 
 @contextmanager
 def readable(
     hyper: Callable[[], Hyperd], declaration: Declaration, models: Models
 ) -> Generator[None]:
-    """Report too little memory, or the columns with values on which hyperd fails.
+    """Report too little memory, a damaged file, or columns with values on which hyperd fails.
 
     Raises:
         RefreshError: hyperd may use too little memory.
-        RefusedError: names the tables and columns.
+        RefusedError: names the file, or the tables and columns.
     """
     try:
         yield
@@ -32,6 +36,13 @@ def readable(
                 f"The rows need more than hyperd's memory of {megabytes(hyper().memory)}; raise "
                 "HYPER_MEMORY_LIMIT"
             ) from error
+        if any(words in str(error) for words in _DAMAGED):
+            for model, snapshot in models.items():
+                if problem := damage(hyper, snapshot):
+                    raise RefusedError(
+                        f'The model "{model}" cannot be read: {problem}. Materialize it again, or '
+                        "restore the file."
+                    ) from error
         # Only after a failure, because this search reads each column of each table once more.
         problems = [
             problem

@@ -15,6 +15,9 @@ class Folder(Protocol):
     def uri(self, name: str) -> str:
         """Return the URI of a file or of a folder in this one."""
 
+    def full_name(self, name: str) -> str:
+        """Return where a file is, for people: its path or URL."""
+
     def paths(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return the paths of files; those that are not on this machine are fetched."""
 
@@ -34,6 +37,10 @@ class LocalFolder:
     def uri(self, name: str) -> str:
         """Return the URI of a file or of a folder in this one."""
         return (self.path / name).as_uri()
+
+    def full_name(self, name: str) -> str:
+        """Return the path of a file."""
+        return str(self.path / name)
 
     def paths(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return the paths of files."""

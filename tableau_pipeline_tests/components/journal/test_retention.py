@@ -1,16 +1,22 @@
 """Which snapshots a refresh leaves, as Dagster runs it."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import dagster as dg
 import pytest
 
+from tableau_pipeline.components.published_datasource.assets import refresh_assets
 from tableau_pipeline.core.declaration import Table
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline_tests.components.support.location import MODEL, Location
+from tableau_pipeline.resources import SnapshotIOManager, SparkResource
+from tableau_pipeline.snapshots.storage import LocalStorage
+from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline_tests.components.support.location import MODEL, Location, failure
 from tableau_pipeline_tests.refresh.support.models import flights
+from tableau_pipeline_tests.refresh.support.proxies import Proxy
 
 KEEP_NOTHING = 1e-9
 
@@ -57,6 +63,65 @@ def test_what_an_open_intent_is_about_stays(
     assert location.stored() == ([1] if published else []) + [2, 4]
     assert location.refresh("torn", keep_days=KEEP_NOTHING).success
     assert location.stored() == [4]
+
+
+class Listed(SnapshotIOManager):
+    """Notes what is listed of the snapshots."""
+
+    prefixes: ClassVar[list[str]] = []
+
+    @property
+    def store(self) -> SnapshotStore:
+        """The same store."""
+        return SnapshotStore(Listing(LocalStorage(Path(self.root).resolve()), self.prefixes))
+
+
+class Listing(Proxy):
+    def __init__(self, behind: LocalStorage, prefixes: list[str]) -> None:
+        super().__init__(behind)
+        self._prefixes = prefixes
+
+    def before(self, name: str, args: Sequence[Any]) -> None:
+        if name == "list":
+            self._prefixes.append(args[0])
+
+
+def test_a_run_of_many_data_sources_collects_once(location: Location):
+    """Prevents: each data source of a run lists every model, in a store of many of both."""
+    keys = ["north", "south", "west"]
+    location.model()
+    location.model()
+    location.days_pass()
+    snapshots = Listed(root=str(location.root), spark=SparkResource())
+    job = dg.Definitions(
+        assets=[refresh_assets(location.declaration(key), None) for key in keys],
+        resources={**location.resources(), "snapshots": snapshots},
+        executor=dg.in_process_executor,
+    ).resolve_implicit_global_asset_job_def()
+    for runs in (1, 2):
+        result = job.execute_in_process(instance=location.instance)
+        assert Listed.prefixes.count("") == runs
+        assert location.log(result).count("Removed 1 old snapshots") == 2 - runs
+    assert location.stored() == [2]
+
+
+def test_a_manifest_that_was_cut_off_is_named(location: Location):
+    """Prevents: a JSONDecodeError without a file, or snapshots removed that it may name."""
+    for _ in range(3):
+        location.model()
+        location.days_pass()
+    first, last = (location.root / location.store.manifest(MODEL, number) for number in (1, 3))
+    content = last.read_bytes()
+    last.write_bytes(content[:100])
+    assert f'Version 3 of the model "{MODEL}" cannot be read: {last} is damaged' in failure(
+        location.refresh("weekly")
+    )
+    last.write_bytes(content)
+    first.write_bytes(b"")
+    result = location.refresh("weekly")
+    assert result.success
+    assert f'Nothing was removed of the model "{MODEL}". Version 1 of' in location.log(result)
+    assert location.stored() == [1, 2, 3]
 
 
 @pytest.mark.slow
