@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
-from tableau_pipeline.core.checkpoint import NOT_RECONCILED, Checkpoint, Recovered, TableContent
+from tableau_pipeline.core.checkpoint import Checkpoint, Recovered, TableContent
 from tableau_pipeline.core.declaration import tags_of
 from tableau_pipeline.core.server import Server
 from tableau_pipeline.errors import DriftError, RefusedError
@@ -240,6 +240,8 @@ class Attempt:
     def _recorded(self, claim: Claimed, report: Report, sent: Sent) -> Report:
         """Compare the published data with the models unless that was done, and record the result.
 
+        If an earlier refresh could not look, this one tries again, even if it has sent nothing.
+
         Raises:
             ReconciliationError: the data differs; no update may build on it until it is equal.
         """
@@ -251,7 +253,7 @@ class Attempt:
             report = replace(report, warnings=(*report.warnings, sent.doubt))
         claim.checkpoint = checkpoint
         # By now the claim has the checkpoint: if the comparison breaks off, what was sent is known.
-        if self._declaration.reconcile and checkpoint.unreconciled == NOT_RECONCILED:
+        if self._declaration.reconcile and checkpoint.unreconciled:
             with phase(self._seconds, "reconcile"):
                 found = self._reconciler.compare(checkpoint, sent.remote)
             if found.problem:

@@ -12,6 +12,7 @@ from tableau_pipeline.core.declaration import Reconcile
 from tableau_pipeline.core.policies import Diff
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.extracts.compare import ReconciliationError
+from tableau_pipeline.refresh.plan.decide import NoChange
 from tableau_pipeline_tests.refresh.support.models import airlines, flights
 from tableau_pipeline_tests.refresh.support.other_users import changes_the_file
 from tableau_pipeline_tests.refresh.support.pipeline import STAR, Pipeline
@@ -192,6 +193,33 @@ def test_who_could_not_look_does_not_say_equal(pipeline: Pipeline, by: Any):
     assert report.reconciliation.problem is None
     assert ("budget of queries" in report.reconciliation.skipped) == (by != "download")
     assert ("larger than reconcile" in report.reconciliation.skipped) == (by != "server")
+
+
+@pytest.mark.parametrize("now", ["it answers", "larger max_mb", "rows are lost"])
+def test_who_could_not_look_looks_again(pipeline: Pipeline, now: str):
+    """Prevents: one failure of the server's counting, or a small max_mb, and nothing is compared
+    until the rows change again, however long that takes."""
+    pipeline.declare(reconcile=LARGE)
+    mute = {"around_server": lambda server: Mute(server, lambda: None)}
+    assert "budget of queries" in str(pipeline.run(around=mute).checkpoint.unreconciled)
+    # Once a refresh, and as long as nothing is known.
+    assert "budget of queries" in str(pipeline.run(around=mute).checkpoint.unreconciled)
+    if now == "rows are lost":
+        changes_the_file(pipeline, FEWER)
+        with pytest.raises(ReconciliationError, match="7 rows in flights, its model has 8"):
+            pipeline.run(around={"sleep": lambda _: None})
+        assert pipeline.decide().startswith("publish (replace)")
+        return
+    if now == "larger max_mb":
+        pipeline.declare(reconcile=Reconcile(by="download"))
+    watched = Watched(pipeline)
+    report = watched.run()
+    assert isinstance(report.plan, NoChange)
+    assert watched.asked == ["download" if now == "larger max_mb" else "count"]
+    assert report.checkpoint.unreconciled is None
+    assert "equal by" in report.summary
+    watched.run()
+    assert watched.asked == []
 
 
 def test_an_older_service_counts_by_the_key(new_pipeline: Callable[..., Pipeline]):
