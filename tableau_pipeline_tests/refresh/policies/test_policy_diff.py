@@ -1,7 +1,9 @@
+from datetime import date
+
 import pyarrow as pa
 import pytest
 
-from tableau_pipeline.core.policies import Diff, Replace
+from tableau_pipeline.core.policies import Diff, Feed, Replace
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.extracts import builder
 from tableau_pipeline.extracts.updates.delta import RowCounts
@@ -44,6 +46,30 @@ def diffed(pipeline: Pipeline) -> Pipeline:
 def test_changed_rows_are_shipped(diffed: Pipeline, rows: list[tuple], shipped: RowCounts | None):
     """Prevents: a kind of change is not seen, or rows are shipped that did not change."""
     assert ships(diffed, remarks(*rows)) == shipped
+
+
+@pytest.mark.few_variants(2)
+@pytest.mark.parametrize(
+    ("keys", "type_"),
+    [
+        (["", "2"], pa.string()),
+        ([float("nan"), 2.0], pa.float64()),
+        (["2", "two"], pa.string()),
+        ([1e300], pa.float64()),
+        ([date(2024, 2, 29)], pa.date32()),
+    ],
+    ids=["empty", "NaN", "word", "too large", "date"],
+)
+def test_feed_whose_keys_are_of_another_type(
+    pipeline: Pipeline, keys: list[object], type_: pa.DataType
+):
+    """Prevents: an error of hyperd in every refresh, because a key of the feed names no row."""
+    pipeline.policy(Diff(("id",), Feed("feed", (("id", "id"),))))
+    pipeline.feed("feed", table([], id=type_))
+    pipeline.model("flights", remarks(*ROWS))
+    pipeline.run()
+    pipeline.feed("feed", table([(key,) for key in keys], id=type_))
+    assert ships(pipeline, remarks((2, "A"), *ROWS[1:])) == RowCounts(deleted=1, inserted=1)
 
 
 def test_one_update_after_another(diffed: Pipeline):
