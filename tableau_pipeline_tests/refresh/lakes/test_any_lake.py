@@ -15,13 +15,8 @@ from hypothesis import strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 from pyiceberg.table.update.schema import UpdateSchema
-from pyiceberg.transforms import (
-    BucketTransform,
-    IdentityTransform,
-    Transform,
-    TruncateTransform,
-)
-from pyiceberg.types import IntegerType, LongType
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import IntegerType, LongType, NestedField
 
 from tableau_pipeline.core.policies import Append, Diff, Replace, Retain
 from tableau_pipeline.errors import RefusedError
@@ -198,11 +193,8 @@ class Iceberg:
                 if known[:-1]:
                     table.maintenance.expire_snapshots().by_id(known[-2]).commit()
             case "partition":
-                transforms = (BucketTransform(4), IdentityTransform(), TruncateTransform(2))
-                self._partition(("id", "word")[number % 2], transform=transforms[number % 3])
-            case "hive" if all(
-                isinstance(each.transform, IdentityTransform) for each in table.spec().fields
-            ):
+                self._partition(*((), ("word",), ("sent",), ("sent", "word"))[number % 4])
+            case "hive":
                 add_hive_files(table, rows)
             case _:
                 self._evolve(kind, ids, number, held)
@@ -220,12 +212,9 @@ class Iceberg:
             case "widen" if added:
                 _schema(table, lambda schema: schema.update_column(added, LongType()))
             case "again":
-                # What partitions the table cannot be dropped.
-                self._partition()
-                name = held.schema.names[1:][number % (held.num_columns - 1)]
-                type_ = table.schema().find_type(name)
-                _schema(table, lambda schema: schema.delete_column(name))
-                _schema(table, lambda schema: schema.add_column(name, type_))
+                field = self._free[number % len(self._free)]
+                _schema(table, lambda schema: schema.delete_column(field.name))
+                _schema(table, lambda schema: schema.add_column(field.name, field.field_type))
                 _in_place(ids, held, self._reorder)
             case "swap":
                 for old, new in (("made", "x"), ("sent", "made"), ("x", "sent")):
@@ -234,14 +223,24 @@ class Iceberg:
             case "reorder":
                 self._reorder(held.schema.names[::-1])
 
-    def _partition(self, *by: str, transform: Transform | None = None) -> None:
+    @property
+    def _free(self) -> list[NestedField]:
+        """The columns but the key that never partitioned the table.
+
+        pyiceberg does not write to a table that has dropped another one.
+        """
+        used = {each.source_id for spec in self.table.specs().values() for each in spec.fields}
+        _, *fields = sorted(self.table.schema().fields, key=lambda field: field.name != "id")
+        return [field for field in fields if field.field_id not in used]
+
+    def _partition(self, *by: str) -> None:
         """Partition what is written from now on."""
         with self.table.update_spec() as change:
             for field in self.table.spec().fields:
                 change.remove_field(field.name)
         with self.table.update_spec() as change:
             for name in by:
-                change.add_field(name, transform or IdentityTransform(), f"p{uuid4().hex}")
+                change.add_field(name, IdentityTransform(), f"p{uuid4().hex}")
 
     def _reorder(self, names: list[str]) -> None:
         for name in reversed(names):

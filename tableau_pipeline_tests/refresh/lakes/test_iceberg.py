@@ -10,6 +10,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import Table
+from pyiceberg.transforms import MonthTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import DecimalType, DoubleType, LongType
 
@@ -114,6 +115,7 @@ def test_columns_come_and_go(pipeline: Pipeline, lake: Table):
     assert _same(pipeline, lake)
 
 
+@pytest.mark.few_variants(2)
 @pytest.mark.parametrize("appended", [False, True])
 @pytest.mark.parametrize("policy", [BY_ID, Append("id"), Replace()])
 def test_a_column_dropped_and_added_again(
@@ -211,6 +213,7 @@ def test_files_of_others(pipeline: Pipeline, catalog: SqlCatalog):
 ROWS = values_of_all_types().drop_columns(["tiny", "small"])
 
 
+@pytest.mark.few_variants(3)
 @pytest.mark.parametrize("column", ROWS.schema.names[1:])
 def test_partition_columns_that_files_lack(pipeline: Pipeline, catalog: SqlCatalog, column: str):
     """Prevents: NULL in place of the value that only the path of a Hive table's file had."""
@@ -223,6 +226,22 @@ def test_partition_columns_that_files_lack(pipeline: Pipeline, catalog: SqlCatal
     assert _same(pipeline, made)
     made.append(ROWS.slice(0, 2).set_column(0, "id", [[11, 12]]))
     pipeline.run()
+    assert _same(pipeline, made)
+
+
+def test_a_month_is_no_value(pipeline: Pipeline, catalog: SqlCatalog):
+    """Prevents: the month of a partition in place of a day that a file lacks."""
+    rows = pa.table({"id": [1], "day": pa.array([None], pa.date32())})
+    made = catalog.create_table("db.months", schema=rows.schema)
+    with made.update_spec() as change:
+        change.add_field("day", MonthTransform(), "month")
+    with made.transaction() as change:
+        mapping = made.schema().name_mapping.model_dump_json()
+        change.set_properties({"schema.name-mapping.default": mapping})
+    commit_files(made, [(rows.drop_columns(["day"]), Record(600))])
+    follow(pipeline, "iceberg", in_catalog(made))
+    pipeline.run()
+    assert published(pipeline) == in_order(rows)
     assert _same(pipeline, made)
 
 
