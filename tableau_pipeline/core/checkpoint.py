@@ -393,7 +393,7 @@ def not_understood(stored: object, error: ValidationError, *, repair: str) -> st
     if isinstance(found, int) and found > FORMAT:
         return (
             f"release {written.get('release', 'unknown')} of tableau_pipeline wrote it (format "
-            f"{found}), and this is release {RELEASE} (format {FORMAT}). Nothing was sent. "
+            f"{found}), and this is release {RELEASE} (format {FORMAT}). "
             "Upgrade this deployment: only one release may refresh a data source"
         )
     first = error.errors()[0]

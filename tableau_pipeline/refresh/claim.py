@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tableau_pipeline.core.checkpoint import Checkpoint, Claim, Closing, Intent, Outcome
 from tableau_pipeline.core.journal import Journal
-from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.refresh.recover.history import History, read_history
 
 # Seconds. A random pause separates two refreshes that began at the same time; a refresh that waits
@@ -72,9 +72,17 @@ class Claimed:
         )
 
     def _overtaken_by(self) -> str | None:
-        """Who has overtaken this refresh; None if its claim holds."""
+        """Who has overtaken this refresh; None if its claim holds.
+
+        Raises:
+            RefreshError: the journal has a record by now that this release does not understand.
+        """
         for _ in range(_LOOKS_AT_LATE_CLAIMS):
-            history = read_history(self.journal.records())
+            try:
+                history = read_history(self.journal.records())
+            except RefusedError as error:
+                # A refused refresh has sent nothing, but this one may have sent something already.
+                raise RefreshError(f"Nothing more is sent by this refresh: {error}") from error
             # Claims that have ended count too: what a later refresh sent must not be undone. A
             # claim with an equal number was stored at the same moment.
             others = [

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tableau_pipeline.core.checkpoint import Claim
+from tableau_pipeline.core.checkpoint import Claim, Record, read_record
+from tableau_pipeline.core.policies import Diff
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.refresh.plan.decide import NoChange, Options, Publish, Update
 from tableau_pipeline.refresh.recover.history import read_history
@@ -46,6 +47,18 @@ class At(Proxy):
         if (name, when, self._left) == (self._call, self._when, 0):
             self._left = -1
             self._happens()
+
+
+@dataclass
+class LaterJournal(SharedJournal):
+    """A journal in which a later release has stored a record, or not."""
+
+    is_later: bool = False
+
+    def records(self) -> Sequence[Record]:
+        if self.is_later:
+            read_record({"format": 99, "release": "9.8.7"}, repair="")
+        return super().records()
 
 
 @dataclass
@@ -140,6 +153,31 @@ def test_overtaken_while_it_sends(new_pipeline: Callable[..., Pipeline]):
     assert "the update of run one took effect after a later refresh" in report.plan.reason
     assert pipeline.wrong() == []
     assert isinstance(zombie.run("four").plan, NoChange)
+
+
+def test_upgraded_while_it_sends(pipeline: Pipeline):
+    """Prevents: an error that says that nothing was sent, although the update has taken effect by
+    the time that another process of this deployment is upgraded."""
+    pipeline.policy(Diff(("flight_id",)))
+    journal = LaterJournal("zero")
+    pipeline.refresh(around_journal=lambda _: journal).run(Options())
+    pipeline.model("flights", flights(9))
+
+    def upgraded() -> None:
+        journal.is_later = True
+
+    one = pipeline.refresh(
+        around_journal=lambda _: journal,
+        around_server=lambda server: At(server, "update", upgraded),
+    )
+    with pytest.raises(RefreshError, match=r"Nothing more .* release 9\.8\.7") as error:
+        one.run(Options())
+    assert not isinstance(error.value, RefusedError)
+    journal.is_later = False
+    assert isinstance(
+        pipeline.refresh(around_journal=lambda _: journal).run(Options()).plan, NoChange
+    )
+    assert pipeline.wrong() == []
 
 
 @pytest.mark.few_variants(1)
