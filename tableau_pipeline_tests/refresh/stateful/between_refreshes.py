@@ -2,7 +2,10 @@
 
 from dataclasses import dataclass, replace
 from typing import Any
+from uuid import uuid4
 
+from tableau_pipeline.core.checkpoint import Claim, Closing, Outcome, Owner
+from tableau_pipeline.refresh.recover.history import needed, read_history
 from tableau_pipeline.sandbox.control.faults import Cut, QueryFault
 from tableau_pipeline_tests.refresh.stateful.scenarios import Rules, related
 
@@ -67,6 +70,58 @@ class Place:
         history.note(f"{self}")
         history.other_user.project(self.project)
         history.declaration = replace(history.declaration, name=self.name, project=self.project)
+
+
+@dataclass(frozen=True)
+class Attempts:
+    """Many refreshes come to nothing, one after another, for days: they change no rows.
+
+    Each leaves a claim. One that is refused ends it; one that is killed does not, but records
+    once more the request that an earlier one may have sent, if there is such a one.
+    """
+
+    count: int
+    killed: bool
+
+    def __call__(self, history: Any) -> None:
+        log = history.logs["ours"]
+        live = [
+            each
+            for each in read_history(log.records).open_claims
+            if each.owner.run_id not in log.ended
+        ]
+        if live or history.ledger.in_flight() or log.later_at is not None:
+            # They would only wait.
+            return
+        history.note(f"{self.count} refreshes are {'killed' if self.killed else 'refused'}")
+        for _ in range(self.count):
+            number = read_history(needed(log.records)).number + 1
+            claim = Claim(refresh=number, owner=Owner(run_id=f"attempt {number}"))
+            log.ended.add(claim.owner.run_id)
+            log.records.append(claim)
+            if self.killed:
+                self._send_nothing(history, log, claim)
+            else:
+                log.records.append(Closing(refresh=number, claim=claim.id))
+
+    def _send_nothing(self, history: Any, log: Any, claim: Claim) -> None:
+        """Be killed right before the same request is sent again."""
+        known = read_history(needed(log.records))
+        if not known.intents or any(each.job_id for each in known.intents):
+            return
+        # Who may not list jobs waits until none of them can run.
+        history.tableau.pass_time(0 if history.scenario.admin else 700)
+        recovered = known.recovered
+        for intent in known.intents:
+            lost = intent.model_copy(update={"outcome": intent.outcome or Outcome.LOST})
+            log.records.append(lost)
+            recovered = recovered.after(lost)
+        again = {"refresh": claim.refresh, "step": 1, "request_id": str(uuid4()), "outcome": None}
+        again |= {"recorded_at": history.tableau.now, "run_id": claim.owner.run_id}
+        log.records += [
+            recovered.recorded_by(claim.refresh),
+            known.intents[-1].model_copy(update=again),
+        ]
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,7 @@
-"""What happens while a refresh is under way; `Meddle` and `Wipe` also happen between refreshes."""
+"""What happens while a refresh is under way.
+
+`Meddle`, `Wipe` and `LaterRelease` also happen between refreshes.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -71,7 +74,7 @@ class Other:
         )
         if self.takes_over:
             actor.log.ended.add(actor.name)
-        other = history.actor(instance=actor.log.instance)
+        other = history.actor(publisher=actor.log.name)
         history.refresh(other, self.options)
         if self.takes_over and actor.claimed and other.has_claimed:
             actor.overtaken = history.next_moment()
@@ -85,6 +88,15 @@ class Wipe:
         if not history.ledger.in_flight():
             history.note("the asset is wiped")
             history.logs["ours"].wipe()
+
+
+@dataclass(frozen=True)
+class LaterRelease:
+    """Another process of this deployment was upgraded, and stores a record in a later format."""
+
+    def __call__(self, history: Any, actor: Actor | None = None) -> None:
+        history.note("a later release stores a record")
+        history.logs["ours"].later_at = history.next_moment()
 
 
 @dataclass(frozen=True)

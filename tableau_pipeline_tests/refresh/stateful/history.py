@@ -4,7 +4,7 @@ import logging
 import tempfile
 from collections.abc import Generator, Iterable
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from random import Random
@@ -28,7 +28,7 @@ from tableau_pipeline_tests.refresh.stateful.journals import Log, SimulatedJourn
 from tableau_pipeline_tests.refresh.stateful.models.snapshots import Store
 from tableau_pipeline_tests.refresh.stateful.models.tables import Model
 from tableau_pipeline_tests.refresh.stateful.models.values import NOON
-from tableau_pipeline_tests.refresh.stateful.scenarios import Scenario
+from tableau_pipeline_tests.refresh.stateful.scenarios import KEY, Scenario
 from tableau_pipeline_tests.refresh.stateful.server.contents import Published, held
 from tableau_pipeline_tests.refresh.stateful.server.network import Network
 from tableau_pipeline_tests.refresh.stateful.server.other_user import BOSS, OtherUser
@@ -38,6 +38,13 @@ from tableau_pipeline_tests.refresh.stateful.server.wire import URL, wired, with
 LOG = logging.getLogger(__name__)
 WORKER = UserSeed(name="worker", password="worker-secret")
 ADMIN = UserSeed(name="worker", password="worker-secret", site_role="SiteAdministratorCreator")
+# Who may publish the data source: the ids of their instances, and their keys. "other" is another
+# deployment, "twin" another declaration of our own.
+PUBLISHERS = {
+    "ours": ("ours", KEY),
+    "other": ("other", KEY),
+    "twin": ("ours", f"{KEY} twin"),
+}
 TIMEOUTS = Timeouts(claim=30, job=300, queue=300, timestamp=5)
 
 
@@ -47,7 +54,7 @@ class History:
 
     Attributes:
         declaration: as our instance declares it now.
-        logs: the journals, by instance; "ours" is the one that counts.
+        logs: the journals, by publisher; "ours" is the one that counts.
         moment: counts whatever happens, so that one can tell what came first.
         trace: what happened, in words.
         actors: the refreshes that run, the innermost last.
@@ -132,13 +139,13 @@ class History:
         self.point("sleep")
         self.tableau.pass_time(max(seconds, 0.001))
 
-    def actor(self, *, instance: str = "ours", events: Iterable[Event] = ()) -> Actor:
+    def actor(self, *, publisher: str = "ours", events: Iterable[Event] = ()) -> Actor:
         """A refresh that is about to run."""
         self._runs += 1
         owner = Owner(run_id=f"run {self._runs}", step="stateful")
-        log = self.logs[instance]
-        clock = self.client_now
-        return Actor(owner, log, self.declaration, self.store, clock, list(events), wiped=log.wiped)
+        log = self.logs[publisher]
+        declared, clock = replace(self.declaration, key=log.key), self.client_now
+        return Actor(owner, log, declared, self.store, clock, list(events), wiped=log.wiped)
 
     def refresh(self, actor: Actor, options: Options) -> Outcome:
         """Refresh, and check what came of it; whatever runs already waits meanwhile.
@@ -146,7 +153,7 @@ class History:
         Raises:
             BrokenPromise: it has not kept its promise.
         """
-        start, actor.options = Start.of(self), options
+        start, actor.options = Start.of(self, actor), options
         self.actors.append(actor)
         self.note(f"{actor.name} begins")
         try:
@@ -164,6 +171,13 @@ class History:
         elif isinstance(outcome.plan, Publish) and outcome.plan.mode is not PublishMode.REPLACE:
             self.unclear = False
         return outcome
+
+    def upgrade(self) -> None:
+        """Our release becomes the one that has written among our records, if one has."""
+        for log in self.logs.values():
+            if log.later_at is not None:
+                self.note("this deployment is upgraded, too")
+            log.later_at = None
 
     def end_all(self) -> None:
         """Dagster knows of every run that it has ended."""
@@ -187,12 +201,12 @@ class History:
                 yield site
 
         return Refresh(
-            declaration=self.declaration,
+            declaration=actor.declaration,
             snapshots=actor,
             journal=SimulatedJournal(actor.log, actor.owner, self.point, actor.note_record),
             server=server,
             hyper=hyper_process,
-            folder=self.folder / actor.log.instance,
+            folder=self.folder / actor.log.name,
             kept=self.folder / "kept",
             log=LOG,
             timeouts=TIMEOUTS,
@@ -227,7 +241,10 @@ def history(scenario: Scenario, chance: Random) -> Generator[History]:
             declaration=scenario.declaration(),
             models={shape.name: shape.model() for shape in scenario.shapes},
             store=store,
-            logs={name: Log(name, scenario.short, chance) for name in ("ours", "other")},
+            logs={
+                name: Log(name, instance, key, scenario.short, chance)
+                for name, (instance, key) in PUBLISHERS.items()
+            },
         )
         made.ledger.history, made.other_user.moment = made, made.next_moment
         network = Network(server, chance, made)

@@ -5,29 +5,44 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from random import Random
 
-from tableau_pipeline.core.checkpoint import Closing, Owner, Record
+from tableau_pipeline.core.checkpoint import FORMAT, Closing, Owner, Record, read_record
 from tableau_pipeline.refresh.recover.history import needed
+
+LATER_RELEASE = "99.1"
+# What a release writes whose format this one does not know.
+_LATER_RECORD = {"format": FORMAT + 1, "release": LATER_RELEASE, "kind": "claim", "lease": 60}
 
 
 @dataclass
 class Log:
-    """The records of one instance.
+    """The records of one declaration in one instance.
 
     Attributes:
+        name: of whoever publishes: "ours", or another one.
         short: whoever reads gets what a journal has to hand out, and no more.
         ended: run ids of which Dagster says that they have ended.
         wiped: how often somebody wiped the asset.
+        later_at: the moment when a later release stored a record, which is still there.
     """
 
+    name: str
     instance: str
+    key: str
     short: bool
     chance: Random
     records: list[Record] = field(default_factory=list)
     ended: set[str] = field(default_factory=set)
     wiped: int = 0
+    later_at: int | None = None
 
     def visible(self) -> list[Record]:
-        """What there is to be read, in no order."""
+        """What there is to be read, in no order.
+
+        Raises:
+            RefusedError: a later release wrote some of it.
+        """
+        if self.later_at is not None:
+            read_record(_LATER_RECORD, repair="Restore a backup")
         kept = needed(self.records) if self.short else list(self.records)
         self.chance.shuffle(kept)
         return kept

@@ -11,6 +11,7 @@ from unittest import mock
 from tableau_pipeline.refresh.plan.decide import Accept, Options
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline_tests.refresh.stateful.checks.promise import BrokenPromise
+from tableau_pipeline_tests.refresh.stateful.checks.rehearsal import Rehearsal
 from tableau_pipeline_tests.refresh.stateful.history import History, history
 from tableau_pipeline_tests.refresh.stateful.models.changes import repaired
 from tableau_pipeline_tests.refresh.stateful.scenarios import Scenario, scenario
@@ -90,6 +91,9 @@ def _shorter(case: Case) -> Generator[Case]:
     for number in range(1, len(steps)):
         yield replace(case, steps=steps[:number] + steps[number + 1 :])
     for number, each in enumerate(steps):
+        if each.rehearsed:
+            plain = replace(each, rehearsed=False)
+            yield replace(case, steps=(*steps[:number], plain, *steps[number + 1 :]))
         for name in ("before", "events"):
             # Without their first rows, there is nothing to publish.
             parts = getattr(each, name) if number or name == "events" else ()
@@ -102,13 +106,18 @@ def _take(made: History, each: Step) -> None:
     for happening in each.before:
         happening(made)
     made.store_feeds()
-    if each.instance != "ours":
+    if each.publisher != "ours":
         # Nobody can know what another deployment has on its way.
         made.tableau.come_to_rest()
     made.note(f"{each}{''.join(f'; {event}' for event in each.events)}")
-    made.refresh(made.actor(instance=each.instance, events=each.events), each.options)
+    told = Rehearsal.of(made, each.publisher, each.options) if each.rehearsed else None
+    actor = made.actor(publisher=each.publisher, events=each.events)
+    outcome = made.refresh(actor, each.options)
+    if told:
+        told.check(made, actor, outcome)
+    made.upgrade()
     made.tableau.pass_time(made.chance.choice([0, 0, 1, 60]))
-    if each.instance != "ours":
+    if each.publisher != "ours":
         made.tableau.come_to_rest()
 
 

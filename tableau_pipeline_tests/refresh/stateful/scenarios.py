@@ -14,6 +14,7 @@ from tableau_pipeline_tests.refresh.stateful.models import windows
 from tableau_pipeline_tests.refresh.stateful.models.tables import Col, Content, Model
 from tableau_pipeline_tests.refresh.stateful.models.values import KEYS, MOMENTS, TYPES
 
+KEY = "stateful"
 _LIMITS = (66_000, 100_000)
 # Too large to be downloaded, as any file is.
 LARGE = Reconcile(max_bytes=1)
@@ -109,7 +110,7 @@ class Scenario:
     def declaration(self) -> Declaration:
         """The first declaration."""
         declaration = Declaration(
-            key="stateful",
+            key=KEY,
             name="Stateful",
             project="Default",
             tables=tuple(shape.table(shape.rules) for shape in self.shapes),

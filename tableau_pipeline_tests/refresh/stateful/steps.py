@@ -44,19 +44,21 @@ _WIRE_POINTS = ("before send*", "after send*", "after send*", "before look", "be
 class Step:
     """Attributes:
     before: what happens, in this order.
-    instance: whose refresh it is.
+    publisher: whose refresh it is.
+    rehearsed: a dry run comes right before it, and has to tell what it will do.
     """
 
     before: tuple[Any, ...] = ()
     events: tuple[Event, ...] = ()
     options: Options = field(default_factory=Options)
-    instance: str = "ours"
+    publisher: str = "ours"
+    rehearsed: bool = False
 
     def __str__(self) -> str:
         asked = [name for name in ("dry_run", "full") if getattr(self.options, name)]
         asked += ["build only"] * (not self.options.publish)
         asked += [f"accept {', '.join(sorted(self.options.accept))}"] * bool(self.options.accept)
-        return f"{self.instance} refreshes {'; '.join(asked)}".strip()
+        return f"{self.publisher} refreshes {'; '.join(asked)}".strip()
 
 
 def first(chance: Random) -> Step:
@@ -81,10 +83,13 @@ def step(chance: Random) -> Step:
         full=chance.random() < 0.06,
         accept=chance.choice([frozenset(), frozenset(), frozenset(), ALL - {Accept.TAKEOVER}]),
     )
-    other = chance.random() < 0.06
-    if other and chance.random() < 0.5:
+    publisher = chance.choices(["ours", "other", "twin"], [90, 6, 4])[0]
+    if publisher != "ours" and chance.random() < 0.5:
         options = replace(options, accept=options.accept | {Accept.TAKEOVER})
-    return Step(tuple(before), _faults(chance), options, instance="other" if other else "ours")
+    faults = _faults(chance)
+    # Between a dry run and the run that it is compared with, nothing may happen.
+    rehearsed = not faults and options.publish and not options.dry_run and chance.random() < 0.5
+    return Step(tuple(before), faults, options, publisher=publisher, rehearsed=rehearsed)
 
 
 def _faults(chance: Random) -> tuple[Event, ...]:
@@ -104,8 +109,8 @@ def _meddling(chance: Random) -> Event:
 def _event(chance: Random) -> Event:
     what: Any
     kind = chance.choices(
-        ["kill", "break", "meddle", "other", "fate", "wipe", "materialize"],
-        [20, 18, 30, 14, 6, 4, 4],
+        ["kill", "break", "meddle", "other", "fate", "wipe", "later", "materialize"],
+        [20, 18, 30, 14, 6, 4, 3, 4],
     )[0]
     nth = chance.choice([1, 1, 1, 2, 3])
     match kind:
@@ -128,6 +133,8 @@ def _event(chance: Random) -> Event:
             what, at = events.Fail(chance.choice([failing, failing, slow])), "job queued"
         case "wipe":
             what, at = events.Wipe(), chance.choice(_POINTS)
+        case "later":
+            what, at = events.LaterRelease(), chance.choice(_POINTS)
         case _:
             what, at = _materialize(chance), chance.choice(_POINTS)
     if at == "*":
@@ -169,8 +176,12 @@ def _happening(chance: Random) -> Any:
                 chance.choice(["Stateful", "Stateful 2"]), chance.choice(["Default", "Elsewhere"])
             ),
             lambda: between_refreshes.BadAnswers(_bad_answers(chance)),
+            lambda: between_refreshes.Attempts(
+                chance.choice([30, 60, 300]), killed=chance.random() < 0.5
+            ),
+            lambda: events.LaterRelease(),
         ],
-        [18, 8, 3, 8, 6, 20, 5, 4, 8],
+        [18, 8, 3, 8, 6, 20, 5, 4, 8, 10, 4],
     )[0]()
 
 

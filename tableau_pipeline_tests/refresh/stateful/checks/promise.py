@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, TAG_PREFIX
 from tableau_pipeline.refresh.plan.decide import Accept
 from tableau_pipeline.sandbox.control.faults import HideRows, StaleRows
 from tableau_pipeline.sandbox.store.records import Datasource, Job
@@ -137,6 +138,13 @@ def check_may_send(history: Any, actor: Actor) -> None:
         history.note(f"{actor.name} is killed before it sends")
         actor.dead = True
         raise Killed
+    later = actor.log.later_at
+    if later is not None and actor.read < later:
+        # The same: that record came after its last look.
+        history.note(f"{actor.name} is killed before it sends")
+        actor.dead = True
+        raise Killed
+    require(later is None, "it sends although it has met a record of a later release")
     require(not actor.options.dry_run, "a dry run sends")
     require(actor.overtaken is None, "it sends although it was overtaken")
     for other in history.actors[:-1]:
@@ -172,12 +180,14 @@ def check_effect(history: Any, sending: Sending, *, before: Look, after: Look) -
 
 
 def _check_owner(history: Any, actor: Actor, target: Datasource) -> None:
-    """Another deployment's data source is left alone."""
-    tags = {f"tableau-pipeline-instance:{name}": name for name in history.logs}
-    owners = [tags[tag] for tag in target.tags if tag in tags]
-    accepted = Accept.TAKEOVER in actor.options.accept
-    kept = accepted or not owners or actor.log.instance in owners
-    require(kept, f"it sends to the data source of {owners}")
+    """The data source of another deployment, or of another declaration, is left alone."""
+    if Accept.TAKEOVER in actor.options.accept:
+        return
+    logs = history.logs.values()
+    owners = {log.instance for log in logs if f"{INSTANCE_TAG_PREFIX}{log.instance}" in target.tags}
+    require(not owners or actor.log.instance in owners, f"it sends to what {owners} publish")
+    keys = {log.key for log in logs if f"{TAG_PREFIX}{log.key}" in target.tags}
+    require(not keys or actor.log.key in keys, f"it sends to what is published as {keys}")
 
 
 def _check_guards(history: Any, sending: Sending, before: Look) -> None:

@@ -5,13 +5,17 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-from tableau_pipeline.core.declaration import Table
+from tableau_pipeline.core.declaration import TAG_PREFIX, Table
 from tableau_pipeline.core.policies import Diff
 from tableau_pipeline.refresh.plan.decide import Accept
 from tableau_pipeline.sandbox.switches import UpdatedAt
 from tableau_pipeline_tests.refresh.stateful.actors import Actor
 from tableau_pipeline_tests.refresh.stateful.checks import oracle
+from tableau_pipeline_tests.refresh.stateful.journals import LATER_RELEASE
 from tableau_pipeline_tests.refresh.stateful.models.tables import Content
+
+# The server's own refusal, with the code of its error.
+ANSWERED = re.compile(r" failed: \d{6} ")
 
 
 def accepts_shrink(actor: Actor) -> bool:
@@ -38,6 +42,8 @@ class _Case:
             (r'"[^"]+" must be overwritten, because', self._handled),
             (r"A data source .* exists .* did not publish", self._handled),
             (r"is published by another deployment", self._others),
+            (r'is published under the key "([^"]+)", by this deployment', self._another_key),
+            (rf"release {LATER_RELEASE} of tableau_pipeline wrote it", self._later),
             (r"carries the tag of this data source .* no record of this deployment", self._stray),
             (
                 r"is to be (?:renamed|moved) .* has a data source \"[^\"]+\" \((\S+)\)",
@@ -51,7 +57,7 @@ class _Case:
             (r"Relationship .*: table \"(\w+)\": k is not unique", self._repeated),
             (r'Model "(\w+)": its partition', lambda name: bool(self._actor.contents[name].stale)),
             (r"Moving data source (\S+) to .* failed: 409015 ", self._taken),
-            (r" failed: \d{6} ", self._answered),
+            (ANSWERED.pattern, self._answered),
         ]
         for pattern, check in checks:
             if match := re.search(pattern, line):
@@ -110,6 +116,14 @@ class _Case:
         return found is not None and any(
             f"tableau-pipeline-instance:{other}" in {*found.tags, *self._tags} for other in others
         )
+
+    def _another_key(self, key: str) -> bool:
+        found = self._history.found()
+        tags = {*self._tags, *(found.tags if found else ())}
+        return key != self._actor.log.key and f"{TAG_PREFIX}{key}" in tags
+
+    def _later(self) -> bool:
+        return self._actor.log.later_at is not None
 
     def _stray(self) -> bool:
         """Our records were lost, or name one that is gone, and what has our tag is elsewhere."""

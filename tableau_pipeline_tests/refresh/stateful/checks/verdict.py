@@ -10,6 +10,7 @@ from tableau_pipeline.refresh.report import Report
 from tableau_pipeline_tests.refresh.stateful.actors import Actor, Killed
 from tableau_pipeline_tests.refresh.stateful.checks import oracle, refusals
 from tableau_pipeline_tests.refresh.stateful.checks.promise import BrokenPromise, require
+from tableau_pipeline_tests.refresh.stateful.journals import LATER_RELEASE
 from tableau_pipeline_tests.refresh.stateful.server.contents import Published, differences, held
 
 Outcome = Report | RefreshError | Killed
@@ -22,17 +23,20 @@ class Start:
     Attributes:
         versions: the newest of each model.
         tags: those of the data source.
+        later: another process has stored a record of a later release, which is still there.
     """
 
     versions: dict[str, int]
     tags: frozenset[str]
+    later: bool = False
 
     @classmethod
-    def of(cls, history: Any) -> "Start":
+    def of(cls, history: Any, actor: Actor) -> "Start":
         """As they are now."""
         versions = {name: history.store.number(name) for name in history.models}
         found = history.found()
-        return cls(versions, frozenset(found.tags) if found else frozenset())
+        tags = frozenset(found.tags) if found else frozenset()
+        return cls(versions, tags, actor.log.later_at is not None)
 
 
 def describe(outcome: Outcome) -> str:
@@ -58,6 +62,8 @@ def check(history: Any, actor: Actor, start: Start, outcome: Outcome) -> None:
     if actor.options.dry_run or not actor.options.publish:
         require(not actor.changes, "a dry run has changed something on the server")
         require(not actor.records, "a dry run has recorded something")
+    if start.later and actor.options.publish and not isinstance(outcome, Killed):
+        _check_stopped(actor, outcome)
     match outcome:
         case RefusedError():
             refused = [each for each in actor.sendings if each.landed]
@@ -73,6 +79,13 @@ def check(history: Any, actor: Actor, start: Start, outcome: Outcome) -> None:
             _check_green(history, actor, start, outcome)
         case _:
             pass
+
+
+def _check_stopped(actor: Actor, outcome: Outcome) -> None:
+    """A refresh that does not understand a record does nothing, and names who wrote it."""
+    named = isinstance(outcome, RefusedError) and LATER_RELEASE in str(outcome)
+    require(named, f"release {LATER_RELEASE} refreshes it, and this is what comes of it: {outcome}")
+    require(not actor.changes and not actor.records, "it changes something beside a later release")
 
 
 def _check_green(history: Any, actor: Actor, start: Start, report: Report) -> None:

@@ -1,0 +1,61 @@
+"""A dry run tells what the next run does, if nothing happens in between."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.refresh.plan.decide import Options
+from tableau_pipeline.refresh.report import Report
+from tableau_pipeline_tests.refresh.stateful.actors import Actor
+from tableau_pipeline_tests.refresh.stateful.checks.promise import Look, require
+from tableau_pipeline_tests.refresh.stateful.checks.refusals import ANSWERED
+from tableau_pipeline_tests.refresh.stateful.checks.verdict import Outcome
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """What a dry run has told.
+
+    Attributes:
+        told: its decision and reason; None if it failed.
+        settled: how things were before and after it, if nothing was on its way.
+    """
+
+    told: tuple[str, str] | None
+    settled: tuple[Any, ...] | None
+
+    @classmethod
+    def of(cls, history: Any, publisher: str, options: Options) -> "Rehearsal":
+        """Let it run."""
+        before = _settled(history)
+        actor = history.actor(publisher=publisher)
+        told = _told(history.refresh(actor, replace(options, dry_run=True)))
+        settled = (*before, actor.day) if before and before == _settled(history) else None
+        return cls(told, settled)
+
+    def check(self, history: Any, actor: Actor, outcome: Outcome) -> None:
+        """Whether the run that followed has done this."""
+        done = _told(outcome)
+        # A run that could not find out what an earlier one has left has not decided at all.
+        if done is None or self.settled is None or actor.day != self.settled[-1]:
+            return
+        require(self.told == done, f"a dry run told {self.told}, but the run did {done}")
+
+
+def _settled(history: Any) -> tuple[Any, ...] | None:
+    """What a decision depends on beside the records; None if that may change by itself."""
+    control = history.tableau.services.control
+    if history.tableau.unfinished() or control.faults():
+        return None
+    return (Look.at(history, history.found()),)
+
+
+def _told(outcome: Outcome) -> tuple[str, str] | None:
+    match outcome:
+        case Report():
+            return outcome.decision, outcome.reason
+        # What the server refuses shows only when it is asked.
+        case RefusedError() if not ANSWERED.search(str(outcome)):
+            return "refuse", str(outcome)
+        case _:
+            return None
