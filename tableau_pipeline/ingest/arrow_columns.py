@@ -75,11 +75,14 @@ def declared(columns: str) -> T.StructType:
 
 
 def check_names(names: Sequence[str], where: str) -> None:
-    """Refuse column names that Spark cannot distinguish.
+    """Refuse column names that Spark cannot distinguish, or that are empty.
 
     Raises:
         RefusedError: names the columns.
     """
+    if "" in names:
+        position = [*names].index("") + 1
+        raise RefusedError(f"{where}: the name of column {position} is empty: name it")
     folded = [name.casefold() for name in names]
     twins = [name for name in names if folded.count(name.casefold()) > 1]
     if twins:

@@ -12,7 +12,8 @@ from pyspark.sql.types import DataType, DateType, TimestampNTZType, TimestampTyp
 # The column by which Spark divides a write into folders.
 PARTITION = "_partition"
 # The folder of rows that belong to none: Spark's ExternalCatalogUtils.DEFAULT_PARTITION_NAME.
-NO_PARTITION = f"{PARTITION}=__HIVE_DEFAULT_PARTITION__"
+NULL_KEY = "__HIVE_DEFAULT_PARTITION__"
+NO_PARTITION = f"{PARTITION}={NULL_KEY}"
 # Spark's ExternalCatalogUtils.escapePathName
 _ESCAPED = set("\"#%'*/:=?\\\x7f{[]^")
 

@@ -1,12 +1,12 @@
 """Refuse what a snapshot cannot hold, by model and column."""
 
 from collections import Counter
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator, Set
 
 from pyspark.sql import types as T
 
 from tableau_pipeline.hyper.tables import ROW_HASH, json_text
-from tableau_pipeline.snapshots.partitions import PARTITION
+from tableau_pipeline.snapshots.partitions import NULL_KEY, PARTITION
 
 _UNHASHABLE = (T.ArrayType, T.BinaryType, T.StructType)
 _RESERVED = {ROW_HASH, PARTITION}
@@ -17,13 +17,18 @@ class UnstorableError(Exception):
 
 
 def check_storable(schema: T.StructType, asset_key: str) -> None:
-    """Refuse types that Parquet cannot hold, indistinguishable names and reserved names.
+    """Refuse types that Parquet cannot hold, and names that are empty, reserved or alike.
 
     Raises:
         UnstorableError: lists all problems.
     """
     reserved = _RESERVED | {json_text(name).casefold() for name in schema.names}
     problems = [problem for field in schema.fields if (problem := _column_problem(field, reserved))]
+    problems += [
+        f"the name of column {position} is empty: name it"
+        for position, name in enumerate(schema.names, 1)
+        if not name
+    ]
     if not schema.fields:
         problems.append("it has no columns")
     folded = Counter(name.casefold() for name in schema.names)
@@ -35,6 +40,19 @@ def check_storable(schema: T.StructType, asset_key: str) -> None:
     ]
     if problems:
         raise UnstorableError(f'Model "{asset_key}" cannot be stored: {"; ".join(problems)}.')
+
+
+def check_partition_keys(keys: Iterable[str], asset_key: str) -> None:
+    """Refuse the key that Spark gives to rows without one.
+
+    Raises:
+        UnstorableError: names model and key.
+    """
+    if NULL_KEY in keys:
+        raise UnstorableError(
+            f'Model "{asset_key}" cannot be stored: the partition key "{NULL_KEY}" is reserved, '
+            "as Spark stores rows without a key under it: choose another one."
+        )
 
 
 def _column_problem(field: T.StructField, reserved: Set[str]) -> str | None:

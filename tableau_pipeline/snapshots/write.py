@@ -19,7 +19,7 @@ from tableau_pipeline.snapshots.partitions import (
     with_partition,
 )
 from tableau_pipeline.snapshots.row_hash import json_values, row_hash
-from tableau_pipeline.snapshots.storable import check_storable
+from tableau_pipeline.snapshots.storable import check_partition_keys, check_storable
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline.snapshots.successor import succeeding
 
@@ -115,6 +115,7 @@ def stored_parts(
         UnstorableError, PartitionError: as `write_partitions`.
     """
     check_storable(frame.schema, asset_key)
+    check_partition_keys(partitions, asset_key)
     placed = with_partition(_hashed(frame), expression, partitions)
     written = write_rows(
         placed, store.folder(asset_key), folder, asset_key=asset_key, partitions=[*partitions]

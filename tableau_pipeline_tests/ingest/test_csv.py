@@ -5,9 +5,14 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyspark.sql import SparkSession
+from pyspark.sql.types import DoubleType
 
 from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.ingest.options import Options
+from tableau_pipeline.ingest.values.parsers import parser
 from tableau_pipeline_tests.ingest.reading import read, read_all, written
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -45,6 +50,13 @@ def test_empty_and_null(file: Path):
         ("decimal(9,2)", "1E+3", Decimal("1000.00")),
         ("double", "1e-3", 0.001),
         ("double", "-Infinity", float("-inf")),
+        *(("double", text, float(text)) for text in ("0.1", "1.10", "-0", "1e23", "5e-324")),
+        ("double", "0.3000000000000000000", 0.3),
+        ("double", "9007199254740992", 9007199254740992.0),
+        # As programs write a double with 17 digits.
+        ("double", "0.10000000000000001", 0.1),
+        ("double", "40300.619960000004", 40300.61996),
+        ("float", "16777216", 16777216.0),
         ("float", "0.5", 0.5),
         ("boolean", "TRUE", True),
         ("date", "2024-02-29", date(2024, 2, 29)),
@@ -67,7 +79,9 @@ def test_what_fits(file: Path, type_: str, text: str, value: object):
         *(("int", text) for text in ("3.0", "1e3", "2147483648", "1_000", " 1", "٣", "0x1", "-")),
         *(("decimal(9,2)", text) for text in ("3;5", "1.234", "12345678.9", "NaN", ".", "1 000")),
         *(("double", text) for text in ("1e400", "1e-400", "1d", "0x1p3", "1.234.567")),
-        *(("float", text) for text in ("1e39", "1e-60")),
+        *(("double", text) for text in ("9007199254740993", "-900719925474099.27")),
+        *(("double", text) for text in ("0.1234567890123456789", "1.23456e-320")),
+        *(("float", text) for text in ("1e39", "1e-60", "16777217", "3.14159265")),
         *(("boolean", text) for text in ("yes", "1", "T")),
         *(("date", text) for text in ("2023-02-29", "29.02.2024", "2024-1-1", "2024-01-01 10:00")),
         *(("timestamp", text) for text in ("2024-01-01 25:00", "2024-01-01 10:00:00.1234567")),
@@ -94,7 +108,12 @@ def test_what_does_not_fit(file: Path, type_: str, text: str):
         ("timestamp", "31.12.2023 10:30", '{timestampFormat: "dd.MM.yyyy HH:mm"}'),
         ("int", "NA", '{nullValue: "NA"}'),
         ("int", " 7", "ignoreLeadingWhiteSpace"),
-        ("int", "2.5", "declare double or decimal"),
+        ("int", "2.5", "declare double or decimal(18,4)"),
+        ("int", "2147483648", "declare bigint or decimal(18,0)"),
+        ("bigint", "9223372036854775808", "digits, declare decimal(19,0)"),
+        ("double", "9007199254740993", "declare bigint or decimal(18,0)"),
+        ("float", "3.14159265", "declare double or decimal(18,8)"),
+        ("decimal(10,2)", "1.005", "declare double or decimal(18,4)"),
     ],
 )
 def test_the_option_that_would_read_it(file: Path, type_: str, text: str, remedy: str):
@@ -102,6 +121,35 @@ def test_the_option_that_would_read_it(file: Path, type_: str, text: str, remedy
     with pytest.raises(RefusedError) as refused:
         read(written(file, f'v\n"{text}"\n'), columns=f"v {type_}")
     assert remedy in str(refused.value)
+
+
+@pytest.mark.parametrize("type_", ["decimal(10,2)", "bigint"])
+def test_no_option_that_makes_another_number_of_it(file: Path, type_: str):
+    """Prevents: advice that publishes 1005 where the file has 1.005."""
+    with pytest.raises(RefusedError) as refused:
+        read(written(file, "v\n1.005\n"), columns=f"v {type_}")
+    assert "thousands" not in str(refused.value)
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False), st.booleans())
+def test_every_double_is_read_as_programs_write_it(value: float, short: bool):
+    """Prevents: a double that is refused as it was written by a program that had it."""
+    read = parser(DoubleType(), Options())
+    assert read
+    assert read(repr(value) if short else f"{value:.17g}") == value
+
+
+@given(st.integers(-(10**25), 10**25))
+def test_whole_numbers_are_exact_in_a_double_or_bad(value: int):
+    """Prevents: a number that loses digits without a word."""
+    read = parser(DoubleType(), Options())
+    assert read
+    try:
+        found = read(str(value))
+    except ValueError:
+        assert int(float(value)) != value
+    else:
+        assert Decimal(repr(found)) == value or int(found) == value
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,14 @@ def test_packed(tmp_path: Path):
         read(path)
 
 
+@pytest.mark.parametrize("reader", [{}, {"encoding": "windows-1252"}])
+def test_packed_under_another_name(file: Path, reader: dict[str, str]):
+    """Prevents: "seems to be UTF-16LE" of a file that only lacks its suffix."""
+    file.write_bytes(gzip.compress(b"id,v\n1,a\n"))
+    with pytest.raises(RefusedError, match=r"^x\.csv is packed with gzip: .* \.gz"):
+        read(file, reader=reader)
+
+
 @pytest.mark.parametrize(("ending", "pack"), [(".gz", gzip.compress), (".bz2", bz2.compress)])
 @pytest.mark.parametrize("position", [0, 20])
 def test_packed_and_damaged(tmp_path: Path, ending: str, pack: Callable, position: int):

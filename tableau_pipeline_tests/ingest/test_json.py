@@ -67,7 +67,8 @@ def test_types_that_are_found_out(file: Path, values: tuple[str, ...], found: tu
     ("type_", "value"),
     [
         ("bigint", "2.5"), ("bigint", '"2"'), ("bigint", "true"), ("bigint", str(2**63)),
-        ("decimal(9,2)", "1.234"), ("double", "1e400"), ("boolean", "1"), ("date", "20240101"),
+        ("decimal(9,2)", "1.234"), ("double", "1e400"), ("double", "9007199254740993"),
+        ("array<double>", "[9007199254740993]"), ("boolean", "1"), ("date", "20240101"),
         ("date", '"01.02.2024"'), ("array<int>", "1"), ("array<int>", '["x"]'),
         ("struct<x: int>", '{"x": "1"}'), ("string", '"\\ud800"'),
     ],
@@ -98,6 +99,13 @@ def test_what_is_broken(file: Path, text: str, message: str):
     with pytest.raises(RefusedError) as refused:
         read(file, columns="b int" if "no object has" in message else "a bigint")
     assert message in str(refused.value)
+
+
+def test_a_name_that_is_empty(file: Path):
+    """Prevents: an error from deep inside Spark that names neither the file nor the column."""
+    file.write_text('{"id": 1, "": 2}\n', "utf-8")
+    with pytest.raises(RefusedError, match=r"x\.json: the name of column 1 is empty: name it"):
+        read(file)
 
 
 def test_an_object_over_several_lines(file: Path):

@@ -124,6 +124,12 @@ def test_what_cannot_be_stored_is_refused_by_name(
     assert not (tmp_path / "data").exists()
 
 
+def test_a_column_without_a_name_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """Prevents an error from deep inside Spark that names neither the model nor the column."""
+    with pytest.raises(UnstorableError, match=r'"model" .*the name of column 2 is empty: name it'):
+        store(spark.sql("SELECT 1, 2").toDF("id", ""), tmp_path / "data")
+
+
 def test_a_model_without_columns_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     """Prevents Parquet files that no reader opens."""
     with pytest.raises(UnstorableError, match=r'"model".*no columns'):

@@ -79,7 +79,7 @@ def _named_keys(
     except HyperException as error:
         # An empty text, say, where the table has numbers. hyperd cannot skip it: its TRY_CAST fails
         # for most types, too.
-        why = str(error.main_message).splitlines()[0].rstrip(": ")
+        why = str(error).splitlines()[0].rstrip(": ")
         raise NotProvedError(
             f'the feed "{feed.model}" has keys that are none of the table ({why})'
         ) from error

@@ -22,6 +22,7 @@ _MARKS = {
     codecs.BOM_UTF16_BE: ("utf-16", "utf-16-be"),
 }
 _UNMARKED = {"utf-16": "UTF-16LE or UTF-16BE", "utf-32": "UTF-32LE or UTF-32BE"}
+_GZIP = b"\x1f\x8b"
 _SAY_ENCODING = "Declare its encoding, such as reader: {encoding: windows-1252}"
 
 
@@ -64,6 +65,11 @@ def _opened(path: Path) -> BinaryIO:
 
 
 def _encoding(path: Path, start: bytes, given: str | None) -> str:
+    # No text in any of the usual encodings begins so.
+    if start.startswith(_GZIP):
+        raise RefusedError(
+            f"{path.name} is packed with gzip: unpack it, or let its name end in .gz"
+        )
     names = next((names for bytes_, names in _MARKS.items() if start.startswith(bytes_)), ())
     mark = names[0] if names else None
     if given:

@@ -45,8 +45,8 @@ def _parser(type_: T.DataType, options: Options) -> Parser | None:
         case T.CharType() | T.VarcharType():
             return _text(type_.length)
     makers: dict[type[T.DataType], Callable[[], Parser]] = {
-        T.DoubleType: lambda: _floating(options, lambda value: value),
-        T.FloatType: lambda: _floating(options, _as_float),
+        T.DoubleType: lambda: _floating(options, lambda value: value, digits=15),
+        T.FloatType: lambda: _floating(options, _as_float, digits=6),
         T.StringType: lambda: str,
         T.BooleanType: lambda: _boolean,
         T.DateType: lambda: _date(options.date),
@@ -57,7 +57,7 @@ def _parser(type_: T.DataType, options: Options) -> Parser | None:
     return make() if make else None
 
 
-def _number(options: Options, *, fraction: bool) -> Callable[[str], str]:
+def number_text(options: Options, *, fraction: bool) -> Callable[[str], str]:
     """Return a function that normalizes a number for Python, or raises ValueError."""
     thousands, decimal = re.escape(options.thousands), re.escape(options.decimal)
     # Groups have three digits, and the first does not begin with zero: 0.123 is not 123.
@@ -80,7 +80,7 @@ def _number(options: Options, *, fraction: bool) -> Callable[[str], str]:
 
 
 def _whole(bits: int, options: Options) -> Parser:
-    normal = _number(options, fraction=False)
+    normal = number_text(options, fraction=False)
     limit = 1 << (bits - 1)
 
     def read(text: str) -> int:
@@ -93,7 +93,7 @@ def _whole(bits: int, options: Options) -> Parser:
 
 
 def _decimal(type_: T.DecimalType, options: Options) -> Parser:
-    normal = _number(options, fraction=True)
+    normal = number_text(options, fraction=True)
     before, after = type_.precision - type_.scale, type_.scale
 
     def read(text: str) -> Decimal:
@@ -107,8 +107,13 @@ def _decimal(type_: T.DecimalType, options: Options) -> Parser:
     return read
 
 
-def _floating(options: Options, rounded: Callable[[float], float]) -> Parser:
-    normal = _number(options, fraction=True)
+def _floating(options: Options, rounded: Callable[[float], float], *, digits: int) -> Parser:
+    """Return a parser of numbers that the type holds digit by digit.
+
+    Args:
+        digits: the type holds every number of so many digits that needs no exponent.
+    """
+    normal = number_text(options, fraction=True)
 
     def read(text: str) -> float:
         sign, word = (text[:1], text[1:]) if text[:1] in "+-" else ("", text)
@@ -116,12 +121,26 @@ def _floating(options: Options, rounded: Callable[[float], float]) -> Parser:
             return -special if sign == "-" else special
         plain = normal(text)
         value = rounded(float(plain))
-        # Too large, or so small that it would become zero.
-        if math.isinf(value) or (not value and Decimal(plain)):
+        is_short = len(plain) <= digits and "e" not in plain and "E" not in plain
+        # Most others are as Python writes them, and a look at their digits takes longer.
+        if not is_short and repr(value) != plain and not _is_held(plain, value):
             raise ValueError(text)
         return value
 
     return read
+
+
+def _is_held(text: str, value: float) -> bool:
+    """Whether a value, rounded to as many digits as a text has, is the number in the text.
+
+    So 0.1 and 0.10000000000000001 are held, as programs write the same double either way, but not
+    9007199254740993, which becomes ...992.
+    """
+    if math.isinf(value):
+        return False
+    number = Decimal(text)
+    digits = "".join(map(str, number.as_tuple().digits)).rstrip("0")
+    return Decimal(f"{value:.{max(len(digits) - 1, 0)}e}") == number
 
 
 def _as_float(value: float) -> float:

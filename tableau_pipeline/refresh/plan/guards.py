@@ -6,7 +6,8 @@ from fractions import Fraction
 from tableau_pipeline.core.checkpoint import TableContent
 from tableau_pipeline.core.declaration import Declaration, Table
 
-_REMEDY = "If that is right, run again with accept: [shrink], or change its guard"
+# Each sentence names the key of its guard. `publish_file` has none that could be changed.
+_REMEDY = "If that is right, run again with accept: [shrink]"
 
 
 def guard_problems(

@@ -232,7 +232,9 @@ def test_what_was_refused_at_first_is_not_published_with_the_next_file(
     """Prevents: rows of a first publish that was refused, and go out with the next file."""
     config = {"name": name, "mode": "append"}
     refused = write(tmp_path / "a.csv", "id,v", "1,a")
-    assert "accept: [shrink]" in failure(publish(path=str(write(refused, "id,v")), **config))
+    message = failure(publish(path=str(write(refused, "id,v")), **config))
+    # The job has no guard to change.
+    assert message.splitlines()[0].endswith("run again with accept: [shrink]")
     metadata_of(publish(path=str(write(tmp_path / "b.csv", "id,v", "2,b")), **config))
     assert published(shipped, name)["v"].to_pylist() == ["b"]
 

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.snapshots.load import read_frame
 from tableau_pipeline.snapshots.partitions import PartitionError, Window
+from tableau_pipeline.snapshots.storable import UnstorableError
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline.snapshots.write import write_partitions
 from tableau_pipeline_tests.snapshots.support.samples import newest, rows
@@ -80,6 +81,13 @@ def test_fixed_keys_with_awkward_characters(spark: SparkSession, tmp_path: Path)
     assert rows(found) == {**dict.fromkeys(keys, 1), "no rows": 0}
     stored = {(row.k, row.n) for row in read_frame(spark, found).collect()}
     assert stored == {(key, n) for n, key in enumerate(keys[:-1])}
+
+
+def test_the_key_by_which_spark_names_no_partition(spark: SparkSession, tmp_path: Path):
+    """Prevents: an error of Python's in place of the key, whose rows Spark stores as of no key."""
+    frame = spark.createDataFrame([("__HIVE_DEFAULT_PARTITION__",)], "k STRING")
+    with pytest.raises(UnstorableError, match=r'key "__HIVE_DEFAULT_PARTITION__" is reserved'):
+        store(frame, tmp_path, "k", ["a", "__HIVE_DEFAULT_PARTITION__"])
 
 
 def test_fingerprints_add_up_to_that_of_the_whole(spark: SparkSession, tmp_path: Path):
