@@ -40,6 +40,9 @@ from tableau_pipeline.refresh.report import Report, phase
 if TYPE_CHECKING:
     from tableau_pipeline.refresh.refresh import Refresh
 
+# What is logged of each decision, with its reason.
+DECISION = "Decision: %s. Reason: %s"
+
 _Desired = Mapping[str, TableContent]
 
 
@@ -207,7 +210,7 @@ class Attempt:
             before=published.rows or {},
             moves=published.move.phrases if published.move else {},
         )
-        self._refresh.log.info("Decision: %s. Reason: %s", report.decision, report.reason)
+        self._refresh.log.info(DECISION, report.decision, report.reason)
         changed, base = desired.keys(), None
         match decision:
             case Refuse():

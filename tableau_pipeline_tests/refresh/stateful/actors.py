@@ -81,6 +81,9 @@ class Actor:
         claimed: its claim was stored, and is not closed; `has_claimed` if one ever was.
         overtaken: the moment when another one went on, since this one is said to have ended.
         meddled: somebody else did something while it ran.
+        disturbed: anything at all happened to it.
+        lost_work: it took over a data source, and the server dropped the work of people in it.
+        decided: its decisions and their reasons; it decides again if it meets somebody else.
         versions: of the models, that it builds on; and the `day` from which its windows count.
     """
 
@@ -107,6 +110,9 @@ class Actor:
     overtaken: int | None = None
     sendings: list[Sending] = field(default_factory=list)
     meddled: bool = False
+    disturbed: bool = False
+    lost_work: bool = False
+    decided: list[tuple[str, str]] = field(default_factory=list)
     versions: dict[str, int] = field(default_factory=dict)
     day: date | None = None
     _met: dict[int, int] = field(default_factory=dict)
@@ -132,9 +138,8 @@ class Actor:
 
     def newest(self, asset_key: str) -> Snapshot | None:
         """The newest version of a model, on which it builds from then on."""
-        found = self.store.newest(asset_key)
-        self.versions[asset_key] = found.number if found else 0
-        return found
+        self.versions[asset_key] = self.store.number(asset_key)
+        return self.store.newest(asset_key)
 
     def version(self, asset_key: str, number: int) -> Snapshot | None:
         """A version of a model."""
@@ -158,4 +163,5 @@ class Actor:
                 self._met[number] = self._met.get(number, 0) + 1
                 if self._met[number] == event.nth:
                     found.append(event)
+        self.disturbed |= bool(found)
         return found

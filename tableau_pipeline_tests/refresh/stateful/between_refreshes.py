@@ -7,6 +7,7 @@ from uuid import uuid4
 from tableau_pipeline.core.checkpoint import Claim, Closing, Outcome, Owner
 from tableau_pipeline.refresh.recover.history import needed, read_history
 from tableau_pipeline.sandbox.control.faults import Cut, QueryFault
+from tableau_pipeline_tests.refresh.stateful.checks.promise import Look, note_meddling, note_rows
 from tableau_pipeline_tests.refresh.stateful.scenarios import Rules, related
 
 
@@ -61,15 +62,77 @@ class Relate:
 
 @dataclass(frozen=True)
 class Place:
-    """The data source is declared under another name, or in another project."""
+    """The data source is declared under another name, or in another project.
+
+    Attributes:
+        taken: somebody has published another one there.
+    """
 
     name: str
     project: str
+    taken: bool = False
 
     def __call__(self, history: Any) -> None:
         history.note(f"{self}")
-        history.other_user.project(self.project)
+        project = history.other_user.project(self.project)
+        places = [(each.name, each.project) for each in history.tableau.datasources()]
+        if self.taken and (self.name, project) not in places:
+            history.other_user.publishes_same_name(self.name, project)
+            history.ledger.meddled_at = history.next_moment()
         history.declaration = replace(history.declaration, name=self.name, project=self.project)
+
+
+@dataclass(frozen=True)
+class Adopt:
+    """Somebody deletes the data source, and publishes one of their own, which is to be adopted.
+
+    Attributes:
+        change: what becomes of its rows or columns; "" for nothing.
+        edited: they have worked on its metadata.
+        forgotten: no record tells of the first one.
+    """
+
+    change: str
+    edited: bool
+    forgotten: bool
+
+    def __call__(self, history: Any) -> None:
+        target = history.found()
+        if target is None or history.ledger.in_flight():
+            return
+        history.note(f"{self}")
+        before = Look.at(history, target)
+        history.other_user.takes(target, self.change, edited=self.edited)
+        note_meddling(history, "takes", before)
+        note_rows(history, Look.at(history, history.tableau.datasources()[-1]))
+        history.declaration = replace(history.declaration, adopt=True)
+        if self.forgotten:
+            history.logs["ours"].wipe()
+
+
+@dataclass(frozen=True)
+class Damage:
+    """A disk damages what was stored of a model.
+
+    Attributes:
+        what: "cut" or "removed" for one of its files, or "manifest".
+        newest: of its newest version, not of the published one.
+    """
+
+    what: str
+    table: int
+    file: int
+    newest: bool
+
+    def __call__(self, history: Any) -> None:
+        tables = history.declaration.tables
+        model = tables[self.table % len(tables)].model
+        number = history.store.number(model)
+        if not self.newest:
+            known = read_history(history.logs["ours"].records)
+            number = known.published_version(model) or number
+        history.note(f"{self}: version {number} of {model}")
+        history.store.damage(model, number, self.what, file=self.file)
 
 
 @dataclass(frozen=True)

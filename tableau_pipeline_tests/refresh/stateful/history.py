@@ -16,6 +16,7 @@ from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.publishing.session.credentials import Password
 from tableau_pipeline.publishing.session.sign_in import signed_in
+from tableau_pipeline.refresh.attempt import DECISION
 from tableau_pipeline.refresh.plan.decide import Options, Publish
 from tableau_pipeline.refresh.refresh import Refresh
 from tableau_pipeline.refresh.report import Report
@@ -99,6 +100,11 @@ class History:
         """Count one more thing that happens."""
         self.moment += 1
         return self.moment
+
+    @property
+    def kept(self) -> Path:
+        """Where data sources are saved before the work of people in them is lost."""
+        return self.folder / "kept"
 
     def found(self) -> Datasource | None:
         """The data source that our refreshes are about, if there is one."""
@@ -207,12 +213,26 @@ class History:
             server=server,
             hyper=hyper_process,
             folder=self.folder / actor.log.name,
-            kept=self.folder / "kept",
-            log=LOG,
+            kept=self.kept,
+            log=_listened_to(actor),
             timeouts=TIMEOUTS,
             now=actor.now,
             sleep=self.sleep,
         )
+
+
+def _listened_to(actor: Actor) -> logging.Logger:
+    """A log that notes what a refresh decides."""
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if record.msg == DECISION:
+                decision, reason = record.args or ()
+                actor.decided.append((str(decision), str(reason)))
+
+    log = logging.Logger(actor.name)
+    log.addHandler(Listener())
+    return log
 
 
 @contextmanager

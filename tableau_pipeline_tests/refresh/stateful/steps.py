@@ -173,15 +173,28 @@ def _happening(chance: Random) -> Any:
             lambda: between_refreshes.Pass(chance.choice([0, 1, 4]), chance.choice([0, 1, 600])),
             lambda: between_refreshes.End(),
             lambda: between_refreshes.Place(
-                chance.choice(["Stateful", "Stateful 2"]), chance.choice(["Default", "Elsewhere"])
+                chance.choice(["Stateful", "Stateful 2"]),
+                chance.choice(["Default", "Elsewhere"]),
+                taken=chance.random() < 0.3,
             ),
             lambda: between_refreshes.BadAnswers(_bad_answers(chance)),
             lambda: between_refreshes.Attempts(
                 chance.choice([30, 60, 300]), killed=chance.random() < 0.5
             ),
             lambda: events.LaterRelease(),
+            lambda: between_refreshes.Adopt(
+                chance.choice(["", "", *other_user.ROWS, *other_user.COLUMNS]),
+                edited=chance.random() < 0.7,
+                forgotten=chance.random() < 0.3,
+            ),
+            lambda: between_refreshes.Damage(
+                chance.choice(["cut", "removed", "manifest"]),
+                chance.randrange(3),
+                chance.randrange(4),
+                newest=chance.random() < 0.2,
+            ),
         ],
-        [18, 8, 3, 8, 6, 20, 5, 4, 8, 10, 4],
+        [18, 8, 3, 8, 6, 20, 5, 7, 8, 8, 4, 8, 10],
     )[0]()
 
 

@@ -107,6 +107,7 @@ class Ledger:
         promise.note_job(self.history, job)
         after = Look.at(self.history, target)
         promise.check_effect(self.history, sending, before=self._before, after=after)
+        promise.check_work(self.history, sending, target, job)
         if after.holds == sending.wanted:
             self.tamperings = []
         self.left[target.luid], self.meant[target.luid] = after.holds, sending.wanted

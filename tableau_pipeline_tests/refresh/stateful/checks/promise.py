@@ -2,11 +2,14 @@
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, TAG_PREFIX
 from tableau_pipeline.refresh.plan.decide import Accept
 from tableau_pipeline.sandbox.control.faults import HideRows, StaleRows
+from tableau_pipeline.sandbox.publishing import OVERWRITE
 from tableau_pipeline.sandbox.store.records import Datasource, Job
 from tableau_pipeline.sandbox.switches import UpdatedAt
 from tableau_pipeline_tests.refresh.stateful import scenarios
@@ -60,7 +63,7 @@ def note_meddling(history: Any, deed: str, before: Look) -> None:
     for actor in history.actors:
         actor.meddled = True
     for each in found:
-        fields = history.other_user.calculations.get(luid, {})
+        fields = history.other_user.work.get(luid, {})
         for name in [name for name in fields if name.encode() not in each.tds]:
             del fields[name]
     if after.holds == before.holds:
@@ -74,9 +77,14 @@ def note_meddling(history: Any, deed: str, before: Look) -> None:
     ledger.tamperings.append(
         Tampering(ledger.meddled_at, hidden, has_revision, history.tableau.now)
     )
-    for name, rows in (after.holds or {}).items():
+    note_rows(history, after)
+
+
+def note_rows(history: Any, look: Look) -> None:
+    """Note how many rows the tables had."""
+    for name, rows in (look.holds or {}).items():
         name = history.declaration.tables[0].name if name == "Extract" else name
-        ledger.counts.setdefault(name, set()).add(len(rows) - 1)
+        history.ledger.counts.setdefault(name, set()).add(len(rows) - 1)
 
 
 def note_edit(history: Any) -> None:
@@ -176,7 +184,6 @@ def check_effect(history: Any, sending: Sending, *, before: Look, after: Look) -
     if whole or (known and not split and not tampered):
         wrong = differences(after.holds, sending.wanted)
         require(not wrong, f"{sending.kind} of {sending.actor.name} made it: {wrong}")
-    _check_calculations(history, sending.actor, found)
 
 
 def _check_owner(history: Any, actor: Actor, target: Datasource) -> None:
@@ -225,15 +232,32 @@ def _check_keys(sending: Sending, before: Look) -> None:
         require(not changes, f"it sends {name}, of which {problem}")
 
 
-def _check_calculations(history: Any, actor: Actor, found: Datasource) -> None:
-    """What somebody else added to the metadata is still there."""
-    fields = history.other_user.calculations.get(found.luid, {})
-    lost = [name for name in fields if name.encode() not in found.tds]
-    moments = [fields.pop(name) for name in lost]
-    accepted = Accept.OVERWRITE in actor.options.accept
-    if accepted or history.scenario.switches["replace"] == "like-overwrite":
+def check_work(history: Any, sending: Sending, found: Datasource, job: Job) -> None:
+    """What somebody else added to the metadata is still there, or was given up and is saved."""
+    actor = sending.actor
+    fields = history.other_user.work.get(found.luid, {})
+    gone = {name: fields.pop(name) for name in [*fields] if name.encode() not in found.tds}
+    lost = [name for name, moment in gone.items() if moment < actor.looked]
+    if not lost:
         return
-    require(all(moment > actor.looked for moment in moments), f"the work {lost} is lost")
+    # Only a sending takes over what no sending of ours has made or changed before.
+    adopts, whole = found.luid not in history.ledger.left, job.parameters.get("publication", {})
+    if adopts or whole.get("mode") == OVERWRITE:
+        saved = [name for name in lost if _is_saved(history.kept, name)]
+        require(saved == lost, f"the work {lost} is lost, of which {saved} is saved")
+    actor.lost_work = adopts and Accept.OVERWRITE not in actor.options.accept
+    breaks = history.scenario.switches["replace"] == "like-overwrite"
+    require(breaks or Accept.OVERWRITE in actor.options.accept, f"the work {lost} is lost")
+
+
+def _is_saved(folder: Path, name: str) -> bool:
+    """Whether some data source was saved with this in its metadata."""
+    for path in folder.iterdir() if folder.exists() else ():
+        with ZipFile(path) as package:
+            documents = [each for each in package.namelist() if each.endswith(".tds")]
+            if any(name.encode() in package.read(each) for each in documents):
+                return True
+    return False
 
 
 def require(kept: bool, what: str) -> None:

@@ -55,6 +55,7 @@ class _Case:
                 self._null,
             ),
             (r"Relationship .*: table \"(\w+)\": k is not unique", self._repeated),
+            (r"cannot be read: ([^:]+?\.(?:parquet|json))\b", self._damaged),
             (r'Model "(\w+)": its partition', lambda name: bool(self._actor.contents[name].stale)),
             (r"Moving data source (\S+) to .* failed: 409015 ", self._taken),
             (ANSWERED.pattern, self._answered),
@@ -146,6 +147,12 @@ class _Case:
             each.name.casefold() == name and each.luid != moved
             for each in self._history.tableau.datasources()
         )
+
+    def _damaged(self, path: str) -> bool:
+        """What is to be published cannot be read; what is published already need not be."""
+        store = self._history.store
+        new = self._actor.versions.items()
+        return path in store.damaged and any(path in store.paths(*each) for each in new)
 
     def _answered(self) -> bool:
         refused = self._history.scenario.switches["replace"] == "refused"

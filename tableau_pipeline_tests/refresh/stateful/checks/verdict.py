@@ -22,12 +22,13 @@ class Start:
 
     Attributes:
         versions: the newest of each model.
-        tags: those of the data source.
+        tags: those of the data source; `place` is its name and its project.
         later: another process has stored a record of a later release, which is still there.
     """
 
     versions: dict[str, int]
     tags: frozenset[str]
+    place: tuple[str, str] | None = None
     later: bool = False
 
     @classmethod
@@ -36,7 +37,7 @@ class Start:
         versions = {name: history.store.number(name) for name in history.models}
         found = history.found()
         tags = frozenset(found.tags) if found else frozenset()
-        return cls(versions, tags, actor.log.later_at is not None)
+        return cls(versions, tags, _place(history), actor.log.later_at is not None)
 
 
 def describe(outcome: Outcome) -> str:
@@ -75,8 +76,13 @@ def check(history: Any, actor: Actor, start: Start, outcome: Outcome) -> None:
         case Report(plan=Refuse(reason)):
             untrue = refusals.untrue(history, actor, reason, tags=start.tags)
             require(not untrue, f"a dry run is refused, but this is not true: {untrue}")
+        case RefreshError():
+            stopped = [each for each in history.store.damaged if each in str(outcome)]
+            require(not stopped, f"a damaged file that it need not read stops it: {outcome}")
         case Report(checkpoint=Checkpoint(suspect=None)) if not actor.options.dry_run:
             _check_green(history, actor, start, outcome)
+            require(not actor.lost_work, "green, although it has lost the work of people")
+            _check_place(history, actor, start, outcome)
         case _:
             pass
 
@@ -114,6 +120,24 @@ def _check_green(history: Any, actor: Actor, start: Start, report: Report) -> No
         what = "no change" if isinstance(report.plan, NoChange) else "green"
         raise BrokenPromise("\n  ".join([f"{what}, but it is wrong:", *wrong]))
     history.note("... which is wrong, and it could not know")
+
+
+def _check_place(history: Any, actor: Actor, start: Start, report: Report) -> None:
+    """Whatever becomes of the name and the project is said, and no more is said than that."""
+    place = _place(history)
+    if actor.disturbed or start.place is None or place is None:
+        return
+    changed = {
+        what
+        for what, was, now in zip(("rename", "move"), start.place, place, strict=True)
+        if was != now
+    }
+    require(changed == set(report.moves), f"it went to {place}, and reports {report.moves}")
+
+
+def _place(history: Any) -> tuple[str, str] | None:
+    found = history.found()
+    return (found.name, found.project_name) if found else None
 
 
 def _check_rows(history: Any, actor: Actor, report: Report) -> None:

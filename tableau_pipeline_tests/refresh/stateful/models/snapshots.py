@@ -15,6 +15,7 @@ from tableau_pipeline.core.snapshot import (
     Part,
     Snapshot,
 )
+from tableau_pipeline.errors import DamagedSnapshotError
 from tableau_pipeline.hyper.parquet.folders import LocalFolder
 from tableau_pipeline.hyper.tables import ROW_HASH, Column
 from tableau_pipeline_tests.refresh.stateful.models.tables import Content, Model
@@ -30,21 +31,51 @@ class Store:
 
     Attributes:
         contents: of each version of each model.
+        damaged: paths of files and manifests that a disk has damaged.
     """
 
     folder: Path
     contents: dict[tuple[str, int], Content] = field(default_factory=dict)
+    damaged: set[str] = field(default_factory=set)
     _versions: dict[str, dict[int, Snapshot]] = field(default_factory=dict)
     _written: dict[str, dict[str | None, tuple[object, Part]]] = field(default_factory=dict)
 
     def newest(self, asset_key: str) -> Snapshot | None:
         """The newest version of a model."""
-        versions = self._versions.get(asset_key)
-        return versions[max(versions)] if versions else None
+        return self.version(asset_key, self.number(asset_key))
 
     def version(self, asset_key: str, number: int) -> Snapshot | None:
-        """A version of a model, unless it was collected."""
+        """A version of a model, unless it was collected.
+
+        Raises:
+            DamagedSnapshotError: its manifest cannot be read.
+        """
+        manifest = self._manifest(asset_key, number)
+        if manifest in self.damaged:
+            raise DamagedSnapshotError(
+                f'Version {number} of the model "{asset_key}" cannot be read: {manifest} is damaged'
+            )
         return self._versions.get(asset_key, {}).get(number)
+
+    def damage(self, asset_key: str, number: int, what: str, *, file: int) -> None:
+        """Cut or remove a file of a version, or its manifest."""
+        found = self._versions.get(asset_key, {}).get(number)
+        if found is None:
+            return
+        if what == "manifest" or not found.paths:
+            self.damaged.add(self._manifest(asset_key, number))
+            return
+        path = Path(found.paths[file % len(found.paths)])
+        self.damaged.add(str(path))
+        if what == "removed":
+            path.unlink(missing_ok=True)
+        elif path.exists():
+            path.write_bytes(path.read_bytes()[:-20])
+
+    def paths(self, asset_key: str, number: int) -> set[str]:
+        """All that has to be read of a version."""
+        found = self._versions.get(asset_key, {}).get(number)
+        return {self._manifest(asset_key, number), *(found.paths if found else ())}
 
     def store(self, model: Model, *, again: bool = False) -> None:
         """Write a model; of its partitions, those that changed, or all of them again."""
@@ -90,6 +121,9 @@ class Store:
     def _next(self, name: str) -> int:
         self._folder(name).mkdir(parents=True, exist_ok=True)
         return self.number(name) + 1
+
+    def _manifest(self, name: str, number: int) -> str:
+        return str(self._folder(name) / "@versions" / f"{number:09}.json")
 
     def _folder(self, name: str) -> Path:
         return self.folder / name

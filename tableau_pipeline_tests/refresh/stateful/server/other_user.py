@@ -4,6 +4,7 @@ import json
 import shutil
 import zipfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -29,6 +30,13 @@ _SIGN_IN = (
     '<tsRequest><credentials name="boss" password="boss-secret"><site contentUrl=""/>'
     "</credentials></tsRequest>"
 )
+# What people add to the metadata: a calculated field, a caption, a folder.
+_WORK = (
+    "<column caption='{name}' name='[{name}]' datatype='boolean'>"
+    "<calculation class='tableau' formula='TRUE' /></column>",
+    "<column caption='{name}' name='[{column}]' datatype='string' />",
+    "<folder name='{name}'><folder-item name='[{column}]' type='field' /></folder>",
+)
 # What may become of the rows of a table, and of its columns.
 ROWS = ("twice", "empty", "null")
 COLUMNS = ("drop", "add")
@@ -39,13 +47,13 @@ class OtherUser:
     """An administrator who is not us.
 
     Attributes:
-        calculations: the calculated fields that they added, by LUID, and at which moment.
+        work: the names of what they added to metadata, by LUID, and at which moment.
         moment: the present one.
     """
 
     tableau: Tableau
     moment: Callable[[], int] = lambda: 0
-    calculations: dict[str, dict[str, int]] = field(default_factory=dict)
+    work: dict[str, dict[str, int]] = field(default_factory=dict)
     _token: str = ""
     _count: int = 0
 
@@ -66,6 +74,20 @@ class OtherUser:
             connection.catalog.create_schema("Extract")
             connection.execute_command(f"CREATE TABLE {table} AS SELECT 1 AS own")
         self._publish(name, project, file, mode=publishing.CREATE_NEW, file_type=HYPER)
+
+    def takes(self, target: Datasource, change: str, *, edited: bool) -> None:
+        """Delete it, and publish its rows, or others, as a data source of their own."""
+        services = self.tableau.services
+        file = services.files.new_incoming()
+        shutil.copyfile(services.files.content / target.hyper_file, file)
+        with suppress(HyperException):
+            file = self._changed(target, change) if change else file
+        self.deletes(target)
+        self._publish(
+            target.name, target.project, file, mode=publishing.CREATE_NEW, file_type=HYPER
+        )
+        if edited:
+            self.edits(self.tableau.datasources()[-1])
 
     def updates(self, target: Datasource, change: str, *, table: int = 0, at_once: bool) -> None:
         """Update the rows of a table, now or when the server gets to it."""
@@ -90,11 +112,12 @@ class OtherUser:
             self.tableau.execute(job)
 
     def edits(self, target: Datasource) -> None:
-        """Add a calculated field to the metadata, and publish all of it."""
+        """Add something to the metadata, and publish all of it."""
         self._count += 1
-        name = f"Calculation_{self._count}"
-        column = f"<column caption='{name}' name='[{name}]' datatype='boolean' /><aliases"
-        edited = target.tds.replace(b"<aliases", column.encode(), 1)
+        # Digits alone would be found within longer ones.
+        name = f"Work_{self._count}_"
+        added = _WORK[self._count % len(_WORK)].format(name=name, column=_some_column(target))
+        edited = target.tds.replace(b"<aliases", f"{added}<aliases".encode(), 1)
         assert edited != target.tds
         services = self.tableau.services
         package = services.files.new_incoming()
@@ -104,7 +127,7 @@ class OtherUser:
         self._publish(
             target.name, target.project, package, mode=publishing.OVERWRITE, file_type=PACKAGE
         )
-        self.calculations.setdefault(target.luid, {})[name] = self.moment()
+        self.work.setdefault(target.luid, {})[name] = self.moment()
 
     def tags(self, target: Datasource, label: str) -> None:
         """Add a tag of their own."""
@@ -166,7 +189,7 @@ class OtherUser:
     def _tables(self, target: Datasource) -> Sequence[str]:
         return sorted(table["name"] for table in json.loads(target.tables))
 
-    def _changed(self, target: Datasource, change: str, *, table: int) -> Path:
+    def _changed(self, target: Datasource, change: str, *, table: int = 0) -> Path:
         """A copy of what is published, in which a table is another one."""
         services = self.tableau.services
         file = services.files.new_incoming()
@@ -213,6 +236,10 @@ class OtherUser:
         answered(self.tableau.app, exchange)
         refused = exchange.status is None or exchange.status >= 500
         assert not refused, exchange.answer.decode()
+
+
+def _some_column(target: Datasource) -> str:
+    return json.loads(target.tables)[0]["columns"][0]["name"]
 
 
 def _sql(table: dict, change: str) -> str:
