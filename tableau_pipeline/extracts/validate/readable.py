@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from tableauhyperapi import HyperException
 
 from tableau_pipeline.core.declaration import Declaration
+from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.core.units import megabytes
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.extracts.desired import Models, source
@@ -36,13 +37,12 @@ def readable(
                 f"The rows need more than hyperd's memory of {megabytes(hyper().memory)}; raise "
                 "HYPER_MEMORY_LIMIT"
             ) from error
-        if any(words in str(error) for words in _DAMAGED):
-            for model, snapshot in models.items():
-                if problem := damage(hyper, snapshot):
-                    raise RefusedError(
-                        f'The model "{model}" cannot be read: {problem}. Materialize it again, or '
-                        "restore the file."
-                    ) from error
+        for model, snapshot in models.items():
+            if problem := _damage(hyper, snapshot, error):
+                raise RefusedError(
+                    f'The model "{model}" cannot be read: {problem}. Materialize it again, or '
+                    "restore the file."
+                ) from error
         # Only after a failure, because this search reads each column of each table once more.
         problems = [
             problem
@@ -54,3 +54,10 @@ def readable(
         raise RefusedError(
             f"Hyper cannot hold some values. In {'; in '.join(problems)}. Fix them in the model."
         ) from error
+
+
+def _damage(hyper: Callable[[], Hyperd], snapshot: Snapshot, error: HyperException) -> str | None:
+    if missing := snapshot.missing():
+        return f"{missing[0]}: the file is gone"
+    # To find damage, each file is read; values that hyperd cannot hold look like it there.
+    return damage(hyper, snapshot) if any(words in str(error) for words in _DAMAGED) else None

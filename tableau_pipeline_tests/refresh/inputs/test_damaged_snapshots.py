@@ -127,3 +127,15 @@ def test_a_damaged_model_is_named(pipeline: Pipeline):
         f'The model "flights" cannot be read: {path}: file is not a Parquet file. Materialize it '
         "again, or restore the file."
     )
+
+
+def test_a_missing_file_of_a_model_is_named(pipeline: Pipeline):
+    """Prevents: values that Hyper cannot hold are blamed for a file that somebody has deleted."""
+    path = files_of(pipeline, "flights")[1]
+    path.unlink()
+    with pytest.raises(RefusedError) as error:
+        pipeline.run()
+    assert str(error.value) == (
+        f'The model "flights" cannot be read: {path}: the file is gone. Materialize it again, or '
+        "restore the file."
+    )

@@ -36,7 +36,7 @@ class Rehearsal:
     def check(self, history: Any, actor: Actor, outcome: Outcome) -> None:
         """Whether the run that followed has done this."""
         # After a late time stamp, say, it publishes once more, which no dry run can tell.
-        done = actor.decided[0] if actor.decided else _told(outcome)
+        done = actor.decided[0] if actor.sendings else _told(outcome)
         # A run that could not find out what an earlier one has left has not decided at all.
         if done is None or self.settled is None or actor.day != self.settled[-1]:
             return
