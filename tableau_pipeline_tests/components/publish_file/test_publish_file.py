@@ -184,7 +184,7 @@ def test_the_data_source_of_somebody_else(publish: Publish, story: Story, tmp_pa
     with session(story.sandbox) as site:
         before = next(iter(site.tsc.datasources.filter(name="NYC Flights"))).updated_at
     message = failure(publish(path=str(path), name="NYC Flights", project="Aviation"))
-    assert "adopt: true" in message
+    assert 'is published under the key "nyc_flights' in message
     with session(story.sandbox) as site:
         after = next(iter(site.tsc.datasources.filter(name="NYC Flights"))).updated_at
     assert after == before
