@@ -54,6 +54,8 @@ class Call(BaseHTTPRequestHandler):
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name.replace("_", "-"), value)
+        # The client would send its next call on a connection that is about to end.
+        self.send_header("Connection", "close")
         self.end_headers()
 
     def whole(self, status: int, body: bytes, **headers: str) -> None:
