@@ -5,9 +5,13 @@ from typing import Any
 from uuid import uuid4
 
 from tableau_pipeline.core.checkpoint import Claim, Closing, Outcome, Owner
+from tableau_pipeline.refresh.plan.decide import Options
 from tableau_pipeline.refresh.recover.history import needed, read_history
 from tableau_pipeline.sandbox.control.faults import Cut, QueryFault
+from tableau_pipeline_tests.refresh.stateful.actors import Event
 from tableau_pipeline_tests.refresh.stateful.checks.promise import Look, note_meddling, note_rows
+from tableau_pipeline_tests.refresh.stateful.events import Kill, Materialize
+from tableau_pipeline_tests.refresh.stateful.models.changes import Change
 from tableau_pipeline_tests.refresh.stateful.scenarios import Rules, related
 
 
@@ -117,12 +121,14 @@ class Damage:
     Attributes:
         what: "cut" or "removed" for one of its files, or "manifest".
         newest: of its newest version, not of the published one.
+        again: the model is written again, with these changes.
     """
 
     what: str
     table: int
     file: int
     newest: bool
+    again: tuple[Change, ...] = ()
 
     def __call__(self, history: Any) -> None:
         tables = history.declaration.tables
@@ -133,6 +139,8 @@ class Damage:
             number = known.published_version(model) or number
         history.note(f"{self}: version {number} of {model}")
         history.store.damage(model, number, self.what, file=self.file)
+        if self.again:
+            Materialize(self.table, self.again, again=True)(history)
 
 
 @dataclass(frozen=True)
@@ -140,7 +148,7 @@ class Attempts:
     """Many refreshes come to nothing, one after another, for days: they change no rows.
 
     Each leaves a claim. One that is refused ends it; one that is killed does not, but records
-    once more the request that an earlier one may have sent, if there is such a one.
+    once more the request that the first of them was to send.
     """
 
     count: int
@@ -157,6 +165,10 @@ class Attempts:
             # They would only wait.
             return
         history.note(f"{self.count} refreshes are {'killed' if self.killed else 'refused'}")
+        if self.killed:
+            killed = Event("appended intent", 1, Kill())
+            history.refresh(history.actor(events=(killed,)), Options(full=True))
+            history.tableau.come_to_rest()
         for _ in range(self.count):
             number = read_history(needed(log.records)).number + 1
             claim = Claim(refresh=number, owner=Owner(run_id=f"attempt {number}"))

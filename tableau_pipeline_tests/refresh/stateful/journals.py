@@ -22,6 +22,7 @@ class Log:
         short: whoever reads gets what a journal has to hand out, and no more.
         ended: run ids of which Dagster says that they have ended.
         wiped: how often somebody wiped the asset.
+        placed: the LUID, the name and the project with which a refresh ended well, as declared.
         later_at: the moment when a later release stored a record, which is still there.
     """
 
@@ -33,6 +34,7 @@ class Log:
     records: list[Record] = field(default_factory=list)
     ended: set[str] = field(default_factory=set)
     wiped: int = 0
+    placed: tuple[str, str, str] | None = None
     later_at: int | None = None
 
     def visible(self) -> list[Record]:
@@ -50,6 +52,7 @@ class Log:
     def wipe(self) -> None:
         """Forget everything."""
         self.records.clear()
+        self.placed = None
         self.wiped += 1
 
 

@@ -74,7 +74,7 @@ def first(chance: Random) -> Step:
 
 def step(chance: Random) -> Step:
     """Some step of a history."""
-    before: list[Any] = [_happening(chance) for _ in range(chance.choice([0, 0, 0, 1, 1, 2]))]
+    before: list[Any] = [_happening(chance) for _ in range(chance.choice([0, 0, 1, 1, 1, 2]))]
     before += [_materialize(chance) for _ in range(chance.choice([0, 1, 1, 1, 2]))]
     chance.shuffle(before)
     options = Options(
@@ -175,7 +175,7 @@ def _happening(chance: Random) -> Any:
             lambda: between_refreshes.Place(
                 chance.choice(["Stateful", "Stateful 2"]),
                 chance.choice(["Default", "Elsewhere"]),
-                taken=chance.random() < 0.3,
+                taken=chance.random() < 0.4,
             ),
             lambda: between_refreshes.BadAnswers(_bad_answers(chance)),
             lambda: between_refreshes.Attempts(
@@ -192,9 +192,10 @@ def _happening(chance: Random) -> Any:
                 chance.randrange(3),
                 chance.randrange(4),
                 newest=chance.random() < 0.2,
+                again=chance.choice([(), (_row_change(chance),), (_row_change(chance),)]),
             ),
         ],
-        [18, 8, 3, 8, 6, 20, 5, 7, 8, 8, 4, 8, 10],
+        [18, 8, 3, 8, 6, 20, 5, 10, 8, 14, 4, 8, 12],
     )[0]()
 
 

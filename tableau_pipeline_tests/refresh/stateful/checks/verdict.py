@@ -123,10 +123,15 @@ def _check_green(history: Any, actor: Actor, start: Start, report: Report) -> No
 
 
 def _check_place(history: Any, actor: Actor, start: Start, report: Report) -> None:
-    """Whatever becomes of the name and the project is said, and no more is said than that."""
-    place = _place(history)
+    """It goes where the declaration says, unless somebody moved it; and no move is unsaid."""
+    assert report.checkpoint is not None
+    place, luid = _place(history), str(report.checkpoint.luid)
+    declared = actor.declaration.name, actor.declaration.project
+    before, actor.log.placed = actor.log.placed, (luid, *declared)
     if actor.disturbed or start.place is None or place is None:
         return
+    if before == (luid, *start.place):
+        require(place == declared, f"it is declared as {declared}, and stays {place}")
     changed = {
         what
         for what, was, now in zip(("rename", "move"), start.place, place, strict=True)
