@@ -69,6 +69,7 @@ class Attempt:
         takeover = {Accept.TAKEOVER} if refresh.takeover else set()
         self._options = replace(options, accept=options.accept | takeover)
         self._seconds: dict[str, float] = {}
+        self._moves: dict[str, str] = {}
         self._jobs = Jobs(server, refresh.timeouts, refresh.sleep, refresh.log)
         self._reconciler = Reconciler(
             declaration=refresh.declaration,
@@ -117,7 +118,11 @@ class Attempt:
                 # The rows may be a mixture of ours and others', which only a whole file ends.
                 recovered = recovered.after(sent.intent) if sent.intent else recovered
                 recovered = recovered.distrusted(sent.doubt)
+                said = report.warnings
                 report, sent = self._delivered(recovered, sender)
+                # Where the first try has saved the work of people, for instance.
+                warnings = tuple(dict.fromkeys((*said, *report.warnings)))
+                report = replace(report, warnings=warnings)
         return self._recorded(claim, report, sent)
 
     def _recovered(self, claim: Claimed | None) -> Recovered:
@@ -238,7 +243,9 @@ class Attempt:
             seconds=self._seconds,
         )
         report = self._report(decision, desired, published)
-        return delivery.execute(decision, deltas, report)
+        # What the first try has moved is in its place when the second one looks.
+        self._moves |= report.moves
+        return delivery.execute(decision, deltas, replace(report, moves=self._moves))
 
     def _recorded(self, claim: Claimed, report: Report, sent: Sent) -> Report:
         """Compare the published data with the models unless that was done, and record the result.

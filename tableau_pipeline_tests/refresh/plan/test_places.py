@@ -48,6 +48,18 @@ def test_rename_with_new_rows(pipeline: Pipeline):
     assert pipeline.run().decision == "rename, update"
 
 
+def test_rename_is_told_after_a_second_publish(new_pipeline: Callable[..., Pipeline]):
+    """Prevents: a rename that the report leaves out, since a doubt made the run publish in full."""
+    pipeline = new_pipeline(on={"update_revisions": True}, reconcile=None)
+    pipeline.run()
+    pipeline.declare(name=f"{pipeline.name} better")
+    pipeline.model("flights", flights(9))
+    report = pipeline.run()
+    assert isinstance(report.plan, Publish)
+    assert report.decision == "rename, publish (replace)"
+    assert "renamed from" in report.summary
+
+
 def test_taken_name_shows_in_a_dry_run(pipeline: Pipeline):
     """Prevents: a dry run is fine, and the run is refused."""
     pipeline.run()

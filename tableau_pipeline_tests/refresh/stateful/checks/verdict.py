@@ -22,13 +22,14 @@ class Start:
 
     Attributes:
         versions: the newest of each model.
-        tags: those of the data source; `place` is its name and its project.
+        tags: those of the data source; `place` is its name and its project, `luid` its LUID.
         later: another process has stored a record of a later release, which is still there.
     """
 
     versions: dict[str, int]
     tags: frozenset[str]
     place: tuple[str, str] | None = None
+    luid: str | None = None
     later: bool = False
 
     @classmethod
@@ -37,7 +38,8 @@ class Start:
         versions = {name: history.store.number(name) for name in history.models}
         found = history.found()
         tags = frozenset(found.tags) if found else frozenset()
-        return cls(versions, tags, _place(history), actor.log.later_at is not None)
+        luid = str(found.luid) if found else None
+        return cls(versions, tags, _place(history), luid, actor.log.later_at is not None)
 
 
 def describe(outcome: Outcome) -> str:
@@ -128,7 +130,8 @@ def _check_place(history: Any, actor: Actor, start: Start, report: Report) -> No
     place, luid = _place(history), str(report.checkpoint.luid)
     declared = actor.declaration.name, actor.declaration.project
     before, actor.log.placed = actor.log.placed, (luid, *declared)
-    if actor.disturbed or start.place is None or place is None:
+    # A name that is free again may lead to another data source than before.
+    if actor.disturbed or start.place is None or place is None or start.luid != luid:
         return
     if before == (luid, *start.place):
         require(place == declared, f"it is declared as {declared}, and stays {place}")
