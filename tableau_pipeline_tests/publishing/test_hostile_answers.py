@@ -188,7 +188,7 @@ def test_answer_of_something_else(
     check(given, call, answer, caplog, capfd)
 
 
-@pytest.mark.few_variants(30)
+@pytest.mark.few_variants(8)
 @pytest.mark.parametrize("answer", HEAVY, ids=lambda answer: answer.__name__)
 @pytest.mark.parametrize("call", CALLS)
 def test_answer_without_an_end(

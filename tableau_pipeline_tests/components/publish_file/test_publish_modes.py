@@ -3,7 +3,6 @@
 from pathlib import Path
 from shutil import rmtree
 
-import dagster as dg
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -20,6 +19,7 @@ from tableau_pipeline.objects.own_folder import scratch
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline_tests.components.publish_file.conftest import Publish, published
 from tableau_pipeline_tests.components.support.location import failure, metadata_of
+from tableau_pipeline_tests.components.support.records import forget
 from tableau_pipeline_tests.conftest import Shipped
 
 
@@ -208,7 +208,7 @@ def test_nothing_is_added_to_what_no_record_shows(
     metadata_of(publish(path=str(write(may, "id,v", *rows)), **config))
     assert "a loss of 90%" in failure(publish(path=str(write(may, "id,v", "0,v")), **config))
     key = PublishFileConfig(path=str(may), name=name).declaration().key
-    shipped.instance.wipe_assets([dg.AssetKey.from_user_string(key)])
+    forget(shipped.instance, key)
     store = SnapshotStore(shipped.data_dir / "snapshots")
     if lost == "records and snapshots":
         rmtree(store.folder(key).path)

@@ -3,6 +3,7 @@
 import dagster as dg
 import pytest
 
+from tableau_pipeline.components.dagster_journal import JOURNAL
 from tableau_pipeline.components.published_datasource.checks import check_specs
 from tableau_pipeline.core.declaration import Declaration, Table
 from tableau_pipeline.core.policies import Diff
@@ -33,7 +34,7 @@ def test_a_refresh_as_it_is_shown(location: Location):
     assert numbers["guard"] == {"rows/flights": 7, "rows lost in %/flights": 12.5}
     assert numbers["keys"] == {"rows with a key of their own/flights": 7}
     assert numbers["schema"].keys() == {"columns/flights"}
-    records = location.instance.fetch_observations(dg.AssetKey("shown"), limit=50).records
+    records = location.instance.fetch_observations(JOURNAL, limit=50).records
     noted = [each.asset_observation for each in records]
     labels = [str(each and each.description) for each in noted]
     assert labels[0] == "refresh 2 ends: the data source equals its models"

@@ -2,11 +2,13 @@
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from typing import Any
 
 import dagster as dg
 import pytest
+from sqlalchemy import text
 
-from tableau_pipeline.components.dagster_journal import DagsterJournal, journal_event
+from tableau_pipeline.components.dagster_journal import JOURNAL, DagsterJournal, journal_event
 from tableau_pipeline.core.checkpoint import Record
 from tableau_pipeline_tests.components.support.location import Location
 
@@ -22,6 +24,14 @@ def look(location: Location, times: int) -> None:
     """Add observations of the asset, as other tools and dry runs do."""
     for _ in range(times):
         location.instance.report_runless_asset_event(dg.AssetObservation(KEY))
+
+
+def forget(instance: dg.DagsterInstance, key: str) -> None:
+    """Lose the records of one data source, as a wipe of the journal loses those of all."""
+    storage: Any = instance.event_log_storage
+    lost = "DELETE FROM event_logs WHERE asset_key = :journal AND partition LIKE :key"
+    with storage.index_connection() as connection:
+        connection.execute(text(lost), {"journal": JOURNAL.to_string(), "key": f"%:{key}"})
 
 
 @contextmanager

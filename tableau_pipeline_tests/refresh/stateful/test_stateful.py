@@ -13,7 +13,7 @@ from tableau_pipeline_tests.refresh.stateful.replay import Case, play, shortest
 SEED = os.environ.get("STATEFUL_SEED")
 PARTS = 4
 # A history takes some two seconds of a processor: FEW suit `make test`, MANY all that CI runs.
-FEW, MANY = 100, 500
+FEW, MANY = 24, 500
 # A failed history takes time to be shortened.
 pytestmark = pytest.mark.timeout(3600)
 in_parts = pytest.mark.parametrize(
