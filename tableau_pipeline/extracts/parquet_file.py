@@ -77,7 +77,7 @@ def parquet_file(file: Path, bare: Builder) -> ParquetFile:
     name = bare.declaration.fact_table
     columns = tuple(Column(field.name, str(field.type)) for field in schema)
     return ParquetFile(
-        **{field.name: getattr(bare, field.name) for field in fields(bare)},
+        **{field.name: getattr(bare, field.name) for field in fields(bare) if field.init},
         extract=Extract(file, {name: metadata.num_rows}, file.stat().st_size, version=2),
         # No store has a version with this number.
         table=TableContent(
