@@ -185,7 +185,8 @@ def test_another_code_location_is_named(location: Location):
     claim = Claim(refresh=last.refresh + 1, owner=Owner(run_id=run.run_id))
     newer = last.model_copy(update={"refresh": claim.refresh})
     store(location, claim)
-    store(location, Closing(refresh=claim.refresh, claim=claim.id, checkpoint=newer))
+    ended = {"claim": claim.id, "run_id": run.run_id, "checkpoint": newer}
+    store(location, Closing(refresh=claim.refresh, **ended))
     row = report(location.audit(declared=READ))["report"]
     assert 'UTC, from the code location "sales"' in row
 
@@ -196,7 +197,7 @@ def test_a_data_source_of_another_instance_is_reported_as_such(location: Locatio
     published(location, "busy")
     with dg.instance_for_test() as instance:
         other = Location(location.sandbox, location.root, instance)
-        assert other.refresh("busy", declared={"name": "copy"}).success
+        assert other.refresh("mine", declared={"name": "copy"}).success
         found = report(other.audit("calm"))
     assert found["summary"] == "1 not refreshed yet, 2 not declared here"
     *_, theirs, ours = found["report"].splitlines()

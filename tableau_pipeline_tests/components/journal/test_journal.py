@@ -101,4 +101,4 @@ def test_records_are_small_and_few_are_read(location: Location, monkeypatch: pyt
 
     monkeypatch.setattr(dg.DagsterInstance, "fetch_observations", counted)
     assert location.refresh("busy").success
-    assert sum(pages) <= 100
+    assert len(pages) <= 5, "two for each look at the records; Dagster itself takes one"

@@ -129,7 +129,9 @@ def _check_place(history: Any, actor: Actor, start: Start, report: Report) -> No
     assert report.checkpoint is not None
     place, luid = _place(history), str(report.checkpoint.luid)
     declared = actor.declaration.name, actor.declaration.project
-    before, actor.log.placed = actor.log.placed, (luid, *declared)
+    # Without records, it is known by its tag alone, and stays where it is.
+    is_kept = actor.wiped == actor.log.wiped
+    before, actor.log.placed = actor.log.placed, (luid, *declared) if is_kept else None
     # A name that is free again may lead to another data source than before.
     if actor.disturbed or start.place is None or place is None or start.luid != luid:
         return
