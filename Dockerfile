@@ -16,6 +16,7 @@ COPY LICENSE README.md constraints.txt pyproject.toml ./
 ARG EXTRAS=postgres
 RUN --mount=type=cache,target=/root/.cache/pip \
     install -D /dev/null tableau_pipeline/__init__.py \
+    && install -D /dev/null tableau_sandbox/__init__.py \
     && python -m venv /opt/venv \
     && /opt/venv/bin/pip install --constraint constraints.txt --editable ".[$EXTRAS]"
 

@@ -7,7 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _ROOT = Path(__file__).parents[1]
-_PACKAGES = ("tableau_pipeline", "tableau_pipeline_tests")
+_PACKAGES = (
+    "tableau_pipeline",
+    "tableau_pipeline_tests",
+    "tableau_sandbox",
+    "tableau_sandbox_tests",
+)
 _LINES_OF_A_FILE, _LINES_OF_A_FUNCTION, _SHARED_NAMES = 600, 50, 6
 
 
@@ -20,13 +25,8 @@ def problems() -> Iterator[str]:
             yield f"{_name(file)} has {lines} lines, more than {_LINES_OF_A_FILE}"
         yield from _long_functions(file, text)
     modules = [file for file in files if file.name != "__init__.py"]
-    # The sandbox mirrors the server, and may use the same words.
     product = _ROOT / _PACKAGES[0]
-    names = Counter(
-        file.stem
-        for file in modules
-        if file.is_relative_to(product) and not file.is_relative_to(product / "sandbox")
-    )
+    names = Counter(file.stem for file in modules if file.is_relative_to(product))
     shared = sorted(name for name, count in names.items() if count > 1)
     if len(shared) > _SHARED_NAMES:
         yield f"more than {_SHARED_NAMES} names belong to several modules: {', '.join(shared)}"

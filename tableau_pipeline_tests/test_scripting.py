@@ -26,12 +26,12 @@ from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.plan.decide import NoChange, Options, Publish
 from tableau_pipeline.refresh.recover.history import read_history
 from tableau_pipeline.refresh.report import Report
-from tableau_pipeline.sandbox.testing import Sandbox, running_sandbox
 from tableau_pipeline.scripting import refresh
 from tableau_pipeline.scripting.file_journal import FileJournal
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.refresh.support.models import flights, snapshot
+from tableau_sandbox.testing import Sandbox, running_sandbox
 
 EXAMPLE = ROOT / "examples" / "refresh_from_a_script.py"
 

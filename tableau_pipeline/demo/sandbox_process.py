@@ -9,10 +9,11 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from tableau_pipeline.resources import data_dir
-from tableau_pipeline.sandbox.options import TOKEN_NAME, TOKEN_SECRET
 
 _STOP_SECONDS = 10
 _PORT = "8765"
+# The token that every sandbox has.
+_TOKEN_NAME, _TOKEN_SECRET = "pipeline", "pipeline-secret"
 
 
 def local_sandbox() -> AbstractContextManager[dict[str, str]]:
@@ -87,6 +88,6 @@ def _environment(process: subprocess.Popen[str]) -> dict[str, str]:
     return {
         "TABLEAU_SERVER_URL": url[0],
         "TABLEAU_SITE": "",
-        "TABLEAU_TOKEN_NAME": TOKEN_NAME,
-        "TABLEAU_TOKEN_VALUE": TOKEN_SECRET,
+        "TABLEAU_TOKEN_NAME": _TOKEN_NAME,
+        "TABLEAU_TOKEN_VALUE": _TOKEN_SECRET,
     }

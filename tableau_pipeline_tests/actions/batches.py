@@ -10,9 +10,9 @@ from tableau_pipeline.actions.batch import Batch
 from tableau_pipeline.actions.validate import batch_problems
 from tableau_pipeline.hyper.open_file import read_table, table_columns
 from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline.sandbox.batch.engine import apply_batch
-from tableau_pipeline.sandbox.batch.grammar.batches import parse_batch
-from tableau_pipeline_tests.sandbox.samples import execute
+from tableau_sandbox.batch.engine import apply_batch
+from tableau_sandbox.batch.grammar.batches import parse_batch
+from tableau_sandbox_tests.samples import execute
 
 Rows = list[tuple]
 

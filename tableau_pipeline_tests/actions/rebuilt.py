@@ -25,8 +25,8 @@ from tableau_pipeline.actions.batch import (
 )
 from tableau_pipeline.actions.columns import Column
 from tableau_pipeline.actions.conditions import Condition
-from tableau_pipeline_tests.sandbox.batch.model import Tables
-from tableau_pipeline_tests.sandbox.batch.strategies import batches, rarely
+from tableau_sandbox_tests.batch.model import Tables
+from tableau_sandbox_tests.batch.strategies import batches, rarely
 
 _ACTIONS: dict[str, Callable[..., Action]] = {
     "insert": Insert,

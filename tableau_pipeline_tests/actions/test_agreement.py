@@ -16,20 +16,20 @@ from tableau_pipeline.actions.validate import batch_problems
 from tableau_pipeline.hyper.open_file import table_columns
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.types.sql_types import sql_type
-from tableau_pipeline.sandbox.batch.conditions import Condition as ParsedCondition
-from tableau_pipeline.sandbox.batch.conditions import ConstantTest, Junction, Side
-from tableau_pipeline.sandbox.batch.constants import Constant, ConstantType
-from tableau_pipeline.sandbox.batch.engine import apply_batch
-from tableau_pipeline.sandbox.batch.errors import BatchError as EngineError
-from tableau_pipeline.sandbox.batch.errors import Code, GrammarError
-from tableau_pipeline.sandbox.batch.grammar.batches import Action, parse_batch
-from tableau_pipeline.sandbox.batch.grammar.batches import Batch as ParsedBatch
-from tableau_pipeline.sandbox.batch.tables import ColumnType, Table
-from tableau_pipeline.sandbox.batch.type_rules import check_condition
 from tableau_pipeline_tests.actions.rebuilt import built, spoilt_batches
-from tableau_pipeline_tests.sandbox.batch.files import write_tables
-from tableau_pipeline_tests.sandbox.batch.model import Tables
-from tableau_pipeline_tests.sandbox.batch.test_model import new_folder, runs
+from tableau_sandbox.batch.conditions import Condition as ParsedCondition
+from tableau_sandbox.batch.conditions import ConstantTest, Junction, Side
+from tableau_sandbox.batch.constants import Constant, ConstantType
+from tableau_sandbox.batch.engine import apply_batch
+from tableau_sandbox.batch.errors import BatchError as EngineError
+from tableau_sandbox.batch.errors import Code, GrammarError
+from tableau_sandbox.batch.grammar.batches import Action, parse_batch
+from tableau_sandbox.batch.grammar.batches import Batch as ParsedBatch
+from tableau_sandbox.batch.tables import ColumnType, Table
+from tableau_sandbox.batch.type_rules import check_condition
+from tableau_sandbox_tests.batch.files import write_tables
+from tableau_sandbox_tests.batch.model import Tables
+from tableau_sandbox_tests.batch.test_model import new_folder, runs
 
 DEPENDS_ON_ROWS = (Code.REPEATED_KEY, Code.ENGINE)
 

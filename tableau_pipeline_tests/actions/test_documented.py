@@ -22,7 +22,7 @@ from tableau_pipeline.actions.batch import (
 )
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline_tests.actions.batches import ON_USER, USERS, constant_test, rows_after, sent
-from tableau_pipeline_tests.sandbox.samples import publish, rows_on_server, write_hyper
+from tableau_sandbox_tests.samples import publish, rows_on_server, write_hyper
 
 
 def wire(batch: Batch) -> Any:

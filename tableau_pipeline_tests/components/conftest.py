@@ -6,8 +6,8 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from tableau_pipeline.sandbox.testing import running_sandbox
 from tableau_pipeline_tests.components.support.location import Location
+from tableau_sandbox.testing import running_sandbox
 
 NewInstance = Callable[[], AbstractContextManager[dg.DagsterInstance]]
 

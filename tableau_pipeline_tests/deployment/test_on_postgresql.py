@@ -13,8 +13,6 @@ import yaml
 
 from tableau_pipeline.components.dagster_journal import JOURNAL
 from tableau_pipeline.core.server import Job
-from tableau_pipeline.sandbox.control.faults import Delay, Fault, HoldJobs
-from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.dagster_servers import WebServer, running
 from tableau_pipeline_tests.deployment.compose import SERVICES
@@ -22,6 +20,8 @@ from tableau_pipeline_tests.ports import free_port
 from tableau_pipeline_tests.postgresql import PASSWORD, PostgreSQL, running_postgresql
 from tableau_pipeline_tests.refresh.support.pipeline import published_rows, session
 from tableau_pipeline_tests.waiting import until
+from tableau_sandbox.control.faults import Delay, Fault, HoldJobs
+from tableau_sandbox.testing import Sandbox
 
 PUBLISH = """
 mutation($files: RunConfigData!) { launchRun(executionParams: {runConfigData: $files, selector: {

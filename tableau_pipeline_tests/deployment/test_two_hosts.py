@@ -13,13 +13,13 @@ from tableau_pipeline.components import PublishedDatasource
 from tableau_pipeline.demo.differences import differences
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.resources import resources_from_env
-from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.deployment.host import DATASOURCE
 from tableau_pipeline_tests.deployment.stores.azure import AzureServer
 from tableau_pipeline_tests.deployment.stores.gcs import GcsServer
 from tableau_pipeline_tests.deployment.stores.object_server import ObjectServer
 from tableau_pipeline_tests.refresh.support.pipeline import session
+from tableau_sandbox.testing import Sandbox
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from tableau_pipeline.components import PublishedDatasource
-from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.docs.page import README, page
+from tableau_sandbox.testing import Sandbox
 
 FIRST = README.sections["Your first data source"]
 SHELL, DATA, SCAFFOLD, LAUNCH, CHANGE = FIRST.blocks("bash")

@@ -13,11 +13,11 @@ from tableau_pipeline.components.published_datasource.assets import refresh_asse
 from tableau_pipeline.hyper.process import connect, hyper_process
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.resources import data_dir, resources_from_env
-from tableau_pipeline.sandbox.testing import running_sandbox
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.docs.page import declared, page
 from tableau_pipeline_tests.refresh.support.models import snapshot
 from tableau_pipeline_tests.refresh.support.pipeline import published_rows, session
+from tableau_sandbox.testing import running_sandbox
 
 EXAMPLE = ROOT / "examples" / "hand_written_batches.py"
 PAGE = page("how-to/custom-batches.md")

@@ -11,12 +11,12 @@ from pkgutil import resolve_name, walk_packages
 import pytest
 
 from tableau_pipeline.ingest.options import NAMES
-from tableau_pipeline.sandbox import rest
-from tableau_pipeline.sandbox.switches import Switches
-from tableau_pipeline.sandbox.vds.service.api import CALLS as VDS_CALLS
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.docs.messages import is_message
 from tableau_pipeline_tests.docs.page import Page, all_pages, page
+from tableau_sandbox import rest
+from tableau_sandbox.switches import Switches
+from tableau_sandbox.vds.service.api import CALLS as VDS_CALLS
 
 _TROUBLE = page("troubleshooting.md").sections
 _BLOCK = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)

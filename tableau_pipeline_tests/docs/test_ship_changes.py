@@ -10,12 +10,12 @@ import pytest
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.plan.decide import Options
 from tableau_pipeline.refresh.report import Report
-from tableau_pipeline.sandbox.testing import Sandbox, running_sandbox
 from tableau_pipeline_tests.docs.page import declared, page
 from tableau_pipeline_tests.docs.scenes import SCENES, Step
 from tableau_pipeline_tests.refresh.support.models import snapshot
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline, session
 from tableau_pipeline_tests.refresh.support.proxies import Proxy
+from tableau_sandbox.testing import Sandbox, running_sandbox
 
 SECTIONS = page("how-to/ship-changes.md").sections
 

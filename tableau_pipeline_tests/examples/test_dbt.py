@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from tableau_pipeline.sandbox.testing import running_sandbox
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.dagster_servers import WebServer, dg_dev
 from tableau_pipeline_tests.waiting import until
+from tableau_sandbox.testing import running_sandbox
 
 BIN = Path(sys.executable).parent
 SENSORS = """

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.refresh.support.pipeline import published_rows, session
+from tableau_sandbox.testing import Sandbox
 
 NOTEBOOK = ROOT / "examples" / "refresh_from_a_notebook.ipynb"
 

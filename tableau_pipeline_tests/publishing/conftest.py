@@ -19,8 +19,8 @@ from tableau_pipeline.publishing.session.credentials import Credentials, Passwor
 from tableau_pipeline.publishing.session.retries import RetryTimes
 from tableau_pipeline.publishing.session.sign_in import signed_in
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.sandbox.options import UserSeed
-from tableau_pipeline.sandbox.testing import Sandbox, running_sandbox
+from tableau_sandbox.options import UserSeed
+from tableau_sandbox.testing import Sandbox, running_sandbox
 
 LOG = logging.getLogger("tableau_pipeline_tests.publishing")
 # What is tried again is tried again at once, unless the server asks to wait.

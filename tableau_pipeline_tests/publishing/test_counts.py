@@ -17,10 +17,10 @@ from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.tables import Column, Relationship, TableSource
 from tableau_pipeline.publishing.session.credentials import ConnectedApp
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.sandbox.control.faults import BreakRows, Cut, ExpireSessions, Refuse
-from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.publishing.conftest import SignIn, hooked, published
-from tableau_pipeline_tests.sandbox.temporary import armed, switched
+from tableau_sandbox.control.faults import BreakRows, Cut, ExpireSessions, Refuse
+from tableau_sandbox.testing import Sandbox
+from tableau_sandbox_tests.temporary import armed, switched
 
 TYPES = {"int64": "bigint", "string": "string", "date32[day]": "date", "double": "double"}
 ORDERS = pa.table(

@@ -10,10 +10,10 @@ from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.publishing import lookup
 from tableau_pipeline.publishing.session.credentials import Password
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.sandbox.control.faults import Delay
-from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.publishing.conftest import VIEWER, SignIn, hooked, published
-from tableau_pipeline_tests.sandbox.temporary import armed
+from tableau_sandbox.control.faults import Delay
+from tableau_sandbox.testing import Sandbox
+from tableau_sandbox_tests.temporary import armed
 
 
 def again(tableau: TableauSite, sales: RemoteDatasource, file: Path) -> RemoteDatasource:

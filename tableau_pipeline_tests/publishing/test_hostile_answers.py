@@ -17,11 +17,11 @@ from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.publishing.session.credentials import Password, PersonalAccessToken
 from tableau_pipeline.publishing.session.retries import RetryTimes
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.publishing import hostile
 from tableau_pipeline_tests.publishing.conftest import SignIn, published
 from tableau_pipeline_tests.publishing.hostile import Answer
 from tableau_pipeline_tests.publishing.test_updates import CLEAR, fresh
+from tableau_sandbox.testing import Sandbox
 
 SECRET = "vera-secret"
 PATIENT = RetryTimes(backoff=0)

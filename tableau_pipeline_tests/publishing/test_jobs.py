@@ -9,11 +9,11 @@ from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.publishing import lookup
 from tableau_pipeline.publishing.session.credentials import Password
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.sandbox.control.faults import HoldJobs, Refuse
-from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.publishing.conftest import VIEWER, SignIn, finished, hooked, send
 from tableau_pipeline_tests.publishing.test_updates import CLEAR, fresh
-from tableau_pipeline_tests.sandbox.temporary import armed
+from tableau_sandbox.control.faults import HoldJobs, Refuse
+from tableau_sandbox.testing import Sandbox
+from tableau_sandbox_tests.temporary import armed
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 NOWHERE = "00000000-0000-0000-0000-000000000000"

@@ -16,8 +16,6 @@ from tableau_pipeline.hyper.open_file import read_table
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.publishing.session.credentials import Password
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.sandbox.control.faults import CallFault, Delay, Drop, Refuse
-from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.publishing.conftest import (
     VIEWER,
     SignIn,
@@ -27,7 +25,9 @@ from tableau_pipeline_tests.publishing.conftest import (
     send,
 )
 from tableau_pipeline_tests.publishing.test_projects import AWKWARD
-from tableau_pipeline_tests.sandbox.temporary import armed
+from tableau_sandbox.control.faults import CallFault, Delay, Drop, Refuse
+from tableau_sandbox.testing import Sandbox
+from tableau_sandbox_tests.temporary import armed
 
 CREATE, REPLACE, OVERWRITE = PublishMode.CREATE, PublishMode.REPLACE, PublishMode.OVERWRITE
 

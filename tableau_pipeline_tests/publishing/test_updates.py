@@ -13,8 +13,6 @@ from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.publishing.session.credentials import Password
 from tableau_pipeline.publishing.session.sign_in import signed_in
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.sandbox.control.faults import Drop, Refuse
-from tableau_pipeline.sandbox.testing import Sandbox, running_sandbox
 from tableau_pipeline_tests.publishing.conftest import (
     LOG,
     VIEWER,
@@ -24,7 +22,9 @@ from tableau_pipeline_tests.publishing.conftest import (
     published,
 )
 from tableau_pipeline_tests.publishing.test_publish import rows
-from tableau_pipeline_tests.sandbox.temporary import armed
+from tableau_sandbox.control.faults import Drop, Refuse
+from tableau_sandbox.testing import Sandbox, running_sandbox
+from tableau_sandbox_tests.temporary import armed
 
 TABLE = {"target-schema": "Extract", "target-table": "Extract"}
 SOURCE = {"source-schema": "Extract", "source-table": "Extract"}

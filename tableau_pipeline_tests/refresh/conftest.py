@@ -8,10 +8,10 @@ from uuid import uuid4
 import pytest
 
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.sandbox.options import UserSeed
-from tableau_pipeline.sandbox.testing import Sandbox, running_sandbox
 from tableau_pipeline_tests.refresh.support.models import airlines, flights
 from tableau_pipeline_tests.refresh.support.pipeline import STAR, Pipeline, declared, session
+from tableau_sandbox.options import UserSeed
+from tableau_sandbox.testing import Sandbox, running_sandbox
 
 EMPTY: Mapping[str, Any] = MappingProxyType({})
 ANALYST = UserSeed(name="ann", password="ann-secret")

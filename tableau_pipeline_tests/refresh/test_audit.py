@@ -11,12 +11,12 @@ from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, Reconcile
 from tableau_pipeline.core.policies import Diff
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.refresh.plan.decide import NoChange
-from tableau_pipeline.sandbox.switches import UpdatedAt
 from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.crashes import killed_before
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.pipeline import Around, Pipeline, session
 from tableau_pipeline_tests.refresh.support.proxies import BeforeDownload, Proxy
+from tableau_sandbox.switches import UpdatedAt
 
 # Neither time stamps nor revisions of this server show that somebody updates data.
 SILENT = {"updated_at": UpdatedAt.STAYS, "revisions": False}

@@ -8,11 +8,11 @@ from dataclasses import replace
 from tableau_pipeline.core.declaration import Reconcile
 from tableau_pipeline.core.policies import Diff
 from tableau_pipeline.refresh.plan.decide import Options
-from tableau_pipeline.sandbox.http.request_log import requests_logged_to
 from tableau_pipeline_tests.docs.page import page
 from tableau_pipeline_tests.refresh.recover.test_crash import changed_rows
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
+from tableau_sandbox.http.request_log import requests_logged_to
 
 DECISIONS = {
     "nothing changed": "no change",

@@ -16,7 +16,7 @@ from tableau_pipeline.resources import (
     SparkResource,
     TableauServerResource,
 )
-from tableau_pipeline.sandbox.testing import running_sandbox
+from tableau_sandbox.testing import running_sandbox
 
 # Dagster's own word for a parameter that it has had for years.
 pytestmark = pytest.mark.filterwarnings("ignore:Parameter `backfill_policy`")

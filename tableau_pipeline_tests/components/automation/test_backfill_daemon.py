@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.dagster_servers import dg_dev
+from tableau_sandbox.testing import Sandbox
 
 FILES = {
     "workspace.yaml": """

@@ -26,7 +26,6 @@ from tableau_pipeline.core.checkpoint import (
     Recovered,
 )
 from tableau_pipeline.refresh.recover.history import read_history
-from tableau_pipeline.sandbox.testing import running_sandbox
 from tableau_pipeline_tests.components.support.location import (
     MODEL,
     Location,
@@ -37,6 +36,7 @@ from tableau_pipeline_tests.components.support.records import KEY, look, store
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.postgresql import running_postgresql
 from tableau_pipeline_tests.refresh.support.models import flights
+from tableau_sandbox.testing import running_sandbox
 
 OTHER_TYPE = flights(8).set_column(2, "delay", pa.array(["late"] * 8))
 

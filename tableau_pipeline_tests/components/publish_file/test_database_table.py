@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.postgresql import PASSWORD, USER, running_postgresql
 from tableau_pipeline_tests.refresh.support.pipeline import published_rows, session
+from tableau_sandbox.testing import Sandbox
 
 DRIVER = Path("/usr/share/java/postgresql.jar")
 ORDERS = """

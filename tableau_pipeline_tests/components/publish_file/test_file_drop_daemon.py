@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.dagster_servers import stop
 from tableau_pipeline_tests.refresh.support.pipeline import session
 from tableau_pipeline_tests.waiting import until
+from tableau_sandbox.testing import Sandbox
 
 LOCATION = """
 import dagster as dg

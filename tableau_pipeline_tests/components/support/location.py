@@ -28,11 +28,11 @@ from tableau_pipeline.resources import (
     SparkResource,
     TableauServerResource,
 )
-from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline_tests.refresh.support.models import flights, snapshot
 from tableau_pipeline_tests.refresh.support.pipeline import TIMEOUTS, session
 from tableau_pipeline_tests.snapshots.support.versions import age
+from tableau_sandbox.testing import Sandbox
 
 MODEL = "raw/flights"
 NOTHING: Mapping[str, Any] = MappingProxyType({})

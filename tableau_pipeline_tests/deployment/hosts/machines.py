@@ -23,13 +23,13 @@ from tableau_pipeline.demo.differences import differences
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.objects.opening import opened
 from tableau_pipeline.resources import resources_from_env
-from tableau_pipeline.sandbox.testing import Sandbox, running_sandbox
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.deployment.hosts.process import Stop, declaration
 from tableau_pipeline_tests.deployment.stores.object_server import ObjectServer
 from tableau_pipeline_tests.postgresql import PostgreSQL, running_postgresql
 from tableau_pipeline_tests.refresh.support.models import snapshot
 from tableau_pipeline_tests.refresh.support.pipeline import session
+from tableau_sandbox.testing import Sandbox, running_sandbox
 
 SECONDS = 120
 _UNSHARE = ("unshare", "--map-root-user", "--mount", "--pid", "--fork", "--kill-child")

@@ -7,11 +7,11 @@ from uuid import uuid4
 import pyarrow as pa
 import pytest
 
-from tableau_pipeline.sandbox.testing import Sandbox, running_sandbox
 from tableau_pipeline_tests.deployment.hosts.machines import Deployment, deployed, why_no_hosts
 from tableau_pipeline_tests.deployment.hosts.process import declaration, refresh
 from tableau_pipeline_tests.deployment.stores.object_server import ObjectServer
 from tableau_pipeline_tests.refresh.support.pipeline import published_rows, session
+from tableau_sandbox.testing import Sandbox, running_sandbox
 
 MODELS = tuple(f"orders_{number}" for number in range(5))
 ROWS = 20_000

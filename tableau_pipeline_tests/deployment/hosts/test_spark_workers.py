@@ -20,7 +20,6 @@ from tableau_pipeline.demo.differences import differences
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.objects.opening import opened
 from tableau_pipeline.resources import resources_from_env
-from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.deployment.hosts.cluster_run import HOLD, MODEL, ROWS, STOP, TASKS
 from tableau_pipeline_tests.deployment.hosts.process import declaration
@@ -28,6 +27,7 @@ from tableau_pipeline_tests.deployment.s3 import BUCKET, S3Server
 from tableau_pipeline_tests.refresh.support.pipeline import session
 from tableau_pipeline_tests.spark_cluster import DRIVER, SparkCluster, spark_cluster
 from tableau_pipeline_tests.waiting import until
+from tableau_sandbox.testing import Sandbox
 
 # The workers that are killed at that moment.
 Moment = Generator[Sequence[Path]]

@@ -22,7 +22,6 @@ from tableau_pipeline.objects.local_copies import LocalCopies
 from tableau_pipeline.objects.opening import StoreError
 from tableau_pipeline.resources import SnapshotIOManager, resources_from_env
 from tableau_pipeline.resources.data_folder import local_copies
-from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline.snapshots.load import read_frame
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline.snapshots.write import write_snapshot
@@ -31,6 +30,7 @@ from tableau_pipeline_tests.deployment.s3 import S3Server
 from tableau_pipeline_tests.deployment.stores.network import Fault, Network
 from tableau_pipeline_tests.deployment.stores.object_server import ObjectServer
 from tableau_pipeline_tests.refresh.support.pipeline import session
+from tableau_sandbox.testing import Sandbox
 
 pytestmark = pytest.mark.timeout(600)
 # What a user sees in one line: what failed, why, and what to do.

@@ -8,11 +8,11 @@ from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.publishing.session.address import Address, OtherOriginError
 from tableau_pipeline.publishing.session.credentials import Password
 from tableau_pipeline.resources import resources_from_env
-from tableau_pipeline.sandbox.http.certificate import ensure_certificate
-from tableau_pipeline.sandbox.testing import running_sandbox
 from tableau_pipeline_tests.publishing import hostile
 from tableau_pipeline_tests.publishing.conftest import SignIn
 from tableau_pipeline_tests.publishing.test_hostile_answers import IMPATIENT
+from tableau_sandbox.http.certificate import ensure_certificate
+from tableau_sandbox.testing import running_sandbox
 
 
 @pytest.mark.parametrize(

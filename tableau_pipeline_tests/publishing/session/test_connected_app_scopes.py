@@ -6,11 +6,11 @@ import pytest
 from tableau_pipeline.core.checkpoint import Outcome, PublishMode
 from tableau_pipeline.publishing.session.credentials import ConnectedApp
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.sandbox.control.faults import HoldJobs
-from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.publishing.conftest import SignIn, published
 from tableau_pipeline_tests.publishing.test_jobs import LONG_AGO, clear
-from tableau_pipeline_tests.sandbox.temporary import armed
+from tableau_sandbox.control.faults import HoldJobs
+from tableau_sandbox.testing import Sandbox
+from tableau_sandbox_tests.temporary import armed
 
 
 @pytest.fixture

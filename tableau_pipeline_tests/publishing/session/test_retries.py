@@ -11,12 +11,12 @@ from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.publishing.session.retries import RetryTimes
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.sandbox.control.faults import CallFault, Delay, Drop, Refuse
-from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.publishing.conftest import LOG, SignIn, finished, send
 from tableau_pipeline_tests.publishing.test_publish import rows
 from tableau_pipeline_tests.publishing.test_updates import CLEAR, DATA, INSERT, fresh
-from tableau_pipeline_tests.sandbox.temporary import armed
+from tableau_sandbox.control.faults import CallFault, Delay, Drop, Refuse
+from tableau_sandbox.testing import Sandbox
+from tableau_sandbox_tests.temporary import armed
 
 UPDATE = {"method": "PATCH", "path": DATA}
 ONE = {"method": "GET", "path": "sites/*/datasources/*"}

@@ -13,9 +13,9 @@ import pytest
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.publishing.session.credentials import Password, PersonalAccessToken
 from tableau_pipeline.publishing.session.session_lock import only_session
-from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.publishing.conftest import LOG, SignIn
 from tableau_pipeline_tests.publishing.session import one_of_several
+from tableau_sandbox.testing import Sandbox
 
 URL = "https://tableau.example.com"
 

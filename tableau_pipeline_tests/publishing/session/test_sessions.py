@@ -12,13 +12,13 @@ from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.publishing.session.credentials import ConnectedApp, PersonalAccessToken
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.sandbox.control.faults import ExpireSessions, HoldJobs
-from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.publishing.conftest import SignIn, finished, hyper_file, send
 from tableau_pipeline_tests.publishing.test_jobs import LONG_AGO
 from tableau_pipeline_tests.publishing.test_publish import rows
 from tableau_pipeline_tests.publishing.test_updates import CLEAR, DATA, INSERT, fresh
-from tableau_pipeline_tests.sandbox.temporary import armed
+from tableau_sandbox.control.faults import ExpireSessions, HoldJobs
+from tableau_sandbox.testing import Sandbox
+from tableau_sandbox_tests.temporary import armed
 
 Call = Callable[[TableauSite, RemoteDatasource, Path], object]
 CALLS: dict[str, Call] = {

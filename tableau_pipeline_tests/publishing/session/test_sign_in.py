@@ -13,11 +13,11 @@ from tableau_pipeline.publishing.session.credentials import (
     PersonalAccessToken,
 )
 from tableau_pipeline.publishing.session.sign_in import signed_in
-from tableau_pipeline.sandbox.control.faults import Refuse
-from tableau_pipeline.sandbox.services import DATABASE_FILE
-from tableau_pipeline.sandbox.testing import Sandbox, running_sandbox
 from tableau_pipeline_tests.publishing.conftest import LOG, SignIn
-from tableau_pipeline_tests.sandbox.temporary import armed
+from tableau_sandbox.control.faults import Refuse
+from tableau_sandbox.services import DATABASE_FILE
+from tableau_sandbox.testing import Sandbox, running_sandbox
+from tableau_sandbox_tests.temporary import armed
 
 SECRET = "hush-hush-5c21"
 LONG = SECRET + "-long-enough-for-a-key-of-256-bits"

@@ -10,7 +10,6 @@ from tableau_pipeline.core.declaration import Reconcile
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.refresh.plan.decide import NoChange, Publish, Update
 from tableau_pipeline.refresh.report import Report
-from tableau_pipeline.sandbox.switches import Stamps
 from tableau_pipeline_tests.refresh.recover.test_crash import changed_rows, new_file
 from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.models import flights
@@ -18,6 +17,7 @@ from tableau_pipeline_tests.refresh.support.other_users import ADMIN
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
 from tableau_pipeline_tests.refresh.support.proxies import Proxy
 from tableau_pipeline_tests.refresh.support.server_jobs import jobs
+from tableau_sandbox.switches import Stamps
 
 KINDS: dict[str, dict[str, Any]] = {
     "usual": {},

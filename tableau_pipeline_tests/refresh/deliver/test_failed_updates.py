@@ -8,8 +8,6 @@ import pytest
 from tableau_pipeline.core.checkpoint import Outcome, PublishMode
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.refresh.plan.decide import Publish, Update
-from tableau_pipeline.sandbox.control.faults import Drop, FailJob
-from tableau_pipeline.sandbox.switches import RepeatedRequest
 from tableau_pipeline_tests.refresh.recover.test_crash import (
     assert_recovered,
     changed_rows,
@@ -20,7 +18,9 @@ from tableau_pipeline_tests.refresh.support.crashes import killed_before
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
 from tableau_pipeline_tests.refresh.support.server_jobs import jobs
-from tableau_pipeline_tests.sandbox.temporary import armed
+from tableau_sandbox.control.faults import Drop, FailJob
+from tableau_sandbox.switches import RepeatedRequest
+from tableau_sandbox_tests.temporary import armed
 
 DATA = "sites/*/datasources/*/data"
 PUBLISH = "sites/*/datasources"

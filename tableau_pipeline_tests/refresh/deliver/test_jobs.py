@@ -8,7 +8,6 @@ import pytest
 
 from tableau_pipeline.core.checkpoint import Outcome
 from tableau_pipeline.errors import RefreshError
-from tableau_pipeline.sandbox.control.faults import HoldJobs
 from tableau_pipeline_tests.refresh.deliver.test_overtaken import At
 from tableau_pipeline_tests.refresh.recover.test_crash import (
     assert_recovered,
@@ -21,6 +20,7 @@ from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.pipeline import TIMEOUTS, Pipeline, session
 from tableau_pipeline_tests.refresh.support.proxies import Proxy
 from tableau_pipeline_tests.refresh.support.server_jobs import jobs
+from tableau_sandbox.control.faults import HoldJobs
 
 IMPATIENT = replace(TIMEOUTS, queue=0.2)
 

@@ -13,12 +13,12 @@ from tableau_pipeline.refresh.plan.decide import NoChange, Options, Publish, Upd
 from tableau_pipeline.refresh.recover.history import read_history
 from tableau_pipeline.refresh.refresh import Refresh
 from tableau_pipeline.refresh.report import Report
-from tableau_pipeline.sandbox.switches import UpdatedAt
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.other_users import ANN
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
 from tableau_pipeline_tests.refresh.support.proxies import Proxy
 from tableau_pipeline_tests.refresh.support.shared_records import SharedJournal
+from tableau_sandbox.switches import UpdatedAt
 
 
 class At(Proxy):

@@ -15,12 +15,12 @@ from tableau_pipeline.core.server import Server
 from tableau_pipeline.core.timeouts import Timeouts
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.job_waiting import Jobs
-from tableau_pipeline.sandbox.control.faults import HoldJobs, SlowJob
-from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.publishing.conftest import hyper_file
 from tableau_pipeline_tests.refresh.support.pipeline import LOG
 from tableau_pipeline_tests.refresh.support.proxies import Proxy
-from tableau_pipeline_tests.sandbox.temporary import armed
+from tableau_sandbox.control.faults import HoldJobs, SlowJob
+from tableau_sandbox.testing import Sandbox
+from tableau_sandbox_tests.temporary import armed
 
 TABLE = {"target-schema": "Extract", "target-table": "Extract"}
 CLEAR = json.dumps({"actions": [{"action": "delete", **TABLE, "condition": True}]})

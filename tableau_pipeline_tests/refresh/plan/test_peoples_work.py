@@ -12,13 +12,13 @@ from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.objects.opening import opened
 from tableau_pipeline.publishing.tds import read_metadata
 from tableau_pipeline.refresh.plan.decide import Accept, NoChange, Options, Publish
-from tableau_pipeline.sandbox.switches import Replace
 from tableau_pipeline_tests.deployment.s3 import S3Server
 from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.crashes import killed_before
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.other_users import ADMIN
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
+from tableau_sandbox.switches import Replace
 
 OTHER_SCHEMA = flights(8).append_column("gate", flights(8)["delay"])
 

@@ -10,8 +10,6 @@ from tableau_pipeline.core.checkpoint import Outcome
 from tableau_pipeline.core.declaration import Reconcile
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.refresh.plan.decide import NoChange, Publish, Update
-from tableau_pipeline.sandbox.control.faults import FailJob
-from tableau_pipeline.sandbox.switches import JobStamps, UpdatedAt
 from tableau_pipeline_tests.refresh.recover.test_crash import assert_recovered, changed_rows
 from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.crashes import killed_before
@@ -19,7 +17,9 @@ from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.other_users import ANN
 from tableau_pipeline_tests.refresh.support.pipeline import TIMEOUTS, Pipeline
 from tableau_pipeline_tests.refresh.support.server_jobs import jobs, later, too_early
-from tableau_pipeline_tests.sandbox.temporary import armed
+from tableau_sandbox.control.faults import FailJob
+from tableau_sandbox.switches import JobStamps, UpdatedAt
+from tableau_sandbox_tests.temporary import armed
 
 ADMIN = ("", "")
 KINDS: dict[str, dict[str, Any]] = {

@@ -7,12 +7,12 @@ from uuid import uuid4
 from tableau_pipeline.core.checkpoint import Claim, Closing, Outcome, Owner
 from tableau_pipeline.refresh.plan.decide import Options
 from tableau_pipeline.refresh.recover.history import needed, read_history
-from tableau_pipeline.sandbox.control.faults import Cut, QueryFault
 from tableau_pipeline_tests.refresh.stateful.actors import Event
 from tableau_pipeline_tests.refresh.stateful.checks.promise import Look, note_meddling, note_rows
 from tableau_pipeline_tests.refresh.stateful.events import Kill, Materialize
 from tableau_pipeline_tests.refresh.stateful.models.changes import Change
 from tableau_pipeline_tests.refresh.stateful.scenarios import Rules, related
+from tableau_sandbox.control.faults import Cut, QueryFault
 
 
 @dataclass(frozen=True)

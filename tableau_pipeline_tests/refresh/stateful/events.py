@@ -8,11 +8,11 @@ from typing import Any
 
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX
 from tableau_pipeline.refresh.plan.decide import Options
-from tableau_pipeline.sandbox import publishing
 from tableau_pipeline_tests.refresh.stateful.actors import Actor, NetworkFault
 from tableau_pipeline_tests.refresh.stateful.checks import promise
 from tableau_pipeline_tests.refresh.stateful.models.changes import Change
 from tableau_pipeline_tests.refresh.stateful.server.tableau import Fate
+from tableau_sandbox import publishing
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,6 @@ from tableau_pipeline.refresh.attempt import DECISION
 from tableau_pipeline.refresh.plan.decide import Options, Publish
 from tableau_pipeline.refresh.refresh import Refresh
 from tableau_pipeline.refresh.report import Report
-from tableau_pipeline.sandbox.options import UserSeed
-from tableau_pipeline.sandbox.store.records import Datasource
 from tableau_pipeline_tests.refresh.stateful.actors import Actor, Event, Killed
 from tableau_pipeline_tests.refresh.stateful.checks.ledger import Ledger
 from tableau_pipeline_tests.refresh.stateful.checks.verdict import Outcome, Start, check, describe
@@ -35,6 +33,8 @@ from tableau_pipeline_tests.refresh.stateful.server.network import Network
 from tableau_pipeline_tests.refresh.stateful.server.other_user import BOSS, OtherUser
 from tableau_pipeline_tests.refresh.stateful.server.tableau import Tableau, tableau
 from tableau_pipeline_tests.refresh.stateful.server.wire import URL, wired, without_threads
+from tableau_sandbox.options import UserSeed
+from tableau_sandbox.store.records import Datasource
 
 LOG = logging.getLogger(__name__)
 WORKER = UserSeed(name="worker", password="worker-secret")

@@ -158,9 +158,7 @@ def _determined(seed: int) -> Generator[None]:
     random.seed(seed)
     with (
         mock.patch.object(os, "urandom", chance.randbytes),
-        mock.patch(
-            "tableau_pipeline.sandbox.identity._scrypt", lambda secret, salt: secret.encode()
-        ),
+        mock.patch("tableau_sandbox.identity._scrypt", lambda secret, salt: secret.encode()),
     ):
         try:
             yield

@@ -9,10 +9,10 @@ from typing import Any, get_type_hints
 from tableau_pipeline.core.declaration import Declaration, Guard, Reconcile, Table
 from tableau_pipeline.core.policies import Append, Diff, Feed, Partitions, Policy, Replace, Retain
 from tableau_pipeline.hyper.tables import Relationship
-from tableau_pipeline.sandbox.switches import Switches
 from tableau_pipeline_tests.refresh.stateful.models import windows
 from tableau_pipeline_tests.refresh.stateful.models.tables import Col, Content, Model
 from tableau_pipeline_tests.refresh.stateful.models.values import KEYS, MOMENTS, TYPES
+from tableau_sandbox.switches import Switches
 
 KEY = "stateful"
 _LIMITS = (66_000, 100_000)

@@ -6,14 +6,6 @@ from random import Random
 from typing import Any
 
 from tableau_pipeline.refresh.plan.decide import Accept, Options
-from tableau_pipeline.sandbox.control.faults import (
-    BreakRows,
-    Cut,
-    FailJob,
-    HideRows,
-    QueryFault,
-    StaleRows,
-)
 from tableau_pipeline_tests.refresh.stateful import between_refreshes, events
 from tableau_pipeline_tests.refresh.stateful.actors import Event
 from tableau_pipeline_tests.refresh.stateful.models import changes, columns
@@ -22,6 +14,14 @@ from tableau_pipeline_tests.refresh.stateful.models.values import TYPES
 from tableau_pipeline_tests.refresh.stateful.scenarios import rules
 from tableau_pipeline_tests.refresh.stateful.server import other_user
 from tableau_pipeline_tests.refresh.stateful.server.tableau import Fate
+from tableau_sandbox.control.faults import (
+    BreakRows,
+    Cut,
+    FailJob,
+    HideRows,
+    QueryFault,
+    StaleRows,
+)
 
 ALL = frozenset(Accept)
 # Where something may happen to a refresh; those that matter most come often.

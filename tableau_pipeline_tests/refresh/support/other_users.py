@@ -14,9 +14,9 @@ from tableau_pipeline.hyper.build import build_extract
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.tables import TableSource
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline_tests.refresh.support.models import snapshot
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline, session
+from tableau_sandbox.testing import Sandbox
 
 ANN = ("ann", "ann-secret")
 ADMIN = ("admin", "admin")

@@ -34,10 +34,10 @@ from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.plan.decide import Accept, Options
 from tableau_pipeline.refresh.refresh import Refresh
 from tableau_pipeline.refresh.report import Report
-from tableau_pipeline.sandbox.testing import Sandbox
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline_tests.refresh.support.journals import RememberingJournal
 from tableau_pipeline_tests.refresh.support.models import snapshot
+from tableau_sandbox.testing import Sandbox
 
 LOG = logging.getLogger("tableau_pipeline_tests.refresh")
 STAR = (Relationship("flights", "airlines", (("carrier", "carrier"),)),)

@@ -4,14 +4,14 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from tableau_pipeline.sandbox.identity import seeded_luid
-from tableau_pipeline.sandbox.store import jobs
-from tableau_pipeline.sandbox.store.records import Datasource, Job
 from tableau_pipeline_tests.refresh.stateful.actors import Sending
 from tableau_pipeline_tests.refresh.stateful.checks import oracle, promise
 from tableau_pipeline_tests.refresh.stateful.checks.promise import Look, Tampering
 from tableau_pipeline_tests.refresh.stateful.server.contents import Published
 from tableau_pipeline_tests.refresh.stateful.server.tableau import Fate, Moment, Tableau
+from tableau_sandbox.identity import seeded_luid
+from tableau_sandbox.store import jobs
+from tableau_sandbox.store.records import Datasource, Job
 
 
 @dataclass

@@ -8,14 +8,14 @@ from zipfile import ZipFile
 
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, TAG_PREFIX
 from tableau_pipeline.refresh.plan.decide import Accept
-from tableau_pipeline.sandbox.control.faults import HideRows, StaleRows
-from tableau_pipeline.sandbox.publishing import OVERWRITE
-from tableau_pipeline.sandbox.store.records import Datasource, Job
-from tableau_pipeline.sandbox.switches import UpdatedAt
 from tableau_pipeline_tests.refresh.stateful import scenarios
 from tableau_pipeline_tests.refresh.stateful.actors import Actor, Killed, Sending
 from tableau_pipeline_tests.refresh.stateful.checks import oracle
 from tableau_pipeline_tests.refresh.stateful.server.contents import Published, differences, held
+from tableau_sandbox.control.faults import HideRows, StaleRows
+from tableau_sandbox.publishing import OVERWRITE
+from tableau_sandbox.store.records import Datasource, Job
+from tableau_sandbox.switches import UpdatedAt
 
 
 class BrokenPromise(BaseException):

@@ -8,11 +8,11 @@ from typing import Any
 from tableau_pipeline.core.declaration import TAG_PREFIX, Table
 from tableau_pipeline.core.policies import Diff
 from tableau_pipeline.refresh.plan.decide import Accept
-from tableau_pipeline.sandbox.switches import UpdatedAt
 from tableau_pipeline_tests.refresh.stateful.actors import Actor
 from tableau_pipeline_tests.refresh.stateful.checks import oracle
 from tableau_pipeline_tests.refresh.stateful.journals import LATER_RELEASE
 from tableau_pipeline_tests.refresh.stateful.models.tables import Content
+from tableau_sandbox.switches import UpdatedAt
 
 # The server's own refusal, with the code of its error.
 ANSWERED = re.compile(r" failed: \d{6} ")

@@ -7,9 +7,9 @@ from typing import Any
 
 from tableau_pipeline.hyper.open_file import open_hyper
 from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline.sandbox.store.records import Datasource
 from tableau_pipeline_tests.refresh.stateful.models.values import published
 from tableau_pipeline_tests.refresh.stateful.server.tableau import Tableau
+from tableau_sandbox.store.records import Datasource
 
 # By table, the names of its columns and its rows, sorted: neither has an order in Tableau.
 Published = Mapping[str, Sequence[tuple[str, ...]]]

@@ -12,18 +12,18 @@ from random import Random
 from tableauhyperapi import CreateMode, HyperException, Name, TableName
 
 from tableau_pipeline.hyper.process import connect, hyper_process
-from tableau_pipeline.sandbox import publishing
-from tableau_pipeline.sandbox.access.rules import give_project_rules
-from tableau_pipeline.sandbox.content.uploaded import HYPER, PACKAGE, discard, read_content
-from tableau_pipeline.sandbox.identity import new_luid, seeded_luid
-from tableau_pipeline.sandbox.jobs.update_data import queue_update
-from tableau_pipeline.sandbox.options import UserSeed
-from tableau_pipeline.sandbox.publishing import Publication
-from tableau_pipeline.sandbox.store import projects
-from tableau_pipeline.sandbox.store.records import Datasource, Project
-from tableau_pipeline.sandbox.store.seed import default_project_luid
 from tableau_pipeline_tests.refresh.stateful.server.tableau import Tableau
 from tableau_pipeline_tests.refresh.stateful.server.wire import Exchange, answered
+from tableau_sandbox import publishing
+from tableau_sandbox.access.rules import give_project_rules
+from tableau_sandbox.content.uploaded import HYPER, PACKAGE, discard, read_content
+from tableau_sandbox.identity import new_luid, seeded_luid
+from tableau_sandbox.jobs.update_data import queue_update
+from tableau_sandbox.options import UserSeed
+from tableau_sandbox.publishing import Publication
+from tableau_sandbox.store import projects
+from tableau_sandbox.store.records import Datasource, Project
+from tableau_sandbox.store.seed import default_project_luid
 
 BOSS = UserSeed(name="boss", password="boss-secret", site_role="ServerAdministrator")
 _SIGN_IN = (

@@ -18,9 +18,9 @@ from urllib3.connectionpool import HTTPConnectionPool
 from urllib3.response import HTTPResponse
 
 from tableau_pipeline.publishing.session.deadline import TimedPool
-from tableau_pipeline.sandbox.control import calls
-from tableau_pipeline.sandbox.rest import api as rest_api
-from tableau_pipeline.sandbox.vds.service import api as vds_api
+from tableau_sandbox.control import calls
+from tableau_sandbox.rest import api as rest_api
+from tableau_sandbox.vds.service import api as vds_api
 
 HOST = "sandbox.test"
 URL = f"http://{HOST}"

@@ -1,0 +1,132 @@
+"""Read the content of a `.hyper` file with hyperd."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from tableauhyperapi import Connection, HyperProcess, Nullability, TableName
+
+from tableau_sandbox.hyperd import connect, with_hyperd
+
+_SAMPLE_ROWS = 10
+_SAMPLE_CHARACTERS = 200
+_FOREIGN_KEYS = """
+    SELECT child_schema.nspname, child.relname, parent_schema.nspname, parent.relname,
+           array_to_string(pg_constraint.conkey, ','), array_to_string(pg_constraint.confkey, ',')
+    FROM pg_catalog.pg_constraint
+    JOIN pg_catalog.pg_class AS child ON child.oid = pg_constraint.conrelid
+    JOIN pg_catalog.pg_namespace AS child_schema ON child_schema.oid = child.relnamespace
+    JOIN pg_catalog.pg_class AS parent ON parent.oid = pg_constraint.confrelid
+    JOIN pg_catalog.pg_namespace AS parent_schema ON parent_schema.oid = parent.relnamespace
+    WHERE pg_constraint.contype = 'f'
+"""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column; `type` is the name of its Hyper type, such as "NUMERIC(18, 2)"."""
+
+    name: str
+    type: str
+    nullable: bool
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table with its row count and its first rows as text."""
+
+    schema: str
+    name: str
+    columns: tuple[Column, ...]
+    row_count: int
+    sample: tuple[tuple[str | None, ...], ...]
+
+
+@dataclass(frozen=True)
+class ForeignKey:
+    """An assumed foreign key: pairs of columns that relate a child table to its parent.
+
+    Tables are (schema, name).
+    """
+
+    child: tuple[str, str]
+    parent: tuple[str, str]
+    columns: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class HyperContent:
+    """The tables of a file and their foreign keys."""
+
+    tables: tuple[Table, ...]
+    foreign_keys: tuple[ForeignKey, ...]
+
+
+def read_hyper_file(path: Path) -> HyperContent:
+    """Read the content of a `.hyper` file.
+
+    Raises:
+        UnreadableFileError: it is not a `.hyper` file, or hyperd cannot open it.
+    """
+    return with_hyperd(lambda hyper: _content(hyper, path), path)
+
+
+def _content(hyper: HyperProcess, path: Path) -> HyperContent:
+    with connect(hyper, path) as connection:
+        names = [
+            name
+            for schema in connection.catalog.get_schema_names()
+            for name in connection.catalog.get_table_names(schema)
+        ]
+        tables = tuple(_table(connection, name) for name in sorted(names, key=str))
+        return HyperContent(tables, _foreign_keys(connection, tables))
+
+
+def _table(connection: Connection, name: TableName) -> Table:
+    columns = tuple(
+        Column(column.name.unescaped, str(column.type), column.nullability is Nullability.NULLABLE)
+        for column in connection.catalog.get_table_definition(name).columns
+    )
+    schema = name.schema_name.name.unescaped if name.schema_name else "public"
+    count = cast(int, connection.execute_scalar_query(f"SELECT count(*) FROM {name}"))  # noqa: S608
+    return Table(schema, name.name.unescaped, columns, count, _sample(connection, name, columns))
+
+
+def _sample(
+    connection: Connection, name: TableName, columns: tuple[Column, ...]
+) -> tuple[tuple[str | None, ...], ...]:
+    if not columns:
+        return ()
+    query = f"SELECT * FROM {name} LIMIT {_SAMPLE_ROWS}"  # noqa: S608
+    rows = connection.execute_list_query(query)
+    return tuple(tuple(_text(value) for value in row) for row in rows)
+
+
+def _text(value: object) -> str | None:
+    if value is None:
+        return None
+    text = value.hex() if isinstance(value, bytes) else str(value)
+    return text[:_SAMPLE_CHARACTERS]
+
+
+def _foreign_keys(connection: Connection, tables: tuple[Table, ...]) -> tuple[ForeignKey, ...]:
+    columns = {
+        (table.schema, table.name): [column.name for column in table.columns] for table in tables
+    }
+
+    def column(table: tuple[str, str], number: str) -> str:
+        return columns[table][int(number) - 1]
+
+    keys = []
+    for row in connection.execute_list_query(_FOREIGN_KEYS):
+        child_schema, child_table, parent_schema, parent_table, numbers, parent_numbers = map(
+            str, row
+        )
+        child, parent = (child_schema, child_table), (parent_schema, parent_table)
+        pairs = zip(numbers.split(","), parent_numbers.split(","), strict=True)
+        keys.append(
+            ForeignKey(
+                child, parent, tuple((column(child, a), column(parent, b)) for a, b in pairs)
+            )
+        )
+    return tuple(sorted(keys, key=lambda key: (key.child, key.parent)))

@@ -1,0 +1,127 @@
+"""Open uploaded files, and check them against the rules for published data sources."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tableau_sandbox.content.hyper_file import HyperContent, read_hyper_file
+from tableau_sandbox.content.package import UnreadablePackageError, packaged_path, unpack
+from tableau_sandbox.content.parquet import convert_parquet
+from tableau_sandbox.content.rules import (
+    NotPublishableError,
+    check_bare_file,
+    check_tables,
+)
+from tableau_sandbox.content.tds import (
+    TdsFacts,
+    UnreadableTdsError,
+    inspect_tds,
+    write_tds,
+)
+from tableau_sandbox.errors import refusal
+from tableau_sandbox.hyperd import UnreadableFileError
+
+HYPER = "hyper"
+PACKAGE = "tdsx"
+PARQUET = "parquet"
+MODEL = "tds"
+_MODEL_BYTES = 16 << 20
+
+
+@dataclass(frozen=True)
+class Content:
+    """Content that may be published.
+
+    Attributes:
+        hyper_path: the path of its data; None for a model of data that are elsewhere.
+        packaged_path: the path of the data in the package that the server creates.
+        tds: its model, as in the package.
+        facts: facts from the model.
+        hyper: the content of the data file.
+    """
+
+    hyper_path: Path | None
+    packaged_path: str
+    tds: bytes
+    facts: TdsFacts
+    hyper: HyperContent
+
+
+def read_content(file: Path, *, name: str, file_type: str, hyper_profile: str) -> Content:
+    """Open an uploaded file and check it against the rules.
+
+    Files that are extracted or converted from it are put beside it; `discard` removes them all.
+
+    Args:
+        file: the upload.
+        name: the name of the data source to publish.
+        file_type: `HYPER`, `PACKAGE`, `PARQUET` or `MODEL`.
+        hyper_profile: the rules for data without a model, see `check_bare_file`.
+
+    Raises:
+        RestError: 400011, the file may not be published.
+    """
+    try:
+        if file_type == MODEL:
+            return _model(file)
+        content = _opened(file, name=name, file_type=file_type)
+        check_tables(content.hyper)
+        # A package brings its own model, which says how its tables are related.
+        if file_type != PACKAGE:
+            check_bare_file(content.hyper, hyper_profile)
+        return content
+    except (
+        UnreadableFileError,
+        UnreadablePackageError,
+        UnreadableTdsError,
+        NotPublishableError,
+    ) as error:
+        detail = f"There was a problem publishing the file '{name}.{file_type}'. {error}"
+        raise refusal("400011", detail) from error
+
+
+def _opened(file: Path, *, name: str, file_type: str) -> Content:
+    if file_type == PACKAGE:
+        return _package(file)
+    if file_type == PARQUET:
+        convert_parquet(file, hyper_path=_unpacked(file))
+        file = _unpacked(file)
+    return _bare(file, name=name)
+
+
+def discard(file: Path) -> None:
+    """Remove an uploaded file and everything made from it, unless it was published."""
+    for leftover in (file, _unpacked(file), appended_file(file)):
+        leftover.unlink(missing_ok=True)
+
+
+def appended_file(file: Path) -> Path:
+    """Return the path for the rows of an uploaded file together with those published before."""
+    return file.with_suffix(".appended")
+
+
+def _unpacked(file: Path) -> Path:
+    return file.with_suffix(".hyper")
+
+
+def _package(file: Path) -> Content:
+    hyper_path = _unpacked(file)
+    tds, path = unpack(file, hyper_path=hyper_path)
+    facts = inspect_tds(tds)
+    return Content(hyper_path, path, tds, facts, read_hyper_file(hyper_path))
+
+
+def _model(file: Path) -> Content:
+    if file.stat().st_size > _MODEL_BYTES:
+        raise UnreadableTdsError(f"the .tds is larger than {_MODEL_BYTES} bytes")
+    tds = file.read_bytes()
+    facts = inspect_tds(tds)
+    if facts.has_extract or facts.connection_class == "hyper":
+        raise NotPublishableError("The .tds refers to data that only a .tdsx can contain.")
+    return Content(None, "", tds, facts, HyperContent((), ()))
+
+
+def _bare(file: Path, *, name: str) -> Content:
+    hyper = read_hyper_file(file)
+    path = packaged_path(name)
+    tds = write_tds(hyper, name=name, packaged_path=path)
+    return Content(file, path, tds, TdsFacts("hyper", has_extract=False), hyper)

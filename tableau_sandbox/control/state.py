@@ -1,0 +1,186 @@
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+from tableau_sandbox.clock import Clock, system_clock
+from tableau_sandbox.control.faults import (
+    CallFault,
+    Counted,
+    FailJob,
+    Fault,
+    HoldJobs,
+    JobFault,
+    ReorderJobs,
+    SlowJob,
+)
+from tableau_sandbox.control.paths import path_matches
+from tableau_sandbox.store.jobs import JobQueue
+from tableau_sandbox.store.records import Job
+from tableau_sandbox.switches import JobOrder
+
+Peer = tuple[str, int]
+_F = TypeVar("_F")
+
+
+@dataclass
+class Armed:
+    """A fault that is armed.
+
+    Attributes:
+        number: the number by which it can be cleared.
+        fault: the fault.
+        met: the number of calls or jobs that it could have hit.
+        fired: the number of calls or jobs that it has hit.
+    """
+
+    number: int
+    fault: Fault
+    met: int = 0
+    fired: int = 0
+    _last_held: dict[str, int] = field(default_factory=dict)
+
+    def meet(self, counted: Counted) -> bool:
+        """Count one more call or job; return whether it is hit."""
+        self.met += 1
+        last = None if counted.times is None else counted.nth + counted.times - 1
+        hit = counted.nth <= self.met and (last is None or self.met <= last)
+        self.fired += hit
+        return hit
+
+    def hold(self, queue: JobQueue, kind: str) -> None:
+        """Count the jobs of a kind that are held, each only once."""
+        # Jobs are numbered as they come, so that those of earlier calls need no second look.
+        new = queue.after(self._last_held.get(kind, 0), kind=kind)
+        if new:
+            self._last_held[kind] = max(new)
+            self.met += len(new)
+            self.fired += len(new)
+
+
+def _no_connections(peer: Peer) -> None:
+    raise RuntimeError(f"no server is running that could hang up on {peer}")
+
+
+class Control:
+    """The faults of one sandbox, and its clock; callable from any thread.
+
+    The clock starts `offset` seconds ahead of the given one; behind it if `offset` is negative.
+
+    Attributes:
+        hang_up: breaks the connection to a peer; set by the server that has the connections.
+    """
+
+    def __init__(
+        self, clock: Clock = system_clock, faults: Iterable[Fault] = (), *, offset: float = 0
+    ):
+        self.hang_up: Callable[[Peer], None] = _no_connections
+        self._clock = clock
+        self._ahead = timedelta(seconds=offset)
+        self._lock = threading.Lock()
+        self._armed: list[Armed] = []
+        self._last_number = 0
+        for fault in faults:
+            self.add(fault)
+
+    def now(self) -> datetime:
+        """Return the current time of the sandbox."""
+        with self._lock:
+            return self._clock() + self._ahead
+
+    def advance(self, seconds: float) -> None:
+        """Move the clock ahead.
+
+        Raises:
+            ValueError: the clock would move back, or beyond the supported dates.
+        """
+        with self._lock:
+            try:
+                ahead = self._ahead + timedelta(seconds=seconds)
+                # This raises OverflowError if the new time is no date.
+                self._clock() + ahead
+            except OverflowError as error:
+                raise ValueError(f"the clock cannot move by {seconds} seconds") from error
+            if seconds < 0:
+                raise ValueError("the clock moves ahead only")
+            self._ahead = ahead
+
+    def add(self, fault: Fault) -> Armed:
+        """Arm a fault."""
+        with self._lock:
+            self._last_number += 1
+            armed = Armed(self._last_number, fault)
+            self._armed.append(armed)
+        return armed
+
+    def faults(self) -> list[Armed]:
+        """Return all faults that were not cleared, oldest first, including those used up."""
+        with self._lock:
+            return list(self._armed)
+
+    def is_armed(self, kind: type[Fault]) -> bool:
+        """Whether a fault of a kind was armed and not cleared."""
+        with self._lock:
+            return any(isinstance(armed.fault, kind) for armed in self._armed)
+
+    def clear(self, number: int | None = None) -> bool:
+        """Clear one fault, or all; return False if there is none with this number."""
+        with self._lock:
+            kept = [armed for armed in self._armed if number not in (None, armed.number)]
+            found = number is None or len(kept) < len(self._armed)
+            self._armed = kept
+        return found
+
+    def hits_on_call(self, method: str, raw_path: bytes) -> list[Fault]:
+        """Count this call, and return the faults that hit it."""
+        with self._lock:
+            return [
+                armed.fault
+                for armed, fault in self._of(CallFault)
+                if fault.method in ("*", method)
+                and path_matches(fault.path, raw_path)
+                and armed.meet(fault)
+            ]
+
+    def choose_job(self, queue: JobQueue, order: JobOrder = JobOrder.FIFO) -> Job | None:
+        """Choose which of the queued jobs runs next; None if all are held."""
+        with self._lock:
+            ready = queue.kinds - self._held_kinds(queue)
+            usual = queue.oldest(ready) if order is JobOrder.FIFO else queue.random(ready)
+            if usual is None:
+                return None
+            chosen: Job | None = usual
+            for armed, fault in self._of(ReorderJobs):
+                armed.met += 1
+                chosen = queue.newest(ready) if fault.order == "newest" else queue.random(ready)
+                armed.fired += chosen != usual
+            return chosen
+
+    def holds(self, job: Job) -> bool:
+        """Whether a queued job is being held."""
+        with self._lock:
+            return any(fault.job_kind in (None, job.kind) for _, fault in self._of(HoldJobs))
+
+    def hits_on_job(self, job: Job) -> tuple[float, FailJob | None]:
+        """Count this job; return its additional seconds, and its failure if there is one."""
+        with self._lock:
+            hits = [
+                armed.fault
+                for armed, fault in self._of(JobFault)
+                if fault.job_kind in (None, job.kind) and armed.meet(fault)
+            ]
+        seconds = sum(hit.seconds for hit in hits if isinstance(hit, SlowJob))
+        failures = (hit for hit in hits if isinstance(hit, FailJob))
+        return seconds, next(failures, None)
+
+    def _held_kinds(self, queue: JobQueue) -> set[str]:
+        held = set()
+        for armed, fault in self._of(HoldJobs):
+            for kind in queue.kinds if fault.job_kind is None else {fault.job_kind}:
+                armed.hold(queue, kind)
+                held.add(kind)
+        return held
+
+    def _of(self, kind: type[_F]) -> list[tuple[Armed, _F]]:
+        return [(armed, armed.fault) for armed in self._armed if isinstance(armed.fault, kind)]

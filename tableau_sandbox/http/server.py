@@ -1,0 +1,141 @@
+"""Start and stop a sandbox, in its own process or inside another one."""
+
+import socket
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
+import uvicorn
+
+from tableau_sandbox.control.state import Control, Peer
+from tableau_sandbox.http.app import build_app
+from tableau_sandbox.http.certificate import ensure_certificate
+from tableau_sandbox.http.date_header import DateHeader
+from tableau_sandbox.http.stalled import StalledConnections
+from tableau_sandbox.jobs.registry import KINDS
+from tableau_sandbox.jobs.worker import Worker
+from tableau_sandbox.options import Options
+from tableau_sandbox.services import Services, open_services
+
+_SHUTDOWN_SECONDS = 5
+# Seconds. Clients that wait for a job pause up to half a minute between two requests.
+_KEEP_ALIVE_SECONDS = 60
+
+
+class SandboxServer(uvicorn.Server):
+    """A web server that reports when it is ready, and leaves signals to its owner.
+
+    Attributes:
+        services: the services of the sandbox.
+    """
+
+    def __init__(self, config: uvicorn.Config, services: Services, on_ready: Callable[[], None]):
+        super().__init__(config)
+        self.services = services
+        self._on_ready = on_ready
+        self._stalled = StalledConnections(services.options.header_seconds)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to listen."""
+        await super().startup(sockets)
+        self._on_ready()
+
+    async def on_tick(self, counter: int) -> bool:
+        """Break stalled connections; called ten times a second."""
+        for connection in self._stalled.find(self.server_state.connections, now=time.monotonic()):
+            connection.transport.abort()
+        return await super().on_tick(counter)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End all connections: idle ones at once, others after their answer."""
+        for connection in list(self.server_state.connections):
+            cycle = getattr(connection, "cycle", None)
+            transport = getattr(connection, "transport", None)
+            if transport is not None and (cycle is None or cycle.response_complete):
+                # A plain close would wait until idle TLS clients close too.
+                transport.abort()
+        await super().shutdown(sockets)
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """Install no signal handlers: the owner handles signals."""
+        yield
+
+    def hang_up(self, peer: Peer) -> None:
+        """Break the connections to a peer without an answer."""
+        for connection in list(self.server_state.connections):
+            # Only HTTP connections know their peer, and the sandbox serves no others.
+            if getattr(connection, "client", None) == peer:
+                connection.transport.abort()
+
+    def stop(self) -> None:
+        """Ask it to stop; callable from any thread."""
+        self.should_exit = True
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Return a listening socket; port 0 chooses a free one.
+
+    Raises:
+        OSError: the port is in use, or the host is not this machine.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    # The connections of a sandbox that has just stopped may still be closing.
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        # Clients that connect early wait instead of being refused.
+        listener.listen(128)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def url_of(listener: socket.socket, *, tls: bool) -> str:
+    """Return the URL of a sandbox that serves on this socket."""
+    host, port = listener.getsockname()[:2]
+    scheme = "https" if tls else "http"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
+@contextmanager
+def sandbox_server(
+    options: Options,
+    *,
+    control: Control | None = None,
+    on_ready: Callable[[], None] = lambda: None,
+) -> Generator[SandboxServer]:
+    """Open a sandbox with its worker running, ready to be `run` on a socket.
+
+    Raises:
+        DataDirectoryInUseError: another sandbox uses the data directory.
+    """
+    control = control or Control()
+    with open_services(options, control) as services:
+        worker = Worker(services, KINDS)
+        worker.start()
+        try:
+            certificate = ensure_certificate(options.data_dir) if options.tls else None
+            config = uvicorn.Config(
+                # uvicorn would date answers by the machine's clock.
+                DateHeader(build_app(services), services.clock),
+                date_header=False,
+                log_level="warning",
+                access_log=False,
+                lifespan="off",
+                # A request to upgrade to a WebSocket is answered as a normal request.
+                ws="none",
+                # Peers are identified by their connections, not by headers.
+                proxy_headers=False,
+                timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
+                timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+                ssl_certfile=certificate.path if certificate else None,
+                ssl_keyfile=certificate.key_path if certificate else None,
+            )
+            server = SandboxServer(config, services, on_ready)
+            control.hang_up = server.hang_up
+            yield server
+        finally:
+            worker.stop()

@@ -1,0 +1,101 @@
+import logging
+import threading
+
+from tableau_sandbox.control.faults import FailJob
+from tableau_sandbox.errors import RestError
+from tableau_sandbox.jobs.kinds import JobFailedError, JobKinds
+from tableau_sandbox.services import Services
+from tableau_sandbox.store import jobs
+from tableau_sandbox.store.records import Job
+
+_logger = logging.getLogger(__name__)
+_PAUSE_SECONDS = 0.02
+
+
+class Worker:
+    """Executes queued jobs in the background, one at a time."""
+
+    def __init__(self, services: Services, kinds: JobKinds):
+        self._services = services
+        self._kinds = kinds
+        self._queue = jobs.JobQueue(services.database, kinds)
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="sandbox-worker", daemon=True)
+
+    def start(self) -> None:
+        """Start to execute jobs."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Let the current job take effect, or drop it if it is waiting; then stop."""
+        self._stopping.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            self._services.apply_late_stamps()
+            # Read before the job shows as in progress: an observer may then advance the clock.
+            began = self._services.now_seconds()
+            job = jobs.start_next_job(
+                self._services.database,
+                started_at=self._services.now(),
+                choose=self._choose,
+            )
+            if job is None:
+                self._stopping.wait(_PAUSE_SECONDS)
+                continue
+            slowed, failure = self._services.control.hits_on_job(job)
+            if self._wait_until(began + self._services.options.job_delay + slowed):
+                self.execute(job, failure)
+
+    def _choose(self) -> Job | None:
+        order = self._services.options.job_order
+        return self._services.control.choose_job(self._queue, order)
+
+    def _wait_until(self, end: float) -> bool:
+        """Wait by the sandbox's own clock; return False if the worker stops meanwhile."""
+        # Rounded like the clock, so that an advance by exactly the remaining time reaches it.
+        end = round(end, 6)
+        while self._services.now_seconds() < end:
+            if self._stopping.wait(_PAUSE_SECONDS):
+                return False
+        return not self._stopping.is_set()
+
+    def execute(self, job: Job, failure: FailJob | None = None) -> None:
+        """Let a started job take effect, or fail; other changes of content wait meanwhile."""
+        try:
+            if failure is not None:
+                self._fail(job, failure.notes)
+                return
+            # An update would undo a publish that happens between its preparation and its commit.
+            with self._services.publishing:
+                self._take_effect(job)
+        except (JobFailedError, RestError) as error:
+            self._fail(job, str(error))
+        except Exception:
+            _logger.exception("job %s failed", job.luid)
+            self._fail(job, "The sandbox itself failed; its log shows why.")
+        finally:
+            self._kinds[job.kind].clean_up(self._services, job)
+
+    def _take_effect(self, job: Job) -> None:
+        commit = self._kinds[job.kind].prepare(self._services, job)
+        database = self._services.database
+        with database.transaction():
+            succeeded = jobs.finish_job(
+                database, job.luid, status=jobs.SUCCESS, completed_at=self._services.now()
+            )
+            # If it did not succeed here, it was cancelled meanwhile.
+            effective_at = commit() if succeeded else None
+            if effective_at is not None:
+                jobs.complete_at(database, job.luid, effective_at)
+        self._services.sweep_content()
+
+    def _fail(self, job: Job, notes: str | None) -> None:
+        jobs.finish_job(
+            self._services.database,
+            job.luid,
+            status=jobs.FAILED,
+            completed_at=self._services.now(),
+            notes=notes,
+        )

@@ -1,0 +1,251 @@
+"""Publishing: who may do it, and how it changes the data source."""
+
+import json
+import re
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from tableau_sandbox.access.capabilities import WRITE
+from tableau_sandbox.access.checks import check_may
+from tableau_sandbox.access.rules import give_datasource_rules
+from tableau_sandbox.content.append import NotAppendableError, append_rows
+from tableau_sandbox.content.uploaded import Content, appended_file
+from tableau_sandbox.errors import not_found, refusal
+from tableau_sandbox.identity import new_luid
+from tableau_sandbox.services import Services
+from tableau_sandbox.store import accounts, datasources, projects, revisions
+from tableau_sandbox.store.records import Datasource
+from tableau_sandbox.switches import Replace
+
+CREATE_NEW = "createnew"
+OVERWRITE = "overwrite"
+REPLACE = "replace"
+APPEND = "append"
+_NEEDS_TARGET = (REPLACE, APPEND)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Publication:
+    """A request to publish. All values can be written as JSON.
+
+    Attributes:
+        mode: one of the modes above.
+        file_type: the suffix of the uploaded file.
+        description: None keeps the description of an earlier publish.
+    """
+
+    site: str
+    project: str
+    user: str
+    name: str
+    mode: str
+    file_type: str
+    description: str | None
+    use_remote_query_agent: bool
+
+
+def find_target(services: Services, publication: Publication) -> Datasource | None:
+    """Find the data source that a publication would change, if there is one.
+
+    Raises:
+        RestError: 404005, 404004, 403007: the mode, the project or the user's rights forbid it.
+    """
+    database = services.database
+    project = projects.project(database, publication.site, publication.project)
+    if project is None:
+        raise not_found("Project", publication.project, code="404005")
+    user = accounts.user(database, publication.user)
+    if user is None:
+        raise refusal("403007", "The user is not allowed to publish data sources.")
+    check_may(database, WRITE, user=user, thing=project, code="403007")
+    target = datasources.find_by_name(
+        database, publication.site, project=publication.project, name=publication.name
+    )
+    if target is None and publication.mode in _NEEDS_TARGET:
+        raise not_found("Datasource", publication.name, code="404004")
+    if target is not None and publication.mode == CREATE_NEW:
+        raise refusal(
+            "403007",
+            f"The datasource '{target.name}' already exists and may not be overwritten without the"
+            " 'overwrite' flag set to 'true'.",
+        )
+    if target is not None:
+        check_may(database, WRITE, user=user, thing=target, code="403007")
+    return target
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A publication whose files are ready.
+
+    Attributes:
+        publication: the request.
+        content: the content that the data source will have.
+        appended_to: the published file whose rows are part of the content; None for none.
+    """
+
+    publication: Publication
+    content: Content
+    appended_to: str | None = None
+
+
+def prepare(services: Services, publication: Publication, content: Content) -> Prepared:
+    """Do the work on files, which may take long, without keeping readers from the database.
+
+    The caller must hold `services.publishing` until the commit, so that nothing which others
+    publish meanwhile is lost.
+
+    Raises:
+        RestError: as `find_target`; 400011 if the rows cannot be appended, or there is no data to
+            replace.
+    """
+    target = find_target(services, publication)
+    if target and publication.mode in _NEEDS_TARGET:
+        _check_have_data(target, content)
+    rows = content.hyper_path
+    if target is None or publication.mode != APPEND or rows is None:
+        return Prepared(publication, content)
+    return Prepared(publication, _appended(services, target, content, rows=rows), target.hyper_file)
+
+
+def commit(services: Services, prepared: Prepared) -> Datasource:
+    """Publish the content as the data source, in the transaction that the caller has opened.
+
+    Raises:
+        RestError: as `find_target`, which is called again because others change things too; 400011
+            if there is no data to replace, or the rows were appended to a data source that has
+            another name by now.
+    """
+    database, publication, content = services.database, prepared.publication, prepared.content
+    target = find_target(services, publication)
+    if target and publication.mode in _NEEDS_TARGET:
+        _check_have_data(target, content)
+    if target and prepared.appended_to not in (None, target.hyper_file):
+        raise refusal("400011", f"The datasource '{target.name}' was moved meanwhile.")
+    saved = _changed(services, target, publication, content)
+    if target is not None:
+        services.remember(target)
+    datasources.save_datasource(database, saved)
+    if target is None:
+        give_datasource_rules(database, saved)
+    datasources.forget_connection_settings(database, saved.luid)
+    revisions.add_revision(
+        database,
+        saved,
+        publisher=publication.user,
+        published_at=saved.updated_at,
+        keep=services.options.kept_revisions,
+    )
+    # It is read again for the names of its project and owner, which come from other tables.
+    stored = datasources.datasource(database, publication.site, saved.luid)
+    if stored is None:
+        raise RuntimeError(f"the data source {saved.luid} was not stored")
+    return stored
+
+
+def _changed(
+    services: Services, target: Datasource | None, publication: Publication, content: Content
+) -> Datasource:
+    """Return the data source as it is published; its file is kept."""
+    file, size = "", 0
+    if content.hyper_path is not None:
+        size = content.hyper_path.stat().st_size
+        # If the transaction fails, no row names the file, and the next sweep removes it.
+        file = services.files.keep(content.hyper_path, services.files.content, suffix=".hyper")
+    changed = replace(
+        _republished(services, target, publication) if target else _new(services, publication),
+        hyper_file=file,
+        hyper_bytes=size,
+        tables=json.dumps(asdict(content.hyper)["tables"]),
+    )
+    if target is not None and _keeps_metadata(services, publication):
+        return changed
+    return replace(
+        changed,
+        packaged_path=content.packaged_path,
+        tds=content.tds,
+        connection_class=content.facts.connection_class,
+        has_extracts=content.facts.has_extract,
+    )
+
+
+def _keeps_metadata(services: Services, publication: Publication) -> bool:
+    if publication.mode == REPLACE:
+        return services.options.replace is not Replace.LIKE_OVERWRITE
+    return publication.mode == APPEND
+
+
+def _check_have_data(target: Datasource, content: Content) -> None:
+    if content.hyper_path is None or not target.hyper_file:
+        whose = "published data source" if content.hyper_path else "file"
+        raise refusal(
+            "400011",
+            f"There was a problem publishing the file '{target.name}'. The {whose} has no data of"
+            " its own.",
+        )
+
+
+def _appended(services: Services, target: Datasource, content: Content, *, rows: Path) -> Content:
+    result = appended_file(rows)
+    stored = services.files.content / target.hyper_file
+    try:
+        hyper = append_rows(stored, rows, result=result)
+    except (NotAppendableError, FileNotFoundError) as error:
+        if not stored.exists():
+            raise not_found("Datasource", target.name, code="404004") from error
+        detail = f"There was a problem publishing the file '{target.name}'. {error}"
+        raise refusal("400011", detail) from error
+    return replace(content, hyper_path=result, hyper=hyper)
+
+
+def _republished(services: Services, target: Datasource, publication: Publication) -> Datasource:
+    description = publication.description
+    return replace(
+        target,
+        description=target.description if description is None else description,
+        use_remote_query_agent=publication.use_remote_query_agent,
+        updated_at=services.stamp_of_change(target.updated_at),
+        revision=target.revision + 1,
+    )
+
+
+def _new(services: Services, publication: Publication) -> Datasource:
+    now = services.now()
+    return Datasource(
+        luid=new_luid(),
+        site=publication.site,
+        project=publication.project,
+        owner=publication.user,
+        connection=new_luid(),
+        name=publication.name,
+        content_url=_content_url(services, publication),
+        description=publication.description or "",
+        is_certified=False,
+        certification_note="",
+        use_remote_query_agent=publication.use_remote_query_agent,
+        encrypt_extracts=False,
+        created_at=now,
+        updated_at=now,
+        revision=1,
+        hyper_file="",
+        hyper_bytes=0,
+        packaged_path="",
+        tds=b"",
+        connection_class="",
+        has_extracts=False,
+        tables="[]",
+        project_name="",
+        owner_name="",
+        tags=(),
+    )
+
+
+def _content_url(services: Services, publication: Publication) -> str:
+    """Return the name without spaces and punctuation; a time stamp distinguishes equal names."""
+    plain = re.sub(r"[^\w-]", "", publication.name) or "datasource"
+    if not datasources.content_url_taken(services.database, publication.site, plain):
+        return plain
+    mark = int(services.now_seconds() * 1000)
+    while datasources.content_url_taken(services.database, publication.site, f"{plain}_{mark}"):
+        mark += 1
+    return f"{plain}_{mark}"

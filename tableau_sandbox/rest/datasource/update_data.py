@@ -1,0 +1,109 @@
+"""The requests that update the data of a data source."""
+
+from pathlib import Path
+
+from tableau_sandbox.access.capabilities import WRITE
+from tableau_sandbox.batch.errors import GrammarError
+from tableau_sandbox.batch.grammar.batches import parse_batch
+from tableau_sandbox.errors import malformed, not_found, refusal
+from tableau_sandbox.jobs.update_data import queue_update
+from tableau_sandbox.rest.datasource.datasources import find_datasource
+from tableau_sandbox.rest.datasource.uploads import consume_upload
+from tableau_sandbox.rest.site.jobs import accepted
+from tableau_sandbox.rest.wire.elements import Element
+from tableau_sandbox.rest.wire.requests import Call
+from tableau_sandbox.rest.wire.router import Reply, Route
+from tableau_sandbox.services import Services
+from tableau_sandbox.store import data_requests, jobs, uploads
+from tableau_sandbox.store.records import Datasource, Job
+from tableau_sandbox.switches import RepeatedRequest
+
+_LIMIT_SETTING = "api.server.update_uploaded_file.max_size_in_mb"
+_LONGEST_DETAIL = 500
+# 5,000 terms with two names of 255 characters each, written as escapes, have 15 MB.
+_BATCH_BYTES = 16 << 20
+
+
+def update_data(services: Services, call: Call) -> Reply:
+    """Queue an action batch; a RequestID that was used within 24 hours changes nothing."""
+    datasource = find_datasource(services, call, to=WRITE)
+    connection = call.path.get("connection", datasource.connection)
+    if connection != datasource.connection:
+        raise not_found("Connection", connection, code="404020")
+    request_id = call.headers.get("RequestID", "").strip()
+    if not request_id:
+        raise malformed("The request lacks the header 'RequestID'.")
+    # With two equal requests at once, the second one must find the job of the first.
+    with services.database.lock:
+        first = _first_job(services, call, request_id)
+        if first is not None:
+            return _repeated(services, first, request_id=request_id)
+        job = _queue(services, call, datasource, request_id=request_id)
+    return accepted(services, job)
+
+
+def _queue(services: Services, call: Call, datasource: Datasource, *, request_id: str) -> Job:
+    if not call.headers.get("Content-Type", "").lower().startswith("application/json"):
+        raise malformed("The Content-Type of an action batch must be application/json.")
+    try:
+        batch = parse_batch(call.body)
+    except GrammarError as error:
+        raise malformed(f"The action batch is malformed: {error!s:.{_LONGEST_DETAIL}}.") from error
+    session = call.query.get("uploadSessionId")
+    if batch.needs_payload and not session:
+        raise malformed("The actions name source tables, but there is no 'uploadSessionId'.")
+    payload = _take_payload(services, call, session) if session else None
+    with services.database.transaction():
+        job = queue_update(
+            services, datasource, user=call.user.luid, batch=call.body, payload=payload
+        )
+        data_requests.remember_request(
+            services.database,
+            site=call.site.luid,
+            request_id=request_id,
+            job=job.luid,
+            now=services.now_seconds(),
+        )
+    return job
+
+
+def _take_payload(services: Services, call: Call, session: str) -> Path:
+    limit = services.options.update_limit_bytes
+    size = uploads.uploaded_bytes(services.database, session)
+    if size > limit:
+        raise malformed(
+            f"The payload has {size} bytes; {_LIMIT_SETTING} is set to {limit / (1 << 20):g}."
+        )
+    return consume_upload(services, call, session)
+
+
+def _first_job(services: Services, call: Call, request_id: str) -> Job | None:
+    luid = data_requests.first_job(
+        services.database,
+        site=call.site.luid,
+        request_id=request_id,
+        now=services.now_seconds(),
+    )
+    return jobs.job(services.database, call.site.luid, luid) if luid else None
+
+
+def _repeated(services: Services, first: Job, *, request_id: str) -> Reply:
+    answer = services.options.repeated_request
+    if answer is RepeatedRequest.CONFLICT:
+        raise refusal("409093", f"The request '{request_id}' was received already.")
+    if answer is RepeatedRequest.EMPTY_JOB:
+        return Reply(202, (Element("job"),))
+    return accepted(services, first)
+
+
+ROUTES = tuple(
+    Route(
+        "PATCH",
+        f"sites/{{site}}/datasources/{{datasource}}/{path}",
+        update_data,
+        since="3.12",
+        body_bytes=_BATCH_BYTES,
+        scopes=("tableau:hyper_data:update",),
+    )
+    for path in ("data", "connections/{connection}/data")
+)

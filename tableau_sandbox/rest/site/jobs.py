@@ -1,0 +1,114 @@
+from starlette.responses import Response
+
+from tableau_sandbox.errors import not_found, refusal
+from tableau_sandbox.jobs import publish
+from tableau_sandbox.jobs.registry import KINDS
+from tableau_sandbox.rest.wire.lists import (
+    Field,
+    list_page,
+    number_field,
+    text_field,
+    time_field,
+)
+from tableau_sandbox.rest.wire.records import background_job_element, job_element
+from tableau_sandbox.rest.wire.requests import Call
+from tableau_sandbox.rest.wire.router import Reply, Route
+from tableau_sandbox.services import Services
+from tableau_sandbox.store import jobs
+from tableau_sandbox.store.records import Job
+
+_FIELDS: dict[str, Field[Job]] = {
+    "status": text_field(lambda job: job.status),
+    "jobType": text_field(lambda job: job.kind),
+    "progress": number_field(lambda job: 100 if job.completed_at else 0),
+    "createdAt": time_field(lambda job: job.created_at),
+    "startedAt": time_field(lambda job: job.started_at),
+    "completedAt": time_field(lambda job: job.completed_at),
+    "title": text_field(lambda job: job.title, operators=("eq", "has")),
+    "subtitle": text_field(lambda job: None, operators=("eq", "has")),
+    "notes": text_field(lambda job: job.notes, operators=("has",)),
+    "args": text_field(lambda job: job.payload, operators=("has",)),
+}
+_SELECTABLE = (
+    *("id", "status", "createdAt", "startedAt", "endedAt"),
+    *("priority", "jobType", "title", "subtitle"),
+)
+
+
+def query_jobs(services: Services, call: Call) -> Reply:
+    """List the jobs of a site, newest first; for administrators only."""
+    if not call.user.is_admin:
+        raise refusal("403004", "Only administrators may list the jobs of a site.")
+    found: list[Job] = jobs.jobs(services.database, call.site.luid)
+    return Reply(
+        200,
+        list_page(
+            found,
+            call.query,
+            fields=_FIELDS,
+            name="backgroundJobs",
+            write=background_job_element,
+            selectable=_SELECTABLE,
+        ),
+    )
+
+
+def get_job(services: Services, call: Call) -> Reply:
+    """Return one job, to its user and to administrators."""
+    return _reply(services, _job(services, call), status=200)
+
+
+def accepted(services: Services, job: Job, *, progress: bool = True) -> Reply:
+    """Return the answer to a request that has queued a job, perhaps with its progress."""
+    return _reply(services, job, status=202, progress=progress)
+
+
+def _reply(services: Services, job: Job, *, status: int, progress: bool = True) -> Reply:
+    early = services.options.finish_code_of_unfinished(is_publish=job.kind == publish.KIND)
+    kind = KINDS[job.kind]
+    element = job_element(job, kind=kind, early_finish_code=early, progress=progress)
+    return Reply(status, (element,))
+
+
+def cancel_job(services: Services, call: Call) -> Response:
+    """Cancel a job that has not taken effect yet."""
+    # The status must not change between the check and the cancellation.
+    with services.database.transaction():
+        job = _job(services, call)
+        cancelled = jobs.finish_job(
+            services.database,
+            job.luid,
+            status=jobs.CANCELLED,
+            completed_at=services.now(),
+            notes="The job was cancelled.",
+        )
+    if not cancelled:
+        raise refusal("403091", f"The job '{job.luid}' is already complete.")
+    # Once a job has started, the worker cleans up, because it may still read the files.
+    if job.status == jobs.PENDING:
+        KINDS[job.kind].clean_up(services, job)
+    return Response(status_code=200)
+
+
+def _job(services: Services, call: Call) -> Job:
+    luid = call.path["job"]
+    job = jobs.job(services.database, call.site.luid, luid)
+    if job is None:
+        raise not_found("Job", luid, code="404018")
+    if job.user != call.user.luid and not call.user.is_admin:
+        raise refusal("403004", "The job belongs to another user.")
+    return job
+
+
+ROUTES = (
+    Route("GET", "sites/{site}/jobs", query_jobs, since="2.6", scopes=("tableau:jobs:read",)),
+    Route("GET", "sites/{site}/jobs/{job}", get_job, scopes=("tableau:jobs:read",)),
+    # No copy of Tableau's list at hand names this scope; clients that cancel jobs ask for it.
+    Route(
+        "PUT",
+        "sites/{site}/jobs/{job}",
+        cancel_job,
+        since="3.1",
+        scopes=("tableau:jobs:update",),
+    ),
+)

@@ -1,0 +1,179 @@
+"""The permission rules of projects and data sources, as the REST API shows and changes them."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from xml.etree.ElementTree import Element as XmlElement
+
+from starlette.responses import Response
+
+from tableau_sandbox.access.capabilities import (
+    CHANGE_PERMISSIONS,
+    OF_DATASOURCES,
+    OF_FLOWS,
+    OF_LENSES,
+    OF_PROJECTS,
+    OF_WORKBOOKS,
+    PROJECT_LEADER,
+)
+from tableau_sandbox.access.checks import check_may
+from tableau_sandbox.access.decision import ALLOW, DENY, Rule, RuleSet, Subject
+from tableau_sandbox.access.rules import (
+    access_to,
+    add_rules,
+    delete_rule,
+    rules_of,
+)
+from tableau_sandbox.errors import malformed, not_found, refusal
+from tableau_sandbox.rest.datasource.datasources import find_datasource
+from tableau_sandbox.rest.site.projects import find_project
+from tableau_sandbox.rest.wire.elements import Element
+from tableau_sandbox.rest.wire.permissions import permissions_element
+from tableau_sandbox.rest.wire.requests import Call, parse_request
+from tableau_sandbox.rest.wire.router import OLDEST_VERSION, Reply, Route
+from tableau_sandbox.services import Services
+from tableau_sandbox.store import accounts
+from tableau_sandbox.store.records import Datasource, Project
+
+
+@dataclass(frozen=True)
+class _Resource:
+    """What permissions can be asked about.
+
+    Attributes:
+        path: its path, below which its permissions are.
+        subject: what its rules are about.
+        find: returns the project or the data source of a call.
+        capabilities: those that its rules may be about.
+        manage: the capability to see and to change its rules.
+        since: the version of the API that brought its methods.
+    """
+
+    path: str
+    subject: Subject
+    find: Callable[[Services, Call], Project | Datasource]
+    capabilities: frozenset[str]
+    manage: str
+    since: str = OLDEST_VERSION
+
+    def query(self, services: Services, call: Call) -> Reply:
+        """Return the rules that count."""
+        return Reply(200, (self._written(services, self._found(services, call)),))
+
+    def add(self, services: Services, call: Call) -> Reply:
+        """Add rules; what a grantee was allowed or denied before stays so."""
+        request = parse_request(call.body, "permissions")
+        with services.database.transaction():
+            thing = self._found(services, call)
+            _check_named(request, thing)
+            rules = self._unlocked(services, thing)
+            add_rules(services.database, rules, list(self._requested(services, call, request)))
+            return Reply(200, (self._written(services, thing),))
+
+    def delete(self, services: Services, call: Call) -> Response:
+        """Remove one rule."""
+        with services.database.transaction():
+            rules = self._unlocked(services, self._found(services, call))
+            kind, luid = call.path["grantees"], call.path["grantee"]
+            _check_grantee(services, call, kind=kind.removesuffix("s"), luid=luid)
+            rule = Rule(luid, call.path["capability"], call.path["mode"])
+            if not delete_rule(services.database, rules, rule):
+                raise not_found("Capability", f"{rule.capability} {rule.mode}", code="404013")
+        return Response(status_code=204)
+
+    def routes(self) -> Iterator[Route]:
+        """Return the methods of its permissions."""
+        rule = f"{self.path}/{{grantees}}/{{grantee}}/{{capability}}/{{mode}}"
+        for method, path, handler, action in (
+            ("GET", self.path, self.query, "read"),
+            ("PUT", self.path, self.add, "update"),
+            ("DELETE", rule, self.delete, "delete"),
+        ):
+            scopes = (f"tableau:permissions:{action}",)
+            yield Route(method, path, handler, since=self.since, scopes=scopes)
+
+    def _found(self, services: Services, call: Call) -> Project | Datasource:
+        thing = self.find(services, call)
+        check_may(services.database, self.manage, user=call.user, thing=thing, code="403004")
+        return thing
+
+    def _unlocked(self, services: Services, thing: Project | Datasource) -> RuleSet:
+        rules = RuleSet(thing.luid, self.subject)
+        if _governing(services, rules, thing) != rules:
+            raise refusal("403004", f"The project around '{thing.name}' locks its permissions.")
+        return rules
+
+    def _requested(self, services: Services, call: Call, request: XmlElement) -> Iterator[Rule]:
+        for grantee in request.findall("granteeCapabilities"):
+            named = [each for each in grantee if each.tag in ("user", "group")]
+            if len(named) != 1:
+                raise malformed("Each 'granteeCapabilities' needs one user or one group.")
+            luid = named[0].get("id", "")
+            _check_grantee(services, call, kind=named[0].tag, luid=luid)
+            for capability in grantee.iterfind("capabilities/capability"):
+                name, mode = capability.get("name", ""), capability.get("mode", "")
+                if name not in self.capabilities or mode not in (ALLOW, DENY):
+                    raise malformed(f"'{name}' '{mode}' is no capability with its mode.")
+                yield Rule(luid, name, mode)
+
+    def _written(self, services: Services, thing: Project | Datasource) -> Element:
+        rules = RuleSet(thing.luid, self.subject)
+        governing = _governing(services, rules, thing)
+        return permissions_element(
+            thing,
+            rules_of(services.database, governing),
+            groups={group.luid for group in accounts.groups(services.database, thing.site)},
+            parent=None if governing == rules else governing.luid,
+        )
+
+
+def _governing(services: Services, rules: RuleSet, thing: Project | Datasource) -> RuleSet:
+    access = access_to(services.database, thing.site)
+    return access.governing(rules, access.project_of(thing))
+
+
+def _check_named(request: XmlElement, thing: Project | Datasource) -> None:
+    """Refuse a request that names something else than its path does; it need not name anything."""
+    kind = "project" if isinstance(thing, Project) else "datasource"
+    for child in request:
+        if child.tag not in (kind, "granteeCapabilities"):
+            raise malformed(f"The permissions of a {kind} have no element '{child.tag}'.")
+        if child.tag == kind and child.get("id", thing.luid) != thing.luid:
+            raise refusal("404009", f"The request is about another {kind} than its path.")
+
+
+def _check_grantee(services: Services, call: Call, *, kind: str, luid: str) -> None:
+    if kind == "user" and accounts.user(services.database, luid) is None:
+        raise not_found("User", luid, code="404002")
+    if kind == "group" and accounts.group(services.database, call.site.luid, luid) is None:
+        raise not_found("Group", luid, code="404012")
+    if kind not in ("user", "group"):
+        raise refusal("404003", f"There are no permissions of '{kind}'.")
+
+
+def _defaults(subject: Subject, capabilities: frozenset[str], *, since: str) -> _Resource:
+    """Return what the content to come in a project begins with; the path calls it as rules do."""
+    path = f"sites/{{site}}/projects/{{project}}/default-permissions/{subject}"
+    return _Resource(path, subject, find_project, capabilities, PROJECT_LEADER, since)
+
+
+_RESOURCES = (
+    _Resource(
+        "sites/{site}/projects/{project}/permissions",
+        Subject.PROJECT,
+        find_project,
+        OF_PROJECTS,
+        PROJECT_LEADER,
+    ),
+    _defaults(Subject.WORKBOOKS, OF_WORKBOOKS, since="2.1"),
+    _defaults(Subject.DEFAULTS, OF_DATASOURCES, since="2.1"),
+    _defaults(Subject.FLOWS, OF_FLOWS, since="3.4"),
+    _defaults(Subject.LENSES, OF_LENSES, since="3.4"),
+    _Resource(
+        "sites/{site}/datasources/{datasource}/permissions",
+        Subject.DATASOURCE,
+        find_datasource,
+        OF_DATASOURCES,
+        CHANGE_PERMISSIONS,
+    ),
+)
+ROUTES = tuple(route for resource in _RESOURCES for route in resource.routes())

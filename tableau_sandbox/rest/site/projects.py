@@ -1,0 +1,244 @@
+from collections.abc import Callable
+from dataclasses import replace
+from xml.etree.ElementTree import Element as XmlElement
+
+from starlette.responses import Response
+
+from tableau_sandbox.access.capabilities import PROJECT_LEADER, READ
+from tableau_sandbox.access.checks import check_may
+from tableau_sandbox.access.decision import (
+    LOCKED,
+    LOCKED_WITHOUT_NESTED,
+    MANAGED_BY_OWNER,
+)
+from tableau_sandbox.access.rules import access_to_all, give_project_rules, keep_rules
+from tableau_sandbox.errors import malformed, not_found, refusal
+from tableau_sandbox.identity import new_luid
+from tableau_sandbox.rest.wire.elements import Element
+from tableau_sandbox.rest.wire.fields import OWNER
+from tableau_sandbox.rest.wire.lists import (
+    flag_field,
+    list_page,
+    text_field,
+    time_field,
+)
+from tableau_sandbox.rest.wire.records import project_element
+from tableau_sandbox.rest.wire.requests import Call, name_attribute, parse_request
+from tableau_sandbox.rest.wire.router import Reply, Route
+from tableau_sandbox.services import Services
+from tableau_sandbox.store import accounts, datasources, projects
+from tableau_sandbox.store.records import Contents, Datasource, Project
+from tableau_sandbox.store.seed import default_project_luid
+
+_PERMISSIONS = (MANAGED_BY_OWNER, LOCKED, LOCKED_WITHOUT_NESTED)
+_SELECTABLE = (
+    *("id", "name", "description", "createdAt", "updatedAt", "contentPermissions"),
+    *("parentProjectId", "topLevelProject", "writeable", *OWNER),
+    "contentsCounts",
+    *(f"contentsCounts.{kind}Count" for kind in ("project", "workbook", "view", "datasource")),
+)
+
+
+def query_projects(services: Services, call: Call) -> Reply:
+    """List the projects of a site."""
+    names = {user.luid: user.name for user in accounts.users(services.database)}
+    fields = {
+        "name": text_field(lambda project: project.name, any_case=True),
+        "parentProjectId": text_field(lambda project: project.parent),
+        "topLevelProject": flag_field(lambda project: project.parent is None),
+        "ownerName": text_field(lambda project: names[project.owner]),
+        "createdAt": time_field(lambda project: project.created_at),
+        "updatedAt": time_field(lambda project: project.updated_at),
+    }
+    access = access_to_all(services.database, call.site.luid)
+    seen = [each for each in access.projects.values() if access.may(call.user, READ, each)]
+    return Reply(
+        200,
+        list_page(
+            seen,
+            call.query,
+            fields=fields,
+            name="projects",
+            write=_writer(services, call),
+            selectable=_SELECTABLE,
+        ),
+    )
+
+
+def create_project(services: Services, call: Call) -> Reply:
+    """Create a project, at the top level or inside another one."""
+    request = parse_request(call.body, "project")
+    with services.database.transaction():
+        parent = _parent(services, call, request.get("parentProjectId", ""))
+        project = Project(
+            luid=new_luid(),
+            site=call.site.luid,
+            parent=parent,
+            owner=call.user.luid,
+            name=name_attribute(request),
+            description=request.get("description", ""),
+            content_permissions=_content_permissions(request, MANAGED_BY_OWNER),
+            created_at=services.now(),
+            updated_at=services.now(),
+        )
+        _check_name_is_free(services, project)
+        projects.save_project(services.database, project)
+        # A new project begins with the rules of the one around it; on top, the default one's.
+        template = parent or default_project_luid(call.site.luid)
+        give_project_rules(services.database, project, template=template)
+        return Reply(201, (_writer(services, call)(project),))
+
+
+def update_project(services: Services, call: Call) -> Reply:
+    """Change what the request names; an empty request only returns the project."""
+    request = parse_request(call.body, "project")
+    with services.database.transaction():
+        project = find_project(services, call)
+        changed = _changed(services, call, project=project, request=request)
+        if changed != project:
+            _check_may_change(services, call, old=project, changed=changed)
+            _check_name_is_free(services, changed)
+            changed = replace(changed, updated_at=services.now())
+            if _place(changed) != _place(project):
+                keep_rules(services.database, _content(services, project))
+            projects.save_project(services.database, changed)
+        return Reply(200, (_writer(services, call)(changed),))
+
+
+def delete_project(services: Services, call: Call) -> Response:
+    """Delete a project with its content."""
+    project = find_project(services, call)
+    if project.luid == default_project_luid(call.site.luid):
+        raise refusal("403003", "The default project cannot be deleted.")
+    _check_leads(services, call, project if project.parent else None)
+    projects.delete_project(services.database, project.luid)
+    services.sweep_content()
+    return Response(status_code=204)
+
+
+def _writer(services: Services, call: Call) -> Callable[[Project], Element]:
+    """Return a function that writes projects of the site as they are now."""
+    names = {user.luid: user.name for user in accounts.users(services.database)}
+    contents = projects.contents(services.database, call.site.luid)
+    return lambda project: project_element(
+        project, owner_name=names[project.owner], contents=contents.get(project.luid, Contents())
+    )
+
+
+def _changed(services: Services, call: Call, *, project: Project, request: XmlElement) -> Project:
+    is_default = project.luid == default_project_luid(call.site.luid)
+    name = name_attribute(request) if "name" in request.attrib else project.name
+    if is_default and name != project.name:
+        raise refusal("403005", "The default project cannot be renamed.")
+    parent = project.parent
+    if "parentProjectId" in request.attrib:
+        luid = request.attrib["parentProjectId"]
+        # Whoever leaves a project where it is needs no rights on the one around it.
+        parent = parent if luid == (parent or "") else _parent(services, call, luid)
+        if parent is not None and parent in _subtree(services, project):
+            raise malformed("A project cannot be moved into itself.")
+    owner = project.owner
+    owner_element = request.find("owner")
+    if owner_element is not None:
+        owner = owner_element.get("id", "")
+        if accounts.user(services.database, owner) is None:
+            raise not_found("User", owner, code="404002")
+    return replace(
+        project,
+        name=name,
+        parent=parent,
+        owner=owner,
+        description=request.get("description", project.description),
+        content_permissions=_content_permissions(request, project.content_permissions),
+    )
+
+
+def find_project(services: Services, call: Call) -> Project:
+    """Return the project that the path names.
+
+    Raises:
+        RestError: 404005, there is none; 403004, the user may not see it.
+    """
+    luid = call.path["project"]
+    project = projects.project(services.database, call.site.luid, luid)
+    if project is None:
+        raise not_found("Project", luid, code="404005")
+    check_may(services.database, READ, user=call.user, thing=project, code="403004")
+    return project
+
+
+def _parent(services: Services, call: Call, luid: str) -> str | None:
+    parent = projects.project(services.database, call.site.luid, luid) if luid else None
+    if luid and parent is None:
+        raise not_found("Project", luid, code="404005")
+    _check_leads(services, call, parent)
+    return luid or None
+
+
+def _subtree(services: Services, project: Project) -> set[str]:
+    inside = {project.luid}
+    everything = projects.projects(services.database, project.site)
+    while found := {p.luid for p in everything if p.parent in inside} - inside:
+        inside |= found
+    return inside
+
+
+def _check_name_is_free(services: Services, project: Project) -> None:
+    same_name = projects.find_by_name(
+        services.database, project.site, parent=project.parent, name=project.name
+    )
+    if same_name is not None and same_name.luid != project.luid:
+        raise refusal("409006", f"A project already exists with the name '{project.name}'")
+
+
+def _place(project: Project) -> tuple[str | None, str]:
+    """Return what decides which rules count in a project."""
+    return project.parent, project.content_permissions
+
+
+def _content(services: Services, project: Project) -> list[Project | Datasource]:
+    inside = _subtree(services, project)
+    database, site = services.database, project.site
+    return [
+        *(each for each in projects.projects(database, site) if each.luid in inside),
+        *(each for each in datasources.datasources(database, site) if each.project in inside),
+    ]
+
+
+def _check_may_change(services: Services, call: Call, *, old: Project, changed: Project) -> None:
+    _check_leads(services, call, old)
+    if changed.owner != old.owner and not (call.user.is_admin or old.owner == call.user.luid):
+        raise refusal("403027", "The user is not allowed to change the owner of the project.")
+
+
+def _check_leads(services: Services, call: Call, project: Project | None) -> None:
+    """Refuse to change a project to users who do not lead it; None is the top of the site."""
+    if project is not None:
+        check_may(services.database, PROJECT_LEADER, user=call.user, thing=project, code="403004")
+    elif not call.user.is_admin:
+        raise refusal("403004", "Only administrators manage projects at the top level.")
+
+
+def _content_permissions(request: XmlElement, default: str) -> str:
+    value = request.get("contentPermissions", default)
+    if value not in _PERMISSIONS:
+        raise malformed(f"'{value}' is no way to manage the permissions of a project.")
+    return value
+
+
+ROUTES = (
+    Route("GET", "sites/{site}/projects", query_projects, scopes=("tableau:content:read",)),
+    Route("POST", "sites/{site}/projects", create_project, scopes=("tableau:projects:create",)),
+    Route(
+        "PUT",
+        "sites/{site}/projects/{project}",
+        update_project,
+        scopes=("tableau:projects:update",),
+    ),
+    Route(
+        "DELETE",
+        "sites/{site}/projects/{project}",
+        delete_project,
+        scopes=("tableau:projects:delete",),
+    ),
+)

@@ -1,0 +1,214 @@
+"""Lists in the form of the API: filtered, sorted, and page by page."""
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+from tableau_sandbox.errors import refusal
+from tableau_sandbox.rest.wire.elements import Element, listing
+from tableau_sandbox.rest.wire.fields import selection
+
+_LARGEST_PAGE = 1000
+# Fields of jobs are requested by a shorter name than that of their elements.
+_ITEMS = {"backgroundJobs": "job"}
+_COMPARISONS = ("eq", "gt", "gte", "lt", "lte")
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Field(Generic[_T]):
+    """A field by which a list can be filtered and sorted.
+
+    Attributes:
+        read: returns its values for one item: several for tags, none if the item lacks it.
+        operators: the operators that it supports.
+        any_case: whether equality ignores case.
+        parse: converts values for comparison; a ValueError refuses a filter.
+    """
+
+    read: Callable[[_T], Sequence[str]]
+    operators: Collection[str]
+    any_case: bool = False
+    parse: Callable[[str], Any] = str
+
+    def values(self, item: _T) -> list[Any]:
+        """Return its values for one item, converted for comparison."""
+        return [self.parse(value) for value in self.read(item)]
+
+
+def text_field(
+    read: Callable[[_T], str | None],
+    *,
+    any_case: bool = False,
+    operators: Collection[str] = ("eq", "in"),
+) -> Field[_T]:
+    """Return a field with a text for each item, or None."""
+    return Field(_one(read), operators, any_case)
+
+
+def flag_field(read: Callable[[_T], bool]) -> Field[_T]:
+    """Return a field that is true or false for each item."""
+    return Field(lambda item: (str(read(item)).lower(),), ("eq",), parse=_flag)
+
+
+def time_field(read: Callable[[_T], str | None]) -> Field[_T]:
+    """Return a field with a time for each item, or None."""
+    return Field(_one(read), _COMPARISONS, parse=_moment)
+
+
+def number_field(read: Callable[[_T], int]) -> Field[_T]:
+    """Return a field with a whole number for each item."""
+    return Field(lambda item: (str(read(item)),), _COMPARISONS, parse=int)
+
+
+def _one(read: Callable[[_T], str | None]) -> Callable[[_T], Sequence[str]]:
+    def values(item: _T) -> Sequence[str]:
+        value = read(item)
+        return () if value is None else (value,)
+
+    return values
+
+
+def _flag(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError("it is neither true nor false")
+    return text.lower() == "true"
+
+
+def _moment(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError("it has no zone")
+    return moment
+
+
+def list_page(
+    items: Sequence[_T],
+    query: Mapping[str, str],
+    *,
+    fields: Mapping[str, Field[_T]],
+    name: str,
+    write: Callable[[_T], Element],
+    selectable: Collection[str] | None = None,
+) -> tuple[Element, Element]:
+    """Return the elements that answer a list query: `pagination`, and the list called `name`.
+
+    Args:
+        items: all items, in their usual order.
+        query: the query parameters.
+        fields: the fields by which the list can be filtered and sorted.
+        name: the name of the list, the plural of that of its items.
+        write: returns the element of an item.
+        selectable: what the parameter `fields` may name; without it, the parameter has no effect.
+
+    Raises:
+        RestError: 400006, 400007, 403014, 400065: the page, its size, the filter, the order or the
+            selected fields are invalid.
+    """
+    select = None
+    if selectable is not None:
+        select = selection(query, item=_ITEMS.get(name, name.removesuffix("s")), known=selectable)
+    clauses = _clauses(query, fields=fields)
+    chosen = [item for item in items if all(clause(item) for clause in clauses)]
+    for reading, descending in _order(query, fields=fields):
+        chosen.sort(key=reading.values, reverse=descending)
+    number, size = _page(query)
+    # The first page exists even if it is empty.
+    if number > 1 and (number - 1) * size >= len(chosen):
+        raise refusal("400006", f"Page number {number} is beyond the last page.")
+    pagination = {"pageNumber": number, "pageSize": size, "totalAvailable": len(chosen)}
+    shown = chosen[(number - 1) * size : number * size]
+    written = [write(item) for item in shown]
+    listed = [select(element) for element in written] if select else written
+    return Element("pagination", pagination), listing(name, listed)
+
+
+def _page(query: Mapping[str, str]) -> tuple[int, int]:
+    size = _integer(query.get("pageSize", "100"), code="400007", what="page size")
+    number = _integer(query.get("pageNumber", "1"), code="400006", what="page number")
+    if size > _LARGEST_PAGE:
+        raise refusal("403014", f"The page size {size} is above the maximum of {_LARGEST_PAGE}.")
+    return number, size
+
+
+def _integer(text: str, *, code: str, what: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,9}", text) or int(text) < 1:
+        raise refusal(code, f"The {what} '{text}' must be a whole number above zero.")
+    return int(text)
+
+
+def _clauses(
+    query: Mapping[str, str], *, fields: Mapping[str, Field[_T]]
+) -> list[Callable[[_T], bool]]:
+    text = query.get("filter", "")
+    return [_clause(part, fields=fields) for part in _split(text)] if text else []
+
+
+def _split(text: str) -> list[str]:
+    """Split a filter into its clauses, at commas outside the brackets of a list.
+
+    This reads each character once; a regular expression with a lookahead would take seconds for
+    many commas.
+    """
+    clauses, begin, inside = [], 0, False
+    for mark in re.finditer(r"[\[\],]", text):
+        if mark.group() != ",":
+            inside = mark.group() == "["
+        elif not inside:
+            clauses.append(text[begin : mark.start()])
+            begin = mark.end()
+    rest = text[begin:]
+    # A bracket that is never closed begins no list.
+    return [*clauses, *(rest.split(",") if inside else [rest])]
+
+
+def _clause(text: str, *, fields: Mapping[str, Field[_T]]) -> Callable[[_T], bool]:
+    name, operator, value = (*text.split(":", 2), "", "")[:3]
+    if name not in fields:
+        raise refusal(
+            "400065",
+            "The filter query contains a key which is not recognized for this api version."
+            f" (key: '{name}')",
+        )
+    chosen = fields[name]
+    if operator not in chosen.operators:
+        raise refusal(
+            "400065", f"The filter query has an operator unknown for '{name}': '{operator}'."
+        )
+    test = _OPERATORS[operator]
+    fold = str.casefold if chosen.any_case else str
+    try:
+        wanted = chosen.parse(fold(value))
+    except ValueError as error:
+        raise refusal("400065", f"'{value}' is no value for '{name}'.") from error
+    return lambda item: any(test(chosen.parse(fold(found)), wanted) for found in chosen.read(item))
+
+
+def _order(
+    query: Mapping[str, str], *, fields: Mapping[str, Field[_T]]
+) -> list[tuple[Field[_T], bool]]:
+    """Return what to sort by, last key first, because sorting is stable."""
+    order = []
+    for part in filter(None, query.get("sort", "").split(",")):
+        name, _, direction = part.partition(":")
+        if name not in fields or direction not in ("", "asc", "desc"):
+            raise refusal("400065", f"The sort expression '{part}' is not recognized.")
+        order.append((fields[name], direction == "desc"))
+    return order[::-1]
+
+
+def _listed(found: str, wanted: str) -> bool:
+    return found in [value.strip() for value in wanted.strip("[]").split(",")]
+
+
+_OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "eq": lambda found, wanted: found == wanted,
+    "gt": lambda found, wanted: found > wanted,
+    "gte": lambda found, wanted: found >= wanted,
+    "lt": lambda found, wanted: found < wanted,
+    "lte": lambda found, wanted: found <= wanted,
+    "has": lambda found, wanted: wanted in found,
+    "in": _listed,
+}

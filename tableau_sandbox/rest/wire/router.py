@@ -1,0 +1,108 @@
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from starlette.responses import Response
+
+from tableau_sandbox.errors import refusal
+from tableau_sandbox.rest.wire.elements import Element
+from tableau_sandbox.rest.wire.requests import Call
+from tableau_sandbox.services import Services
+
+OLDEST_VERSION = "2.0"
+_BODY_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer of the API before it is written as XML or JSON."""
+
+    status: int
+    elements: tuple[Element, ...]
+
+
+Handler = Callable[[Services, Call], Reply | Response]
+
+
+@dataclass(frozen=True)
+class Route:
+    """One method of the API.
+
+    Attributes:
+        method: HTTP verb.
+        pattern: the path under `/api/{version}/`, with `{names}` for its variable parts.
+        handler: the function that answers.
+        attachment: the name of the file part, if the body is multipart.
+        scopes: the sessions of connected apps need one of these scopes; without any, they cannot
+            make the call, which is in no list of Tableau's. None lets every session make it.
+        signed_in: whether a session is required.
+        versioned: whether the path under `/api/` begins with a version.
+        since: the version of the API that brought the method; older ones do not know it.
+        body_bytes: the largest body, unless it is multipart.
+    """
+
+    method: str
+    pattern: str
+    handler: Handler
+    attachment: str | None = None
+    scopes: tuple[str, ...] | None = ()
+    signed_in: bool = True
+    versioned: bool = True
+    since: str = OLDEST_VERSION
+    body_bytes: int = _BODY_BYTES
+
+
+def find_route(
+    routes: tuple[Route, ...], *, method: str, raw_path: bytes, newest: str
+) -> tuple[Route, dict[str, str]]:
+    """Find the route of a request, and the variable parts of its path.
+
+    The path is split before it is decoded, because an encoded slash belongs to a name.
+
+    Raises:
+        RestError: 404003 for an unknown path, 405000 for a method that the path does not support.
+    """
+    path = raw_path.decode("ascii", "replace").removeprefix("/api")
+    segments = [unquote(segment) for segment in path.strip("/").split("/")]
+    found = [
+        (route, variables)
+        for route in routes
+        if (variables := _match(route, segments, newest=newest)) is not None
+    ]
+    if not found:
+        raise refusal("404003", f"Unknown resource '{path}' specified in URI.")
+    for route, variables in found:
+        if route.method == method:
+            return route, variables
+    raise refusal("405000", f"The method {method} is not allowed for '{path}'.")
+
+
+def _match(route: Route, segments: list[str], *, newest: str) -> dict[str, str] | None:
+    version = None
+    if route.versioned:
+        version, *segments = segments
+    expected = route.pattern.split("/")
+    if len(expected) != len(segments):
+        return None
+    variables: dict[str, str] = {}
+    for name, segment in zip(expected, segments, strict=True):
+        if name.startswith("{"):
+            variables[name.strip("{}")] = segment
+        # Some clients write `serverinfo`, and servers answer them.
+        elif name != segment and not (name == "serverInfo" and segment.lower() == "serverinfo"):
+            return None
+    # Last, because few routes get here.
+    if version is not None and not _is_served(version, since=route.since, newest=newest):
+        return None
+    return variables
+
+
+def _is_served(version: str, *, since: str, newest: str) -> bool:
+    if not re.fullmatch(r"[0-9]{1,3}\.[0-9]{1,3}", version):
+        return False
+    return _numbers(since) <= _numbers(version) <= _numbers(newest)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))

@@ -1,0 +1,124 @@
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from tableau_sandbox.access.rules import seed_rules
+from tableau_sandbox.clock import stamp, stamp_after
+from tableau_sandbox.control.faults import StaleRows
+from tableau_sandbox.control.state import Control
+from tableau_sandbox.options import Options
+from tableau_sandbox.store import datasources, jobs, late_stamps, uploads
+from tableau_sandbox.store.database import Database
+from tableau_sandbox.store.files import Files
+from tableau_sandbox.store.records import Datasource
+from tableau_sandbox.store.seed import seed
+from tableau_sandbox.switches import Stamps
+
+DATABASE_FILE = "sandbox.sqlite"
+
+
+class DataDirectoryInUseError(RuntimeError):
+    """Another sandbox uses this data directory."""
+
+
+@dataclass
+class Services:
+    """The services that every handler and every job may use.
+
+    `options` must be read when they are needed, because the switches can change.
+    `publishing` is held while the content of data sources changes; it must be acquired before the
+    lock of the database, never after it. `earlier` has data sources by LUID as they were before
+    their last change, if a fault asks for them.
+    """
+
+    options: Options
+    control: Control
+    database: Database
+    files: Files
+    publishing: threading.Lock = field(default_factory=threading.Lock)
+    earlier: dict[str, Datasource] = field(default_factory=dict)
+
+    def clock(self) -> datetime:
+        """Return the current time."""
+        return self.control.now()
+
+    def now(self) -> str:
+        """Return the current time, as the API writes it."""
+        return stamp(self.clock())
+
+    def now_seconds(self) -> float:
+        """Return the current time, in seconds of the epoch."""
+        return self.clock().timestamp()
+
+    def stamp_of_change(self, previous: str) -> str:
+        """Return the `updatedAt` of a change now; `previous` is the current one."""
+        if self.options.stamps is Stamps.SHARED:
+            return self.now()
+        return stamp_after(previous, self.clock())
+
+    def remember(self, changing: Datasource) -> None:
+        """Keep a data source as it is before a change, if a fault asks for it."""
+        if self.control.is_armed(StaleRows):
+            self.earlier[changing.luid] = changing
+
+    def sweep_content(self) -> None:
+        """Remove the content files that no data source and no revision uses."""
+        with self.database.lock:
+            kept = datasources.content_files(self.database)
+            kept += [each.hyper_file for each in self.earlier.values()]
+            self.files.sweep(self.files.content, kept)
+
+    def apply_late_stamps(self) -> None:
+        """Move the `updatedAt` of data sources whose late stamps are due."""
+        late_stamps.apply_due_stamps(
+            self.database,
+            now=self.clock(),
+            distinct=self.options.stamps is Stamps.DISTINCT,
+        )
+
+    def sweep_uploads(self) -> None:
+        """Remove expired upload sessions, and blocks without a session."""
+        with self.database.lock:
+            uploads.forget_expired_uploads(self.database, now=self.now_seconds())
+            self.files.sweep(self.files.uploads, uploads.block_files(self.database))
+
+
+@contextmanager
+def open_services(options: Options, control: Control) -> Generator[Services]:
+    """Open a data directory, and clean up what an earlier process has left behind.
+
+    Raises:
+        DataDirectoryInUseError: another sandbox uses it.
+    """
+    options.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with _sole_user(options.data_dir):
+        database = Database(options.data_dir / DATABASE_FILE)
+        try:
+            services = Services(options, control, database, Files(options.data_dir))
+            seed(database, options, created_at=services.now())
+            seed_rules(database)
+            # Their files were in `incoming/`, which is empty again.
+            jobs.fail_unfinished_jobs(
+                database,
+                completed_at=services.now(),
+                notes="The sandbox was stopped before the job had finished.",
+            )
+            services.sweep_content()
+            services.sweep_uploads()
+            yield services
+        finally:
+            database.close()
+
+
+@contextmanager
+def _sole_user(data_dir: Path) -> Generator[None]:
+    try:
+        with FileLock(data_dir / "sandbox.lock", timeout=0, mode=0o600):
+            yield
+    except Timeout as error:
+        raise DataDirectoryInUseError(f"Another sandbox is using {data_dir}.") from error

@@ -1,0 +1,186 @@
+import json
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+from tableau_sandbox.identity import new_luid
+from tableau_sandbox.store.database import Database
+from tableau_sandbox.store.records import Job
+
+PENDING = "Pending"
+IN_PROGRESS = "InProgress"
+SUCCESS = "Success"
+FAILED = "Failed"
+CANCELLED = "Cancelled"
+
+
+def add_job(
+    database: Database,
+    *,
+    site: str,
+    user: str,
+    kind: str,
+    title: str,
+    parameters: dict[str, Any],
+    created_at: str,
+) -> Job:
+    """Queue a job."""
+    luid = new_luid()
+    with database.transaction():
+        database.change(
+            "INSERT INTO job (luid, site, user, kind, title, payload, status, created_at)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            luid,
+            site,
+            user,
+            kind,
+            title,
+            json.dumps(parameters),
+            PENDING,
+            created_at,
+        )
+        (row,) = database.rows("SELECT * FROM job WHERE luid = ?", luid)
+    return Job.of(row)
+
+
+def jobs(database: Database, site: str, *, most: int | None = None) -> list[Job]:
+    """Return the jobs of a site, newest first; all, or the first `most`."""
+    sql = "SELECT * FROM job WHERE site = ? ORDER BY number DESC LIMIT ?"
+    # SQLite takes a limit below zero for none.
+    return [Job.of(row) for row in database.rows(sql, site, -1 if most is None else most)]
+
+
+def job(database: Database, site: str, luid: str) -> Job | None:
+    """Return the job with this LUID."""
+    row = database.row("SELECT * FROM job WHERE site = ? AND luid = ?", site, luid)
+    return Job.of(row) if row else None
+
+
+def unfinished_jobs(database: Database) -> list[Job]:
+    """Return the jobs of all sites that are queued or in progress, oldest first."""
+    sql = "SELECT * FROM job WHERE status IN (?, ?) ORDER BY number"
+    return [Job.of(row) for row in database.rows(sql, PENDING, IN_PROGRESS)]
+
+
+def unfinished_job_of(database: Database, datasource: str, *, kind: str) -> bool:
+    """Whether a job of a kind with this data source is queued or in progress."""
+    # Written as in the index `unfinished_job`, without which this reads all jobs.
+    found = database.row(
+        "SELECT 1 FROM job WHERE completed_at IS NULL AND kind = ?"
+        " AND json_extract(payload, '$.datasource.id') = ?",
+        kind,
+        datasource,
+    )
+    return found is not None
+
+
+class JobQueue:
+    """The queued jobs of all sites; no question costs more because many are queued.
+
+    Attributes:
+        kinds: the kinds of all jobs.
+    """
+
+    def __init__(self, database: Database, kinds: Iterable[str]):
+        self.kinds = frozenset(kinds)
+        self._database = database
+
+    def oldest(self, kinds: Iterable[str]) -> Job | None:
+        """Return the oldest queued job of these kinds."""
+        return self._job(min(self._ends(kinds, "ASC"), default=None))
+
+    def newest(self, kinds: Iterable[str]) -> Job | None:
+        """Return the newest queued job of these kinds."""
+        return self._job(max(self._ends(kinds, "DESC"), default=None))
+
+    def random(self, kinds: Iterable[str]) -> Job | None:
+        """Return a random queued job of these kinds; this one looks at the numbers of all."""
+        numbers = [number for kind in kinds for number in self.after(0, kind=kind)]
+        return self._job(random.choice(numbers)) if numbers else None  # noqa: S311
+
+    def after(self, number: int, *, kind: str) -> list[int]:
+        """Return the numbers of the queued jobs of a kind that are newer than `number`."""
+        sql = "SELECT number FROM job WHERE status = ? AND kind = ? AND number > ?"
+        return [row["number"] for row in self._database.rows(sql, PENDING, kind, number)]
+
+    def _ends(self, kinds: Iterable[str], direction: str) -> list[int]:
+        # One query for each kind: within a kind, the index has the jobs in their order.
+        sql = "SELECT number FROM job WHERE status = ? AND kind = ? ORDER BY number"
+        return [
+            row["number"]
+            for kind in kinds
+            for row in self._database.rows(f"{sql} {direction} LIMIT 1", PENDING, kind)
+        ]
+
+    def _job(self, number: int | None) -> Job | None:
+        row = self._database.row("SELECT * FROM job WHERE number = ?", number)
+        return Job.of(row) if row else None
+
+
+def start_next_job(
+    database: Database, *, started_at: str, choose: Callable[[], Job | None]
+) -> Job | None:
+    """Start the queued job that `choose` returns; the queue does not change meanwhile."""
+    with database.transaction():
+        job = choose()
+        if job is None:
+            return None
+        # The job may be newer than the time that the caller has read.
+        started_at = max(started_at, job.created_at)
+        database.change(
+            "UPDATE job SET status = ?, started_at = ? WHERE luid = ?",
+            IN_PROGRESS,
+            started_at,
+            job.luid,
+        )
+    return replace(job, status=IN_PROGRESS, started_at=started_at)
+
+
+def finish_job(
+    database: Database, luid: str, *, status: str, completed_at: str, notes: str | None = None
+) -> bool:
+    """End a job, unless it has already ended; return whether this call ended it."""
+    changed = database.change(
+        "UPDATE job SET status = ?, completed_at = ?, notes = ?"
+        " WHERE luid = ? AND status IN (?, ?)",
+        status,
+        completed_at,
+        notes,
+        luid,
+        PENDING,
+        IN_PROGRESS,
+    )
+    return changed > 0
+
+
+def complete_at(database: Database, luid: str, moment: str) -> None:
+    """Move the completion of a finished job to this time, if that is later."""
+    sql = "UPDATE job SET completed_at = max(completed_at, ?) WHERE luid = ?"
+    database.change(sql, moment, luid)
+
+
+def name_datasource(database: Database, luid: str, *, datasource: str, name: str) -> None:
+    """Record the data source that a job has published."""
+    with database.transaction():
+        for row in database.rows("SELECT payload FROM job WHERE luid = ?", luid):
+            about = {"datasource": {"id": datasource, "name": name}}
+            payload = json.dumps({**json.loads(row["payload"]), **about})
+            database.change("UPDATE job SET payload = ? WHERE luid = ?", payload, luid)
+
+
+def add_notes(database: Database, luid: str, notes: str) -> None:
+    """Add notes to a job that has succeeded."""
+    database.change("UPDATE job SET notes = ? WHERE luid = ?", notes, luid)
+
+
+def fail_unfinished_jobs(database: Database, *, completed_at: str, notes: str) -> None:
+    """Fail the jobs that an earlier process has left unfinished."""
+    database.change(
+        "UPDATE job SET status = ?, completed_at = ?, notes = ? WHERE status IN (?, ?)",
+        FAILED,
+        completed_at,
+        notes,
+        PENDING,
+        IN_PROGRESS,
+    )

@@ -1,0 +1,227 @@
+"""A sandbox inside the running process, for tests."""
+
+import socket
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable
+from contextlib import closing, contextmanager
+from dataclasses import fields, replace
+from datetime import datetime
+from pathlib import Path
+from queue import Queue
+from typing import Any
+
+from tableau_sandbox.clock import Clock, system_clock
+from tableau_sandbox.control.faults import Fault, HoldJobs
+from tableau_sandbox.control.state import Control
+from tableau_sandbox.http.certificate import certificate_path
+from tableau_sandbox.http.server import SandboxServer, bind, sandbox_server, url_of
+from tableau_sandbox.options import (
+    ADMIN_NAME,
+    ADMIN_PASSWORD,
+    CONNECTED_APP,
+    TOKEN_NAME,
+    TOKEN_SECRET,
+    Options,
+)
+from tableau_sandbox.services import DATABASE_FILE, DataDirectoryInUseError
+from tableau_sandbox.store.jobs import IN_PROGRESS, PENDING, unfinished_jobs
+from tableau_sandbox.store.records import Job
+from tableau_sandbox.switches import Switches
+
+_START_SECONDS = 30
+_PAUSE_SECONDS = 0.01
+
+
+class Sandbox:
+    """A sandbox that runs in a thread of this process, on a real socket.
+
+    Attributes:
+        url: its URL, which stays the same across restarts.
+        data_dir: the folder of its data.
+        certificate: the certificate that clients must trust if it serves HTTPS.
+        control: its faults and its clock, which stay across restarts.
+        user: the name of its administrator.
+        password: the administrator's password.
+        token_name: the name of the administrator's personal access token.
+        token_secret: the secret of that token.
+        connected_app: an application that signs tokens for its users.
+    """
+
+    user = ADMIN_NAME
+    password = ADMIN_PASSWORD
+    token_name = TOKEN_NAME
+    token_secret = TOKEN_SECRET
+    connected_app = CONNECTED_APP
+
+    def __init__(self, options: Options, control: Control):
+        self.url = ""
+        self.data_dir = options.data_dir
+        self.certificate = certificate_path(options.data_dir)
+        self.control = control
+        self._options = options
+        self._port = 0
+        self._running: tuple[SandboxServer, threading.Thread] | None = None
+
+    def start(self) -> None:
+        """Start it, on its previous port if it had one.
+
+        Raises:
+            DataDirectoryInUseError: another sandbox uses its data directory.
+            RuntimeError: it did not start for another reason, which its thread has reported.
+        """
+        listener = bind("127.0.0.1", self._port)
+        self._port = listener.getsockname()[1]
+        self.url = url_of(listener, tls=self._options.tls)
+        started: Queue[SandboxServer | DataDirectoryInUseError | None] = Queue()
+        thread = threading.Thread(
+            target=self._serve, args=(listener, started), name="sandbox", daemon=True
+        )
+        thread.start()
+        server = started.get(timeout=_START_SECONDS)
+        if isinstance(server, DataDirectoryInUseError):
+            raise server
+        if server is None:
+            raise RuntimeError("the sandbox did not start")
+        self._running = server, thread
+
+    def _serve(self, listener: socket.socket, started: Queue) -> None:
+        try:
+            with (
+                listener,
+                sandbox_server(
+                    self._options, control=self.control, on_ready=lambda: started.put(server)
+                ) as server,
+            ):
+                server.run(sockets=[listener])
+        except DataDirectoryInUseError as error:
+            started.put(error)
+        finally:
+            # Unblocks `start` if the server failed in any other way.
+            started.put(None)
+
+    def hyper_file(self, luid: str) -> Path:
+        """Return the current path of a data source's `.hyper` file; do not change or keep it open.
+
+        Raises:
+            LookupError: there is no such data source, or it has no data of its own.
+        """
+        # It has its own connection, so that a test can look while the sandbox is stopped.
+        with closing(sqlite3.connect(self.data_dir / DATABASE_FILE)) as database:
+            sql = "SELECT hyper_file FROM datasource WHERE luid = ?"
+            row = database.execute(sql, (luid,)).fetchone()
+        if row is None or not row[0]:
+            raise LookupError(f"there is no data source {luid} with data")
+        return self.data_dir / "content" / row[0]
+
+    def now(self) -> datetime:
+        """Return the current time of the sandbox."""
+        return self.control.now()
+
+    def advance(self, seconds: float) -> None:
+        """Move its clock ahead; sessions, uploads, jobs and late stamps use it.
+
+        Raises:
+            ValueError: the clock would move back, or beyond the supported dates.
+        """
+        self.control.advance(seconds)
+
+    @contextmanager
+    def held_jobs(self, kind: str | None = None) -> Generator[None]:
+        """Keep jobs of a kind, or all, in the queue within the block."""
+        armed = self.control.add(HoldJobs(job_kind=kind))
+        try:
+            yield
+        finally:
+            self.control.clear(armed.number)
+
+    def wait_until_idle(self, *, timeout: float = 30) -> None:
+        """Wait until all jobs have ended, except those that are held in the queue.
+
+        Raises:
+            TimeoutError: they have not ended after this many seconds of the machine's clock. The
+                duration of jobs is measured by the sandbox's own clock, which may have to be
+                advanced.
+        """
+        self._wait_for_jobs(
+            lambda unfinished: all(
+                job.status == PENDING and self.control.holds(job) for job in unfinished
+            ),
+            timeout=timeout,
+        )
+
+    def wait_until_running(self, *, timeout: float = 30) -> None:
+        """Wait until a job is in progress.
+
+        Raises:
+            TimeoutError: no job started within this many seconds of the machine's clock.
+        """
+        self._wait_for_jobs(
+            lambda unfinished: any(job.status == IN_PROGRESS for job in unfinished),
+            timeout=timeout,
+        )
+
+    def _wait_for_jobs(self, done: Callable[[list[Job]], bool], *, timeout: float) -> None:
+        if self._running is None:
+            raise RuntimeError("the sandbox is not running")
+        database = self._running[0].services.database
+        deadline = time.monotonic() + timeout
+        while not done(unfinished := unfinished_jobs(database)):
+            if time.monotonic() > deadline:
+                named = ", ".join(f"{job.kind} '{job.title}' {job.status}" for job in unfinished)
+                raise TimeoutError(f"after {timeout:g} seconds: {named or 'no jobs'}")
+            time.sleep(_PAUSE_SECONDS)
+
+    def switch(self, **values: Any) -> None:
+        """Change some of the `Switches`; it need not be running.
+
+        Raises:
+            TypeError: there is no such switch.
+        """
+        known = {each.name for each in fields(Switches)}
+        if unknown := values.keys() - known:
+            raise TypeError(f"no switches: {', '.join(sorted(unknown))}")
+        self._options = replace(self._options, **values)
+        if self._running is not None:
+            self._running[0].services.options = self._options
+
+    def stop(self) -> None:
+        """Stop it; its data stay in its data directory."""
+        if self._running is not None:
+            server, thread = self._running
+            self._running = None
+            server.stop()
+            thread.join()
+
+    def restart(self) -> None:
+        """Stop it and start it again, as after a reboot."""
+        self.stop()
+        self.start()
+
+
+@contextmanager
+def running_sandbox(
+    data_dir: Path,
+    *,
+    clock: Clock = system_clock,
+    clock_offset: float = 0,
+    faults: Iterable[Fault] = (),
+    **options: Any,
+) -> Generator[Sandbox]:
+    """Run a sandbox within the block.
+
+    Args:
+        data_dir: the folder of its data; a later sandbox continues with them.
+        clock: returns the current time.
+        clock_offset: seconds by which it is ahead of that clock; negative if behind.
+        faults: its faults from the start.
+        **options: further attributes of `Options`.
+    """
+    control = Control(clock, faults, offset=clock_offset)
+    sandbox = Sandbox(Options(data_dir=data_dir, **options), control)
+    sandbox.start()
+    try:
+        yield sandbox
+    finally:
+        sandbox.stop()

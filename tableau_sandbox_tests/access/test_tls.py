@@ -1,0 +1,71 @@
+import socket
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import requests
+import tableauserverclient as tsc
+
+from tableau_sandbox.testing import Sandbox, running_sandbox
+from tableau_sandbox_tests.samples import TIMEOUT, publish
+from tableau_sandbox_tests.service.command import started_sandbox
+
+
+def signed_in_over_tls(url: str, certificate: Path) -> tsc.Server:
+    server = tsc.Server(url, http_options={"verify": str(certificate)})
+    server.use_server_version()
+    server.auth.sign_in(tsc.TableauAuth(Sandbox.user, Sandbox.password))
+    return server
+
+
+def test_clients_that_trust_the_certificate(start_sandbox: Callable[..., Sandbox], one_row: Path):
+    # Prevents: clients that insist on https cannot be tried, or lose their trust at a restart.
+    sandbox = start_sandbox(tls=True)
+    server = signed_in_over_tls(sandbox.url, sandbox.certificate)
+    assert str(publish(server, one_row).webpage_url).startswith(f"{sandbox.url}/")
+    trusted = sandbox.certificate.read_bytes()
+    sandbox.restart()
+    assert sandbox.certificate.read_bytes() == trusted
+    assert len(server.datasources.get()[0]) == 1
+    with pytest.raises(requests.exceptions.SSLError):
+        requests.get(sandbox.url, timeout=TIMEOUT)
+
+
+def test_strict_clients_and_other_names(start_sandbox: Callable[..., Sandbox]):
+    # Prevents: the certificate is good for one address, or for clients that check little.
+    sandbox = start_sandbox(tls=True)
+    context = ssl.create_default_context(cafile=sandbox.certificate)
+    context.verify_flags |= ssl.VERIFY_X509_STRICT
+    port = int(sandbox.url.rpartition(":")[2])
+    for host in ("127.0.0.1", "localhost"):
+        with context.wrap_socket(socket.create_connection((host, port)), server_hostname=host):
+            pass
+    assert sandbox.certificate.with_name("key.pem").stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.slow
+def test_command_says_what_to_trust(tmp_path: Path):
+    # Prevents: whoever starts it with --tls cannot tell which certificate to trust.
+    with started_sandbox(tmp_path, "--tls") as (process, url):
+        certificate = tmp_path / "tls" / "certificate.pem"
+        assert signed_in_over_tls(url, certificate).is_signed_in()
+        process.terminate()
+        assert process.stdout is not None
+        assert str(certificate) in process.stdout.read()
+
+
+@pytest.mark.parametrize("broken", ["key.pem", "certificate.pem"])
+def test_certificate_beside_another_key(
+    start_sandbox: Callable[..., Sandbox], tmp_path: Path, broken: str
+):
+    """Prevents: a sandbox that was killed while it made its certificate never starts again."""
+    sandbox = start_sandbox(tls=True)
+    folder = sandbox.certificate.parent
+    with running_sandbox(tmp_path / "other", tls=True) as other:
+        of_another = other.certificate.with_name(broken).read_bytes()
+    for content in (of_another, b"no PEM"):
+        (folder / broken).write_bytes(content)
+        sandbox.restart()
+        assert signed_in_over_tls(sandbox.url, sandbox.certificate).is_signed_in()
+        assert (folder / broken).read_bytes() != content

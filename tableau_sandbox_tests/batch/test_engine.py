@@ -1,0 +1,267 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tableau_sandbox.batch.engine import apply_batch
+from tableau_sandbox.batch.errors import BatchError, Code
+from tableau_sandbox.batch.grammar.batches import parse_batch
+from tableau_sandbox_tests.samples import execute, rows_of
+
+TABLE = 'CREATE TABLE "Extract"."Extract" AS (SELECT * FROM (VALUES %s) AS t (id, name))'
+SOURCE = 'CREATE TABLE "Extract".s AS (SELECT * FROM (VALUES %s) AS t (id, name))'
+ON_ID = {"op": "eq", "target-col": "id", "source-col": "id"}
+INSERT = {"action": "insert", "target-table": "Extract", "source-table": "s"}
+UPDATE = {**INSERT, "action": "update", "condition": ON_ID}
+UPSERT = {**UPDATE, "action": "upsert"}
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    return execute(tmp_path / "target.hyper", TABLE % "(1, 'one'), (2, 'two')")
+
+
+def source(folder: Path, *statements: str) -> Path:
+    return execute(folder / "payload.upload", *statements)
+
+
+def applied(target: Path, payload: Path | None, *actions: Any, lenient: bool = False) -> list[list]:
+    output = target.with_name("output.hyper")
+    batch = parse_batch(json.dumps({"actions": actions}).encode())
+    apply_batch(target, payload, batch, output, lenient=lenient)
+    return rows_of(output)
+
+
+def refused(target: Path, payload: Path | None, *actions: Any) -> BatchError:
+    with pytest.raises(BatchError) as caught:
+        applied(target, payload, *actions)
+    assert not target.with_name("output.hyper").exists()
+    assert rows_of(target) == [[1, "one"], [2, "two"]]
+    return caught.value
+
+
+def test_actions_see_what_came_before(tmp_path: Path, target: Path):
+    # Prevents: actions of one batch are reordered, or work on the state before the batch.
+    payload = source(tmp_path, SOURCE % "(2, 'zwei'), (3, 'drei')")
+    delete_all = {"action": "delete", "target-table": "Extract", "condition": True}
+    assert applied(target, payload, UPSERT) == [[1, "one"], [2, "zwei"], [3, "drei"]]
+    assert applied(target, payload, INSERT, delete_all) == []
+    assert applied(target, payload, delete_all, INSERT) == [[2, "zwei"], [3, "drei"]]
+
+
+def a_const(op: str, type_: str, value: str | None) -> dict[str, Any]:
+    column = "name" if type_ == "string" else "id"
+    return {"op": op, "target-col": column, "const": {"type": type_, "v": value}}
+
+
+def both(op: str, *args: dict[str, Any]) -> dict[str, Any]:
+    return {"op": op, "args": args}
+
+
+@pytest.mark.few_variants(5)
+@pytest.mark.parametrize(
+    ("condition", "deleted"),
+    [
+        (a_const("eq", "integer", "2"), [2]),
+        (a_const("neq", "integer", "2"), [1, 3]),
+        (a_const("lt", "integer", "2"), [1]),
+        (a_const("lte", "integer", "2"), [1, 2]),
+        (a_const("gt", "integer", "2"), [3]),
+        (a_const("gte", "integer", "2"), [2, 3]),
+        (a_const("is", "integer", "2"), [2]),
+        (a_const("is", "integer", None), [None]),
+        (a_const("has", "string", "b"), [None, 2]),
+        (a_const("eq", "string", "a'b"), [2]),
+        (both("or", a_const("eq", "integer", "1"), a_const("has", "string", "b")), [None, 1, 2]),
+        (both("and", a_const("gt", "integer", "1"), a_const("has", "string", "a")), [2]),
+        ({"op": "eq", "target-col": "id", "source-col": "id"}, [1]),
+        ({"op": "is", "target-col": "id", "source-col": "id"}, [None, 1]),
+        ({"op": "gt", "target-col": "id", "source-col": "id"}, [2, 3]),
+    ],
+)
+def test_comparisons(tmp_path: Path, condition: dict[str, Any], deleted: list[int | None]):
+    # Prevents: a comparison chooses other rows than its name says, above all where NULLs are.
+    rows = "(CAST(NULL AS INT), 'bc'), (1, 'A'), (2, 'a''b'), (3, CAST(NULL AS TEXT))"
+    target = execute(tmp_path / "target.hyper", TABLE % rows)
+    ids = 'CREATE TABLE "Extract".s AS (SELECT * FROM (VALUES (CAST(NULL AS INT)), (1)) AS s (id))'
+    delete = {"action": "delete", "target-table": "Extract", "condition": condition}
+    if "source-col" in condition:
+        delete["source-table"] = "s"
+    left = [row[0] for row in applied(target, source(tmp_path, ids), delete)]
+    assert left == [id_ for id_ in (None, 1, 2, 3) if id_ not in deleted]
+
+
+def test_repeated_keys_are_named(tmp_path: Path, target: Path):
+    # Prevents: Hyper takes either of two rows, and the result depends on luck.
+    payload = source(tmp_path, SOURCE % "(2, 'zwei'), (2, 'deux'), (7, 'x')")
+    for action in (UPDATE, UPSERT):
+        error = refused(target, payload, action)
+        assert error.code is Code.REPEATED_KEY
+        assert error.message == (
+            'Several rows of the source table "s" match one row with "id" = 2 of the target table'
+            ' "Extract".'
+        )
+
+
+KEYED = 'CREATE TABLE "Extract".s AS (SELECT * FROM (VALUES %s) AS t (key, id, name))'
+
+
+def test_upsert_by_a_key_of_another_name(tmp_path: Path, target: Path):
+    # Prevents: rows are inserted or left out because the update has just changed their keys.
+    by_key = {**UPSERT, "condition": {**ON_ID, "source-col": "key"}}
+    payload = source(tmp_path, KEYED % "(2, 5, 'five'), (5, 7, 'seven'), (9, 9, 'nine')")
+    rows = [[1, "one"], [5, "five"], [7, "seven"], [9, "nine"]]
+    assert applied(target, payload, by_key) == rows
+    payload = source(tmp_path, "CREATE TABLE \"Extract\".s AS (SELECT 2 AS key, 'x' AS name)")
+    assert refused(target, payload, by_key).message == 'The source table "s" lacks "id".'
+    payload = source(tmp_path, 'CREATE TABLE "Extract".s AS (SELECT 2 AS key)')
+    with pytest.raises(BatchError, match="has no column of the"):
+        applied(target, payload, by_key, lenient=True)
+
+
+def test_upsert_by_a_constant(tmp_path: Path, target: Path):
+    # Prevents: rows are inserted again because the update has just changed what a constant tests.
+    condition = both("and", ON_ID, a_const("eq", "string", "two"))
+    payload = source(tmp_path, SOURCE % "(1, 'uno'), (2, 'zwei')")
+    rows = [[1, "one"], [1, "uno"], [2, "zwei"]]
+    assert applied(target, payload, {**UPSERT, "condition": condition}) == rows
+
+
+def test_null_is_no_key_to_eq(tmp_path: Path):
+    # Prevents: rows without a key overwrite each other.
+    target = execute(tmp_path / "t.hyper", TABLE % "(CAST(NULL AS INT), 'none'), (1, 'one')")
+    payload = source(tmp_path, SOURCE % "(CAST(NULL AS INT), 'x'), (NULL, 'y')")
+    assert len(applied(target, payload, UPSERT)) == 4
+    with pytest.raises(BatchError, match='"id" = None'):
+        applied(target, payload, {**UPSERT, "condition": {**ON_ID, "op": "is"}})
+
+
+def test_only_schemas_with_tables_count(tmp_path: Path, target: Path):
+    # Prevents: the empty schema "public" of every file makes names ambiguous.
+    create = 'CREATE TABLE "public".s (id INT, name TEXT)'
+    payload = source(tmp_path, create)
+    assert len(applied(target, payload, INSERT)) == 2
+    payload = source(tmp_path, create, SOURCE % "(3, 'three')")
+    error = refused(target, payload, INSERT)
+    assert error.code is Code.SCHEMA_NEEDED
+    assert "'source-schema' must name one of them: Extract, public" in error.message
+    named = {**INSERT, "source-schema": "Extract"}
+    assert len(applied(target, payload, named)) == 3
+    wrong_case = refused(target, payload, {**INSERT, "source-schema": "extract"})
+    assert wrong_case.code is Code.NO_SUCH_TABLE
+
+
+@pytest.mark.parametrize(
+    ("columns", "action", "reason"),
+    [
+        ("id INT", INSERT, 'source table "s" lacks "name"'),
+        ("id INT, name TEXT, x INT", INSERT, 'target table "Extract" lacks "x"'),
+        ("id BIGINT, name TEXT", INSERT, 'types of column "id" differ: INT .* BIG_INT'),
+        ("id INT, name VARCHAR(9)", INSERT, "TEXT in the .* VARCHAR"),
+        ('id INT, name TEXT COLLATE "en_US_CI"', INSERT, "COLLATE en_US_CI"),
+        ('id INT, "Name" TEXT', INSERT, 'lacks "name"'),
+        ("id INT, name TEXT, x INT", {**INSERT, "action": "replace"}, 'lacks "x"'),
+        ("id BIGINT, name TEXT", UPDATE, "types INT and BIG_INT differ"),
+        ("id INT, x INT", UPDATE, 'target table "Extract" lacks "x"'),
+        ("x INT", {**UPDATE, "condition": {**ON_ID, "source-col": "x"}}, "has no column of the"),
+        ("id INT, name TEXT", {**UPDATE, "action": "delete"}, 'does not refer: "name"'),
+        ("x INT", UPDATE, 'source table "s" has no column "id"'),
+    ],
+)
+def test_columns_must_agree(
+    tmp_path: Path, target: Path, columns: str, action: dict[str, Any], reason: str
+):
+    # Prevents: Hyper converts or drops values in silence where servers may fail.
+    payload = source(tmp_path, f'CREATE TABLE "Extract".s ({columns})')
+    error = refused(target, payload, action)
+    assert error.code in (Code.COLUMNS, Code.TYPES)
+    with pytest.raises(AssertionError, match=reason):
+        raise AssertionError(error.message)
+
+
+def test_update_by_a_key_of_another_name(tmp_path: Path, target: Path):
+    # Prevents: the key of the source is taken for a value, or refused.
+    statement = "CREATE TABLE \"Extract\".s AS (SELECT 2 AS key, 'zwei' AS name)"
+    action = {**UPDATE, "condition": {**ON_ID, "source-col": "key"}}
+    assert applied(target, source(tmp_path, statement), action) == [[1, "one"], [2, "zwei"]]
+
+
+def test_lenient_inserts(tmp_path: Path):
+    # Prevents: leniency fills columns that cannot be empty, or is on unasked.
+    create = 'CREATE TABLE "Extract"."Extract" (id INT NOT NULL, name TEXT)'
+    target = execute(tmp_path / "target.hyper", create)
+    payload = source(tmp_path, 'CREATE TABLE "Extract".s AS (SELECT 1 AS id)')
+    assert applied(target, payload, INSERT, lenient=True) == [[1, None]]
+    with pytest.raises(BatchError, match='lacks "name"'):
+        applied(target, payload, INSERT)
+    payload = source(tmp_path, "CREATE TABLE \"Extract\".s AS (SELECT 'x' AS name)")
+    with pytest.raises(BatchError, match='lacks "id"'):
+        applied(target, payload, INSERT, lenient=True)
+    payload = source(tmp_path, 'CREATE TABLE "Extract".s (id INT, name TEXT)')
+    assert applied(target, payload, {**INSERT, "action": "replace"}) == []
+
+
+def test_not_null_is_kept(tmp_path: Path):
+    # Prevents: a column that cannot be NULL gets a NULL, or a traceback tells of it.
+    create = 'CREATE TABLE "Extract"."Extract" (id INT NOT NULL, name TEXT)'
+    target = execute(tmp_path / "target.hyper", create)
+    payload = source(tmp_path, SOURCE % "(CAST(NULL AS INT), 'x')")
+    with pytest.raises(BatchError, match=r"(?i)null") as caught:
+        applied(target, payload, INSERT)
+    assert caught.value.code is Code.ENGINE
+    assert caught.value.note.startswith("Action 1: ")
+
+
+SPECIAL = (
+    'CREATE TABLE "Extract".%s (geo GEOGRAPHY, bin BYTES, ci TEXT COLLATE "en_US_CI", d INTERVAL)'
+)
+
+
+@pytest.mark.few_variants(1)
+@pytest.mark.parametrize(
+    ("column", "allowed"),
+    [("geo", ()), ("d", ()), ("bin", ("eq", "neq", "is")), ("ci", ("eq", "neq", "is"))],
+)
+def test_types_that_nobody_orders(tmp_path: Path, column: str, allowed: tuple[str, ...]):
+    # Prevents: comparisons whose meaning on a server is unknown succeed here.
+    target = execute(tmp_path / "target.hyper", SPECIAL % '"Extract"')
+    source_table = f'CREATE TABLE "Extract".s AS (SELECT {column} FROM "Extract".other)'
+    payload = source(tmp_path, SPECIAL % "other", source_table)
+    for op in ("eq", "neq", "is", "lt", "gte"):
+        pair = {"op": op, "target-col": column, "source-col": column}
+        delete = {**UPDATE, "action": "delete", "condition": pair}
+        if op in allowed:
+            assert applied(target, payload, delete) == []
+        else:
+            with pytest.raises(BatchError, match="does not allow it"):
+                applied(target, payload, delete)
+    test = {"op": "is", "target-col": column, "const": {"type": "string", "v": None}}
+    delete = {"action": "delete", "target-table": "Extract", "condition": test}
+    assert applied(target, None, delete) == []
+    test.update(op="has", const={"type": "string", "v": "x"})
+    with pytest.raises(BatchError, match=f'target column "{column}"'):
+        applied(target, None, delete)
+
+
+def test_five_thousand_terms(target: Path):
+    # Prevents: a condition that the grammar lets pass brings hyperd down.
+    terms = [
+        {"op": "eq", "target-col": "id", "const": {"type": "integer", "v": str(number)}}
+        for number in range(2, 5002)
+    ]
+    condition = {"op": "or", "args": terms}
+    delete = {"action": "delete", "target-table": "Extract", "condition": condition}
+    assert applied(target, None, delete) == [[1, "one"]]
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"not a database"])
+def test_payload_that_is_no_hyper_file(tmp_path: Path, target: Path, content: bytes):
+    # Prevents: a broken payload is overlooked, or the note tells where the sandbox keeps files.
+    payload = tmp_path / "payload.upload"
+    payload.write_bytes(content)
+    delete = {"action": "delete", "target-table": "Extract", "condition": True}
+    error = refused(target, payload, delete)
+    assert (error.code, error.action) == (Code.UNREADABLE_FILE, None)
+    assert "source file cannot be opened" in error.note
+    assert str(tmp_path) not in error.note

@@ -1,0 +1,91 @@
+from collections.abc import Callable, Generator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tableauserverclient as tsc
+
+from tableau_sandbox.options import UserSeed
+from tableau_sandbox.testing import Sandbox, running_sandbox
+from tableau_sandbox_tests.samples import signed_in, write_hyper
+
+ALICE = UserSeed(name="alice", password="wonderland", tokens=(("alice", "alice-secret"),))
+VIEWER = UserSeed(name="vera", password="look", site_role="Viewer")
+NewServer = Callable[..., tuple[Sandbox, tsc.Server]]
+
+
+@pytest.fixture(scope="session")
+def later() -> Generator[Callable[[Callable[[], None]], None], None, None]:
+    """Runs what nobody has to wait for; its failures show when all tests are done."""
+    with ThreadPoolExecutor(2) as executor:
+        begun: list[Future[None]] = []
+        yield lambda action: begun.append(executor.submit(action))
+        for future in begun:
+            future.result()
+
+
+@pytest.fixture
+def start_sandbox(
+    tmp_path: Path, later: Callable[[Callable[[], None]], None]
+) -> Generator[Callable[..., Sandbox], None, None]:
+    """Starts a sandbox with the options of `running_sandbox`."""
+    stack = ExitStack()
+
+    def start(**options: Any) -> Sandbox:
+        return stack.enter_context(running_sandbox(tmp_path / "sandbox", **options))
+
+    yield start
+    # uvicorn spends 0.2 s on its way out, asleep.
+    later(stack.close)
+
+
+@pytest.fixture
+def new_server(start_sandbox: Callable[..., Sandbox]) -> NewServer:
+    """Starts a sandbox, and signs its administrator in to it."""
+
+    def start(**options: Any) -> tuple[Sandbox, tsc.Server]:
+        sandbox = start_sandbox(**options)
+        return sandbox, signed_in(sandbox)
+
+    return start
+
+
+@pytest.fixture
+def sandbox(start_sandbox: Callable[..., Sandbox]) -> Sandbox:
+    """A fresh sandbox with two users beside the administrator, and a second site."""
+    return start_sandbox(users=(ALICE, VIEWER), sites=("second",))
+
+
+@pytest.fixture(scope="session")
+def shared_sandbox(tmp_path_factory: pytest.TempPathFactory) -> Generator[Sandbox, None, None]:
+    """One sandbox for all tests that change nothing in it: it takes 0.3 s to come and go."""
+    with running_sandbox(tmp_path_factory.mktemp("sandbox")) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture(scope="session")
+def shared_server(shared_sandbox: Sandbox) -> tsc.Server:
+    """Tableau's own client, signed in to the shared sandbox."""
+    return signed_in(shared_sandbox)
+
+
+@pytest.fixture
+def server(sandbox: Sandbox) -> tsc.Server:
+    """Tableau's own client, signed in as the administrator."""
+    return signed_in(sandbox)
+
+
+@pytest.fixture(scope="session")
+def one_row(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A `.hyper` file with the row (1, 'one')."""
+    path = tmp_path_factory.mktemp("files") / "one.hyper"
+    return write_hyper(path, "SELECT 1 AS id, 'one' AS name")
+
+
+@pytest.fixture(scope="session")
+def two_rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A `.hyper` file with the rows (1, 'one') and (2, 'two')."""
+    path = tmp_path_factory.mktemp("files") / "two.hyper"
+    return write_hyper(path, "SELECT * FROM (VALUES (1, 'one'), (2, 'two')) AS t (id, name)")

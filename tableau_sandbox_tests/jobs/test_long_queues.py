@@ -1,0 +1,157 @@
+"""However many jobs are queued, the next one is found at once."""
+
+import time
+from collections.abc import Callable, Generator
+from statistics import median
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tableau_sandbox.control.faults import HoldJobs, ReorderJobs
+from tableau_sandbox.control.state import Control
+from tableau_sandbox.identity import seeded_luid
+from tableau_sandbox.jobs import publish, refresh, update_data
+from tableau_sandbox.jobs.registry import KINDS
+from tableau_sandbox.options import ADMIN_NAME, Options
+from tableau_sandbox.services import Services, open_services
+from tableau_sandbox.store import jobs
+from tableau_sandbox.switches import JobOrder
+
+MANY = 10_000
+NOW = "2026-01-01T00:00:00Z"
+
+
+@pytest.fixture(scope="module")
+def services(tmp_path_factory: pytest.TempPathFactory) -> Generator[Services]:
+    """A sandbox without a worker."""
+    options = Options(data_dir=tmp_path_factory.mktemp("sandbox"))
+    with open_services(options, Control()) as opened:
+        yield opened
+
+
+def queue(services: Services, *kinds: str) -> list[str]:
+    """Queue jobs of these kinds; their LUIDs."""
+    with services.database.transaction():
+        return [
+            jobs.add_job(
+                services.database,
+                site=seeded_luid("site", ""),
+                user=seeded_luid("user", ADMIN_NAME),
+                kind=kind,
+                title=str(number),
+                parameters={"datasource": {"id": f"d{number}", "name": "x"}, "batch": "x" * 500},
+                created_at=NOW,
+            ).luid
+            for number, kind in enumerate(kinds)
+        ]
+
+
+def choose(services: Services, control: Control, order: JobOrder = JobOrder.FIFO) -> str | None:
+    job = control.choose_job(jobs.JobQueue(services.database, KINDS), order)
+    return job.luid if job else None
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    kinds=st.lists(st.sampled_from(sorted(KINDS)), max_size=8),
+    held=st.sets(st.sampled_from([*sorted(KINDS), "other", None])),
+    reordered=st.none() | st.sampled_from(["newest", "random"]),
+    order=st.sampled_from(JobOrder),
+)
+def test_next_job(
+    services: Services,
+    kinds: list[str],
+    held: set[str | None],
+    reordered: str | None,
+    order: JobOrder,
+):
+    """Prevents: a held job runs, one that may run does not, or jobs overtake each other unasked."""
+    services.database.change("DELETE FROM job")
+    luids = queue(services, *kinds)
+    faults = [HoldJobs(job_kind=kind) for kind in held]
+    control = Control(faults=faults)
+    if reordered:
+        control.add(ReorderJobs(order=reordered))
+    ready = [
+        luid
+        for luid, kind in zip(luids, kinds, strict=True)
+        if kind not in held and None not in held
+    ]
+    for _ in range(2):
+        chosen = choose(services, control, order)
+        if not ready:
+            assert chosen is None
+        elif reordered == "newest":
+            assert chosen == ready[-1]
+        elif reordered is None and order is JobOrder.FIFO:
+            assert chosen == ready[0]
+        else:
+            assert chosen in ready
+    # Each job is counted once, however often it was passed over.
+    for armed, fault in zip(control.faults(), faults, strict=False):
+        counted = [kind for kind in kinds if fault.job_kind in (None, kind)]
+        assert (armed.met, armed.fired) == (len(counted), len(counted))
+    queue(services, update_data.KIND)
+    choose(services, control, order)
+    for armed, fault in zip(control.faults(), faults, strict=False):
+        counted = [kind for kind in (*kinds, update_data.KIND) if fault.job_kind in (None, kind)]
+        assert armed.met == len(counted)
+
+
+def test_ten_thousand_queued_jobs(services: Services):
+    """Prevents: the worker, or a request for a refresh, reads the whole queue each time."""
+    services.database.change("DELETE FROM job")
+    held = Control(faults=[HoldJobs(job_kind=refresh.KIND)])
+    actions: dict[str, Callable[[], object]] = {
+        "next": lambda: choose(services, Control()),
+        "newest": lambda: choose(services, Control(faults=[ReorderJobs(order="newest")])),
+        "held": lambda: choose(services, held),
+        "refresh": lambda: jobs.unfinished_job_of(services.database, "none", kind=refresh.KIND),
+    }
+    queue(services, refresh.KIND, refresh.KIND, publish.KIND)
+    few = {name: usual_seconds(action) for name, action in actions.items()}
+    services.database.change(
+        "WITH RECURSIVE copy (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM copy WHERE n < ?)"
+        " INSERT INTO job (luid, site, user, kind, title, payload, status, created_at)"
+        " SELECT luid || n, site, user, kind, title, payload, status, created_at"
+        " FROM copy, (SELECT * FROM job ORDER BY number LIMIT 1)",
+        MANY,
+    )
+    many = {name: usual_seconds(action) for name, action in actions.items()}
+    # Reading them all takes some thousand times as long.
+    assert all(many[name] < 20 * few[name] for name in actions), (few, many)
+
+
+def usual_seconds(action: Callable[[], object]) -> float:
+    # The first time, a fault counts the jobs that are new to it.
+    action()
+    seconds = []
+    for _ in range(20):
+        started = time.perf_counter()
+        action()
+        seconds.append(time.perf_counter() - started)
+    return median(seconds)
+
+
+def test_a_second_refresh(services: Services):
+    """Prevents: a refresh is refused for another data source's, or for one that has ended."""
+    services.database.change("DELETE FROM job")
+    (first,) = queue(services, refresh.KIND)
+
+    def is_busy(datasource: str) -> bool:
+        return jobs.unfinished_job_of(services.database, datasource, kind=refresh.KIND)
+
+    assert (is_busy("d0"), is_busy("d1")) == (True, False)
+    assert not jobs.unfinished_job_of(services.database, "d0", kind=update_data.KIND)
+    jobs.finish_job(services.database, first, status=jobs.SUCCESS, completed_at=NOW)
+    assert not is_busy("d0")
+
+
+def test_latest_jobs(services: Services):
+    """Prevents: the status page reads ten thousand jobs to show twenty."""
+    services.database.change("DELETE FROM job")
+    luids = queue(services, *[refresh.KIND] * 5)
+    site = seeded_luid("site", "")
+    assert [job.luid for job in jobs.jobs(services.database, site, most=2)] == luids[:-3:-1]
+    assert len(jobs.jobs(services.database, site)) == 5

@@ -1,0 +1,39 @@
+import pytest
+import tableauserverclient as tsc
+
+from tableau_sandbox.testing import Sandbox
+from tableau_sandbox_tests.samples import call, code_of
+
+
+def test_lists_of_what_is_not_there(shared_server: tsc.Server):
+    # Prevents: a client that looks at everything on a site stops at what a sandbox has none of.
+    for endpoint in ("workbooks", "views", "flows", "schedules"):
+        items, pagination = getattr(shared_server, endpoint).get()
+        assert (items, pagination.total_available) == ([], 0), endpoint
+    assert shared_server.tasks.get()[0] == []
+    assert list(shared_server.workbooks.filter(name="x")) == []
+
+
+def test_users(shared_server: tsc.Server):
+    # Prevents: a client that asks who it is gets no answer.
+    (admin,) = shared_server.users.get()[0]
+    assert (admin.name, admin.site_role) == ("admin", "ServerAdministrator")
+    assert shared_server.users.get_by_id(admin.id).name == "admin"
+    with pytest.raises(tsc.ServerResponseError, match="404002"):
+        shared_server.users.get_by_id("nobody")
+
+
+def test_metadata(shared_sandbox: Sandbox, shared_server: tsc.Server):
+    # Prevents: a client takes an answer about data sources that is made up for a true one.
+    query = "query workbooks($luid: String!) { workbooks(filter: {luid: $luid}) { luid } }"
+    found = shared_server.metadata.query(query, {"luid": "x"}, abort_on_error=True)
+    assert found == {"data": {"workbooks": []}}
+    other = shared_server.metadata.query("{ publishedDatasources { luid } }")
+    assert "data" not in other
+    assert "workbooks only" in other["errors"][0]["message"]
+    # It has no version in its path, and needs a session all the same.
+    path = "../metadata/graphql"
+    assert code_of(call(shared_sandbox, "POST", path, json={"query": query})) == "401000"
+    for body in ("[]", "{", '{"query": 1}'):
+        refused = call(shared_sandbox, "POST", path, server=shared_server, data=body)
+        assert code_of(refused) == "400000"

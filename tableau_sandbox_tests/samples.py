@@ -1,0 +1,147 @@
+"""Files to publish, and ways to look at what came of them."""
+
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import requests
+import tableauserverclient as tsc
+from tableauhyperapi import Connection, CreateMode
+
+from tableau_sandbox.hyperd import hyper_process
+from tableau_sandbox.testing import Sandbox
+from tableau_sandbox_tests.wire.answer_check import check_answer
+
+TIMEOUT = 30
+ADMIN = tsc.TableauAuth(Sandbox.user, Sandbox.password)
+ALL_ROWS = 'SELECT * FROM "Extract"."Extract"'
+
+
+def execute(path: Path, *statements: str) -> Path:
+    """A new `.hyper` file, made by these statements."""
+    with Connection(hyper_process().endpoint, path, CreateMode.CREATE_AND_REPLACE) as connection:
+        connection.execute_command('CREATE SCHEMA "Extract"')
+        for statement in statements:
+            connection.execute_command(statement)
+    return path
+
+
+def write_hyper(path: Path, query: str) -> Path:
+    """A new `.hyper` file with one table, the rows of a query."""
+    return execute(path, f'CREATE TABLE "Extract"."Extract" AS ({query})')
+
+
+def write_package(path: Path, members: Mapping[str, str | Path]) -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content if isinstance(content, str) else content.read_bytes())
+    return path
+
+
+def wrapped_extract(path: Path, hyper: Path) -> Path:
+    """A package with the extract of a database, as Tableau Desktop saves it."""
+    tds = (
+        "<datasource><connection class='postgres'/><extract enabled='true'>"
+        "<connection class='hyper' dbname='Data/e.hyper'/></extract></datasource>"
+    )
+    return write_package(path, {"e.tds": tds, "Data/e.hyper": hyper})
+
+
+def checked_session() -> requests.Session:
+    """A session that compares each answer with the table of what answers may hold."""
+    session = requests.Session()
+    session.hooks["response"].append(check_answer)
+    return session
+
+
+def signed_in(
+    sandbox: Sandbox | str, auth: tsc.TableauAuth | tsc.PersonalAccessTokenAuth = ADMIN
+) -> tsc.Server:
+    """Tableau's own client, on a sandbox or at the address of one."""
+    url = sandbox if isinstance(sandbox, str) else sandbox.url
+    server = tsc.Server(url, use_server_version=True, session_factory=checked_session)
+    server.auth.sign_in(auth)
+    return server
+
+
+def default_project(server: tsc.Server) -> str:
+    """The LUID of the project "Default"."""
+    (project,) = server.projects.filter(name="Default", top_level_project=True)
+    assert project.id is not None
+    return project.id
+
+
+def publish(
+    server: tsc.Server, file: Path, *, name: str = "Flights", mode: str = "CreateNew"
+) -> Any:  # TSC's own type leaves open whether a published data source has an identifier
+    item = tsc.DatasourceItem(default_project(server), name=name)
+    return server.datasources.publish(item, file, mode)
+
+
+def rows_on_server(server: tsc.Server, luid: str | None, query: str = ALL_ROWS) -> list[list]:
+    """The rows of `"Extract"."Extract"` of a data source, downloaded, or what a query says."""
+    with TemporaryDirectory() as folder:
+        package = server.datasources.download(luid or "", str(Path(folder, "downloaded")))
+        with zipfile.ZipFile(package) as archive:
+            (member,) = [name for name in archive.namelist() if name.endswith(".hyper")]
+            return rows_of(Path(archive.extract(member, folder)), query)
+
+
+def rows_of(path: Path, query: str = ALL_ROWS) -> list[list]:
+    """The rows of `"Extract"."Extract"` of a file, or what a query says, in order."""
+    with Connection(hyper_process().endpoint, path) as connection:
+        rows = connection.execute_list_query(query)
+        return sorted(rows, key=lambda row: [(value is not None, value) for value in row])
+
+
+def call(
+    sandbox: Sandbox,
+    method: str,
+    path: str,
+    *,
+    server: tsc.Server | None = None,
+    **arguments,
+) -> requests.Response:
+    """A raw request; `{site}` in the path is the site of the server's session."""
+    headers = dict(arguments.pop("headers", {}))
+    if server is not None:
+        headers["X-Tableau-Auth"] = server.auth_token
+        path = path.replace("{site}", server.site_id or "")
+    url = f"{sandbox.url}/api/3.27/{path}"
+    with checked_session() as session:
+        return session.request(method, url, headers=headers, timeout=TIMEOUT, **arguments)
+
+
+def code_of(response: requests.Response) -> str:
+    """The error code in an answer; that it suits the status is checked on the way."""
+    code = response.text.partition('<error code="')[2][:6]
+    assert code[:3] == str(response.status_code), response.text
+    return code
+
+
+def tds_of(server: tsc.Server, luid: str, folder: Path) -> str:
+    """The `.tds` of a data source, downloaded without its data."""
+    path = server.datasources.download(luid, str(folder / "metadata"), include_extract=False)
+    assert path.endswith(".tds")
+    return Path(path).read_text("utf-8")
+
+
+def multipart(*parts: tuple[str, str, str | bytes]) -> tuple[bytes, str]:
+    """A body as terse as clients make it: no quotes, no content types, no kind of disposition."""
+    body = b""
+    for name, filename, content in parts:
+        data = content.encode() if isinstance(content, str) else content
+        named = f"; filename={filename}" if filename else ""
+        body += f"--b\r\nContent-Disposition: name={name}{named}\r\n\r\n".encode() + data + b"\r\n"
+    return body + b"--b--\r\n", "multipart/mixed; boundary=b"
+
+
+def send_parts(
+    sandbox: Sandbox, server: tsc.Server, method: str, path: str, *parts: tuple[str, str, Any]
+) -> requests.Response:
+    """A raw request with such a body."""
+    body, content_type = multipart(*parts)
+    headers = {"Content-Type": content_type}
+    return call(sandbox, method, path, server=server, data=body, headers=headers)

@@ -1,0 +1,165 @@
+import asyncio
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import requests
+import tableauserverclient as tsc
+from starlette.applications import Starlette
+
+from tableau_sandbox.command_line.cli import main
+from tableau_sandbox.control.faults import Refuse, read_fault, write_fault
+from tableau_sandbox.control.state import Control
+from tableau_sandbox.http.app import build_app
+from tableau_sandbox.options import Options
+from tableau_sandbox.services import open_services
+from tableau_sandbox.testing import Sandbox, running_sandbox
+from tableau_sandbox_tests.samples import TIMEOUT, call, code_of, signed_in
+from tableau_sandbox_tests.service.command import started_sandbox
+
+REFUSE = {"kind": "refuse", "status": 429, "method": "GET", "path": "sites/*/projects"}
+
+
+def order(sandbox: Sandbox, method: str, path: str, **arguments: Any) -> requests.Response:
+    url = f"{sandbox.url}/control{path}"
+    return requests.request(method, url, timeout=TIMEOUT, **arguments)
+
+
+@pytest.fixture(scope="module")
+def controlled(tmp_path_factory: pytest.TempPathFactory) -> Generator[Sandbox]:
+    """A sandbox that takes orders over HTTP."""
+    with running_sandbox(tmp_path_factory.mktemp("controlled"), control=True) as sandbox:
+        yield sandbox
+
+
+def test_off_by_default(shared_sandbox: Sandbox):
+    # Prevents: whoever reaches a sandbox can break it for others.
+    assert code_of(order(shared_sandbox, "GET", "")) == "404003"
+    assert code_of(order(shared_sandbox, "POST", "/faults", json=REFUSE)) == "404003"
+    assert shared_sandbox.control.faults() == []
+
+
+@pytest.mark.parametrize(
+    ("peer", "status"),
+    [("192.0.2.1", 403), ("2001:db8::1", 403), ("127.0.0.1", 200), ("::ffff:127.0.0.1", 200)],
+)
+def test_refused_to_other_machines(tmp_path: Path, peer: str, status: int):
+    # Prevents: a sandbox that is open to a network takes orders from it.
+    async def ask(app: Starlette) -> httpx.Response:
+        transport = httpx.ASGITransport(app, client=(peer, 1))
+        async with httpx.AsyncClient(transport=transport, base_url="http://sandbox") as client:
+            return await client.get("/control", headers={"X-Forwarded-For": "127.0.0.1"})
+
+    with open_services(Options(data_dir=tmp_path, control=True), Control()) as services:
+        assert asyncio.run(ask(build_app(services))).status_code == status
+
+
+def test_faults_over_http(controlled: Sandbox):
+    # Prevents: tests in other processes or languages cannot use what tests in Python can.
+    server = signed_in(controlled)
+    armed = order(controlled, "POST", "/faults", json=REFUSE)
+    assert armed.status_code == 201
+    number = armed.json()["number"]
+    with pytest.raises(tsc.ServerResponseError, match="429000"):
+        server.projects.get()
+    (listed,) = order(controlled, "GET", "").json()["faults"]
+    assert listed == {**armed.json(), "met": 1, "fired": 1}
+    assert order(controlled, "DELETE", f"/faults/{number}").status_code == 204
+    assert code_of(order(controlled, "DELETE", f"/faults/{number}")) == "404003"
+    order(controlled, "POST", "/faults", json=REFUSE)
+    assert order(controlled, "DELETE", "/faults").status_code == 204
+    assert server.projects.get()[0]
+
+
+def test_clock_over_http(controlled: Sandbox):
+    # Prevents: the clock stands still for those who ask over HTTP.
+    server = signed_in(controlled)
+    before = order(controlled, "GET", "").json()["now"]
+    after = order(controlled, "POST", "/clock", json={"advance": 86400}).json()["now"]
+    assert before[:10] < after[:10]
+    with pytest.raises(tsc.NotSignedInError):
+        server.projects.get()
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/faults", b""),
+        ("/faults", b"[" * 50_000),
+        ("/faults", b" " * 70_000),
+        ("/faults", b'{"kind": "none"}'),
+        ("/faults", b'{"kind": "refuse", "status": 418}'),
+        ("/faults", b'{"kind": "refuse", "status": 429, "route": "x"}'),
+        ("/faults", b'{"kind": "refuse", "status": 429, "nth": 0}'),
+        ("/faults", b'{"kind": "delay", "seconds": NaN}'),
+        ("/faults", b'{"kind": "delay", "seconds": -1}'),
+        ("/clock", b'{"advance": -1}'),
+        ("/clock", b'{"advance": 1e300}'),
+        ("/clock", b"{}"),
+        ("/clock", b"\xff"),
+    ],
+)
+def test_senseless_orders(controlled: Sandbox, path: str, body: bytes):
+    # Prevents: a misspelt fault never strikes, and the test that ordered it passes.
+    headers = {"Content-Type": "application/json"}
+    assert code_of(order(controlled, "POST", path, data=body, headers=headers)) == "400000"
+    assert controlled.control.faults() == []
+
+
+def test_orders_of_web_pages(controlled: Sandbox):
+    # Prevents: a page that a developer visits orders faults with a plain form.
+    headers = {"Content-Type": "text/plain"}
+    assert code_of(order(controlled, "POST", "/faults", json=REFUSE, headers=headers)) == "400000"
+    assert code_of(order(controlled, "GET", "/faults")) == "404003"
+
+
+@pytest.mark.parametrize("origins", [("{other}",), ("null",), ("{own}", "{other}"), ("{own}.x",)])
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("POST", "/faults"), ("DELETE", "/faults"), ("GET", ""), ("POST", "/clock")],
+)
+def test_orders_of_pages_of_other_origins(
+    controlled: Sandbox, method: str, path: str, origins: tuple[str, ...]
+):
+    # Prevents: a page on another port of this machine orders faults, where a proxy or a service
+    # worker lets its JSON through.
+    own = controlled.url
+    sent = [origin.format(own=own, other="http://localhost:3000") for origin in origins]
+    headers = [("Origin", origin) for origin in sent]
+    answer = httpx.request(method, f"{own}/control{path}", headers=headers, json=REFUSE)
+    assert answer.status_code == 403
+    assert "another origin" in answer.text
+    assert controlled.control.faults() == []
+
+
+def test_orders_of_its_own_origin(controlled: Sandbox):
+    # Prevents: clients that always send their Origin, that of the sandbox, are refused.
+    for own in (controlled.url, controlled.url.replace("127.0.0.1", "localhost")):
+        assert order(controlled, "GET", "", headers={"Origin": own, "Host": own[7:]}).ok
+
+
+def test_faults_from_the_start(tmp_path: Path, start_sandbox: Callable[..., Sandbox]):
+    # Prevents: the first calls of a client, its sign-in among them, cannot be troubled.
+    fault = Refuse(status=503, path="auth/signin")
+    sandbox = start_sandbox(faults=[fault])
+    assert call(sandbox, "POST", "auth/signin").status_code == 503
+    assert read_fault('{"kind": "refuse", "status": 503, "path": "auth/signin"}') == fault
+    assert write_fault(fault)["kind"] == "refuse"
+
+
+@pytest.mark.slow
+def test_faults_of_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    # Prevents: the documented options of the command do nothing.
+    options = ("--control", "--fault", '{"kind": "refuse", "status": 503}')
+    with started_sandbox(tmp_path / "data", *options) as (_, url):
+        assert requests.get(f"{url}/api/3.27/serverInfo", timeout=TIMEOUT).status_code == 503
+        (listed,) = requests.get(f"{url}/control", timeout=TIMEOUT).json()["faults"]
+        assert listed["fired"] == 1
+    with pytest.raises(SystemExit):
+        main(["--fault", "nonsense"])
+    assert "--fault" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert '{"kind": "hold_jobs"}' in capsys.readouterr().out

@@ -1,0 +1,160 @@
+import subprocess
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+
+import pytest
+import tableauserverclient as tsc
+
+from tableau_sandbox.control.state import Control
+from tableau_sandbox.identity import new_luid, seeded_luid
+from tableau_sandbox.options import Options
+from tableau_sandbox.services import open_services
+from tableau_sandbox.store import datasources
+from tableau_sandbox.testing import Sandbox, running_sandbox
+from tableau_sandbox_tests.samples import (
+    call,
+    publish,
+    rows_on_server,
+    signed_in,
+    write_hyper,
+)
+from tableau_sandbox_tests.service.command import started_sandbox
+
+MANY = 2_000
+
+
+@pytest.fixture
+def crowded(sandbox: Sandbox, server: tsc.Server, one_row: Path) -> tsc.Server:
+    """A server with the data sources N0000 ... N1999; each seventh is tagged."""
+    luid = publish(server, one_row, name="N0000").id
+    sandbox.stop()
+    with open_services(Options(data_dir=sandbox.data_dir), Control()) as services:
+        first = datasources.datasource(services.database, seeded_luid("site", ""), luid)
+        assert first is not None
+        with services.database.transaction():
+            for number in range(1, MANY):
+                name, copy = f"N{number:04}", new_luid()
+                datasources.save_datasource(
+                    services.database, replace(first, luid=copy, name=name, content_url=name)
+                )
+                if number % 7 == 0:
+                    datasources.add_tag(services.database, copy, "seventh")
+    sandbox.start()
+    return server
+
+
+@pytest.mark.slow
+def test_thousands_of_data_sources(sandbox: Sandbox, crowded: tsc.Server, two_rows: Path):
+    # Prevents: a site of usual size loses items between pages, or makes every request crawl.
+    started = time.monotonic()
+    for size in (1000, 300):
+        items = tsc.Pager(crowded.datasources, tsc.RequestOptions(pagesize=size))
+        assert sorted(str(item.name) for item in items) == [f"N{n:04}" for n in range(MANY)]
+    last = call(sandbox, "GET", "sites/{site}/datasources?pageNumber=20", server=crowded)
+    assert f'totalAvailable="{MANY}"' in last.text
+    assert last.text.count("<datasource ") == 100
+    (found,) = crowded.datasources.filter(name="N1234")
+    assert len(crowded.datasources.filter(tags="seventh")) == (MANY - 1) // 7
+    newest = call(
+        sandbox, "GET", "sites/{site}/datasources?sort=name:desc&pageSize=1", server=crowded
+    )
+    assert 'name="N1999"' in newest.text
+    assert publish(crowded, two_rows, name="n1234", mode="Overwrite").id == found.id
+    assert len(rows_on_server(crowded, found.id)) == 2
+    crowded.datasources.delete(found.id)
+    assert (
+        len(rows_on_server(crowded, next(iter(crowded.datasources.filter(name="N0001"))).id)) == 1
+    )
+    assert time.monotonic() - started < 120
+
+
+@pytest.mark.slow
+def test_twenty_uploads_at_once(
+    sandbox: Sandbox, one_row: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    # Prevents: parallel publishes of different data sources block, mix up or refuse each other.
+    monkeypatch.setenv("TSC_CHUNK_SIZE_MB", "1")
+    monkeypatch.setenv("TSC_FILESIZE_LIMIT_MB", "1")
+    query = "SELECT {0} AS id, CAST(i AS BIGINT) * 1000003 % 15485863 AS a, CAST(i AS DOUBLE"
+    query += " PRECISION) / 7 AS b FROM generate_series(1, 100000) AS g(i)"
+    files = [write_hyper(tmp_path / f"{n}.hyper", query.format(n)) for n in range(4)]
+    assert all(file.stat().st_size > 1 << 20 for file in files)
+
+    def publish_one(number: int) -> tuple[int, str]:
+        server = signed_in(sandbox)
+        return number, publish(server, files[number % 4], name=f"N{number}").id
+
+    with ThreadPoolExecutor(20) as executor:
+        published = dict(executor.map(publish_one, range(20)))
+    assert len(set(published.values())) == 20
+    server = signed_in(sandbox)
+    for number in range(0, 20, 5):
+        query = 'SELECT MIN(id), MAX(id), COUNT(*) FROM "Extract"."Extract"'
+        found = rows_on_server(server, published[number], query)
+        assert found == [[number % 4, number % 4, 100_000]]
+    assert list((sandbox.data_dir / "uploads").iterdir()) == []
+    assert list((sandbox.data_dir / "incoming").iterdir()) == []
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_two_thousand_publishes(
+    start_sandbox: Callable[..., Sandbox], tmp_path: Path, one_row: Path
+):
+    # Prevents: each publish takes longer than the one before, or leaves something behind.
+    sandbox = start_sandbox()
+
+    def publish_share(share: int) -> None:
+        server = signed_in(sandbox)
+        for number in range(share, MANY, 8):
+            publish(server, one_row, name=f"N{number:04}")
+
+    with ThreadPoolExecutor(8) as executor:
+        list(executor.map(publish_share, range(8)))
+    assert len(list((sandbox.data_dir / "content").iterdir())) == MANY
+    assert list((sandbox.data_dir / "incoming").iterdir()) == []
+    with running_sandbox(tmp_path / "empty") as empty:
+        crowded_seconds, empty_seconds = publish_in_turns(sandbox, empty, file=one_row)
+    assert crowded_seconds < 4 * empty_seconds
+
+
+def publish_in_turns(*sandboxes: Sandbox, file: Path) -> list[float]:
+    """The usual seconds of a publish to each; what else slows the machine, slows all of them."""
+    servers = [signed_in(each) for each in sandboxes]
+    seconds: list[list[float]] = [[] for _ in servers]
+    for number in range(50):
+        for server, so_far in zip(servers, seconds, strict=True):
+            started = time.monotonic()
+            publish(server, file, name=f"Turn {number}")
+            so_far.append(time.monotonic() - started)
+    return [median(each) for each in seconds]
+
+
+@pytest.mark.slow
+def test_uploads_are_not_held_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    # Prevents: a large upload, or many at once, take the machine's memory.
+    monkeypatch.setenv("TSC_FILESIZE_LIMIT_MB", "1")
+    large = tmp_path / "large"
+    with large.open("wb") as file:
+        file.truncate(400 << 20)
+    with started_sandbox(tmp_path / "data") as (process, url):
+        server = signed_in(url)
+        before = memory_of(process.pid)
+        uploads = [server.fileuploads.upload(str(large)) for _ in range(2)]
+        assert len(set(uploads)) == 2
+        assert memory_of(process.pid) - before < 100 << 20
+
+
+def memory_of(process: int) -> int:
+    """The most memory that a process has had so far, in bytes; what it has now, outside Linux."""
+    status = Path(f"/proc/{process}/status")
+    if not status.exists():
+        command = ["/bin/ps", "-o", "rss=", "-p", str(process)]
+        return int(subprocess.run(command, capture_output=True, check=True).stdout) << 10
+    lines = status.read_text("utf-8").splitlines()
+    (line,) = [line for line in lines if line.startswith("VmHWM:")]
+    return int(line.split()[1]) << 10

@@ -1,0 +1,178 @@
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tableauserverclient as tsc
+
+from tableau_sandbox.switches import JobStamps, Stamps, UpdatedAt
+from tableau_sandbox.testing import Sandbox
+from tableau_sandbox_tests.conftest import NewServer
+from tableau_sandbox_tests.jobs.test_jobs import publish_job
+from tableau_sandbox_tests.samples import call, publish
+from tableau_sandbox_tests.updates.test_update_data import CLEAR, update
+
+START = datetime(2026, 1, 1, 12, 0, 0, 500_000, UTC)
+A_SECOND = timedelta(seconds=1)
+
+
+def updated_at(server: tsc.Server, item: Any) -> datetime:
+    found = server.datasources.get_by_id(item.id).updated_at
+    assert found is not None
+    return found
+
+
+def completed(sandbox: Sandbox, server: tsc.Server, job: tsc.JobItem) -> tuple[datetime, ...]:
+    """When a job was created, started and completed."""
+    sandbox.wait_until_idle()
+    found = server.jobs.get_by_id(job.id)
+    assert found.finish_code == 0
+    assert found.started_at is not None
+    assert found.completed_at is not None
+    return found.created_at, found.started_at, found.completed_at
+
+
+def test_changes_within_a_second_may_share_a_stamp(new_server: NewServer, one_row: Path):
+    # Prevents: a pipeline takes a second change for none, and never meets one in its tests.
+    sandbox, server = new_server(clock=lambda: START, stamps=Stamps.SHARED)
+    item = publish(server, one_row)
+    assert publish(server, one_row, mode="Overwrite").updated_at == item.updated_at
+    completed(sandbox, server, update(server, item, CLEAR))
+    item.description = "described"
+    assert server.datasources.update(item).updated_at == item.created_at
+    sandbox.advance(1)
+    moved = publish(server, one_row, mode="Overwrite").updated_at
+    assert moved == item.created_at + A_SECOND
+    sandbox.switch(stamps=Stamps.DISTINCT)
+    assert publish(server, one_row, mode="Overwrite").updated_at == moved + A_SECOND
+
+
+@pytest.mark.parametrize("moves", [False, True])
+def test_whether_tags_and_edits_move_the_stamp(
+    new_server: NewServer, one_row: Path, *, moves: bool
+):
+    # Prevents: a pipeline takes its own tag or description for a change by someone else.
+    _, server = new_server(tags_move_stamp=moves, edits_move_stamp=moves)
+    item = publish(server, one_row)
+    seen = [updated_at(server, item)]
+
+    def look() -> None:
+        seen.append(updated_at(server, item))
+
+    server.datasources.add_tags(item, ["a", "b"])
+    look()
+    server.datasources.delete_tags(item, ["a"])
+    look()
+    item.description = "described"
+    server.datasources.update(item)
+    look()
+    item.name = "Renamed"
+    server.datasources.update(item)
+    look()
+    item.project_id = server.projects.create(tsc.ProjectItem("Other")).id
+    server.datasources.update(item)
+    look()
+    assert len(set(seen)) == (6 if moves else 1)
+    # What changes nothing moves nothing.
+    server.datasources.add_tags(item, ["b"])
+    look()
+    assert seen[-1] == seen[-2]
+
+
+def test_by_default_edits_move_the_stamp_and_tags_do_not(server: tsc.Server, one_row: Path):
+    # Prevents: the switches above turn the sandbox into another one for those who leave them alone.
+    item = publish(server, one_row)
+    server.datasources.add_tags(item, ["a"])
+    assert updated_at(server, item) == item.updated_at
+    item.description = "described"
+    server.datasources.update(item)
+    assert updated_at(server, item) > item.updated_at
+
+
+@pytest.mark.parametrize("stamps", Stamps)
+@pytest.mark.slow
+def test_stamp_lies_within_the_job(new_server: NewServer, one_row: Path, stamps: Stamps):
+    # Prevents: a pipeline cannot tell from the time of its job that a change is its own.
+    sandbox, server = new_server(clock=lambda: START, stamps=stamps, job_delay=1.7)
+    item = publish(server, one_row)
+    for _ in range(3):
+        for begin in (lambda: publish_job(server, one_row), lambda: update(server, item, CLEAR)):
+            with sandbox.held_jobs():
+                job = begin()
+                assert server.jobs.get_by_id(job.id).started_at is None
+                sandbox.advance(0.6)
+            sandbox.wait_until_running()
+            assert server.jobs.get_by_id(job.id).started_at is not None
+            sandbox.advance(1.7)
+            created, started, ended = completed(sandbox, server, job)
+            assert created <= started <= updated_at(server, item) <= ended
+
+
+def test_stamps_pushed_on_push_the_completion_on(new_server: NewServer, one_row: Path):
+    # Prevents: a job that gives a stamp of its own to each change is over before its change.
+    sandbox, server = new_server(clock=lambda: START)
+    item = publish(server, one_row)
+    begun = updated_at(server, item)
+    for number in range(1, 5):
+        job = update(server, item, CLEAR) if number % 2 else publish_job(server, one_row)
+        *_, ended = completed(sandbox, server, job)
+        assert updated_at(server, item) == ended == begun + number * A_SECOND
+    (newest, *_) = server.jobs.filter()
+    assert newest.ended_at == ended
+
+
+def test_stamp_may_lie_after_the_job(new_server: NewServer, one_row: Path):
+    # Prevents: a server whose clocks disagree makes a pipeline publish everything for ever.
+    sandbox, server = new_server(clock=lambda: START, job_stamps=JobStamps.AFTER, late_seconds=3)
+    *_, ended = completed(sandbox, server, publish_job(server, one_row))
+    (item,) = server.datasources.get()[0]
+    assert item.updated_at == ended + 3 * A_SECOND
+    *_, ended = completed(sandbox, server, update(server, item, CLEAR))
+    assert updated_at(server, item) == ended + 3 * A_SECOND
+    # A publish that is no job has no time to lie outside of.
+    sandbox.advance(60)
+    at_once = publish(server, one_row, mode="Overwrite")
+    assert at_once.updated_at == START.replace(microsecond=0) + timedelta(seconds=60)
+
+
+def test_late_stamps_come_when_they_are_due(new_server: NewServer, one_row: Path):
+    # Prevents: a simulation sees a stamp come sooner or later from run to run.
+    sandbox, server = new_server(
+        clock=lambda: START, updated_at=UpdatedAt.MOVES_LATE, late_seconds=7, stamps=Stamps.SHARED
+    )
+    item = publish(server, one_row)
+    *_, ended = completed(sandbox, server, update(server, item, CLEAR))
+    sandbox.advance(6.9)
+    assert updated_at(server, item) == item.updated_at
+    sandbox.advance(600)
+    # Whatever the worker is at.
+    assert updated_at(server, item) == ended + 7 * A_SECOND
+    sandbox.switch(stamps=Stamps.DISTINCT)
+    for _ in range(2):
+        *_, ended = completed(sandbox, server, update(server, item, CLEAR))
+    sandbox.advance(600)
+    assert updated_at(server, item) == ended + 8 * A_SECOND
+
+
+def test_data_updates_may_make_revisions(new_server: NewServer, one_row: Path, tmp_path: Path):
+    # Prevents: a pipeline takes the revision of its own update for a publish by someone else.
+    sandbox, server = new_server(update_revisions=True, updated_at=UpdatedAt.STAYS)
+    item = publish(server, one_row)
+    _, started, ended = completed(sandbox, server, update(server, item, CLEAR))
+    server.datasources.populate_revisions(item)
+    first, second = item.revisions
+    assert (first.revision_number, second.revision_number, second.current) == ("1", "2", True)
+    assert started <= second.created_at <= ended
+    assert second.user_name == "admin"
+    server.datasources.download_revision(item.id, "1", str(tmp_path / "first"))
+
+
+def test_sites_may_keep_no_revisions(new_server: NewServer, one_row: Path):
+    # Prevents: a pipeline relies on revisions that an administrator has switched off.
+    sandbox, server = new_server(revisions=False)
+    item = publish(server, one_row)
+    for path in ("revisions", "revisions/1/content"):
+        path = f"sites/{{site}}/datasources/{item.id}/{path}"
+        answer = call(sandbox, "GET", path, server=server)
+        assert 'code="403053"' in answer.text
+        assert answer.status_code == 403

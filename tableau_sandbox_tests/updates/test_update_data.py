@@ -1,0 +1,283 @@
+import json
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import tableauserverclient as tsc
+
+from tableau_sandbox.testing import Sandbox
+from tableau_sandbox_tests.conftest import ALICE, VIEWER, NewServer
+from tableau_sandbox_tests.samples import (
+    call,
+    code_of,
+    publish,
+    rows_on_server,
+    signed_in,
+    wrapped_extract,
+)
+
+ONE, TWO = [1, "one"], [2, "two"]
+APPEND = {"action": "insert", "target-table": "Extract", "source-table": "Extract"}
+CLEAR = {"action": "delete", "target-table": "Extract", "condition": True}
+JobFailed = tsc.server.endpoint.exceptions.JobFailedException
+
+
+def update(
+    server: tsc.Server,
+    target: Any,
+    *actions: Any,
+    payload: Path | None = None,
+    id: str = "",  # noqa: A002
+) -> tsc.JobItem:
+    return server.datasources.update_hyper_data(
+        target, request_id=id or str(uuid4()), actions=actions, payload=payload
+    )
+
+
+def finished(server: tsc.Server, job: tsc.JobItem | tsc.BackgroundJobItem) -> tsc.JobItem:
+    """As TSC's `wait_for_job`, which pauses for half a second at first."""
+    deadline = time.monotonic() + 30
+    while (found := server.jobs.get_by_id(job.id)).completed_at is None:
+        assert time.monotonic() < deadline, "the job does not end"
+        time.sleep(0.01)
+    return server.jobs.wait_for_job(found)
+
+
+def patch(
+    sandbox: Sandbox, server: tsc.Server, luid: str, *, query: str = "", **arguments: Any
+) -> str:
+    arguments = {"json": {"actions": [CLEAR]}, "headers": {"RequestID": str(uuid4())}} | arguments
+    path = f"sites/{{site}}/datasources/{luid}/data{query}"
+    return code_of(call(sandbox, "PATCH", path, server=server, **arguments))
+
+
+def test_update_by_data_source_and_by_connection(
+    sandbox: Sandbox, server: tsc.Server, one_row: Path, two_rows: Path
+):
+    # Prevents: an update is lost, makes a revision, or loses the identity of its data source.
+    item = publish(server, one_row)
+    job = update(server, item, APPEND, payload=two_rows)
+    assert (job.type, job.mode, job.finish_code) == ("UpdateUploadedFile", "Asynchronous", -1)
+    assert (job.datasource_id, job.datasource_name) == (item.id, "Flights")
+    done = finished(server, job)
+    assert (done.finish_code, done.notes) == (0, [])
+    assert rows_on_server(server, item.id) == [ONE, ONE, TWO]
+    server.datasources.populate_connections(item)
+    (connection,) = item.connections
+    replace = {**APPEND, "action": "replace"}
+    assert finished(server, update(server, connection, replace, payload=two_rows)).finish_code == 0
+    assert rows_on_server(server, item.id) == [ONE, TWO]
+    after = server.datasources.get_by_id(item.id)
+    assert after.updated_at > item.updated_at + timedelta(seconds=1)
+    raw = call(sandbox, "GET", f"sites/{{site}}/jobs/{job.id}", server=server).text
+    about = f'<updateUploadedFileJob><datasource id="{item.id}" name="Flights" />'
+    assert f"{about}<connectionLuid>{connection.id}</connectionLuid></updateUploaded" in raw
+    assert [found.type for found in server.jobs.filter()] == ["update_uploaded_file"] * 2
+    assert list((sandbox.data_dir / "incoming").iterdir()) == []
+    assert len(list((sandbox.data_dir / "content").iterdir())) == 2  # its revision, and itself
+
+
+def test_failed_batch_leaves_all_as_it_was(
+    sandbox: Sandbox, server: tsc.Server, one_row: Path, two_rows: Path
+):
+    # Prevents: half a batch is published, or the client cannot tell why none is.
+    item = publish(server, one_row)
+    job = update(server, item, CLEAR, {**APPEND, "source-table": "no"}, payload=two_rows)
+    with pytest.raises(JobFailed) as caught:
+        finished(server, job)
+    assert "Specified table does not exist: no. (errorCode=410012)" in caught.value.job.notes[0]
+    assert rows_on_server(server, item.id) == [ONE]
+    assert server.datasources.get_by_id(item.id).updated_at == item.updated_at
+    assert list((sandbox.data_dir / "incoming").iterdir()) == []
+
+
+def test_payload_is_optional_but_must_be_sound(server: tsc.Server, tmp_path: Path, one_row: Path):
+    # Prevents: deletes need an upload, or one that is no .hyper file is overlooked.
+    item = publish(server, one_row)
+    broken = tmp_path / "broken.hyper"
+    broken.write_bytes(b"broken")
+    with pytest.raises(JobFailed, match="source file cannot be opened"):
+        finished(server, update(server, item, CLEAR, payload=broken))
+    assert finished(server, update(server, item, CLEAR)).finish_code == 0
+    assert rows_on_server(server, item.id) == []
+
+
+def test_same_request_again(sandbox: Sandbox, server: tsc.Server, one_row: Path):
+    # Prevents: a retry after a lost answer doubles the rows, or gets no job to wait for.
+    item = publish(server, one_row)
+    first = update(server, item, APPEND, payload=one_row, id="again")
+    assert finished(server, first).finish_code == 0
+    upload = server.fileuploads.upload(str(one_row))
+    headers = {"RequestID": "again", "Content-Type": "text/plain"}
+    path = f"sites/{{site}}/datasources/{item.id}/data?uploadSessionId="
+    answer = call(sandbox, "PATCH", path + upload, server=server, data=b"no", headers=headers)
+    assert answer.status_code == 202
+    assert f'id="{first.id}"' in answer.text
+    assert 'finishCode="0"' in answer.text
+    kept = {"json": {"actions": [APPEND]}, "headers": {"RequestID": "other"}}
+    assert call(sandbox, "PATCH", path + upload, server=server, **kept).status_code == 202
+    used = {**kept, "headers": {"RequestID": "third"}}
+    assert code_of(call(sandbox, "PATCH", path + upload, server=server, **used)) == "404015"
+    (second,) = [job for job in server.jobs.filter() if job.id != first.id]
+    finished(server, second)
+    assert rows_on_server(server, item.id) == [ONE] * 3
+
+
+def test_requests_are_remembered_for_a_day(start_sandbox: Callable[..., Sandbox], one_row: Path):
+    # Prevents: a failed request is repeated within a day, or a successful one never again.
+    now = [datetime(2026, 1, 1, tzinfo=UTC)]
+    server = signed_in(start_sandbox(clock=lambda: now[0], session_minutes=10_000))
+    item = publish(server, one_row)
+    bad = update(server, item, {**CLEAR, "target-table": "no"}, id="x")
+    with pytest.raises(JobFailed):
+        finished(server, bad)
+    now[0] += timedelta(hours=23, minutes=59)
+    assert update(server, item, CLEAR, id="x").id == bad.id
+    now[0] += timedelta(minutes=1)
+    again = update(server, item, CLEAR, id="x")
+    assert again.id != bad.id
+    assert finished(server, again).finish_code == 0
+
+
+def test_refused_requests_cost_nothing(
+    sandbox: Sandbox, server: tsc.Server, one_row: Path, two_rows: Path
+):
+    # Prevents: a mistake in a batch uses up its RequestID or its payload.
+    item = publish(server, one_row)
+    upload = server.fileuploads.upload(str(two_rows))
+    query, headers = f"?uploadSessionId={upload}", {"RequestID": "x"}
+    bad = {"actions": [{**APPEND, "condition": True}]}
+    assert patch(sandbox, server, item.id, query=query, headers=headers, json=bad) == "400000"
+    path = f"sites/{{site}}/datasources/{item.id}/data{query}"
+    good = {"actions": [APPEND]}
+    answer = call(sandbox, "PATCH", path, server=server, headers=headers, json=good)
+    assert answer.status_code == 202, answer.text
+
+
+def test_senseless_requests(sandbox: Sandbox, server: tsc.Server, one_row: Path):
+    # Prevents: what real servers refuse at once is found out in a job, or not at all.
+    item = publish(server, one_row)
+    assert patch(sandbox, server, item.id, headers={}) == "400000"
+    assert patch(sandbox, server, item.id, headers={"RequestID": ""}) == "400000"
+    assert patch(sandbox, server, item.id, json={"actions": [APPEND]}) == "400000"
+    assert patch(sandbox, server, item.id, json={"actions": [], "x": "y" * (1 << 20)}) == "400000"
+    text = {"RequestID": "x", "Content-Type": "text/xml"}
+    body = json.dumps({"actions": [CLEAR]})
+    assert patch(sandbox, server, item.id, json=None, data=body, headers=text) == "400000"
+    assert patch(sandbox, server, item.id, query="?uploadSessionId=1:x-0:0") == "404015"
+    assert patch(sandbox, server, "nothing") == "404004"
+    path = f"sites/{{site}}/datasources/{item.id}/connections/nothing/data"
+    assert code_of(call(sandbox, "PATCH", path, server=server)) == "404020"
+    assert len(server.jobs.filter(job_type="update_uploaded_file")) == 0
+
+
+@pytest.mark.slow
+def test_rights_are_those_of_overwriting(sandbox: Sandbox, server: tsc.Server, one_row: Path):
+    # Prevents: missing rights, or someone else's payload, go unnoticed until production.
+    item = publish(server, one_row)
+    for user in (ALICE, VIEWER):
+        other = signed_in(sandbox, tsc.TableauAuth(user.name, user.password))
+        with pytest.raises(tsc.ServerResponseError, match="403004"):
+            update(other, item, CLEAR)
+    alice = signed_in(sandbox, tsc.TableauAuth(ALICE.name, ALICE.password))
+    hers = publish(alice, one_row, name="Hers")
+    upload = server.fileuploads.upload(str(one_row))
+    assert patch(sandbox, alice, hers.id, query=f"?uploadSessionId={upload}") == "404015"
+    assert finished(server, update(server, hers, CLEAR)).finish_code == 0
+
+
+@pytest.mark.parametrize(
+    "options", [{"update_limit_mb": 0.01}, {"product_version": "2021.4.3", "update_limit_mb": None}]
+)
+def test_large_payload(
+    start_sandbox: Callable[..., Sandbox], tmp_path: Path, one_row: Path, options: dict[str, Any]
+):
+    # Prevents: the pipeline ships payloads that production refuses.
+    server = signed_in(start_sandbox(**options))
+    item = publish(server, one_row)
+    large = tmp_path / "large.hyper"
+    large.write_bytes(bytes((10 << 20) + 1))
+    setting = r"400000(.|\n)*api.server.update_uploaded_file.max_size_in_mb"
+    with pytest.raises(tsc.ServerResponseError, match=setting):
+        update(server, item, CLEAR, payload=large)
+
+
+def test_extract_in_a_package(server: tsc.Server, tmp_path: Path, one_row: Path):
+    # Prevents: an update that real servers fail silently succeeds here.
+    item = publish(server, wrapped_extract(tmp_path / "extract.tdsx", one_row))
+    job = update(server, item, CLEAR)
+    with pytest.raises(JobFailed):
+        finished(server, job)
+    assert server.jobs.get_by_id(job.id).notes == []
+    assert rows_on_server(server, item.id) == [ONE]
+
+
+@pytest.mark.slow
+def test_updates_take_effect_in_order(server: tsc.Server, one_row: Path, two_rows: Path):
+    # Prevents: parallel updates of one data source lose each other's rows.
+    item = publish(server, one_row)
+    jobs = [update(server, item, APPEND, payload=two_rows) for _ in range(3)]
+    jobs.append(update(server, item, {**APPEND, "action": "replace"}, payload=one_row))
+    jobs.append(update(server, item, APPEND, payload=two_rows))
+    for job in jobs:
+        assert finished(server, job).finish_code == 0
+    assert rows_on_server(server, item.id) == [ONE, ONE, TWO]
+
+
+@pytest.mark.slow
+def test_equal_requests_at_once(sandbox: Sandbox, server: tsc.Server, one_row: Path):
+    # Prevents: a client that retries while the first try is still on its way runs it twice.
+    item = publish(server, one_row)
+    path, threads = f"sites/{{site}}/datasources/{item.id}/data", 12
+    together = threading.Barrier(threads)
+    # A long batch takes a moment to be understood, in which others come; it fails quickly.
+    batch = {"actions": [{**CLEAR, "target-table": "no"}] * 12_000}
+
+    def send(_: int) -> tuple[int, str]:
+        together.wait()
+        headers = {"RequestID": "same"}
+        answer = call(sandbox, "PATCH", path, server=server, headers=headers, json=batch)
+        return answer.status_code, answer.text.partition(' id="')[2][:36]
+
+    with ThreadPoolExecutor(threads) as executor:
+        answers = set(executor.map(send, range(threads)))
+    assert len(answers) == 1, answers
+    assert {status for status, _ in answers} == {202}
+
+
+def test_publish_waits_for_an_update(server: tsc.Server, one_row: Path, two_rows: Path):
+    # Prevents: an update that began before a publish brings the old data back.
+    item = publish(server, one_row)
+    for _ in range(2):
+        job = update(server, item, APPEND, payload=one_row)
+        publish(server, two_rows, mode="Overwrite")
+        assert finished(server, job).finish_code == 0
+        assert rows_on_server(server, item.id) in ([ONE, TWO], [ONE, ONE, TWO])
+
+
+@pytest.mark.slow
+def test_cancelled_and_orphaned_updates(new_server: NewServer, one_row: Path, two_rows: Path):
+    # Prevents: an update takes effect that was cancelled, or brings a deleted data source back.
+    sandbox, server = new_server(job_delay=0.4)
+    item = publish(server, one_row)
+    running, queued = (update(server, item, APPEND, payload=two_rows) for _ in range(2))
+    for job in (queued, running):
+        server.jobs.cancel(job)
+        assert server.jobs.get_by_id(job.id).finish_code == 2
+    last = update(server, item, APPEND, payload=two_rows)
+    assert finished(server, last).finish_code == 0
+    assert rows_on_server(server, item.id) == [ONE, ONE, TWO]
+    with pytest.raises(tsc.ServerResponseError, match="403091"):
+        server.jobs.cancel(last)
+    orphan = update(server, item, CLEAR)
+    server.datasources.delete(item.id)
+    with pytest.raises(JobFailed, match="was deleted"):
+        finished(server, orphan)
+    assert list((sandbox.data_dir / "incoming").iterdir()) == []
+    assert list((sandbox.data_dir / "content").iterdir()) == []
