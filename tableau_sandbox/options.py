@@ -3,7 +3,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tableau_sandbox.access.capabilities import SITE_ROLES
-from tableau_sandbox.switches import Switches
+from tableau_sandbox.quirks import Quirks
 
 ADMIN_NAME = "admin"
 ADMIN_PASSWORD = "admin"  # noqa: S105 - the well-known door of a sandbox
@@ -65,7 +65,7 @@ CONNECTED_APP = ConnectedApp(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(Switches):
+class Options(Quirks):
     """The behaviour of a sandbox, including what Tableau leaves open.
 
     Attributes:

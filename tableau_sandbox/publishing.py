@@ -12,10 +12,10 @@ from tableau_sandbox.content.append import NotAppendableError, append_rows
 from tableau_sandbox.content.uploaded import Content, appended_file
 from tableau_sandbox.errors import not_found, refusal
 from tableau_sandbox.identity import new_luid
+from tableau_sandbox.quirks import Replace
 from tableau_sandbox.services import Services
 from tableau_sandbox.store import accounts, datasources, projects, revisions
 from tableau_sandbox.store.records import Datasource
-from tableau_sandbox.switches import Replace
 
 CREATE_NEW = "createnew"
 OVERWRITE = "overwrite"

@@ -9,15 +9,15 @@ from filelock import FileLock, Timeout
 
 from tableau_sandbox.access.rules import seed_rules
 from tableau_sandbox.clock import stamp, stamp_after
-from tableau_sandbox.control.faults import StaleRows
 from tableau_sandbox.control.state import Control
+from tableau_sandbox.faults import StaleRows
 from tableau_sandbox.options import Options
+from tableau_sandbox.quirks import StampsWithinSecond
 from tableau_sandbox.store import datasources, jobs, late_stamps, uploads
 from tableau_sandbox.store.database import Database
 from tableau_sandbox.store.files import Files
 from tableau_sandbox.store.records import Datasource
 from tableau_sandbox.store.seed import seed
-from tableau_sandbox.switches import Stamps
 
 DATABASE_FILE = "sandbox.sqlite"
 
@@ -30,7 +30,7 @@ class DataDirectoryInUseError(RuntimeError):
 class Services:
     """The services that every handler and every job may use.
 
-    `options` must be read when they are needed, because the switches can change.
+    `options` must be read when they are needed, because the quirks can change.
     `publishing` is held while the content of data sources changes; it must be acquired before the
     lock of the database, never after it. `earlier` has data sources by LUID as they were before
     their last change, if a fault asks for them.
@@ -57,7 +57,7 @@ class Services:
 
     def stamp_of_change(self, previous: str) -> str:
         """Return the `updatedAt` of a change now; `previous` is the current one."""
-        if self.options.stamps is Stamps.SHARED:
+        if self.options.stamps_within_second is StampsWithinSecond.SHARED:
             return self.now()
         return stamp_after(previous, self.clock())
 
@@ -78,7 +78,7 @@ class Services:
         late_stamps.apply_due_stamps(
             self.database,
             now=self.clock(),
-            distinct=self.options.stamps is Stamps.DISTINCT,
+            distinct=self.options.stamps_within_second is StampsWithinSecond.DISTINCT,
         )
 
     def sweep_uploads(self) -> None:

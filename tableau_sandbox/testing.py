@@ -13,8 +13,8 @@ from queue import Queue
 from typing import Any
 
 from tableau_sandbox.clock import Clock, system_clock
-from tableau_sandbox.control.faults import Fault, HoldJobs
-from tableau_sandbox.control.state import Control
+from tableau_sandbox.control.state import Armed, Control
+from tableau_sandbox.faults import Fault, HoldJobs
 from tableau_sandbox.http.certificate import certificate_path
 from tableau_sandbox.http.server import SandboxServer, bind, sandbox_server, url_of
 from tableau_sandbox.options import (
@@ -25,10 +25,10 @@ from tableau_sandbox.options import (
     TOKEN_SECRET,
     Options,
 )
+from tableau_sandbox.quirks import Quirks
 from tableau_sandbox.services import DATABASE_FILE, DataDirectoryInUseError
 from tableau_sandbox.store.jobs import IN_PROGRESS, PENDING, unfinished_jobs
 from tableau_sandbox.store.records import Job
-from tableau_sandbox.switches import Switches
 
 _START_SECONDS = 30
 _PAUSE_SECONDS = 0.01
@@ -130,11 +130,8 @@ class Sandbox:
     @contextmanager
     def held_jobs(self, kind: str | None = None) -> Generator[None]:
         """Keep jobs of a kind, or all, in the queue within the block."""
-        armed = self.control.add(HoldJobs(job_kind=kind))
-        try:
+        with self.armed(HoldJobs(job_kind=kind)):
             yield
-        finally:
-            self.control.clear(armed.number)
 
     def wait_until_idle(self, *, timeout: float = 30) -> None:
         """Wait until all jobs have ended, except those that are held in the queue.
@@ -173,15 +170,38 @@ class Sandbox:
                 raise TimeoutError(f"after {timeout:g} seconds: {named or 'no jobs'}")
             time.sleep(_PAUSE_SECONDS)
 
-    def switch(self, **values: Any) -> None:
-        """Change some of the `Switches`; it need not be running.
+    @contextmanager
+    def armed(self, fault: Fault) -> Generator[Armed]:
+        """Arm a fault within the block; what it yields counts the calls or jobs that it hits."""
+        armed = self.control.add(fault)
+        try:
+            yield armed
+        finally:
+            self.control.clear(armed.number)
+
+    @contextmanager
+    def quirks(self, **values: Any) -> Generator[None]:
+        """Have other `Quirks` within the block.
 
         Raises:
-            TypeError: there is no such switch.
+            TypeError: there is no such quirk.
         """
-        known = {each.name for each in fields(Switches)}
+        before = self._options
+        self.set_quirks(**values)
+        try:
+            yield
+        finally:
+            self.set_quirks(**{name: getattr(before, name) for name in values})
+
+    def set_quirks(self, **values: Any) -> None:
+        """Change some of the `Quirks`; it need not be running.
+
+        Raises:
+            TypeError: there is no such quirk.
+        """
+        known = {each.name for each in fields(Quirks)}
         if unknown := values.keys() - known:
-            raise TypeError(f"no switches: {', '.join(sorted(unknown))}")
+            raise TypeError(f"no quirks: {', '.join(sorted(unknown))}")
         self._options = replace(self._options, **values)
         if self._running is not None:
             self._running[0].services.options = self._options

@@ -20,7 +20,7 @@ from tableau_pipeline_tests.ports import free_port
 from tableau_pipeline_tests.postgresql import PASSWORD, PostgreSQL, running_postgresql
 from tableau_pipeline_tests.refresh.support.pipeline import published_rows, session
 from tableau_pipeline_tests.waiting import until
-from tableau_sandbox.control.faults import Delay, Fault, HoldJobs
+from tableau_sandbox.faults import Delay, Fault, HoldJobs
 from tableau_sandbox.testing import Sandbox
 
 PUBLISH = """

@@ -15,7 +15,7 @@ from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.docs.messages import is_message
 from tableau_pipeline_tests.docs.page import Page, all_pages, page
 from tableau_sandbox import rest
-from tableau_sandbox.switches import Switches
+from tableau_sandbox.quirks import Quirks
 from tableau_sandbox.vds.service.api import CALLS as VDS_CALLS
 
 _TROUBLE = page("troubleshooting.md").sections
@@ -129,17 +129,17 @@ def test_calls_of_the_sandbox():
     assert sorted(documented) == sorted([*known, *VDS_CALLS])
 
 
-def test_switches_of_the_sandbox():
-    """Prevents: a switch that the page lacks, or whose values or default it tells wrongly."""
-    rows = page("sandbox.md").sections["Switches for what Tableau leaves open"].rows()
-    documented = {row["switch"]: row["values (default first)"].split(", ") for row in rows}
-    known = {f"--{each.name.replace('_', '-')}": each.default for each in fields(Switches)}
-    assert {switch: values[0] for switch, values in documented.items()} == {
-        switch: {True: "yes", False: "no"}.get(default, str(default))
-        for switch, default in known.items()
+def test_quirks_of_the_sandbox():
+    """Prevents: a quirk that the page lacks, or whose values or default it tells wrongly."""
+    rows = page("sandbox.md").sections["Quirks for what Tableau leaves open"].rows()
+    documented = {row["quirk"]: row["values (default first)"].split(", ") for row in rows}
+    known = {f"--{each.name.replace('_', '-')}": each.default for each in fields(Quirks)}
+    assert {quirk: values[0] for quirk, values in documented.items()} == {
+        quirk: {True: "yes", False: "no"}.get(default, str(default))
+        for quirk, default in known.items()
     }
-    for switch, default in known.items():
+    for quirk, default in known.items():
         if isinstance(default, bool):
-            assert sorted(documented[switch]) == ["no", "yes"]
+            assert sorted(documented[quirk]) == ["no", "yes"]
         elif isinstance(default, StrEnum):
-            assert sorted(documented[switch]) == sorted(type(default))
+            assert sorted(documented[quirk]) == sorted(type(default))

@@ -18,9 +18,8 @@ from tableau_pipeline.hyper.tables import Column, Relationship, TableSource
 from tableau_pipeline.publishing.session.credentials import ConnectedApp
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline_tests.publishing.conftest import SignIn, hooked, published
-from tableau_sandbox.control.faults import BreakRows, Cut, ExpireSessions, Refuse
+from tableau_sandbox.faults import BreakRows, Cut, ExpireSessions, Refuse
 from tableau_sandbox.testing import Sandbox
-from tableau_sandbox_tests.temporary import armed, switched
 
 TYPES = {"int64": "bigint", "string": "string", "date32[day]": "date", "double": "double"}
 ORDERS = pa.table(
@@ -88,7 +87,7 @@ def test_tables_are_counted(tableau: TableauSite, star: str):
 @pytest.mark.parametrize("schema", ["20251", "20252", "20253"])
 def test_older_services_count_keys(sandbox: Sandbox, tableau: TableauSite, star: str, schema: str):
     """Prevents: a server that could count, and is not asked in the words that it knows."""
-    with switched(sandbox, vds_schema=schema):
+    with sandbox.quirks(vds_schema=schema):
         counted = tableau.count(star, tables("id", "id"))
         assert counted == {name: (rows, "key") for name, rows in ALL.items()}
         with pytest.raises(RefreshError, match="customers cannot be counted"):
@@ -101,7 +100,7 @@ def test_a_table_alone_needs_no_key(
 ):
     """Prevents: a column with NULL that passes for the number of rows."""
     way = "table" if schema == "20261" else "cells"
-    with switched(sandbox, vds_schema=schema):
+    with sandbox.quirks(vds_schema=schema):
         assert tableau.count(single, {"Extract": None}) == {"Extract": (4, way)}
 
 
@@ -111,7 +110,7 @@ def test_no_rows_are_none(
     sandbox: Sandbox, tableau: TableauSite, empty: str, answer: str, schema: str
 ):
     """Prevents: an empty table that looks like one that cannot be counted."""
-    with switched(sandbox, vds_empty=answer, vds_schema=schema):
+    with sandbox.quirks(vds_empty=answer, vds_schema=schema):
         (counted,) = tableau.count(empty, {"Extract": None}).values()
         assert counted[0] == 0
         counted = tableau.count_columns(empty, {"Extract": {"id": True}})
@@ -122,7 +121,7 @@ def test_what_worked_is_asked_first(sandbox: Sandbox, tableau: TableauSite, sing
     """Prevents: a budget of queries that is spent on ways that the server is known not to have."""
     asked: list[str] = []
     with (
-        switched(sandbox, vds_schema="20251"),
+        sandbox.quirks(vds_schema="20251"),
         hooked(tableau, lambda response, **_: asked.append(response.url.rpartition("/")[2])),
     ):
         tableau.count(single, {"Extract": "id"}, ways={"Extract": "cells"})
@@ -132,7 +131,7 @@ def test_what_worked_is_asked_first(sandbox: Sandbox, tableau: TableauSite, sing
 @pytest.mark.parametrize("schema", ["20251", "20262"])
 def test_a_second_question(sandbox: Sandbox, tableau: TableauSite, star: str, schema: str):
     """Prevents: a server that refuses to be asked again, for an option that it does not know."""
-    with switched(sandbox, vds_schema=schema):
+    with sandbox.quirks(vds_schema=schema):
         counted = tableau.count(star, tables("id", "id"), fresh=True)
         assert {name: rows for name, (rows, _) in counted.items()} == ALL
 
@@ -141,7 +140,7 @@ def test_a_second_question(sandbox: Sandbox, tableau: TableauSite, star: str, sc
 def test_values_are_counted(sandbox: Sandbox, tableau: TableauSite, star: str, schema: str):
     """Prevents: a difference between what the server counts and what a model holds by nature."""
     asked = {"id": True, "note]s": False, "day": True, "price": False}
-    with switched(sandbox, vds_schema=schema):
+    with sandbox.quirks(vds_schema=schema):
         counted = tableau.count_columns(star, {"orders": asked, "customers": {"name": False}})
     assert counted == {
         "orders": {
@@ -157,7 +156,7 @@ def test_values_are_counted(sandbox: Sandbox, tableau: TableauSite, star: str, s
 def test_a_server_without_the_service(sandbox: Sandbox, tableau: TableauSite, star: str):
     """Prevents: a refresh that ends because its server is of last year."""
     with (
-        switched(sandbox, vds=False),
+        sandbox.quirks(vds=False),
         pytest.raises(RefreshError, match="no answer of a VizQL Data Service, but status 404"),
     ):
         tableau.count(star, tables(None, None))
@@ -213,7 +212,7 @@ def test_a_spent_budget_is_not_asked_again(sandbox: Sandbox, tableau: TableauSit
     """Prevents: a refresh that waits an hour for a count, or spends what others need."""
     refuse = Refuse(status=429, retry_after=3600, method="POST", path=QUERY, times=None)
     with (
-        armed(sandbox, refuse) as fault,
+        sandbox.armed(refuse) as fault,
         pytest.raises(RefreshError, match=r"429000.*the site's budget of queries is spent"),
     ):
         tableau.count(single, {"Extract": None})
@@ -226,14 +225,14 @@ def test_a_busy_server_is_asked_again(
 ):
     """Prevents: a file that is downloaded because the server was busy for a moment."""
     refuse = Refuse(status=status, method="POST", path=QUERY, times=1)
-    with armed(sandbox, refuse) as fault:
+    with sandbox.armed(refuse) as fault:
         assert tableau.count(single, {"Extract": None})["Extract"][0] == 4
     assert fault.fired == 1
 
 
 def test_a_session_that_has_ended_is_renewed(sandbox: Sandbox, tableau: TableauSite, single: str):
     """Prevents: no comparison after a job that outlived the session."""
-    with armed(sandbox, ExpireSessions(user=sandbox.user, method="POST", path=QUERY, times=1)):
+    with sandbox.armed(ExpireSessions(user=sandbox.user, method="POST", path=QUERY, times=1)):
         assert tableau.count(single, {"Extract": None})["Extract"][0] == 4
 
 
@@ -242,7 +241,7 @@ def test_half_an_answer_of_the_server(
     sandbox: Sandbox, tableau: TableauSite, single: str, fault: Any
 ):
     """Prevents: an answer that ended too early, with status 200, and passes for a proof."""
-    with armed(sandbox, fault), pytest.raises(RefreshError, match="VizQL Data Service"):
+    with sandbox.armed(fault), pytest.raises(RefreshError, match="VizQL Data Service"):
         tableau.count(single, {"Extract": None})
 
 
@@ -251,7 +250,7 @@ def test_who_may_not_ask_is_told_what_is_missing(
 ):
     """Prevents: an administrator who cannot guess which capability is missing."""
     with (
-        switched(sandbox, vds_access="nobody"),
+        sandbox.quirks(vds_access="nobody"),
         pytest.raises(RefreshError, match=r"403800.*API Access"),
     ):
         tableau.count(single, {"Extract": None})

@@ -11,9 +11,8 @@ from tableau_pipeline.publishing import lookup
 from tableau_pipeline.publishing.session.credentials import Password
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline_tests.publishing.conftest import VIEWER, SignIn, hooked, published
-from tableau_sandbox.control.faults import Delay
+from tableau_sandbox.faults import Delay
 from tableau_sandbox.testing import Sandbox
-from tableau_sandbox_tests.temporary import armed
 
 
 def again(tableau: TableauSite, sales: RemoteDatasource, file: Path) -> RemoteDatasource:
@@ -31,9 +30,9 @@ def test_what_the_server_tells(
     changed = again(tableau, sales, other)
     assert (changed.created_at, changed.revision) == (sales.created_at, 2)
     assert changed.stamp > sales.stamp
-    with armed(sandbox, Delay(method="GET", seconds=0, times=None)) as calls:
+    with sandbox.armed(Delay(method="GET", seconds=0, times=None)) as calls:
         assert tableau.find_by_luid(sales.luid) == changed
-    assert calls.met == 2
+    assert calls.seen == 2
 
 
 def test_newest_revision_is_on_the_last_page(

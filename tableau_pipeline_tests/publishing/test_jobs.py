@@ -11,9 +11,8 @@ from tableau_pipeline.publishing.session.credentials import Password
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline_tests.publishing.conftest import VIEWER, SignIn, finished, hooked, send
 from tableau_pipeline_tests.publishing.test_updates import CLEAR, fresh
-from tableau_sandbox.control.faults import HoldJobs, Refuse
+from tableau_sandbox.faults import HoldJobs, Refuse
 from tableau_sandbox.testing import Sandbox
-from tableau_sandbox_tests.temporary import armed
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 NOWHERE = "00000000-0000-0000-0000-000000000000"
@@ -46,7 +45,7 @@ def test_code_without_an_end(tableau: TableauSite, sandbox: Sandbox, sales: Remo
     def with_code(response: requests.Response, **_: object) -> None:
         response._content = response.content.replace(b"<job ", b'<job finishCode="0" ')
 
-    with armed(sandbox, HoldJobs()):
+    with sandbox.armed(HoldJobs()):
         job = clear(tableau, sales.luid)
         with hooked(tableau, with_code):
             status = tableau.job(job)
@@ -86,7 +85,7 @@ def test_jobs_of_a_name(
         finished(tableau, job)
     found = tableau.find_by_name(awkward, project_id=default)
     assert found
-    with armed(sandbox, HoldJobs()):
+    with sandbox.armed(HoldJobs()):
         waiting = clear(tableau, found.luid)
         jobs = tableau.jobs(name=awkward.upper(), since=LONG_AGO)
         assert jobs is not None
@@ -108,7 +107,7 @@ def test_more_jobs_than_a_page_holds(
 ):
     # Prevents: on a busy site only the newest jobs are seen.
     monkeypatch.setattr(lookup, "_PAGE_SIZE", 2)
-    with armed(sandbox, HoldJobs()):
+    with sandbox.armed(HoldJobs()):
         sent = {clear(tableau, sales.luid) for _ in range(5)}
         jobs = tableau.jobs(name=sales.name, since=LONG_AGO)
         assert jobs is not None
@@ -125,10 +124,10 @@ def test_credentials_that_do_not_allow_it(
     tableau: TableauSite, sandbox: Sandbox, sales: RemoteDatasource
 ):
     # Prevents: a connected app that may not list or cancel jobs can refresh nothing at all.
-    with armed(sandbox, Refuse(method="GET", path="sites/*/jobs", status=401, times=None)):
+    with sandbox.armed(Refuse(method="GET", path="sites/*/jobs", status=401, times=None)):
         assert tableau.jobs(name=sales.name, since=LONG_AGO) is None
     cancelling = Refuse(method="PUT", path="sites/*/jobs/*", status=401, times=None)
-    with armed(sandbox, HoldJobs()), armed(sandbox, cancelling):
+    with sandbox.armed(HoldJobs()), sandbox.armed(cancelling):
         assert not tableau.cancel(clear(tableau, sales.luid))
 
 
@@ -142,7 +141,7 @@ def test_job_of_somebody_else_is_not_cancelled(
 ):
     # Prevents: a job passes for cancelled that waits for its turn.
     viewer = Password(VIEWER.name, VIEWER.password)
-    with armed(sandbox, HoldJobs()), sign_in(viewer) as other:
+    with sandbox.armed(HoldJobs()), sign_in(viewer) as other:
         job = clear(tableau, sales.luid)
         assert not other.cancel(job)
     assert finished(tableau, job)[0] is Outcome.DONE

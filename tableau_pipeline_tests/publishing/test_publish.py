@@ -25,9 +25,8 @@ from tableau_pipeline_tests.publishing.conftest import (
     send,
 )
 from tableau_pipeline_tests.publishing.test_projects import AWKWARD
-from tableau_sandbox.control.faults import CallFault, Delay, Drop, Refuse
+from tableau_sandbox.faults import CallFault, Delay, Drop, Refuse
 from tableau_sandbox.testing import Sandbox
-from tableau_sandbox_tests.temporary import armed
 
 CREATE, REPLACE, OVERWRITE = PublishMode.CREATE, PublishMode.REPLACE, PublishMode.OVERWRITE
 
@@ -99,10 +98,10 @@ def test_publish_is_never_sent_twice(
     fault: CallFault,
 ):
     """Prevents: a publish that is repeated overwrites what somebody sent in between."""
-    with armed(sandbox, fault) as armed_fault, pytest.raises(RefreshError) as caught:
+    with sandbox.armed(fault) as armed_fault, pytest.raises(RefreshError) as caught:
         send(tableau, other, name=sales.name, project_id=sales.project_id, mode=REPLACE)
     assert not isinstance(caught.value, RefusedError), "it may have been received"
-    assert armed_fault.met == 1
+    assert armed_fault.seen == 1
 
 
 def test_answer_without_any_job(tableau: TableauSite, default: str, name: str, small: Path):
@@ -182,7 +181,7 @@ def test_server_too_busy_to_tell(tableau: TableauSite, sandbox: Sandbox, default
         "jobs": lambda: tableau.jobs(name="Sales", since=datetime.now(UTC)),
     }
     busy = Refuse(method="GET", path=f"sites/*/{kind}", status=429, times=None)
-    with armed(sandbox, busy), pytest.raises(RefreshError, match="429000") as caught:
+    with sandbox.armed(busy), pytest.raises(RefreshError, match="429000") as caught:
         calls[kind]()
     assert not isinstance(caught.value, RefusedError), "another try helps"
     assert "run again later" in str(caught.value)
@@ -192,13 +191,13 @@ def test_tags_add_up(tableau: TableauSite, sandbox: Sandbox, sales: RemoteDataso
     """Prevents: our tags drop those of others, or are split at a colon, slash, space or comma."""
     tableau.tag(sales.luid, ["certified"])
     ours = ["tableau-pipeline:sales/eu", "tableau-pipeline-instance:7 f, x", "größer"]
-    with armed(sandbox, Delay(method="PUT", seconds=0, times=None)) as calls:
+    with sandbox.armed(Delay(method="PUT", seconds=0, times=None)) as calls:
         tableau.tag(sales.luid, ours)
     tableau.tag(sales.luid, ours[:1])
     found = tableau.find_by_luid(sales.luid)
     assert found is not None
     assert found.tags == {"certified", *ours}
-    assert calls.met == 1
+    assert calls.seen == 1
 
 
 def test_metadata_digest(
@@ -222,7 +221,7 @@ def test_connection_that_breaks_off(
 ):
     """Prevents: a lost connection passes for a refusal, and what was sent is never recovered."""
     broken = Drop(method="POST", path="sites/*/fileUploads", when="before")
-    with armed(sandbox, broken), pytest.raises(RefreshError) as caught:
+    with sandbox.armed(broken), pytest.raises(RefreshError) as caught:
         send(tableau, small, name=name, project_id=default)
     assert not isinstance(caught.value, RefusedError)
     assert f"Uploading {small.name} failed: no connection" in str(caught.value)

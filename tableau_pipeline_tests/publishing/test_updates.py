@@ -22,9 +22,8 @@ from tableau_pipeline_tests.publishing.conftest import (
     published,
 )
 from tableau_pipeline_tests.publishing.test_publish import rows
-from tableau_sandbox.control.faults import Drop, Refuse
+from tableau_sandbox.faults import Drop, Refuse
 from tableau_sandbox.testing import Sandbox, running_sandbox
-from tableau_sandbox_tests.temporary import armed
 
 TABLE = {"target-schema": "Extract", "target-table": "Extract"}
 SOURCE = {"source-schema": "Extract", "source-table": "Extract"}
@@ -58,8 +57,8 @@ def test_refusal_of_what_was_sent_again(
 ):
     # Prevents: an update that was received passes for refused, since its second sending was.
     with (
-        armed(sandbox, Drop(method="PATCH", path=DATA, when="after")),
-        armed(sandbox, Refuse(method="PATCH", path=DATA, status=401, nth=2)),
+        sandbox.armed(Drop(method="PATCH", path=DATA, when="after")),
+        sandbox.armed(Refuse(method="PATCH", path=DATA, status=401, nth=2)),
         pytest.raises(
             RefreshError, match=r"answered 401 when asked again.*may have received"
         ) as caught,
@@ -86,7 +85,7 @@ def test_update_through_a_connection(
     item = tableau.tsc.datasources.get_by_id(sales.luid)
     tableau.tsc.datasources.populate_connections(item)
     connection = str(item.connections[0].id)
-    with armed(sandbox, Refuse(method="PATCH", path=DATA, status=500)) as by_data_source:
+    with sandbox.armed(Refuse(method="PATCH", path=DATA, status=500)) as by_data_source:
         job = tableau.update(
             sales.luid, batch=CLEAR, upload=None, request_id=fresh(), connection=connection
         )

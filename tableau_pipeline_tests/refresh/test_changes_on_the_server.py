@@ -15,7 +15,7 @@ from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.other_users import ADMIN
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline, session
-from tableau_sandbox.switches import JobStamps
+from tableau_sandbox.quirks import JobStamps
 
 
 def published(pipeline: Pipeline) -> str:

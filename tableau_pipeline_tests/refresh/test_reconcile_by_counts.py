@@ -238,7 +238,7 @@ def test_an_older_service_counts_by_the_key(new_pipeline: Callable[..., Pipeline
 @pytest.mark.slow
 def test_a_foreign_change_that_nothing_shows_is_found(new_pipeline: Callable[..., Pipeline]):
     """Prevents: rows that somebody removed without a trace stay away after the next update."""
-    hidden = new_pipeline(on={"updated_at": "stays", "revisions": False})
+    hidden = new_pipeline(on={"updates_move_stamp": "never", "revisions": False})
     hidden.policy(Diff(("flight_id",)))
     hidden.declare(reconcile=LARGE)
     hidden.run()

@@ -12,11 +12,11 @@ from pathlib import Path
 from tableau_sandbox import control
 from tableau_sandbox.command_line import credentials
 from tableau_sandbox.command_line.banner import banner
+from tableau_sandbox.command_line.quirk_options import add_quirks, chosen_quirks
 from tableau_sandbox.command_line.stopping import stop_on_signals, stop_without_parent
-from tableau_sandbox.command_line.switch_options import add_switches, chosen_switches
 from tableau_sandbox.content.rules import PROFILES
-from tableau_sandbox.control.faults import Fault, read_fault
 from tableau_sandbox.control.state import Control
+from tableau_sandbox.faults import Fault, read_fault
 from tableau_sandbox.http.request_log import requests_logged_to
 from tableau_sandbox.http.server import bind, sandbox_server, url_of
 from tableau_sandbox.loopback import is_loopback
@@ -88,7 +88,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_publishing(parser.add_argument)
     _add_users(parser.add_argument)
     _add_control(parser.add_argument)
-    add_switches(parser)
+    add_quirks(parser)
     return parser
 
 
@@ -271,7 +271,7 @@ def _options(parsed: argparse.Namespace) -> Options:
         sites=tuple(parsed.site),
         admin=credentials.administrator(os.environ),
         users=tuple(parsed.user),
-        **chosen_switches(parsed),
+        **chosen_quirks(parsed),
     )
 
 

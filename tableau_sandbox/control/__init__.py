@@ -25,7 +25,7 @@ A fault that is used up stays listed, with the number of times that it has `fire
 advanced; sessions, uploads and jobs use it.
 
 In tests: sandbox.control.add(Refuse(status=429, retry_after=3, method="PUT", nth=2)).fired
-and sandbox.advance(60), held_jobs(), wait_until_idle(), wait_until_running(), switch(replace=...)
+and sandbox.advance(60), held_jobs(), wait_until_idle(), wait_until_running(), quirks(replace=...)
 With --control, over HTTP, from this machine only (404003 without it):
   GET /control            the time of the clock, and all faults
   POST /control/faults    adds a fault as above (Content-Type: application/json)

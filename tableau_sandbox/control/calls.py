@@ -9,7 +9,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tableau_sandbox.control.faults import (
+from tableau_sandbox.errors import refusal
+from tableau_sandbox.faults import (
     BreakRows,
     Cut,
     Delay,
@@ -22,7 +23,6 @@ from tableau_sandbox.control.faults import (
     StaleRows,
     Throttle,
 )
-from tableau_sandbox.errors import refusal
 from tableau_sandbox.rest.wire.answers import write_error
 from tableau_sandbox.services import Services
 from tableau_sandbox.store import accounts

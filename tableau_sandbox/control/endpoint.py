@@ -10,9 +10,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from tableau_sandbox.clock import stamp
-from tableau_sandbox.control.faults import read_fault, write_fault
 from tableau_sandbox.control.state import Armed, Control
 from tableau_sandbox.errors import RestError, malformed, not_found, refusal
+from tableau_sandbox.faults import read_fault, write_fault
 from tableau_sandbox.loopback import is_loopback
 from tableau_sandbox.rest.wire.answers import write_error
 from tableau_sandbox.services import Services
@@ -55,7 +55,7 @@ class ControlEndpoint:
         if request.client is None or not is_loopback(request.client.host):
             raise refusal("403004", "The sandbox is controlled from its own machine only.")
         # A page of another site, or of another port of this machine, must not give orders. Browsers
-        # say where a page is from; by the name of the sandbox, OwnHost has made sure of Host.
+        # say where a page is from; by the name of the sandbox, HostGuard has made sure of Host.
         own = request.headers.get("Host", "").casefold()
         origins = request.headers.getlist("Origin")
         if any(origin.partition("://")[2].casefold() != own for origin in origins):
@@ -124,5 +124,5 @@ def _state(control: Control) -> dict[str, Any]:
 
 
 def _armed(armed: Armed) -> dict[str, Any]:
-    counts = {"number": armed.number, "met": armed.met, "fired": armed.fired}
+    counts = {"number": armed.number, "seen": armed.seen, "fired": armed.fired}
     return {**counts, **write_fault(armed.fault)}

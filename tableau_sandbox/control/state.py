@@ -5,7 +5,8 @@ from datetime import datetime, timedelta
 from typing import TypeVar
 
 from tableau_sandbox.clock import Clock, system_clock
-from tableau_sandbox.control.faults import (
+from tableau_sandbox.control.paths import path_matches
+from tableau_sandbox.faults import (
     CallFault,
     Counted,
     FailJob,
@@ -15,10 +16,9 @@ from tableau_sandbox.control.faults import (
     ReorderJobs,
     SlowJob,
 )
-from tableau_sandbox.control.paths import path_matches
+from tableau_sandbox.quirks import JobOrder
 from tableau_sandbox.store.jobs import JobQueue
 from tableau_sandbox.store.records import Job
-from tableau_sandbox.switches import JobOrder
 
 Peer = tuple[str, int]
 _F = TypeVar("_F")
@@ -31,21 +31,21 @@ class Armed:
     Attributes:
         number: the number by which it can be cleared.
         fault: the fault.
-        met: the number of calls or jobs that it could have hit.
+        seen: the number of calls or jobs that it could have hit.
         fired: the number of calls or jobs that it has hit.
     """
 
     number: int
     fault: Fault
-    met: int = 0
+    seen: int = 0
     fired: int = 0
     _last_held: dict[str, int] = field(default_factory=dict)
 
-    def meet(self, counted: Counted) -> bool:
+    def match(self, counted: Counted) -> bool:
         """Count one more call or job; return whether it is hit."""
-        self.met += 1
+        self.seen += 1
         last = None if counted.times is None else counted.nth + counted.times - 1
-        hit = counted.nth <= self.met and (last is None or self.met <= last)
+        hit = counted.nth <= self.seen and (last is None or self.seen <= last)
         self.fired += hit
         return hit
 
@@ -55,7 +55,7 @@ class Armed:
         new = queue.after(self._last_held.get(kind, 0), kind=kind)
         if new:
             self._last_held[kind] = max(new)
-            self.met += len(new)
+            self.seen += len(new)
             self.fired += len(new)
 
 
@@ -140,7 +140,7 @@ class Control:
                 for armed, fault in self._of(CallFault)
                 if fault.method in ("*", method)
                 and path_matches(fault.path, raw_path)
-                and armed.meet(fault)
+                and armed.match(fault)
             ]
 
     def choose_job(self, queue: JobQueue, order: JobOrder = JobOrder.FIFO) -> Job | None:
@@ -152,7 +152,7 @@ class Control:
                 return None
             chosen: Job | None = usual
             for armed, fault in self._of(ReorderJobs):
-                armed.met += 1
+                armed.seen += 1
                 chosen = queue.newest(ready) if fault.order == "newest" else queue.random(ready)
                 armed.fired += chosen != usual
             return chosen
@@ -168,7 +168,7 @@ class Control:
             hits = [
                 armed.fault
                 for armed, fault in self._of(JobFault)
-                if fault.job_kind in (None, job.kind) and armed.meet(fault)
+                if fault.job_kind in (None, job.kind) and armed.match(fault)
             ]
         seconds = sum(hit.seconds for hit in hits if isinstance(hit, SlowJob))
         failures = (hit for hit in hits if isinstance(hit, FailJob))

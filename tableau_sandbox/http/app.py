@@ -4,7 +4,7 @@ from starlette.routing import Mount, Route
 
 from tableau_sandbox.control.calls import FaultyApi
 from tableau_sandbox.control.endpoint import ControlEndpoint
-from tableau_sandbox.http.own_host import OwnHost
+from tableau_sandbox.http.host_guard import HostGuard
 from tableau_sandbox.http.request_log import RequestLog
 from tableau_sandbox.http.slashes import LeadingSlashes
 from tableau_sandbox.pages.datasource import datasource
@@ -62,14 +62,14 @@ def build_app(services: Services) -> Starlette:
     """Return the sandbox as a web application: the REST API and its status pages."""
     allowed = services.options.allowed_hosts
     # Pages, and orders from this machine, need no session.
-    guard = [Middleware(OwnHost, allowed)]
+    guard = [Middleware(HostGuard, allowed)]
     # Clients of the API may know the sandbox by any name, for example in a network of containers.
     api = FaultyApi(services, RestApi(services, API_ROUTES))
     query_api = FaultyApi(services, vds.VdsApi(services), write_vds_refusal)
     app = Starlette(
         routes=[
-            Mount(vds.PATH, OwnHost(query_api, allowed, only_browsers=True)),
-            Mount("/api", OwnHost(api, allowed, only_browsers=True)),
+            Mount(vds.PATH, HostGuard(query_api, allowed, only_browsers=True)),
+            Mount("/api", HostGuard(api, allowed, only_browsers=True)),
             # A mount does not match its own path without a slash at the end.
             Route("/control", ControlEndpoint(services), middleware=guard),
             Mount("/control", ControlEndpoint(services), middleware=guard),

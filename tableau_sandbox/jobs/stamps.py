@@ -3,10 +3,10 @@
 from datetime import timedelta
 
 from tableau_sandbox.clock import moment_of, stamp
+from tableau_sandbox.quirks import JobStamps
 from tableau_sandbox.services import Services
 from tableau_sandbox.store import datasources
 from tableau_sandbox.store.records import Datasource
-from tableau_sandbox.switches import JobStamps
 
 
 def stamp_job(services: Services, changed: Datasource) -> str:
@@ -16,7 +16,7 @@ def stamp_job(services: Services, changed: Datasource) -> str:
         The stamp of the change; the job is not completed before it.
     """
     if services.options.job_stamps is JobStamps.AFTER:
-        late = timedelta(seconds=services.options.late_seconds)
+        late = timedelta(seconds=services.options.late_stamp_seconds)
         after = stamp(moment_of(changed.updated_at) + late)
         datasources.set_updated_at(services.database, changed.luid, after)
     return changed.updated_at

@@ -12,10 +12,10 @@ from tableau_sandbox.content.hyper_file import read_hyper_file
 from tableau_sandbox.hyperd import UnreadableFileError, without_paths
 from tableau_sandbox.jobs.kinds import Commit, JobFailedError, JobKind
 from tableau_sandbox.jobs.stamps import stamp_job
+from tableau_sandbox.quirks import UpdatesMoveStamp
 from tableau_sandbox.services import Services
 from tableau_sandbox.store import datasources, jobs, late_stamps, revisions
 from tableau_sandbox.store.records import Datasource, Job
-from tableau_sandbox.switches import UpdatedAt
 
 KIND = "update_uploaded_file"
 _logger = logging.getLogger(__name__)
@@ -75,7 +75,7 @@ def _prepare(services: Services, job: Job) -> Commit:
 def _commit(services: Services, job: Job, *, file: Path, tables: str) -> str:
     current, options = _datasource(services, job), services.options
     size = file.stat().st_size
-    moves = options.updated_at is UpdatedAt.MOVES
+    moves = options.updates_move_stamp is UpdatesMoveStamp.AT_ONCE
     effective_at = services.stamp_of_change(current.updated_at) if moves else services.now()
     changed = replace(
         current,
@@ -95,9 +95,9 @@ def _commit(services: Services, job: Job, *, file: Path, tables: str) -> str:
             published_at=effective_at,
             keep=options.kept_revisions,
         )
-    if options.updated_at is UpdatedAt.MOVES_LATE:
+    if options.updates_move_stamp is UpdatesMoveStamp.LATE:
         # Rounded like the clock, so that an advance by exactly this time reaches it.
-        due = round(services.now_seconds() + options.late_seconds, 6)
+        due = round(services.now_seconds() + options.late_stamp_seconds, 6)
         late_stamps.add_late_stamp(services.database, current.luid, due=due)
     return stamp_job(services, changed) if moves else effective_at
 

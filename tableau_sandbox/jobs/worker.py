@@ -1,8 +1,8 @@
 import logging
 import threading
 
-from tableau_sandbox.control.faults import FailJob
 from tableau_sandbox.errors import RestError
+from tableau_sandbox.faults import FailJob
 from tableau_sandbox.jobs.kinds import JobFailedError, JobKinds
 from tableau_sandbox.services import Services
 from tableau_sandbox.store import jobs

@@ -60,7 +60,7 @@ def test_second_sign_in_with_a_token_ends_the_first(sandbox: Sandbox):
 
 
 def test_token_sessions_can_be_unlimited(start_sandbox: Callable[..., Sandbox]):
-    # Prevents: the switch that turns the limit off does nothing.
+    # Prevents: the option that turns the limit off does nothing.
     sandbox = start_sandbox(one_session_per_token=False)
     several = [signed_in(sandbox, token_auth()) for _ in range(2)]
     assert all(server.projects.get()[0] for server in several)

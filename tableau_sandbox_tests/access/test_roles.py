@@ -6,7 +6,7 @@ import pytest
 import tableauserverclient as tsc
 
 from tableau_sandbox.command_line.cli import main
-from tableau_sandbox.control.faults import HoldJobs
+from tableau_sandbox.faults import HoldJobs
 from tableau_sandbox.options import UserSeed
 from tableau_sandbox.testing import Sandbox
 from tableau_sandbox_tests.conftest import ALICE, VIEWER

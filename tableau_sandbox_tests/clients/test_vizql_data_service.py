@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from tableau_pipeline_tests.environments import environment, run
-from tableau_sandbox.control.faults import BreakRows
+from tableau_sandbox.faults import BreakRows
 from tableau_sandbox.testing import Sandbox
 from tableau_sandbox_tests.clients.versions import VIZQL_DATA_SERVICE
 from tableau_sandbox_tests.samples import execute, publish, signed_in

@@ -9,7 +9,6 @@ import pytest
 import tableauserverclient as tsc
 
 from tableau_sandbox.command_line.verify import main
-from tableau_sandbox.control.faults import Drop, Refuse
 from tableau_sandbox.facts.answer import Deviation
 from tableau_sandbox.facts.credentials import VIEWER as VIEWER_TOKEN
 from tableau_sandbox.facts.credentials import Credentials, Others
@@ -20,7 +19,8 @@ from tableau_sandbox.facts.report import as_text
 from tableau_sandbox.facts.run import Verdict, check
 from tableau_sandbox.facts.scene import Scene
 from tableau_sandbox.facts.sources import NOBODY
-from tableau_sandbox.switches import Switches
+from tableau_sandbox.faults import Drop, Refuse
+from tableau_sandbox.quirks import Quirks
 from tableau_sandbox.testing import Sandbox
 from tableau_sandbox_tests.access.test_roles import user
 from tableau_sandbox_tests.facts.others import ALICE, OTHERS, VIEWER
@@ -124,16 +124,16 @@ def test_rights_that_somebody_has_too_many(sandbox: Sandbox, server: tsc.Server)
     assert content(server)[0] == []
 
 
-SWITCHES = [
+QUIRKS = [
     ("repeated-request-is-answered-alike", {"repeated_request": "conflict"}),
     ("repeated-request-has-a-job", {"repeated_request": "empty-job"}),
-    ("update-moves-the-stamp", {"updated_at": "stays"}),
+    ("update-moves-the-stamp", {"updates_move_stamp": "never"}),
     ("update-makes-no-revision", {"update_revisions": True}),
     ("revision-of-each-publish", {"revisions": False}),
     ("tags-leave-the-stamp", {"tags_move_stamp": True}),
     ("unfinished-job", {"early_finish_code": True}),
     ("replace-keeps-the-luid", {"replace": "refused"}),
-    ("download-without-the-extract", {"bare_download": "tdsx"}),
+    ("download-without-the-extract", {"download_without_extract": "tdsx"}),
     ("count-of-nothing", {"vds_empty": "zero"}),
     ("count-of-a-column", {"vds_access": "nobody"}),
 ]
@@ -146,12 +146,12 @@ def test_what_tableau_leaves_open_is_noticed(sandbox: Sandbox):
     with Playground(
         scene_of(sandbox), "Default", pass_a_second=lambda: sandbox.advance(1)
     ) as playground:
-        usual = {switch.name: switch.default for switch in fields(Switches)}
-        for name, change in SWITCHES:
-            sandbox.switch(**usual)
+        usual = {quirk.name: quirk.default for quirk in fields(Quirks)}
+        for name, change in QUIRKS:
+            sandbox.set_quirks(**usual)
             (as_usual,) = check([facts[name]], playground.scene, playground)
             assert as_usual.verdict is Verdict.HOLDS, name
-            sandbox.switch(**change)
+            sandbox.set_quirks(**change)
             (otherwise,) = check([facts[name]], playground.scene, playground)
             assert otherwise.verdict is Verdict.DEVIATES, name
 

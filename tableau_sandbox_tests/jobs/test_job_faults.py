@@ -4,7 +4,7 @@ import pytest
 import tableauserverclient as tsc
 
 from tableau_pipeline_tests.waiting import until
-from tableau_sandbox.control.faults import FailJob, HoldJobs, ReorderJobs, SlowJob
+from tableau_sandbox.faults import FailJob, HoldJobs, ReorderJobs, SlowJob
 from tableau_sandbox.testing import Sandbox
 from tableau_sandbox_tests.jobs.test_jobs import publish_job, status_of
 from tableau_sandbox_tests.samples import rows_on_server
@@ -30,7 +30,7 @@ def test_only_jobs_of_the_kind_fail(sandbox: Sandbox, server: tsc.Server, one_ro
     # Prevents: a fault that is meant for another kind of job strikes a publish.
     armed = sandbox.control.add(FailJob(job_kind="other"))
     done = server.jobs.wait_for_job(publish_job(server, one_row), timeout=20)
-    assert (done.finish_code, armed.met) == (0, 0)
+    assert (done.finish_code, armed.seen) == (0, 0)
 
 
 def test_held_jobs_wait_until_released(sandbox: Sandbox, server: tsc.Server, one_row: Path):

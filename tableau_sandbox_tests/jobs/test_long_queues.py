@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tableau_sandbox.control.faults import HoldJobs, ReorderJobs
 from tableau_sandbox.control.state import Control
+from tableau_sandbox.faults import HoldJobs, ReorderJobs
 from tableau_sandbox.identity import seeded_luid
 from tableau_sandbox.jobs import publish, refresh, update_data
 from tableau_sandbox.jobs.registry import KINDS
 from tableau_sandbox.options import ADMIN_NAME, Options
+from tableau_sandbox.quirks import JobOrder
 from tableau_sandbox.services import Services, open_services
 from tableau_sandbox.store import jobs
-from tableau_sandbox.switches import JobOrder
 
 MANY = 10_000
 NOW = "2026-01-01T00:00:00Z"
@@ -91,12 +91,12 @@ def test_next_job(
     # Each job is counted once, however often it was passed over.
     for armed, fault in zip(control.faults(), faults, strict=False):
         counted = [kind for kind in kinds if fault.job_kind in (None, kind)]
-        assert (armed.met, armed.fired) == (len(counted), len(counted))
+        assert (armed.seen, armed.fired) == (len(counted), len(counted))
     queue(services, update_data.KIND)
     choose(services, control, order)
     for armed, fault in zip(control.faults(), faults, strict=False):
         counted = [kind for kind in (*kinds, update_data.KIND) if fault.job_kind in (None, kind)]
-        assert armed.met == len(counted)
+        assert armed.seen == len(counted)
 
 
 def test_ten_thousand_queued_jobs(services: Services):

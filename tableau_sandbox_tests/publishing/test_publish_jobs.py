@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 import tableauserverclient as tsc
 
-from tableau_sandbox.switches import Replace
+from tableau_sandbox.quirks import Replace
 from tableau_sandbox.testing import Sandbox
 from tableau_sandbox_tests.conftest import NewServer
 from tableau_sandbox_tests.jobs.test_jobs import publish_job

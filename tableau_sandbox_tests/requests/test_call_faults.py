@@ -6,7 +6,7 @@ import pytest
 import requests
 import tableauserverclient as tsc
 
-from tableau_sandbox.control.faults import (
+from tableau_sandbox.faults import (
     Delay,
     Drop,
     ExpireSessions,
@@ -54,7 +54,7 @@ def test_refused_on_the_nth_call_and_the_next(
         with pytest.raises(error):
             server.projects.get()
     server.projects.get()
-    assert (armed.met, armed.fired) == (4, 2)
+    assert (armed.seen, armed.fired) == (4, 2)
 
 
 def test_refused_publish_does_nothing(sandbox: Sandbox, server: tsc.Server, one_row: Path):

@@ -12,7 +12,7 @@ import requests
 import tableauserverclient as tsc
 
 import tableau_sandbox
-from tableau_sandbox.control.faults import Refuse
+from tableau_sandbox.faults import Refuse
 from tableau_sandbox.testing import Sandbox, running_sandbox
 from tableau_sandbox_tests.conftest import ALICE, VIEWER
 from tableau_sandbox_tests.samples import (

@@ -6,7 +6,7 @@ import pytest
 import tableauserverclient as tsc
 
 from tableau_sandbox.content.tds_marks import mark_tds
-from tableau_sandbox.switches import BareDownload
+from tableau_sandbox.quirks import DownloadWithoutExtract
 from tableau_sandbox.testing import Sandbox
 from tableau_sandbox_tests.conftest import NewServer
 from tableau_sandbox_tests.samples import (
@@ -67,7 +67,7 @@ def test_bare_download_may_be_a_package(new_server: NewServer, tmp_path: Path, o
     sandbox, server = new_server()
     item = publish(server, one_row)
     tds = tds_of(server, item.id, tmp_path)
-    sandbox.switch(bare_download=BareDownload.TDSX)
+    sandbox.set_quirks(download_without_extract=DownloadWithoutExtract.TDSX)
     path = server.datasources.download(item.id, str(tmp_path / "bare"), include_extract=False)
     assert path.endswith("bare.tdsx")
     assert members(Path(path).read_bytes(), tmp_path / "copy") == {"Flights.tds": tds.encode()}
@@ -98,7 +98,7 @@ def test_each_change_may_leave_a_mark(new_server: NewServer, tmp_path: Path, one
     builds = [root.attrib.pop("source-build") for root in roots]
     assert len(set(builds)) == 3
     assert len({without_marks(root) for root in roots}) == 1
-    sandbox.switch(tds_varies=False)
+    sandbox.set_quirks(tds_varies=False)
     plain = ElementTree.fromstring(look())
     assert without_marks(plain) == without_marks(roots[0])
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from tableau_sandbox.control.faults import Refuse
+from tableau_sandbox.faults import Refuse
 from tableau_sandbox_tests.conftest import NewServer
 from tableau_sandbox_tests.samples import TIMEOUT, call, publish, signed_in
 from tableau_sandbox_tests.service.command import started_sandbox

@@ -10,8 +10,8 @@ import tableauserverclient as tsc
 from starlette.applications import Starlette
 
 from tableau_sandbox.command_line.cli import main
-from tableau_sandbox.control.faults import Refuse, read_fault, write_fault
 from tableau_sandbox.control.state import Control
+from tableau_sandbox.faults import Refuse, read_fault, write_fault
 from tableau_sandbox.http.app import build_app
 from tableau_sandbox.options import Options
 from tableau_sandbox.services import open_services
@@ -65,7 +65,7 @@ def test_faults_over_http(controlled: Sandbox):
     with pytest.raises(tsc.ServerResponseError, match="429000"):
         server.projects.get()
     (listed,) = order(controlled, "GET", "").json()["faults"]
-    assert listed == {**armed.json(), "met": 1, "fired": 1}
+    assert listed == {**armed.json(), "seen": 1, "fired": 1}
     assert order(controlled, "DELETE", f"/faults/{number}").status_code == 204
     assert code_of(order(controlled, "DELETE", f"/faults/{number}")) == "404003"
     order(controlled, "POST", "/faults", json=REFUSE)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tableau_sandbox.switches import RepeatedRequest
+from tableau_sandbox.quirks import RepeatedRequest
 from tableau_sandbox_tests.conftest import NewServer
 from tableau_sandbox_tests.jobs.test_jobs import publish_job, status_of
 from tableau_sandbox_tests.samples import publish
@@ -38,17 +38,17 @@ def test_jobs_are_held_and_awaited(new_server: NewServer, one_row: Path):
         sandbox.wait_until_running(timeout=0.05)
 
 
-def test_switches_can_change_later(new_server: NewServer, one_row: Path):
+def test_quirks_can_change_later(new_server: NewServer, one_row: Path):
     # Prevents: a simulation has to start a sandbox for each answer.
     sandbox, server = new_server()
     item = publish(server, one_row)
     first = update(server, item, CLEAR, id="x")
     assert update(server, item, CLEAR, id="x").id == first.id
-    sandbox.switch(repeated_request=RepeatedRequest.EMPTY_JOB)
+    sandbox.set_quirks(repeated_request=RepeatedRequest.EMPTY_JOB)
     again = update(server, item, CLEAR, id="x")
     assert (again.id, again.finish_code, again.type) == (None, -1, None)
     sandbox.wait_until_idle()
     sandbox.restart()
     assert update(server, item, CLEAR, id="x").id is None
-    with pytest.raises(TypeError, match="no switches: tls"):
-        sandbox.switch(tls=True)
+    with pytest.raises(TypeError, match="no quirks: tls"):
+        sandbox.set_quirks(tls=True)

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import tableauserverclient as tsc
 
-from tableau_sandbox.control.faults import Refuse
-from tableau_sandbox.switches import PendingPublish
+from tableau_sandbox.faults import Refuse
+from tableau_sandbox.quirks import PendingPublish
 from tableau_sandbox.testing import Sandbox
 from tableau_sandbox_tests.samples import (
     call,

@@ -74,7 +74,7 @@ def test_equal_data_sources_are_green(location: Location):
 @pytest.mark.slow
 def test_a_foreign_update_without_a_stamp_is_red(location: Location):
     """Prevents: rows that nobody published, under a green refresh and a green audit."""
-    location.sandbox.switch(updated_at="stays", revisions=False)
+    location.sandbox.set_quirks(updates_move_stamp="never", revisions=False)
     published(location, "busy", "calm")
     other_users.deletes_a_flight(location.sandbox, str(location.checkpoint("busy").luid))
     assert decision(location.refresh("busy", declared=READ)).startswith("no change")

@@ -8,9 +8,8 @@ from tableau_pipeline.publishing.session.credentials import ConnectedApp
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline_tests.publishing.conftest import SignIn, published
 from tableau_pipeline_tests.publishing.test_jobs import LONG_AGO, clear
-from tableau_sandbox.control.faults import HoldJobs
+from tableau_sandbox.faults import HoldJobs
 from tableau_sandbox.testing import Sandbox
-from tableau_sandbox_tests.temporary import armed
 
 
 @pytest.fixture
@@ -46,7 +45,7 @@ def test_every_call_of_a_refresh(
 
 
 def cancels_a_job(site: TableauSite, sandbox: Sandbox, luid: str) -> None:
-    with armed(sandbox, HoldJobs()):
+    with sandbox.armed(HoldJobs()):
         job = clear(site, luid)
         assert site.cancel(job)
     status = site.job(job)

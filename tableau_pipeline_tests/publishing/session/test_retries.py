@@ -14,9 +14,8 @@ from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline_tests.publishing.conftest import LOG, SignIn, finished, send
 from tableau_pipeline_tests.publishing.test_publish import rows
 from tableau_pipeline_tests.publishing.test_updates import CLEAR, DATA, INSERT, fresh
-from tableau_sandbox.control.faults import CallFault, Delay, Drop, Refuse
+from tableau_sandbox.faults import CallFault, Delay, Drop, Refuse
 from tableau_sandbox.testing import Sandbox
-from tableau_sandbox_tests.temporary import armed
 
 UPDATE = {"method": "PATCH", "path": DATA}
 ONE = {"method": "GET", "path": "sites/*/datasources/*"}
@@ -46,11 +45,11 @@ def test_call_that_the_server_puts_off(
 ):
     # Prevents: a busy minute of the server fails a refresh that it asked to come back later.
     began = monotonic()
-    with armed(sandbox, Refuse(**UPDATE, status=status, retry_after=1)) as fault:
+    with sandbox.armed(Refuse(**UPDATE, status=status, retry_after=1)) as fault:
         job = clear(tableau, sales)
     assert finished(tableau, job)[0]
     assert rows(sandbox, sales.luid) == 0
-    assert (fault.met, fault.fired) == (2, 1)
+    assert (fault.seen, fault.fired) == (2, 1)
     assert monotonic() - began >= 1
     (line,) = heard()
     assert "PATCH" in line
@@ -89,9 +88,9 @@ def test_every_call_can_be_put_off(
     call: Callable[[TableauSite, RemoteDatasource, Path], None],
 ):
     # Prevents: some calls honour what the server asks for, and others fail.
-    with armed(sandbox, Refuse(method=method, path=f"sites/*/{path}", status=429)) as fault:
+    with sandbox.armed(Refuse(method=method, path=f"sites/*/{path}", status=429)) as fault:
         call(tableau, sales, small)
-    assert (fault.met, fault.fired) == (2, 1)
+    assert (fault.seen, fault.fired) == (2, 1)
 
 
 def test_server_that_asks_for_too_much_patience(
@@ -99,7 +98,7 @@ def test_server_that_asks_for_too_much_patience(
 ):
     # Prevents: a refresh sleeps for hours in its step, and holds its place in the pool.
     fault = Refuse(**UPDATE, status=429, retry_after=1740, times=None)
-    with armed(sandbox, fault) as busy, pytest.raises(RefreshError, match="429000") as caught:
+    with sandbox.armed(fault) as busy, pytest.raises(RefreshError, match="429000") as caught:
         clear(tableau, sales)
     assert busy.fired == 1
     assert not isinstance(caught.value, RefusedError)
@@ -108,7 +107,7 @@ def test_server_that_asks_for_too_much_patience(
 def test_patience_ends(tableau: TableauSite, sandbox: Sandbox, sales: RemoteDatasource):
     # Prevents: a server that is always busy is asked for ever.
     fault = Refuse(**UPDATE, status=429, times=None)
-    with armed(sandbox, fault) as busy, pytest.raises(RefreshError, match="429000"):
+    with sandbox.armed(fault) as busy, pytest.raises(RefreshError, match="429000"):
         clear(tableau, sales)
     assert busy.fired == 5
 
@@ -131,9 +130,9 @@ def test_reading_is_tried_again(
     heard: Callable[[], list[str]],
 ):
     # Prevents: one connection that breaks off fails a refresh that only wanted to look.
-    with armed(sandbox, fault) as armed_fault:
+    with sandbox.armed(fault) as armed_fault:
         assert tableau.find_by_luid(sales.luid) == sales
-    assert (armed_fault.met, armed_fault.fired) == (4, 3)
+    assert (armed_fault.seen, armed_fault.fired) == (4, 3)
     assert len(heard()) == 3
     assert all("trying again" in line for line in heard())
 
@@ -158,11 +157,11 @@ def test_update_is_sent_again_with_its_request_id(
 ):
     # Prevents: one connection that breaks off fails a refresh, or its rows are inserted twice.
     upload = tableau.upload(small)
-    with armed(sandbox, fault) as armed_fault:
+    with sandbox.armed(fault) as armed_fault:
         job = tableau.update(sales.luid, batch=INSERT, upload=upload, request_id=fresh())
     assert job
     assert finished(tableau, job)[0]
-    assert (armed_fault.met, armed_fault.fired) == (4, 3)
+    assert (armed_fault.seen, armed_fault.fired) == (4, 3)
     assert rows(sandbox, sales.luid) == 10
 
 
@@ -179,10 +178,10 @@ def test_update_that_may_have_arrived(
     calls: int,
 ):
     # Prevents: an update whose answers are all lost passes for one that was refused.
-    with armed(sandbox, fault) as armed_fault, pytest.raises(RefreshError) as caught:
+    with sandbox.armed(fault) as armed_fault, pytest.raises(RefreshError) as caught:
         clear(tableau, sales)
     assert not isinstance(caught.value, RefusedError), "what happened is not known"
-    assert armed_fault.met == calls
+    assert armed_fault.seen == calls
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -191,16 +190,16 @@ def test_block_is_not_sent_again(
 ):
     # Prevents: a block is in the file twice.
     fault = Drop(method="PUT", path="sites/*/fileUploads/*", when=when)
-    with armed(sandbox, fault) as armed_fault, pytest.raises(RefreshError):
+    with sandbox.armed(fault) as armed_fault, pytest.raises(RefreshError):
         tableau.upload(small)
-    assert armed_fault.met == 1
+    assert armed_fault.seen == 1
 
 
 def test_server_that_hangs(sign_in: SignIn, sandbox: Sandbox, sales: RemoteDatasource):
     # Prevents: a refresh waits for ever for a server that was switched off in mid-sentence.
     with sign_in(times=RetryTimes(backoff=0, read=0.3)) as tableau:
         began = monotonic()
-        with armed(sandbox, Delay(**ONE, seconds=3)) as slow:
+        with sandbox.armed(Delay(**ONE, seconds=3)) as slow:
             assert tableau.find_by_luid(sales.luid) == sales
         assert monotonic() - began < 2
-    assert slow.met == 2
+    assert slow.seen == 2

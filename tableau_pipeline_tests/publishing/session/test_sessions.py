@@ -16,9 +16,8 @@ from tableau_pipeline_tests.publishing.conftest import SignIn, finished, hyper_f
 from tableau_pipeline_tests.publishing.test_jobs import LONG_AGO
 from tableau_pipeline_tests.publishing.test_publish import rows
 from tableau_pipeline_tests.publishing.test_updates import CLEAR, DATA, INSERT, fresh
-from tableau_sandbox.control.faults import ExpireSessions, HoldJobs
+from tableau_sandbox.faults import ExpireSessions, HoldJobs
 from tableau_sandbox.testing import Sandbox
-from tableau_sandbox_tests.temporary import armed
 
 Call = Callable[[TableauSite, RemoteDatasource, Path], object]
 CALLS: dict[str, Call] = {
@@ -60,7 +59,7 @@ def test_session_that_has_ended(
     # Prevents: a refresh of hours fails because Tableau ends sessions after four, or two.
     file = tmp_path / "file.hyper"
     file.write_bytes(small.read_bytes())
-    with armed(sandbox, ExpireSessions()) as fault:
+    with sandbox.armed(ExpireSessions()) as fault:
         assert call(tableau, sales, file)
     assert fault.fired == 1
     assert "signing in again" in str(caplog.messages)
@@ -70,12 +69,12 @@ def test_session_that_ends_while_a_job_runs(
     tableau: TableauSite, sandbox: Sandbox, sales: RemoteDatasource
 ):
     # Prevents: a long job is lost sight of, or cannot be given up.
-    with armed(sandbox, HoldJobs()):
+    with sandbox.armed(HoldJobs()):
         job = tableau.update(sales.luid, batch=CLEAR, upload=None, request_id=fresh())
         assert job
-        with armed(sandbox, ExpireSessions()):
+        with sandbox.armed(ExpireSessions()):
             status = tableau.job(job)
-        with armed(sandbox, ExpireSessions()):
+        with sandbox.armed(ExpireSessions()):
             assert tableau.cancel(job)
     assert status
     assert status.outcome is None
@@ -103,7 +102,7 @@ def test_session_that_ends_during_an_upload(
     noise = np.random.default_rng(0).integers(0, 2**62, 400_000)
     file = hyper_file(tmp_path, pa.table({"number": noise}))
     assert file.stat().st_size > 2 * 2**20
-    with armed(sandbox, when) as fault:
+    with sandbox.armed(when) as fault:
         job = tableau.update(
             sales.luid, batch=INSERT, upload=tableau.upload(file), request_id=fresh()
         )
@@ -118,7 +117,7 @@ def test_sessions_that_end_again_and_again(
 ):
     # Prevents: two deployments with one token throw each other out for ever, and nobody is told.
     fault = ExpireSessions(method="GET", path="sites/*/datasources/*", times=None)
-    with armed(sandbox, fault) as ending, pytest.raises(RefreshError) as caught:
+    with sandbox.armed(fault) as ending, pytest.raises(RefreshError) as caught:
         tableau.find_by_luid(sales.luid)
     assert ending.fired == 2
     for part in ("401002", "same token", "run again", "a token of its own"):
@@ -143,5 +142,5 @@ def test_connected_app_signs_in_again(sandbox: Sandbox, sign_in: SignIn):
     # Prevents: the second sign-in shows the token of the first, which Tableau takes only once.
     app = sandbox.connected_app
     credentials = ConnectedApp(sandbox.user, app.client_id, app.secret_id, app.secret_value)
-    with sign_in(credentials) as tableau, armed(sandbox, ExpireSessions()):
+    with sign_in(credentials) as tableau, sandbox.armed(ExpireSessions()):
         assert tableau.find_project("Default")

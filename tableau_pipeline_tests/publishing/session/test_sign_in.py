@@ -14,10 +14,9 @@ from tableau_pipeline.publishing.session.credentials import (
 )
 from tableau_pipeline.publishing.session.sign_in import signed_in
 from tableau_pipeline_tests.publishing.conftest import LOG, SignIn
-from tableau_sandbox.control.faults import Refuse
+from tableau_sandbox.faults import Refuse
 from tableau_sandbox.services import DATABASE_FILE
 from tableau_sandbox.testing import Sandbox, running_sandbox
-from tableau_sandbox_tests.temporary import armed
 
 SECRET = "hush-hush-5c21"
 LONG = SECRET + "-long-enough-for-a-key-of-256-bits"
@@ -125,7 +124,7 @@ def test_session_that_is_gone_already_is_no_error(sign_in: SignIn):
 def test_server_that_does_not_tell_its_version(sandbox: Sandbox, sign_in: SignIn):
     # Prevents: a server that is busy for a moment passes for one of ten years ago.
     failing = Refuse(method="GET", path="serverInfo", status=500)
-    with armed(sandbox, failing), pytest.raises(RefreshError, match="500") as caught, sign_in():
+    with sandbox.armed(failing), pytest.raises(RefreshError, match="500") as caught, sign_in():
         pass
     assert not isinstance(caught.value, RefusedError)
 

@@ -17,11 +17,11 @@ from tableau_pipeline_tests.refresh.support.other_users import ADMIN
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
 from tableau_pipeline_tests.refresh.support.proxies import Proxy
 from tableau_pipeline_tests.refresh.support.server_jobs import jobs
-from tableau_sandbox.switches import Stamps
+from tableau_sandbox.quirks import StampsWithinSecond
 
 KINDS: dict[str, dict[str, Any]] = {
     "usual": {},
-    "same second": {"stamps": Stamps.SHARED},
+    "same second": {"stamps_within_second": StampsWithinSecond.SHARED},
     "no revisions": {"revisions": False},
 }
 

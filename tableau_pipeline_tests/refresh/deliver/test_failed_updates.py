@@ -18,9 +18,8 @@ from tableau_pipeline_tests.refresh.support.crashes import killed_before
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
 from tableau_pipeline_tests.refresh.support.server_jobs import jobs
-from tableau_sandbox.control.faults import Drop, FailJob
-from tableau_sandbox.switches import RepeatedRequest
-from tableau_sandbox_tests.temporary import armed
+from tableau_sandbox.faults import Drop, FailJob
+from tableau_sandbox.quirks import RepeatedRequest
 
 DATA = "sites/*/datasources/*/data"
 PUBLISH = "sites/*/datasources"
@@ -33,7 +32,7 @@ When = Literal["before", "after"]
 def test_failed_update_is_followed_by_the_whole_file(pipeline: Pipeline, *, killed: bool):
     """Prevents: an update that the server cannot carry out is tried again and again."""
     changed_rows(pipeline)
-    with armed(pipeline.sandbox, FailJob(notes="Out of memory.")):
+    with pipeline.sandbox.armed(FailJob(notes="Out of memory.")):
         if killed:
             assert killed_before(pipeline, "look")
             pipeline.sandbox.wait_until_idle()
@@ -55,7 +54,7 @@ def test_failed_update_is_followed_by_the_whole_file(pipeline: Pipeline, *, kill
 def test_failed_update_of_content_that_came_back(pipeline: Pipeline):
     """Prevents: a failure is forgotten with the rows that it was about."""
     changed_rows(pipeline)
-    with armed(pipeline.sandbox, FailJob(notes="Out of memory.")), pytest.raises(RefreshError):
+    with pipeline.sandbox.armed(FailJob(notes="Out of memory.")), pytest.raises(RefreshError):
         pipeline.run()
     pipeline.model("flights", flights())
     assert isinstance(pipeline.run().plan, Publish)
@@ -67,7 +66,7 @@ def test_failed_update_of_content_that_came_back(pipeline: Pipeline):
 def test_answer_to_an_update_is_lost(pipeline: Pipeline, when: When):
     """Prevents: a hiccup of the network costs a whole file, or updates twice."""
     changed_rows(pipeline)
-    with armed(pipeline.sandbox, Drop(method="PATCH", path=DATA, when=when)):
+    with pipeline.sandbox.armed(Drop(method="PATCH", path=DATA, when=when)):
         assert isinstance(pipeline.run().plan, Update)
     assert [job.kind for job in jobs(pipeline)] == ["update", "publish"]
     assert_recovered(pipeline)
@@ -84,7 +83,7 @@ def test_server_keeps_the_job_to_itself(
     changed_rows(pipeline)
     lost = Drop(method="PATCH", path=DATA, when="after")
     with (
-        armed(pipeline.sandbox, lost),
+        pipeline.sandbox.armed(lost),
         pytest.raises(RefreshError, match="does not name the job"),
     ):
         pipeline.run()
@@ -104,7 +103,7 @@ def test_all_answers_are_lost(pipeline: Pipeline, before: Callable[[Pipeline], N
     began = len(jobs(pipeline))
     lost = Drop(method=method, path=path, when=when, times=None)
     with (
-        armed(pipeline.sandbox, lost) as fault,
+        pipeline.sandbox.armed(lost) as fault,
         pytest.raises(RefreshError, match="broke off"),
     ):
         pipeline.run()

@@ -20,7 +20,7 @@ from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.pipeline import TIMEOUTS, Pipeline, session
 from tableau_pipeline_tests.refresh.support.proxies import Proxy
 from tableau_pipeline_tests.refresh.support.server_jobs import jobs
-from tableau_sandbox.control.faults import HoldJobs
+from tableau_sandbox.faults import HoldJobs
 
 IMPATIENT = replace(TIMEOUTS, queue=0.2)
 

@@ -18,9 +18,8 @@ from tableau_pipeline.refresh.job_waiting import Jobs
 from tableau_pipeline_tests.publishing.conftest import hyper_file
 from tableau_pipeline_tests.refresh.support.pipeline import LOG
 from tableau_pipeline_tests.refresh.support.proxies import Proxy
-from tableau_sandbox.control.faults import HoldJobs, SlowJob
+from tableau_sandbox.faults import HoldJobs, SlowJob
 from tableau_sandbox.testing import Sandbox
-from tableau_sandbox_tests.temporary import armed
 
 TABLE = {"target-schema": "Extract", "target-table": "Extract"}
 CLEAR = json.dumps({"actions": [{"action": "delete", **TABLE, "condition": True}]})
@@ -102,7 +101,7 @@ def test_looks_become_rare(
     """Prevents: a job of an hour is asked for thousands of times, or a quick one hardly ever."""
     caplog.set_level(logging.INFO, LOG.name)
     waiting = Waiting(sandbox, eyes)
-    with armed(sandbox, HoldJobs()):
+    with sandbox.armed(HoldJobs()):
         job = send()
         waiting.jobs(queue=1000).wait(job)
     assert waiting.looks[:3] == [0, 0.25, 0.625]
@@ -126,7 +125,7 @@ def test_another_look_is_taken_in_turn(
             sandbox.wait_until_running()
 
     waiting = Waiting(sandbox, eyes, at)
-    with armed(sandbox, SlowJob(seconds=60)):
+    with sandbox.armed(SlowJob(seconds=60)):
         job = send()
         waiting.jobs().wait(job, meanwhile=lambda: others.append(waiting.slept))
     looks = sorted(waiting.looks + others)
@@ -142,7 +141,7 @@ def test_job_that_takes_too_long_to_start_is_cancelled(
 ):
     """Prevents: one job that hangs stops all refreshes until somebody looks after it."""
     waiting = Waiting(sandbox, eyes)
-    with armed(sandbox, HoldJobs()):
+    with sandbox.armed(HoldJobs()):
         job = send()
         status = waiting.jobs(queue=100, job=10).wait(job)
     assert status
@@ -176,7 +175,7 @@ def test_job_that_runs_too_long_is_cancelled(
 ):
     """Prevents: a job that runs for ever is waited for as long as the queue may take."""
     waiting = Waiting(sandbox, eyes)
-    with armed(sandbox, SlowJob(seconds=1000)):
+    with sandbox.armed(SlowJob(seconds=1000)):
         job = send()
         sandbox.wait_until_running()
         status = waiting.jobs(queue=1000, job=100).wait(job)

@@ -18,7 +18,7 @@ from tableau_pipeline_tests.refresh.support.crashes import killed_before
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.other_users import ADMIN
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
-from tableau_sandbox.switches import Replace
+from tableau_sandbox.quirks import Replace
 
 OTHER_SCHEMA = flights(8).append_column("gate", flights(8)["delay"])
 

@@ -17,16 +17,15 @@ from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.other_users import ANN
 from tableau_pipeline_tests.refresh.support.pipeline import TIMEOUTS, Pipeline
 from tableau_pipeline_tests.refresh.support.server_jobs import jobs, later, too_early
-from tableau_sandbox.control.faults import FailJob
-from tableau_sandbox.switches import JobStamps, UpdatedAt
-from tableau_sandbox_tests.temporary import armed
+from tableau_sandbox.faults import FailJob
+from tableau_sandbox.quirks import JobStamps, UpdatesMoveStamp
 
 ADMIN = ("", "")
 KINDS: dict[str, dict[str, Any]] = {
     "usual": {},
-    "stays": {"updated_at": UpdatedAt.STAYS},
-    "stays, no revisions": {"updated_at": UpdatedAt.STAYS, "revisions": False},
-    "late": {"updated_at": UpdatedAt.MOVES_LATE, "late_seconds": 0.3},
+    "stays": {"updates_move_stamp": UpdatesMoveStamp.NEVER},
+    "stays, no revisions": {"updates_move_stamp": UpdatesMoveStamp.NEVER, "revisions": False},
+    "late": {"updates_move_stamp": UpdatesMoveStamp.LATE, "late_stamp_seconds": 0.3},
     "after the job": {"job_stamps": JobStamps.AFTER},
     "updates make revisions": {"update_revisions": True},
     "tags move stamps": {"tags_move_stamp": True},
@@ -49,7 +48,7 @@ def test_killed_on_all_kinds_of_servers(
 ):
     """Prevents: on some server, a killed update is lost, or undoes what came after it."""
     # What late stamps leave in doubt, the rows have to tell.
-    is_late = "job_stamps" in on or "late_seconds" in on
+    is_late = "job_stamps" in on or "late_stamp_seconds" in on
     reconcile = Reconcile() if is_late else None
     pipeline = new_pipeline(on=on, user=user, reconcile=reconcile)
     changed_rows(pipeline)
@@ -100,7 +99,7 @@ def test_job_of_a_renamed_data_source_is_waited_for(pipeline: Pipeline):
 def test_outcome_of_another_job_is_not_taken(pipeline: Pipeline):
     """Prevents: the outcome of some other job passes for that of the interrupted update."""
     changed_rows(pipeline)
-    with armed(pipeline.sandbox, FailJob()):
+    with pipeline.sandbox.armed(FailJob()):
         assert killed_before(pipeline, "job")
         pipeline.sandbox.wait_until_idle()
     (left,) = pipeline.journal.intents()

@@ -12,7 +12,7 @@ from tableau_pipeline_tests.refresh.stateful.checks.promise import Look, note_me
 from tableau_pipeline_tests.refresh.stateful.events import Kill, Materialize
 from tableau_pipeline_tests.refresh.stateful.models.changes import Change
 from tableau_pipeline_tests.refresh.stateful.scenarios import Rules, related
-from tableau_sandbox.control.faults import Cut, QueryFault
+from tableau_sandbox.faults import Cut, QueryFault
 
 
 @dataclass(frozen=True)

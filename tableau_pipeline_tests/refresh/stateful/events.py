@@ -148,7 +148,7 @@ class Meddle:
 
     def _do(self, history: Any, target: Any) -> None:
         other_user, table, how = history.other_user, self.table, self.how
-        no_replace = history.scenario.switches["replace"] == "refused"
+        no_replace = history.scenario.quirks["replace"] == "refused"
         replace = publishing.OVERWRITE if no_replace else publishing.REPLACE
         own_tags = history.declaration.tag, f"{INSTANCE_TAG_PREFIX}ours"
         deeds = {

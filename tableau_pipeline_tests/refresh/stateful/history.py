@@ -247,7 +247,7 @@ def history(scenario: Scenario, chance: Random) -> Generator[History]:
                 chance=chance,
                 users=(ADMIN if scenario.admin else WORKER, BOSS),
                 session_minutes=10**7,
-                **scenario.switches,
+                **scenario.quirks,
             )
         )
         store = Store(folder / "snapshots")

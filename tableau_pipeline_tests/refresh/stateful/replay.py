@@ -139,7 +139,7 @@ def _calm(made: History) -> None:
             made.other_user.deletes(each)
     # Where a file cannot be replaced, it is overwritten; what nothing shows, nobody can know.
     hidden = any(each.hidden for each in made.ledger.tamperings)
-    full = hidden or made.scenario.switches["replace"] == "refused"
+    full = hidden or made.scenario.quirks["replace"] == "refused"
     options = Options(full=full, accept=frozenset(Accept))
     for is_last in (False, True):
         actor = made.actor()

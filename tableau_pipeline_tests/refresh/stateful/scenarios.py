@@ -12,7 +12,7 @@ from tableau_pipeline.hyper.tables import Relationship
 from tableau_pipeline_tests.refresh.stateful.models import windows
 from tableau_pipeline_tests.refresh.stateful.models.tables import Col, Content, Model
 from tableau_pipeline_tests.refresh.stateful.models.values import KEYS, MOMENTS, TYPES
-from tableau_sandbox.switches import Switches
+from tableau_sandbox.quirks import Quirks
 
 KEY = "stateful"
 _LIMITS = (66_000, 100_000)
@@ -86,7 +86,7 @@ class Scenario:
     """What stays over a history.
 
     Attributes:
-        switches: what Tableau leaves open, as this server has it.
+        quirks: what Tableau leaves open, as this server has it.
         admin: the pipeline's user is an administrator, and may list jobs.
         slow: jobs wait and run for minutes.
         client_ahead: seconds by which our clock is ahead of the server's.
@@ -96,7 +96,7 @@ class Scenario:
         forgetful: feeds name only what changed since the last try.
     """
 
-    switches: Mapping[str, Any]
+    quirks: Mapping[str, Any]
     admin: bool
     slow: bool
     client_ahead: float
@@ -120,8 +120,8 @@ class Scenario:
 
     def __str__(self) -> str:
         """What is not usual about it."""
-        usual = vars(Switches())
-        odd = {name: value for name, value in self.switches.items() if value != usual[name]}
+        usual = vars(Quirks())
+        odd = {name: value for name, value in self.quirks.items() if value != usual[name]}
         flags = [name for name in _FLAGS if getattr(self, name)]
         return (
             f"server: {_words(odd) or 'as usual'}; {', '.join(flags)}; "
@@ -133,7 +133,7 @@ def scenario(chance: Random) -> Scenario:
     """Draw one."""
     drawn = shapes(chance)
     return Scenario(
-        switches=switches(chance),
+        quirks=quirks(chance),
         admin=chance.random() < 0.7,
         slow=chance.random() < 0.3,
         client_ahead=chance.choice([0, 0, 300, -300, 7200]),
@@ -161,12 +161,12 @@ def scenario(chance: Random) -> Scenario:
     )
 
 
-def switches(chance: Random) -> dict[str, Any]:
+def quirks(chance: Random) -> dict[str, Any]:
     """An answer to each question that Tableau leaves open, mostly the usual one."""
-    drawn, hints = {}, get_type_hints(Switches)
-    for field in fields(Switches):
+    drawn, hints = {}, get_type_hints(Quirks)
+    for field in fields(Quirks):
         usual, hint = field.default, hints[field.name]
-        if field.name == "late_seconds":
+        if field.name == "late_stamp_seconds":
             drawn[field.name] = chance.choice([1, 2, 3, 8])
         elif isinstance(usual, bool):
             drawn[field.name] = chance.choice([usual, usual, not usual])

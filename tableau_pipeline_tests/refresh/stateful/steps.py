@@ -14,7 +14,7 @@ from tableau_pipeline_tests.refresh.stateful.models.values import TYPES
 from tableau_pipeline_tests.refresh.stateful.scenarios import rules
 from tableau_pipeline_tests.refresh.stateful.server import other_user
 from tableau_pipeline_tests.refresh.stateful.server.tableau import Fate
-from tableau_sandbox.control.faults import (
+from tableau_sandbox.faults import (
     BreakRows,
     Cut,
     FailJob,

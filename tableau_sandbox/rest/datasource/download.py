@@ -9,12 +9,12 @@ from starlette.responses import Response, StreamingResponse
 from tableau_sandbox.access.capabilities import DOWNLOAD
 from tableau_sandbox.content.package import any_packing, file_name, pack
 from tableau_sandbox.content.tds_marks import mark_tds
+from tableau_sandbox.quirks import DownloadWithoutExtract
 from tableau_sandbox.rest.datasource.datasources import find_datasource
 from tableau_sandbox.rest.wire.requests import Call
 from tableau_sandbox.rest.wire.router import Route
 from tableau_sandbox.services import Services
 from tableau_sandbox.store.records import Datasource, Revision
-from tableau_sandbox.switches import BareDownload
 
 _BINARY = "application/octet-stream"
 
@@ -48,7 +48,9 @@ def content_response(
             revision=earlier.number if earlier else datasource.revision,
             mark=_mark(content),
         )
-    wants_model = not include_extract and options.bare_download is BareDownload.TDS
+    wants_model = (
+        not include_extract and options.download_without_extract is DownloadWithoutExtract.TDS
+    )
     # What was published without data has no package.
     if wants_model or not content.hyper_file:
         return Response(tds, headers=_headers(f"{name}.tds"), media_type=_BINARY)

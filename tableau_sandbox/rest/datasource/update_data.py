@@ -7,6 +7,7 @@ from tableau_sandbox.batch.errors import GrammarError
 from tableau_sandbox.batch.grammar.batches import parse_batch
 from tableau_sandbox.errors import malformed, not_found, refusal
 from tableau_sandbox.jobs.update_data import queue_update
+from tableau_sandbox.quirks import RepeatedRequest
 from tableau_sandbox.rest.datasource.datasources import find_datasource
 from tableau_sandbox.rest.datasource.uploads import consume_upload
 from tableau_sandbox.rest.site.jobs import accepted
@@ -16,7 +17,6 @@ from tableau_sandbox.rest.wire.router import Reply, Route
 from tableau_sandbox.services import Services
 from tableau_sandbox.store import data_requests, jobs, uploads
 from tableau_sandbox.store.records import Datasource, Job
-from tableau_sandbox.switches import RepeatedRequest
 
 _LIMIT_SETTING = "api.server.update_uploaded_file.max_size_in_mb"
 _LONGEST_DETAIL = 500

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from tableau_sandbox.control.faults import HideRows, QueryFault, StaleRows
+from tableau_sandbox.faults import HideRows, QueryFault, StaleRows
+from tableau_sandbox.quirks import EmptyAggregate
 from tableau_sandbox.services import Services
 from tableau_sandbox.store.datasources import datasource as find
 from tableau_sandbox.store.records import Datasource
-from tableau_sandbox.switches import EmptyAggregate
 from tableau_sandbox.vds.engine.names import Names
 from tableau_sandbox.vds.engine.run import FileGoneError, Row, run
 from tableau_sandbox.vds.engine.statement import statement

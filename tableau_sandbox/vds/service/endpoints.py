@@ -8,11 +8,11 @@ from starlette.responses import Response
 
 from tableau_sandbox.access.capabilities import CONNECT, QUERY_BY_API, READ
 from tableau_sandbox.access.rules import access_to
-from tableau_sandbox.control.faults import QueryFault
+from tableau_sandbox.faults import QueryFault
+from tableau_sandbox.quirks import QueryAccess
 from tableau_sandbox.services import Services
 from tableau_sandbox.store import datasources
 from tableau_sandbox.store.records import Datasource, Session
-from tableau_sandbox.switches import QueryAccess
 from tableau_sandbox.vds.engine.query import compute
 from tableau_sandbox.vds.errors import VdsError
 from tableau_sandbox.vds.model_reader import read_model

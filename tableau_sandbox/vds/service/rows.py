@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from tableau_sandbox.control.faults import BreakRows, QueryFault
+from tableau_sandbox.faults import BreakRows, QueryFault
 from tableau_sandbox.vds.engine.query import query_of
 from tableau_sandbox.vds.engine.run import Row
 from tableau_sandbox.vds.errors import VdsError

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from tableau_sandbox.testing import Sandbox
 from tableau_sandbox.vds.schema import Schema
 from tableau_sandbox_tests.samples import execute, publish
-from tableau_sandbox_tests.temporary import switched
 from tableau_sandbox_tests.vds.service.asking import ask, refused
 from tableau_sandbox_tests.vds.service.fuzz_bodies import (
     TABLE,
@@ -21,7 +20,7 @@ from tableau_sandbox_tests.vds.service.fuzz_bodies import (
     queries,
     spoilt,
 )
-from tableau_sandbox_tests.vds.service.test_switches import ENDPOINTS
+from tableau_sandbox_tests.vds.service.test_quirks import ENDPOINTS
 
 FEW = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 MANY = settings(FEW, max_examples=1_000)
@@ -52,7 +51,7 @@ def ask_anything(vds: Sandbox, admin: tsc.Server, luid: str, data: st.DataObject
     body = data.draw(queries(luid))
     check_sound(ask(vds, admin, "query-datasource", body))
     endpoint = data.draw(st.sampled_from([*ENDPOINTS]))
-    with switched(vds, vds_schema=data.draw(st.sampled_from([*Schema]))):
+    with vds.quirks(vds_schema=data.draw(st.sampled_from([*Schema]))):
         check_spoilt(ask(vds, admin, endpoint, data=data.draw(spoilt(body))))
         check_spoilt(ask(vds, admin, "query-datasource", data=data.draw(spoilt(body))))
 

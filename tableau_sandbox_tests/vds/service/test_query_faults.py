@@ -5,7 +5,7 @@ import pytest
 import requests
 import tableauserverclient as tsc
 
-from tableau_sandbox.control.faults import (
+from tableau_sandbox.faults import (
     BreakRows,
     Cut,
     Drop,
@@ -17,10 +17,9 @@ from tableau_sandbox.control.faults import (
 from tableau_sandbox.testing import Sandbox
 from tableau_sandbox_tests.conftest import ALICE
 from tableau_sandbox_tests.samples import publish, signed_in
-from tableau_sandbox_tests.temporary import armed, switched
 from tableau_sandbox_tests.updates.test_update_data import APPEND, finished, update
 from tableau_sandbox_tests.vds.service.asking import ask, count_of, query, refused
-from tableau_sandbox_tests.vds.service.test_switches import TABLE
+from tableau_sandbox_tests.vds.service.test_quirks import TABLE
 
 QUERY = "vizql-data-service/query-datasource"
 KEY = {"fieldCaption": "id", "sortPriority": 1}
@@ -28,20 +27,20 @@ KEY = {"fieldCaption": "id", "sortPriority": 1}
 
 def test_error_after_the_first_row(vds: Sandbox, admin: tsc.Server, shop: str):
     """Prevents: a client takes the rows before an error for all rows, because the status is 200."""
-    with armed(vds, BreakRows(times=None)):
+    with vds.armed(BreakRows(times=None)):
         answer = query(vds, admin, shop, {**KEY, "fieldAlias": "key"})
         assert answer.status_code == 200
         body = answer.json()
         assert body["data"] == [{"key": 1}]
         assert body["error"]["errorCode"] == "500000"
-        with switched(vds, vds_schema="20253"):
+        with vds.quirks(vds_schema="20253"):
             assert refused(query(vds, admin, shop, KEY)) == "500000"
     assert len(query(vds, admin, shop, KEY).json()["data"]) == 3
 
 
 def test_cut_answer(vds: Sandbox, admin: tsc.Server, shop: str):
     """Prevents: a client breaks on an answer that ends early without an error."""
-    with armed(vds, Cut(path=QUERY, bytes=9)):
+    with vds.armed(Cut(path=QUERY, bytes=9)):
         answer = query(vds, admin, shop, KEY)
         assert (answer.status_code, answer.text) == (200, '{"data":[')
         with pytest.raises(requests.JSONDecodeError):
@@ -50,7 +49,7 @@ def test_cut_answer(vds: Sandbox, admin: tsc.Server, shop: str):
 
 def test_rows_that_the_user_may_not_see(vds: Sandbox, admin: tsc.Server, shop: str, single: str):
     """Prevents: a client calls rows lost that only its user cannot see."""
-    with armed(vds, HideRows(rows=3)) as fault:
+    with vds.armed(HideRows(rows=3)) as fault:
         assert count_of(vds, admin, shop, "COUNT([orders])") == 1
         assert count_of(vds, admin, shop, "COUNT([customers])") == []
         assert count_of(vds, admin, single, "COUNT([Extract])") == []
@@ -64,11 +63,11 @@ def test_answers_of_before_a_change(vds: Sandbox, admin: tsc.Server, one_row: Pa
     def count() -> object:
         return count_of(vds, admin, item.id, "COUNT([Extract])")
 
-    with armed(vds, StaleRows(times=3)):
+    with vds.armed(StaleRows(times=3)):
         assert count() == 1
         finished(admin, update(admin, item, APPEND, payload=one_row))
         assert (count(), count(), count()) == (1, 1, 2)
-    with armed(vds, StaleRows()):
+    with vds.armed(StaleRows()):
         publish(admin, one_row, name="Stale", mode="Overwrite")
         assert (count(), count()) == (2, 1)
 
@@ -81,7 +80,7 @@ def test_refusals_are_those_of_the_service(vds: Sandbox, admin: tsc.Server, sing
         (Refuse(status=500, path=QUERY, nth=2), "500000"),
         (Refuse(status=401, path=QUERY, nth=2), "401002"),
     ):
-        with armed(vds, fault):
+        with vds.armed(fault):
             assert query(vds, admin, single, TABLE).status_code == 200
             answer = query(vds, admin, single, TABLE)
             assert refused(answer) == code
@@ -91,13 +90,13 @@ def test_refusals_are_those_of_the_service(vds: Sandbox, admin: tsc.Server, sing
 
 def test_gateways_and_networks_fail_too(vds: Sandbox, admin: tsc.Server, single: str):
     """Prevents: faults of calls spare the calls of the service."""
-    with switched(vds, gateway_pages=True), armed(vds, Refuse(status=504, path=QUERY)):
+    with vds.quirks(gateway_pages=True), vds.armed(Refuse(status=504, path=QUERY)):
         answer = query(vds, admin, single, TABLE)
         assert answer.headers["Content-Type"].startswith("text/html")
-    with armed(vds, Drop(when="after", path=QUERY)), pytest.raises(requests.ConnectionError):
+    with vds.armed(Drop(when="after", path=QUERY)), pytest.raises(requests.ConnectionError):
         query(vds, admin, single, TABLE)
     alice = signed_in(vds, tsc.TableauAuth(ALICE.name, ALICE.password))
-    with armed(vds, ExpireSessions(path=QUERY, user=ALICE.name)):
+    with vds.armed(ExpireSessions(path=QUERY, user=ALICE.name)):
         assert refused(query(vds, alice, single, TABLE)) == "401002"
 
 
@@ -114,7 +113,7 @@ def test_events(vds: Sandbox, admin: tsc.Server, shop: str):
         {"event": "METADATA", "data": {"rowCount": 3}},
         {"event": "DATA", "data": [[1], [2], [3]]},
     ]
-    with armed(vds, BreakRows()):
+    with vds.armed(BreakRows()):
         *_, last = events()
         assert (last["event"], last["data"]["errorCode"]) == ("ERROR", "500000")
 

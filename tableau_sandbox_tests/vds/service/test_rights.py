@@ -9,9 +9,8 @@ from tableau_sandbox_tests.access.test_connected_app import token
 from tableau_sandbox_tests.access.test_permissions import allow
 from tableau_sandbox_tests.conftest import ALICE, VIEWER
 from tableau_sandbox_tests.samples import publish, signed_in
-from tableau_sandbox_tests.temporary import switched
 from tableau_sandbox_tests.vds.service.asking import ask, query, refused
-from tableau_sandbox_tests.vds.service.test_switches import ENDPOINTS, TABLE
+from tableau_sandbox_tests.vds.service.test_quirks import ENDPOINTS, TABLE
 
 SCOPE = "tableau:viz_data_service:read"
 
@@ -87,7 +86,7 @@ def test_capability(vds: Sandbox, admin: tsc.Server, one_row: Path):
             }
         ],
     }
-    with switched(vds, vds_access="everybody"):
+    with vds.quirks(vds_access="everybody"):
         assert query(vds, alice, item.id, TABLE).status_code == 200
     herself = tsc.UserItem.as_reference(alice.user_id or "")
     allow(admin, item, herself, {"VizqlDataApiAccess": "Allow"})

@@ -12,10 +12,10 @@ from tableau_pipeline_tests.refresh.stateful import scenarios
 from tableau_pipeline_tests.refresh.stateful.actors import Actor, Killed, Sending
 from tableau_pipeline_tests.refresh.stateful.checks import oracle
 from tableau_pipeline_tests.refresh.stateful.server.contents import Published, differences, held
-from tableau_sandbox.control.faults import HideRows, StaleRows
+from tableau_sandbox.faults import HideRows, StaleRows
 from tableau_sandbox.publishing import OVERWRITE
+from tableau_sandbox.quirks import UpdatesMoveStamp
 from tableau_sandbox.store.records import Datasource, Job
-from tableau_sandbox.switches import UpdatedAt
 
 
 class BrokenPromise(BaseException):
@@ -35,7 +35,7 @@ class Look:
         """As it is now."""
         if datasource is None:
             return cls(None, None, None)
-        revision = datasource.revision if history.scenario.switches["revisions"] else None
+        revision = datasource.revision if history.scenario.quirks["revisions"] else None
         holds = held(history.tableau, datasource)
         return cls(datasource, holds, (datasource.updated_at, revision))
 
@@ -124,9 +124,9 @@ def _looks_like_ours(history: Any, after: Look, *, has_revision: bool) -> bool:
         return True
     if after.stamp[1] is not None:
         return False
-    switches = history.scenario.switches
-    moves_late = switches["updated_at"] is UpdatedAt.MOVES_LATE
-    late = timedelta(seconds=switches["late_seconds"] if moves_late else 0)
+    quirks = history.scenario.quirks
+    moves_late = quirks["updates_move_stamp"] is UpdatesMoveStamp.LATE
+    late = timedelta(seconds=quirks["late_stamp_seconds"] if moves_late else 0)
     stamp = datetime.fromisoformat(after.stamp[0])
     for luid in history.ledger.sendings:
         job = history.tableau.job(luid)
@@ -246,7 +246,7 @@ def check_work(history: Any, sending: Sending, found: Datasource, job: Job) -> N
         saved = [name for name in lost if _is_saved(history.kept, name)]
         require(saved == lost, f"the work {lost} is lost, of which {saved} is saved")
     actor.lost_work = adopts and Accept.OVERWRITE not in actor.options.accept
-    breaks = history.scenario.switches["replace"] == "like-overwrite"
+    breaks = history.scenario.quirks["replace"] == "like-overwrite"
     require(breaks or Accept.OVERWRITE in actor.options.accept, f"the work {lost} is lost")
 
 

@@ -12,7 +12,7 @@ from tableau_pipeline_tests.refresh.stateful.actors import Actor
 from tableau_pipeline_tests.refresh.stateful.checks import oracle
 from tableau_pipeline_tests.refresh.stateful.journals import LATER_RELEASE
 from tableau_pipeline_tests.refresh.stateful.models.tables import Content
-from tableau_sandbox.switches import UpdatedAt
+from tableau_sandbox.quirks import UpdatesMoveStamp
 
 # The server's own refusal, with the code of its error.
 ANSWERED = re.compile(r" failed: \d{6} ")
@@ -105,8 +105,8 @@ class _Case:
         if Accept.TAKEOVER in self._actor.options.accept:
             return True
         # A stamp that comes long after the job may be anybody's, if no revision tells.
-        switches = self._history.scenario.switches
-        if switches["updated_at"] is UpdatedAt.MOVES_LATE and not switches["revisions"]:
+        quirks = self._history.scenario.quirks
+        if quirks["updates_move_stamp"] is UpdatesMoveStamp.LATE and not quirks["revisions"]:
             return True
         wiped = any(log.wiped for log in self._history.logs.values())
         return self._history.ledger.meddled_at > 0 or wiped or self._history.unclear
@@ -155,7 +155,7 @@ class _Case:
         return path in store.damaged and any(path in store.paths(*each) for each in new)
 
     def _answered(self) -> bool:
-        refused = self._history.scenario.switches["replace"] == "refused"
+        refused = self._history.scenario.quirks["replace"] == "refused"
         return self._actor.had_fault or self._history.ledger.meddled_at > 0 or refused
 
     def _repeated(self, name: str) -> bool:

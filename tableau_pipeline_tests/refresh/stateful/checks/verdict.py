@@ -71,7 +71,7 @@ def check(history: Any, actor: Actor, start: Start, outcome: Outcome) -> None:
         case RefusedError():
             refused = [each for each in actor.sendings if each.landed]
             # After an update that somebody interfered with, a file may be refused that repairs it.
-            excused = history.scenario.switches["replace"] == "refused" or actor.meddled
+            excused = history.scenario.quirks["replace"] == "refused" or actor.meddled
             require(not refused or excused, f"refused, but it has sent something: {outcome}")
             untrue = refusals.untrue(history, actor, str(outcome), tags=start.tags)
             require(not untrue, f"refused, but this is not true: {untrue}")

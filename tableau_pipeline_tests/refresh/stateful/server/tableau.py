@@ -11,17 +11,17 @@ from typing import Any, Literal
 from starlette.types import ASGIApp
 
 from tableau_pipeline_tests.refresh.stateful.server.wire import Exchange, answered
-from tableau_sandbox.control.faults import FailJob
 from tableau_sandbox.control.state import Control
+from tableau_sandbox.faults import FailJob
 from tableau_sandbox.http.app import build_app
 from tableau_sandbox.http.date_header import DateHeader
 from tableau_sandbox.jobs.registry import KINDS
 from tableau_sandbox.jobs.worker import Worker
 from tableau_sandbox.options import Options
+from tableau_sandbox.quirks import JobOrder
 from tableau_sandbox.services import Services, open_services
 from tableau_sandbox.store import datasources, jobs
 from tableau_sandbox.store.records import Datasource, Job
-from tableau_sandbox.switches import JobOrder
 
 Moment = Literal["queued", "started", "ending", "done"]
 

@@ -3,7 +3,6 @@ import tableauserverclient as tsc
 
 from tableau_sandbox.testing import Sandbox
 from tableau_sandbox.vds.schema import Schema
-from tableau_sandbox_tests.temporary import switched
 from tableau_sandbox_tests.vds.service.asking import ask, count_of, query, refused
 
 TABLE = {"fieldCaption": "n", "calculation": "COUNT([Extract])"}
@@ -26,7 +25,7 @@ OPTIONS = {
 
 def test_server_without_the_service(vds: Sandbox, admin: tsc.Server, single: str):
     """Prevents: a client takes the page of a server without the service for an answer of it."""
-    with switched(vds, vds=False):
+    with vds.quirks(vds=False):
         for endpoint in ("simple-request", *ENDPOINTS):
             answer = ask(vds, admin, endpoint, {"datasource": {"datasourceLuid": single}})
             assert answer.status_code == 404
@@ -36,7 +35,7 @@ def test_server_without_the_service(vds: Sandbox, admin: tsc.Server, single: str
 @pytest.mark.parametrize("schema", Schema)
 def test_endpoints_of_each_version(vds: Sandbox, admin: tsc.Server, single: str, schema: Schema):
     """Prevents: a client uses an endpoint that servers of its time do not have."""
-    with switched(vds, vds_schema=schema):
+    with vds.quirks(vds_schema=schema):
         for endpoint, since in ENDPOINTS.items():
             body = {"datasource": {"datasourceLuid": single}}
             if endpoint == "query-datasource":
@@ -55,7 +54,7 @@ def test_endpoints_of_each_version(vds: Sandbox, admin: tsc.Server, single: str,
 @pytest.mark.parametrize("schema", Schema)
 def test_options_of_each_version(vds: Sandbox, admin: tsc.Server, single: str, schema: Schema):
     """Prevents: a client sends an option that older servers refuse, and never learns of it."""
-    with switched(vds, vds_schema=schema):
+    with vds.quirks(vds_schema=schema):
         for option, since in OPTIONS.items():
             answer = query(vds, admin, single, {"fieldCaption": "id"}, options={option: False})
             assert (answer.status_code == 200) is (schema >= since), option
@@ -68,20 +67,20 @@ def test_options_of_each_version(vds: Sandbox, admin: tsc.Server, single: str, s
 def test_model_of_an_older_version(vds: Sandbox, admin: tsc.Server, shop: str, single: str):
     """Prevents: a client relies on keys that came later."""
     body = {"datasource": {"datasourceLuid": shop}}
-    with switched(vds, vds_schema="20253"):
+    with vds.quirks(vds_schema="20253"):
         (one,) = ask(vds, admin, "get-datasource-model", body).json()["logicalTableRelationships"]
         assert set(one) == {"fromLogicalTable", "toLogicalTable"}
-    with switched(vds, vds_schema="20251"):
+    with vds.quirks(vds_schema="20251"):
         first, *_ = ask(vds, admin, "read-metadata", body).json()["data"]
         assert set(first) == {"fieldName", "fieldCaption", "dataType", "logicalTableId"}
 
 
 def test_answers_to_empty_aggregates(vds: Sandbox, admin: tsc.Server, empty: str, single: str):
     """Prevents: a client knows one form of zero only."""
-    with switched(vds, vds_empty="zero"):
+    with vds.quirks(vds_empty="zero"):
         assert count_of(vds, admin, empty, "COUNT([Extract])") == 0
         assert count_of(vds, admin, empty, "MAX([id])") is None
-    with switched(vds, vds_empty="error"):
+    with vds.quirks(vds_empty="error"):
         assert refused(query(vds, admin, empty, TABLE)) == "500810"
         assert count_of(vds, admin, single, "COUNT([Extract])") == 1
         assert query(vds, admin, empty, {"fieldCaption": "id"}).json() == {"data": []}
@@ -89,7 +88,7 @@ def test_answers_to_empty_aggregates(vds: Sandbox, admin: tsc.Server, empty: str
 
 def test_nobody_may_query(vds: Sandbox, admin: tsc.Server, single: str):
     """Prevents: a client that owns what it queries never meets a site that allows no queries."""
-    with switched(vds, vds_access="nobody"):
+    with vds.quirks(vds_access="nobody"):
         assert refused(query(vds, admin, single, TABLE)) == "403800"
         body = {"datasource": {"datasourceLuid": single}}
         assert refused(ask(vds, admin, "read-metadata", body)) == "403800"

@@ -17,7 +17,7 @@ from starlette.applications import Starlette
 
 from tableau_sandbox.control.state import Control
 from tableau_sandbox.http.app import build_app
-from tableau_sandbox.http.own_host import host_name
+from tableau_sandbox.http.host_guard import host_name
 from tableau_sandbox.options import Options
 from tableau_sandbox.services import open_services
 from tableau_sandbox.testing import Sandbox, running_sandbox

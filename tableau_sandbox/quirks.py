@@ -1,4 +1,4 @@
-"""Behaviour that Tableau's documentation leaves open; each switch of the sandbox chooses one."""
+"""Behaviour that Tableau's documentation leaves open; each quirk of the sandbox chooses one."""
 
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
@@ -14,15 +14,15 @@ class RepeatedRequest(StrEnum):
     CONFLICT = "conflict"
 
 
-class UpdatedAt(StrEnum):
-    """Whether the `updatedAt` of a data source moves when its data are updated."""
+class UpdatesMoveStamp(StrEnum):
+    """When the `updatedAt` of a data source moves after its data are updated."""
 
-    MOVES = "moves"
-    STAYS = "stays"
-    MOVES_LATE = "moves-late"
+    AT_ONCE = "at-once"
+    NEVER = "never"
+    LATE = "late"
 
 
-class Stamps(StrEnum):
+class StampsWithinSecond(StrEnum):
     """Whether two changes within one second share an `updatedAt`; if not, the second is later."""
 
     DISTINCT = "distinct"
@@ -59,7 +59,7 @@ class Replace(StrEnum):
     REFUSED = "refused"
 
 
-class BareDownload(StrEnum):
+class DownloadWithoutExtract(StrEnum):
     """The result of a download without the extract: the `.tds`, or a package around it."""
 
     TDS = "tds"
@@ -83,17 +83,17 @@ class QueryAccess(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Switches:
-    """The value of each switch; `help` is its text in the command's help.
+class Quirks:
+    """The value of each quirk; `help` is its text in the command's help.
 
     Attributes:
         repeated_request: the answer to a repeated RequestID.
-        updated_at: whether the `updatedAt` of a data source moves on a data update: in its job,
-            never, or `late_seconds` after its job, when clients have seen the job completed.
-        stamps: whether two changes of a data source within one second share an `updatedAt`.
+        updates_move_stamp: when the `updatedAt` of a data source moves after a data update: in its
+            job, never, or `late_stamp_seconds` after its job, when clients have seen it completed.
+        stamps_within_second: whether two changes within one second share an `updatedAt`.
         job_stamps: where the `updatedAt` set by a publish job or a data update lies: in the time of
-            the job, or `late_seconds` after it, although it is visible at once.
-        late_seconds: the delay of late stamps after a job.
+            the job, or `late_stamp_seconds` after it, although it is visible at once.
+        late_stamp_seconds: the delay of late stamps after a job.
         tags_move_stamp: whether adding and deleting tags moves the `updatedAt` of a data source.
         edits_move_stamp: whether a change of its name, project, description, owner or certification
             does.
@@ -106,7 +106,7 @@ class Switches:
             `early_finish_code` says; Tableau's samples have 1 there, without a completion time.
         publish_jobs_name_target: whether a succeeded publish job names its data source.
         replace: what publish mode Replace does; the data source must exist in any case.
-        bare_download: the result of a download without the extract.
+        download_without_extract: the result of a download without the extract.
         zips_vary: whether the bytes of a package differ from download to download.
         tds_varies: whether each publish and each data update leaves a different mark in the `.tds`.
         gateway_pages: whether refusals with the status 503 or 504 are HTML, as those of gateways.
@@ -119,17 +119,18 @@ class Switches:
     repeated_request: RepeatedRequest = field(
         default=RepeatedRequest.FIRST_JOB, metadata={"help": "answer to a known RequestID"}
     )
-    updated_at: UpdatedAt = field(
-        default=UpdatedAt.MOVES, metadata={"help": "updatedAt on a data update"}
+    updates_move_stamp: UpdatesMoveStamp = field(
+        default=UpdatesMoveStamp.AT_ONCE, metadata={"help": "updatedAt on a data update"}
     )
-    stamps: Stamps = field(
-        default=Stamps.DISTINCT, metadata={"help": "updatedAt of two changes in one second"}
+    stamps_within_second: StampsWithinSecond = field(
+        default=StampsWithinSecond.DISTINCT,
+        metadata={"help": "updatedAt of two changes in one second"},
     )
     job_stamps: JobStamps = field(
         default=JobStamps.INSIDE,
         metadata={"help": "updatedAt relative to the time of the job that changed it"},
     )
-    late_seconds: float = field(
+    late_stamp_seconds: float = field(
         default=2, metadata={"help": "seconds by which late stamps follow their job"}
     )
     tags_move_stamp: bool = field(default=False, metadata={"help": "tagging moves updatedAt"})
@@ -153,8 +154,8 @@ class Switches:
     replace: Replace = field(
         default=Replace.KEEPS_METADATA, metadata={"help": "publish mode Replace"}
     )
-    bare_download: BareDownload = field(
-        default=BareDownload.TDS, metadata={"help": "a download without the extract"}
+    download_without_extract: DownloadWithoutExtract = field(
+        default=DownloadWithoutExtract.TDS, metadata={"help": "a download without the extract"}
     )
     zips_vary: bool = field(
         default=False, metadata={"help": "the bytes of packages differ each time"}
@@ -183,13 +184,13 @@ class Switches:
         """Take values by their text as well: "refused" for `Replace.REFUSED`.
 
         Raises:
-            ValueError: a switch has no such value.
+            ValueError: a quirk has no such value.
         """
-        for switch in fields(Switches):
-            if isinstance(switch.default, StrEnum):
-                value = type(switch.default)(getattr(self, switch.name))
+        for quirk in fields(Quirks):
+            if isinstance(quirk.default, StrEnum):
+                value = type(quirk.default)(getattr(self, quirk.name))
                 # The way to set an attribute of a frozen object while it is being made.
-                object.__setattr__(self, switch.name, value)
+                object.__setattr__(self, quirk.name, value)
 
     def finish_code_of_unfinished(self, *, is_publish: bool) -> int | None:
         """Return the finish code of a job that has not ended; None if it has none."""

@@ -1,4 +1,4 @@
-"""The options of the command for the switches, one for each."""
+"""The options of the command for the quirks, one for each."""
 
 import argparse
 import math
@@ -6,16 +6,16 @@ from dataclasses import fields
 from enum import StrEnum
 from typing import Any
 
-from tableau_sandbox.switches import Switches
+from tableau_sandbox.quirks import Quirks
 
 
-def add_switches(parser: argparse.ArgumentParser) -> None:
-    """Add the options for all switches to the parser."""
+def add_quirks(parser: argparse.ArgumentParser) -> None:
+    """Add the options for all quirks to the parser."""
     group = parser.add_argument_group("what Tableau leaves open")
     add = group.add_argument
-    for switch in fields(Switches):
-        flag = f"--{switch.name.replace('_', '-')}"
-        default, text = switch.default, switch.metadata["help"]
+    for quirk in fields(Quirks):
+        flag = f"--{quirk.name.replace('_', '-')}"
+        default, text = quirk.default, quirk.metadata["help"]
         if isinstance(default, bool):
             text = f"{text} (default: {'yes' if default else 'no'})"
             add(flag, action=argparse.BooleanOptionalAction, default=default, help=text)
@@ -27,9 +27,9 @@ def add_switches(parser: argparse.ArgumentParser) -> None:
         add(flag, type=kind, default=default, help=f"{text} (default: {default})")
 
 
-def chosen_switches(parsed: argparse.Namespace) -> dict[str, Any]:
-    """Return the chosen values, by their names in `Switches`."""
-    return {switch.name: getattr(parsed, switch.name) for switch in fields(Switches)}
+def chosen_quirks(parsed: argparse.Namespace) -> dict[str, Any]:
+    """Return the chosen values, by their names in `Quirks`."""
+    return {quirk.name: getattr(parsed, quirk.name) for quirk in fields(Quirks)}
 
 
 def _seconds(text: str) -> float:

@@ -23,7 +23,7 @@ _SENT_BY_BROWSERS = (b"origin", b"sec-fetch-site")
 _HOST = re.compile(r"(?:\[([^\]]+)\]|([^:\[\]]+))(?::[0-9]*)?")
 
 
-class OwnHost:
+class HostGuard:
     """Passes requests on whose Host is the sandbox: loopback, the address reached, or allowed.
 
     Ports are not compared: a forwarded port is another one, and a page cannot choose its address.

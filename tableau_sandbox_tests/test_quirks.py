@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import tableauserverclient as tsc
 
-from tableau_sandbox.command_line.switch_options import add_switches, chosen_switches
-from tableau_sandbox.switches import JobOrder, Switches
+from tableau_sandbox.command_line.quirk_options import add_quirks, chosen_quirks
+from tableau_sandbox.quirks import JobOrder, Quirks
 from tableau_sandbox.testing import Sandbox
 from tableau_sandbox_tests.samples import publish, rows_on_server, signed_in
 from tableau_sandbox_tests.service.command import started_sandbox
@@ -21,7 +21,7 @@ def test_options_of_the_command(tmp_path: Path, one_row: Path, monkeypatch: pyte
     # Prevents: the command takes an option, and does not pass it on.
     options = (
         "--repeated-request=conflict",
-        "--updated-at=stays",
+        "--updates-move-stamp=never",
         "--update-limit-mb=0.01",
         "--upload-blocks=1",
     )
@@ -45,10 +45,10 @@ def test_options_of_the_command(tmp_path: Path, one_row: Path, monkeypatch: pyte
 def test_each_switch_has_an_option():
     # Prevents: an answer can be given in a test, but not to the command, or not in all its values.
     parser = argparse.ArgumentParser()
-    add_switches(parser)
-    assert Switches(**chosen_switches(parser.parse_args([]))) == Switches()
-    for switch in fields(Switches):
-        flag, default = switch.name.replace("_", "-"), switch.default
+    add_quirks(parser)
+    assert Quirks(**chosen_quirks(parser.parse_args([]))) == Quirks()
+    for quirk in fields(Quirks):
+        flag, default = quirk.name.replace("_", "-"), quirk.default
         if isinstance(default, bool):
             others = {not default: f"--no-{flag}" if default else f"--{flag}"}
         elif isinstance(default, StrEnum):
@@ -56,31 +56,33 @@ def test_each_switch_has_an_option():
         else:
             others = {0.5: f"--{flag}=0.5"}
         for value, argument in others.items():
-            chosen = chosen_switches(parser.parse_args([argument]))
-            assert Switches(**chosen) == replace(Switches(), **{switch.name: value})
+            chosen = chosen_quirks(parser.parse_args([argument]))
+            assert Quirks(**chosen) == replace(Quirks(), **{quirk.name: value})
 
 
-def test_help_lists_all_switches():
-    """Prevents: whoever asks the command for help does not hear of a switch, or of its values."""
+def test_help_lists_all_quirks():
+    """Prevents: whoever asks the command for help does not hear of a quirk, or of its values."""
     parser = argparse.ArgumentParser(prog="x")
-    add_switches(parser)
+    add_quirks(parser)
     help_text = " ".join(parser.format_help().split())
-    for switch in fields(Switches):
-        flag, default = f"--{switch.name.replace('_', '-')}", switch.default
+    for quirk in fields(Quirks):
+        flag, default = f"--{quirk.name.replace('_', '-')}", quirk.default
         # One flag may begin as another one does.
         _, *after_each = re.split(rf"{flag}(?![\w-])", help_text)
         assert after_each, flag
         after = after_each[-1]
-        assert switch.metadata["help"] in after
+        assert quirk.metadata["help"] in after
         if isinstance(default, StrEnum):
             assert f": {', '.join(type(default))} (default: {default})" in after
 
 
-@pytest.mark.parametrize("wrong", ["--late-seconds=-1", "--late-seconds=inf", "--stamps=never"])
+@pytest.mark.parametrize(
+    "wrong", ["--late-stamp-seconds=-1", "--late-stamp-seconds=inf", "--stamps-within-second=never"]
+)
 def test_senseless_answers(wrong: str, capsys: pytest.CaptureFixture[str]):
     # Prevents: a typing error starts a sandbox that behaves as nobody wanted.
     parser = argparse.ArgumentParser()
-    add_switches(parser)
+    add_quirks(parser)
     with pytest.raises(SystemExit):
         parser.parse_args([wrong])
     assert wrong.partition("=")[0] in capsys.readouterr().err
