@@ -228,7 +228,7 @@ class BadAnswers:
 
     def __call__(self, history: Any) -> None:
         history.note(f"the server answers with {self.fault}")
-        history.tableau.services.control.add(self.fault)
+        history.tableau.control.add(self.fault)
 
 
 @dataclass(frozen=True)

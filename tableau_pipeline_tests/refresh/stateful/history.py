@@ -31,10 +31,9 @@ from tableau_pipeline_tests.refresh.stateful.scenarios import KEY, Scenario
 from tableau_pipeline_tests.refresh.stateful.server.contents import Published, held
 from tableau_pipeline_tests.refresh.stateful.server.network import Network
 from tableau_pipeline_tests.refresh.stateful.server.other_user import BOSS, OtherUser
-from tableau_pipeline_tests.refresh.stateful.server.tableau import Tableau, tableau
-from tableau_pipeline_tests.refresh.stateful.server.wire import URL, wired, without_threads
+from tableau_pipeline_tests.refresh.stateful.server.wire import URL, wired
 from tableau_sandbox.options import UserSeed
-from tableau_sandbox.store.records import Datasource
+from tableau_sandbox.simulation import Datasource, Simulation, simulated
 
 LOG = logging.getLogger(__name__)
 WORKER = UserSeed(name="worker", password="worker-secret")
@@ -63,7 +62,7 @@ class History:
     """
 
     scenario: Scenario
-    tableau: Tableau
+    tableau: Simulation
     other_user: OtherUser
     ledger: Ledger
     chance: Random
@@ -241,7 +240,7 @@ def history(scenario: Scenario, chance: Random) -> Generator[History]:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="history")))
         server = stack.enter_context(
-            tableau(
+            simulated(
                 folder / "server",
                 start=NOON,
                 chance=chance,
@@ -268,6 +267,5 @@ def history(scenario: Scenario, chance: Random) -> Generator[History]:
         )
         made.ledger.history, made.other_user.moment = made, made.next_moment
         network = Network(server, chance, made)
-        stack.enter_context(without_threads())
         stack.enter_context(wired(network.carry, made.sleep))
         yield made

@@ -125,7 +125,7 @@ def _calm(made: History) -> None:
     """Without faults, two refreshes are enough."""
     made.note("Calm")
     made.tableau.come_to_rest()
-    made.tableau.services.control.clear()
+    made.tableau.control.clear()
     made.end_all()
     made.tableau.pass_time(700)
     for model in made.models.values():
@@ -156,10 +156,7 @@ def _determined(seed: int) -> Generator[None]:
     chance = Random(f"{seed}/bytes")
     state = random.getstate()
     random.seed(seed)
-    with (
-        mock.patch.object(os, "urandom", chance.randbytes),
-        mock.patch("tableau_sandbox.identity._scrypt", lambda secret, salt: secret.encode()),
-    ):
+    with mock.patch.object(os, "urandom", chance.randbytes):
         try:
             yield
         finally:

@@ -13,7 +13,6 @@ from tableau_pipeline_tests.refresh.stateful.models.tables import MOST_ROWS
 from tableau_pipeline_tests.refresh.stateful.models.values import TYPES
 from tableau_pipeline_tests.refresh.stateful.scenarios import rules
 from tableau_pipeline_tests.refresh.stateful.server import other_user
-from tableau_pipeline_tests.refresh.stateful.server.tableau import Fate
 from tableau_sandbox.faults import (
     BreakRows,
     Cut,
@@ -22,6 +21,7 @@ from tableau_sandbox.faults import (
     QueryFault,
     StaleRows,
 )
+from tableau_sandbox.simulation import Fate
 
 ALL = frozenset(Accept)
 # Where something may happen to a refresh; those that matter most come often.

@@ -8,10 +8,7 @@ from tableau_pipeline_tests.refresh.stateful.actors import Sending
 from tableau_pipeline_tests.refresh.stateful.checks import oracle, promise
 from tableau_pipeline_tests.refresh.stateful.checks.promise import Look, Tampering
 from tableau_pipeline_tests.refresh.stateful.server.contents import Published
-from tableau_pipeline_tests.refresh.stateful.server.tableau import Fate, Moment, Tableau
-from tableau_sandbox.identity import seeded_luid
-from tableau_sandbox.store import jobs
-from tableau_sandbox.store.records import Datasource, Job
+from tableau_sandbox.simulation import SUCCESS, Datasource, Fate, Job, Moment, Simulation
 
 
 @dataclass
@@ -28,7 +25,7 @@ class Ledger:
         counts: how many rows each table may have had, ever; so `schemas`.
     """
 
-    tableau: Tableau
+    tableau: Simulation
     chance: Random
     history: Any = None
     luid: str = ""
@@ -72,7 +69,7 @@ class Ledger:
         return Fate(self.chance.choice((0, 0, 1.5)), self.chance.choice((0, 0.4, 3)))
 
     def _on_job(self, moment: Moment, job: Job) -> None:
-        history, ours = self.history, job.user == seeded_luid("user", "worker")
+        history, ours = self.history, job.user == self.tableau.user("worker")
         history.next_moment()
         if moment == "ending":
             self._before = Look.at(history, self.target(job))
@@ -101,7 +98,7 @@ class Ledger:
 
     def _done(self, job: Job) -> None:
         sending, target = self.sendings[job.luid], self.target(job)
-        if job.status != jobs.SUCCESS or target is None or self._before is None:
+        if job.status != SUCCESS or target is None or self._before is None:
             return
         self.luid, sending.landed = target.luid, True
         promise.note_job(self.history, job)

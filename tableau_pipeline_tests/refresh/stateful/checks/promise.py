@@ -13,9 +13,8 @@ from tableau_pipeline_tests.refresh.stateful.actors import Actor, Killed, Sendin
 from tableau_pipeline_tests.refresh.stateful.checks import oracle
 from tableau_pipeline_tests.refresh.stateful.server.contents import Published, differences, held
 from tableau_sandbox.faults import HideRows, StaleRows
-from tableau_sandbox.publishing import OVERWRITE
 from tableau_sandbox.quirks import UpdatesMoveStamp
-from tableau_sandbox.store.records import Datasource, Job
+from tableau_sandbox.simulation import OVERWRITE, Datasource, Job
 
 
 class BrokenPromise(BaseException):
@@ -219,7 +218,7 @@ def _counts_wrong(history: Any, actor: Actor) -> bool:
     rule = actor.declaration.reconcile
     if rule is None or rule.max_bytes > scenarios.LARGE.max_bytes:
         return False
-    return any(history.tableau.services.control.is_armed(kind) for kind in (HideRows, StaleRows))
+    return any(history.tableau.control.is_armed(kind) for kind in (HideRows, StaleRows))
 
 
 def _check_keys(sending: Sending, before: Look) -> None:

@@ -45,7 +45,7 @@ class Rehearsal:
 
 def _settled(history: Any) -> tuple[Any, ...] | None:
     """What a decision depends on beside the records; None if that may change by itself."""
-    control = history.tableau.services.control
+    control = history.tableau.control
     if history.tableau.unfinished() or control.faults():
         return None
     return (Look.at(history, history.found()),)

@@ -8,16 +8,15 @@ from typing import Any
 from tableau_pipeline.hyper.open_file import open_hyper
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline_tests.refresh.stateful.models.values import published
-from tableau_pipeline_tests.refresh.stateful.server.tableau import Tableau
-from tableau_sandbox.store.records import Datasource
+from tableau_sandbox.simulation import Datasource, Simulation
 
 # By table, the names of its columns and its rows, sorted: neither has an order in Tableau.
 Published = Mapping[str, Sequence[tuple[str, ...]]]
 
 
-def held(tableau: Tableau, datasource: Datasource) -> Published:
+def held(tableau: Simulation, datasource: Datasource) -> Published:
     """What a data source holds now."""
-    return _read(tableau.services.files.content / datasource.hyper_file)
+    return _read(tableau.hyper_file(datasource))
 
 
 def rows(columns: Mapping[str, Iterable[Any]]) -> Sequence[tuple[str, ...]]:

@@ -8,8 +8,7 @@ from typing import Any
 from tableau_pipeline_tests.refresh.stateful.actors import Actor, NetworkFault
 from tableau_pipeline_tests.refresh.stateful.checks import promise
 from tableau_pipeline_tests.refresh.stateful.server.contents import held
-from tableau_pipeline_tests.refresh.stateful.server.tableau import Tableau
-from tableau_pipeline_tests.refresh.stateful.server.wire import Exchange
+from tableau_sandbox.simulation import Exchange, Simulation
 
 _NAMES = (
     ("POST", "auth/signin", "sign in"),
@@ -46,7 +45,7 @@ _REFUSALS = {401: "401002", 429: "429000", 500: "500000", 503: "503000", 504: "5
 class Network:
     """Carries the requests of the refresh that runs."""
 
-    tableau: Tableau
+    tableau: Simulation
     chance: Random
     history: Any = None
 

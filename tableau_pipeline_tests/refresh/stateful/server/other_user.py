@@ -12,18 +12,16 @@ from random import Random
 from tableauhyperapi import CreateMode, HyperException, Name, TableName
 
 from tableau_pipeline.hyper.process import connect, hyper_process
-from tableau_pipeline_tests.refresh.stateful.server.tableau import Tableau
-from tableau_pipeline_tests.refresh.stateful.server.wire import Exchange, answered
-from tableau_sandbox import publishing
-from tableau_sandbox.access.rules import give_project_rules
-from tableau_sandbox.content.uploaded import HYPER, PACKAGE, discard, read_content
-from tableau_sandbox.identity import new_luid, seeded_luid
-from tableau_sandbox.jobs.update_data import queue_update
 from tableau_sandbox.options import UserSeed
-from tableau_sandbox.publishing import Publication
-from tableau_sandbox.store import projects
-from tableau_sandbox.store.records import Datasource, Project
-from tableau_sandbox.store.seed import default_project_luid
+from tableau_sandbox.simulation import (
+    CREATE_NEW,
+    HYPER,
+    OVERWRITE,
+    PACKAGE,
+    Datasource,
+    Exchange,
+    Simulation,
+)
 
 BOSS = UserSeed(name="boss", password="boss-secret", site_role="ServerAdministrator")
 _SIGN_IN = (
@@ -51,7 +49,7 @@ class OtherUser:
         moment: the present one.
     """
 
-    tableau: Tableau
+    tableau: Simulation
     moment: Callable[[], int] = lambda: 0
     work: dict[str, dict[str, int]] = field(default_factory=dict)
     _token: str = ""
@@ -68,30 +66,26 @@ class OtherUser:
 
     def publishes_same_name(self, name: str, project: str) -> None:
         """Publish a data source of their own under this name."""
-        file = self.tableau.services.files.new_incoming()
+        file = self.tableau.new_file()
         table = TableName("Extract", "Extract")
         with connect(hyper_process(), file, CreateMode.CREATE) as connection:
             connection.catalog.create_schema("Extract")
             connection.execute_command(f"CREATE TABLE {table} AS SELECT 1 AS own")
-        self._publish(name, project, file, mode=publishing.CREATE_NEW, file_type=HYPER)
+        self._publish(name, project, file, mode=CREATE_NEW, file_type=HYPER)
 
     def takes(self, target: Datasource, change: str, *, edited: bool) -> None:
         """Delete it, and publish its rows, or others, as a data source of their own."""
-        services = self.tableau.services
-        file = services.files.new_incoming()
-        shutil.copyfile(services.files.content / target.hyper_file, file)
+        file = self.tableau.new_file()
+        shutil.copyfile(self.tableau.hyper_file(target), file)
         with suppress(HyperException):
             file = self._changed(target, change) if change else file
         self.deletes(target)
-        self._publish(
-            target.name, target.project, file, mode=publishing.CREATE_NEW, file_type=HYPER
-        )
+        self._publish(target.name, target.project, file, mode=CREATE_NEW, file_type=HYPER)
         if edited:
             self.edits(self.tableau.datasources()[-1])
 
     def updates(self, target: Datasource, change: str, *, table: int = 0, at_once: bool) -> None:
         """Update the rows of a table, now or when the server gets to it."""
-        services = self.tableau.services
         try:
             file = self._changed(target, change, table=table)
         except HyperException:
@@ -101,12 +95,8 @@ class OtherUser:
         action = {
             f"{side}-{key}": value for side in ("source", "target") for key, value in named.items()
         }
-        job = queue_update(
-            services,
-            target,
-            user=seeded_luid("user", BOSS.name),
-            batch=json.dumps({"actions": [{"action": "replace", **action}]}).encode(),
-            payload=file,
+        job = self.tableau.queue_update(
+            target, [{"action": "replace", **action}], payload=file, user=BOSS.name
         )
         if at_once:
             self.tableau.execute(job)
@@ -119,14 +109,11 @@ class OtherUser:
         added = _WORK[self._count % len(_WORK)].format(name=name, column=_some_column(target))
         edited = target.tds.replace(b"<aliases", f"{added}<aliases".encode(), 1)
         assert edited != target.tds
-        services = self.tableau.services
-        package = services.files.new_incoming()
+        package = self.tableau.new_file()
         with zipfile.ZipFile(package, "w") as archive:
             archive.writestr(f"{target.name}.tds", edited)
-            archive.write(services.files.content / target.hyper_file, target.packaged_path)
-        self._publish(
-            target.name, target.project, package, mode=publishing.OVERWRITE, file_type=PACKAGE
-        )
+            archive.write(self.tableau.hyper_file(target), target.packaged_path)
+        self._publish(target.name, target.project, package, mode=OVERWRITE, file_type=PACKAGE)
         self.work.setdefault(target.luid, {})[name] = self.moment()
 
     def tags(self, target: Datasource, label: str) -> None:
@@ -165,35 +152,15 @@ class OtherUser:
 
     def project(self, name: str) -> str:
         """The id of a project on top, which is made if it is missing."""
-        services, site = self.tableau.services, self.tableau.site
-        if name == "Default":
-            return default_project_luid(site)
-        found = projects.find_by_name(services.database, site, parent=None, name=name)
-        if found is None:
-            found = Project(
-                luid=new_luid(),
-                site=site,
-                parent=None,
-                owner=seeded_luid("user", BOSS.name),
-                name=name,
-                description="",
-                content_permissions="ManagedByOwner",
-                created_at=services.now(),
-                updated_at=services.now(),
-            )
-            projects.save_project(services.database, found)
-            template = default_project_luid(site)
-            give_project_rules(services.database, found, template=template)
-        return found.luid
+        return self.tableau.project(name, owner=BOSS.name)
 
     def _tables(self, target: Datasource) -> Sequence[str]:
         return sorted(table["name"] for table in json.loads(target.tables))
 
     def _changed(self, target: Datasource, change: str, *, table: int = 0) -> Path:
         """A copy of what is published, in which a table is another one."""
-        services = self.tableau.services
-        file = services.files.new_incoming()
-        shutil.copyfile(services.files.content / target.hyper_file, file)
+        file = self.tableau.new_file()
+        shutil.copyfile(self.tableau.hyper_file(target), file)
         known = {each["name"]: each for each in json.loads(target.tables)}
         chosen = known[self._tables(target)[table % len(known)]]
         with connect(hyper_process(), file) as connection:
@@ -201,39 +168,24 @@ class OtherUser:
         return file
 
     def _publish(self, name: str, project: str, file: Path, *, mode: str, file_type: str) -> None:
-        services = self.tableau.services
-        content = read_content(
-            file, name=name, file_type=file_type, hyper_profile=services.options.hyper_profile
+        self.tableau.publish(
+            file, name=name, project=project, user=BOSS.name, mode=mode, file_type=file_type
         )
-        publication = Publication(
-            site=self.tableau.site,
-            project=project,
-            user=seeded_luid("user", BOSS.name),
-            name=name,
-            mode=mode,
-            file_type=file_type,
-            description=None,
-            use_remote_query_agent=False,
-        )
-        with services.database.transaction():
-            prepared = publishing.prepare(services, publication, content)
-            publishing.commit(services, prepared)
-        discard(file)
 
     def _alter(self, target: Datasource, body: str) -> None:
         self._call("PUT", f"datasources/{target.luid}", f"<tsRequest>{body}</tsRequest>")
 
     def _call(self, method: str, path: str, body: str = "") -> None:
-        api = f"/api/{self.tableau.services.options.rest_version}"
+        api = f"/api/{self.tableau.rest_version}"
         if not self._token:
             signed_in = Exchange("POST", f"{api}/auth/signin", {}, _SIGN_IN.encode())
-            answered(self.tableau.app, signed_in)
+            self.tableau.answer(signed_in)
             self._token = signed_in.answer.decode().partition('token="')[2].partition('"')[0]
         headers = {"X-Tableau-Auth": self._token}
         exchange = Exchange(
             method, f"{api}/sites/{self.tableau.site}/{path}", headers, body.encode()
         )
-        answered(self.tableau.app, exchange)
+        self.tableau.answer(exchange)
         refused = exchange.status is None or exchange.status >= 500
         assert not refused, exchange.answer.decode()
 

@@ -4,48 +4,19 @@ Everything above them is real: the client library, its sessions, and what they m
 """
 
 import io
-from collections.abc import AsyncIterator, Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from http.client import HTTPMessage, responses
 from typing import Any
-from urllib.parse import urlsplit
 
-import starlette.responses
 import urllib3.util.retry
-from starlette.types import ASGIApp, Message
 from urllib3.connectionpool import HTTPConnectionPool
 from urllib3.response import HTTPResponse
 
 from tableau_pipeline.publishing.session.deadline import TimedPool
-from tableau_sandbox.control import calls
-from tableau_sandbox.rest import api as rest_api
-from tableau_sandbox.vds.service import api as vds_api
+from tableau_sandbox.simulation import HOST, Exchange
 
-HOST = "sandbox.test"
 URL = f"http://{HOST}"
-
-
-@dataclass
-class Exchange:
-    """A request, and what is answered.
-
-    Attributes:
-        path: below `/api/{version}/`, without the query.
-        status: of the answer; None until there is one.
-    """
-
-    method: str
-    target: str
-    headers: dict[str, str]
-    body: bytes
-    status: int | None = None
-    answer_headers: tuple[tuple[str, str], ...] = ()
-    answer: bytes = b""
-
-    @property
-    def path(self) -> str:
-        return urlsplit(self.target).path.removeprefix("/api/").partition("/")[2]
 
 
 # Carries an exchange out; raises OSError where the connection breaks.
@@ -125,83 +96,6 @@ def wired(carry: Carrier, sleep: Callable[[float], None]) -> Generator[None]:
             pool.ConnectionCls = before
 
 
-@contextmanager
-def without_threads() -> Generator[None]:
-    """The sandbox does its work where it is asked, so that no loop and no thread is needed."""
-
-    async def here(call: Callable[..., Any], *args: Any) -> Any:
-        return call(*args)
-
-    async def one_by_one(items: Iterable[bytes]) -> AsyncIterator[bytes]:
-        for item in items:
-            yield item
-
-    kept = [
-        (module, name, getattr(module, name))
-        for module, name in (
-            (rest_api, "run_in_threadpool"),
-            (vds_api, "run_in_threadpool"),
-            (calls, "run_in_threadpool"),
-            (starlette.responses, "iterate_in_threadpool"),
-        )
-    ]
-    for module, name, _ in kept:
-        setattr(module, name, one_by_one if name == "iterate_in_threadpool" else here)
-    try:
-        yield
-    finally:
-        for module, name, value in kept:
-            setattr(module, name, value)
-
-
-def answered(app: ASGIApp, exchange: Exchange) -> None:
-    """Let an application answer, which must not wait for anything."""
-    url = urlsplit(exchange.target)
-    headers = {name.lower(): value for name, value in exchange.headers.items()}
-    headers.setdefault("host", HOST)
-    scope = {
-        "type": "http",
-        "asgi": {"version": "3.0", "spec_version": "2.4"},
-        "http_version": "1.1",
-        "method": exchange.method,
-        "scheme": "http",
-        "path": url.path,
-        "raw_path": url.path.encode(),
-        "query_string": url.query.encode(),
-        "root_path": "",
-        "headers": [(name.encode(), _text(value)) for name, value in headers.items()],
-        "client": ("127.0.0.1", 1),
-        "server": (HOST, 80),
-        "state": {},
-    }
-    parts = iter([exchange.body])
-    chunks: list[bytes] = []
-
-    async def receive() -> Message:
-        for body in parts:
-            return {"type": "http.request", "body": body, "more_body": False}
-        return {"type": "http.disconnect"}
-
-    async def send(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            exchange.status = message["status"]
-            exchange.answer_headers = tuple(
-                (name.decode("latin-1"), value.decode("latin-1"))
-                for name, value in message["headers"]
-            )
-        else:
-            chunks.append(bytes(message.get("body", b"")))
-
-    coroutine = app(scope, receive, send)
-    try:
-        coroutine.send(None)  # ty: ignore
-    except StopIteration:
-        pass
-    else:
-        raise AssertionError("the application waits for something")
-    exchange.answer = b"".join(chunks)
-
-
 def _bytes(body: Any) -> bytes:
     if body is None:
         return b""
@@ -212,7 +106,3 @@ def _bytes(body: Any) -> bytes:
     if hasattr(body, "read"):
         return body.read()
     return b"".join(body)
-
-
-def _text(value: str | bytes) -> bytes:
-    return value if isinstance(value, bytes) else value.encode("latin-1")

@@ -1,0 +1,409 @@
+"""A sandbox without sockets and threads, for tests of what takes luck on a real one.
+
+It stands still unless it is asked something or time passes, so that the same test sees the same
+history, call by call and job by job:
+
+    with simulated(folder, start=NOON, chance=Random(7)) as simulation:
+        simulation.fate = lambda job: Fate(waits=60)
+        simulation.carry(exchange := Exchange("GET", "/api/3.27/serverInfo"))
+        simulation.pass_time(3600)
+
+Nobody outside of the sandbox imports anything else of its inside.
+"""
+
+import json
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from random import Random
+from typing import Any, Literal
+from unittest import mock
+from urllib.parse import urlsplit
+
+from starlette.types import ASGIApp, Message, Scope
+
+from tableau_sandbox import publishing
+from tableau_sandbox.access.rules import give_project_rules
+from tableau_sandbox.content.uploaded import HYPER, PACKAGE, discard, read_content
+from tableau_sandbox.control.state import Control
+from tableau_sandbox.faults import FailJob
+from tableau_sandbox.http.app import build_app
+from tableau_sandbox.http.date_header import DateHeader
+from tableau_sandbox.identity import new_luid, seeded_luid
+from tableau_sandbox.jobs.registry import KINDS
+from tableau_sandbox.jobs.update_data import queue_update
+from tableau_sandbox.jobs.worker import Worker
+from tableau_sandbox.options import Options
+from tableau_sandbox.publishing import CREATE_NEW, OVERWRITE, REPLACE
+from tableau_sandbox.quirks import JobOrder
+from tableau_sandbox.services import Services, open_services
+from tableau_sandbox.store import accounts, datasources, jobs, projects
+from tableau_sandbox.store.jobs import SUCCESS
+from tableau_sandbox.store.records import Datasource, Job, Project
+from tableau_sandbox.store.seed import default_project_luid
+
+__all__ = [
+    "CREATE_NEW",
+    "HOST",
+    "HYPER",
+    "OVERWRITE",
+    "PACKAGE",
+    "REPLACE",
+    "SUCCESS",
+    "Datasource",
+    "Exchange",
+    "Fate",
+    "Job",
+    "Moment",
+    "Simulation",
+    "simulated",
+]
+
+HOST = "sandbox.test"
+Moment = Literal["queued", "started", "ending", "done"]
+
+
+@dataclass
+class Exchange:
+    """A request, and its answer.
+
+    Attributes:
+        target: the path and the query.
+        status: the status of the answer; None until there is one.
+    """
+
+    method: str
+    target: str
+    headers: Mapping[str, str | bytes] = field(default_factory=dict)
+    body: bytes = b""
+    status: int | None = None
+    answer_headers: tuple[tuple[str, str], ...] = ()
+    answer: bytes = b""
+
+    @property
+    def path(self) -> str:
+        """The path below `/api/{version}/`, without the query."""
+        return urlsplit(self.target).path.removeprefix("/api/").partition("/")[2]
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What becomes of a job: how long it waits and runs, and its failure, if it is to fail."""
+
+    waits: float = 0
+    runs: float = 0
+    fails: FailJob | None = None
+
+
+@dataclass
+class Simulation:
+    """A server that stands still unless it is asked something, or time passes.
+
+    Attributes:
+        now: the time of its clock.
+        fate: decides what becomes of a job when it is queued.
+        fates: what becomes of the jobs so far, by LUID.
+        on_job: hears of every job that is queued, starts, is about to end, or has ended.
+        stands_still: no time passes, as something happens to a job at this moment.
+    """
+
+    now: datetime
+    _chance: Random
+    fate: Callable[[Job], Fate] = lambda job: Fate()
+    on_job: Callable[[Moment, Job], None] = lambda moment, job: None
+    fates: dict[str, Fate] = field(default_factory=dict)
+    stands_still: bool = False
+    _running: tuple[Job, datetime] | None = None
+    _services: Services = field(init=False)
+    _app: ASGIApp = field(init=False)
+
+    @property
+    def control(self) -> Control:
+        """Its faults."""
+        return self._services.control
+
+    @property
+    def rest_version(self) -> str:
+        """The newest version of the REST API that it serves."""
+        return self._services.options.rest_version
+
+    @property
+    def site(self) -> str:
+        """The LUID of its first site."""
+        return accounts.sites(self._services.database)[0].luid
+
+    def user(self, name: str) -> str:
+        """Return the LUID of a user that exists from the start."""
+        return seeded_luid("user", name)
+
+    def carry(self, exchange: Exchange) -> None:
+        """Answer a request, and let the jobs that it queues meet their fates."""
+        self.answer(exchange)
+        for job in self.unfinished():
+            if job.luid not in self.fates:
+                self.fates[job.luid] = self.fate(job)
+                self._at(lambda job=job: self.on_job("queued", job))
+
+    def answer(self, exchange: Exchange) -> None:
+        """Answer a request; what it queues waits for the next one that is carried."""
+        _answer(self._app, exchange)
+
+    def pass_time(self, seconds: float) -> None:
+        """Let jobs start and end, and time stamps move, as their time comes.
+
+        What happens at such a moment happens in that very moment.
+        """
+        if self.stands_still:
+            return
+        end = self.now + timedelta(seconds=seconds)
+        while (due := self._next(end)) is not None:
+            self.now = max(self.now, due)
+            self._at(self._step)
+        self.now = end
+        self._services.apply_late_stamps()
+
+    def come_to_rest(self) -> None:
+        """Let all jobs end."""
+        while self.unfinished():
+            self.pass_time(60)
+
+    def unfinished(self) -> list[Job]:
+        """Return the jobs that wait or run, oldest first."""
+        found = jobs.jobs(self._services.database, self.site)
+        return [job for job in reversed(found) if job.completed_at is None]
+
+    def job(self, luid: str) -> Job:
+        """Return a job as it is now.
+
+        Raises:
+            LookupError: there is no such job.
+        """
+        found = jobs.job(self._services.database, self.site, luid)
+        if found is None:
+            raise LookupError(f"there is no job {luid}")
+        return found
+
+    def datasources(self) -> list[Datasource]:
+        """Return all published data sources, oldest first."""
+        return datasources.datasources(self._services.database, self.site)
+
+    def hyper_file(self, datasource: Datasource) -> Path:
+        """Return the path of the published data; do not change them."""
+        return self._services.files.content / datasource.hyper_file
+
+    def new_file(self) -> Path:
+        """Return the path of a file to be written, and then published or sent as a payload."""
+        return self._services.files.new_incoming()
+
+    def publish(
+        self, file: Path, *, name: str, project: str, user: str, mode: str, file_type: str = HYPER
+    ) -> Datasource:
+        """Publish a `new_file` in this very moment, as a user that exists from the start.
+
+        Args:
+            file: the content.
+            name: the name of the data source.
+            project: the LUID of its project.
+            user: the name of the user.
+            mode: `CREATE_NEW`, `OVERWRITE` or `REPLACE`.
+            file_type: `HYPER` or `PACKAGE`.
+        """
+        services = self._services
+        profile = services.options.hyper_profile
+        content = read_content(file, name=name, file_type=file_type, hyper_profile=profile)
+        publication = publishing.Publication(
+            site=self.site,
+            project=project,
+            user=self.user(user),
+            name=name,
+            mode=mode,
+            file_type=file_type,
+            description=None,
+            use_remote_query_agent=False,
+        )
+        with services.database.transaction():
+            prepared = publishing.prepare(services, publication, content)
+            published = publishing.commit(services, prepared)
+        discard(file)
+        return published
+
+    def queue_update(
+        self,
+        target: Datasource,
+        actions: Sequence[Mapping[str, Any]],
+        *,
+        payload: Path | None,
+        user: str,
+    ) -> Job:
+        """Queue an update of data by a user that exists from the start; `payload` is a `new_file`.
+
+        `execute` lets it happen at once, and so do `carry` and `pass_time` when its time comes.
+        """
+        batch = json.dumps({"actions": actions}).encode()
+        return queue_update(
+            self._services, target, user=self.user(user), batch=batch, payload=payload
+        )
+
+    def execute(self, job: Job) -> None:
+        """Let a queued job start and take effect in this very moment."""
+        self.fates[job.luid] = Fate()
+        running, self._running = self._running, None
+        self._start(job)
+        self._end(job)
+        self._running = running
+
+    def project(self, name: str, *, owner: str) -> str:
+        """Return the LUID of a project on top; it is made for a user if it is missing."""
+        services, site = self._services, self.site
+        default = default_project_luid(site)
+        if name == "Default":
+            return default
+        found = projects.find_by_name(services.database, site, parent=None, name=name)
+        if found is None:
+            found = Project(
+                luid=new_luid(),
+                site=site,
+                parent=None,
+                owner=self.user(owner),
+                name=name,
+                description="",
+                content_permissions="ManagedByOwner",
+                created_at=services.now(),
+                updated_at=services.now(),
+            )
+            projects.save_project(services.database, found)
+            give_project_rules(services.database, found, template=default)
+        return found.luid
+
+    def _at(self, happens: Callable[[], Any]) -> None:
+        """Nothing that happens in a moment takes time."""
+        inside, self.stands_still = self.stands_still, True
+        try:
+            happens()
+        finally:
+            self.stands_still = inside
+
+    def _next(self, end: datetime) -> datetime | None:
+        """When the next job starts or ends, if it does until then."""
+        if self._running:
+            due = self._running[1]
+        else:
+            due = min(map(self._ready, self._pending()), default=end + timedelta(1))
+        return due if due <= end else None
+
+    def _pending(self) -> list[Job]:
+        return [job for job in self.unfinished() if job.status == jobs.PENDING]
+
+    def _ready(self, job: Job) -> datetime:
+        fate = self.fates.setdefault(job.luid, Fate())
+        return datetime.fromisoformat(job.created_at) + timedelta(seconds=fate.waits)
+
+    def _step(self) -> None:
+        self._services.apply_late_stamps()
+        if self._running:
+            job, self._running = self._running[0], None
+            self._end(job)
+            return
+        ready = [job for job in self._pending() if self._ready(job) <= self.now]
+        any_order = self._services.options.job_order is JobOrder.ANY
+        self._start(self._chance.choice(ready) if any_order else ready[0])
+
+    def _start(self, job: Job) -> None:
+        services = self._services
+        started = jobs.start_next_job(
+            services.database, started_at=services.now(), choose=lambda: job
+        )
+        if started is None:
+            raise RuntimeError(f"job {job.luid} is not in the queue")
+        self._running = started, self.now + timedelta(seconds=self.fates[job.luid].runs)
+        self.on_job("started", started)
+
+    def _end(self, job: Job) -> None:
+        self._running = None
+        self.on_job("ending", job)
+        # One that was cancelled while it ran is executed in vain.
+        Worker(self._services, KINDS).execute(job, self.fates[job.luid].fails)
+        self.on_job("done", self.job(job.luid))
+
+
+@contextmanager
+def simulated(
+    folder: Path, *, start: datetime, chance: Random, **options: Any
+) -> Generator[Simulation]:
+    """Open a simulation with its data in a folder.
+
+    Within the block, nothing in this process leaves the thread by anyio.
+
+    Args:
+        folder: where its data are.
+        start: the first time of its clock.
+        chance: chooses between jobs, if they may come in any order.
+        **options: attributes of `Options`.
+    """
+    made = Simulation(now=start, _chance=chance)
+    control = Control(clock=lambda: made.now)
+    with (
+        # Nobody has to be kept from guessing passwords, which takes most of the time of a sign-in.
+        mock.patch("tableau_sandbox.identity._scrypt", lambda secret, salt: secret.encode()),
+        mock.patch("anyio.to_thread.run_sync", _run_here),
+        open_services(Options(data_dir=folder, **options), control) as services,
+    ):
+        made._services, made._app = services, DateHeader(build_app(services), services.clock)
+        yield made
+
+
+async def _run_here(call: Callable[..., Any], *arguments: Any, **_: Any) -> Any:
+    return call(*arguments)
+
+
+def _answer(app: ASGIApp, exchange: Exchange) -> None:
+    """Let an application answer, which must not wait for anything: there is no event loop."""
+    parts = iter([exchange.body])
+    chunks: list[bytes] = []
+
+    async def receive() -> Message:
+        for body in parts:
+            return {"type": "http.request", "body": body, "more_body": False}
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            exchange.status = message["status"]
+            exchange.answer_headers = tuple(
+                (name.decode("latin-1"), value.decode("latin-1"))
+                for name, value in message["headers"]
+            )
+        else:
+            chunks.append(bytes(message.get("body", b"")))
+
+    coroutine: Any = app(_scope(exchange), receive, send)
+    with suppress(StopIteration):
+        coroutine.send(None)
+        raise RuntimeError("the application waits for something")
+    exchange.answer = b"".join(chunks)
+
+
+def _scope(exchange: Exchange) -> Scope:
+    url = urlsplit(exchange.target)
+    headers = {name.lower(): value for name, value in exchange.headers.items()}
+    headers.setdefault("host", HOST)
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.4"},
+        "http_version": "1.1",
+        "method": exchange.method,
+        "scheme": "http",
+        "path": url.path,
+        "raw_path": url.path.encode(),
+        "query_string": url.query.encode(),
+        "root_path": "",
+        "headers": [
+            (name.encode(), value if isinstance(value, bytes) else value.encode("latin-1"))
+            for name, value in headers.items()
+        ],
+        "client": ("127.0.0.1", 1),
+        "server": (HOST, 80),
+        "state": {},
+    }
