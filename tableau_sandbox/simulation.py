@@ -11,8 +11,7 @@ history, call by call and job by job:
 Nobody outside of the sandbox imports anything else of its inside.
 """
 
-import json
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -24,42 +23,18 @@ from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Message, Scope
 
-from tableau_sandbox import publishing
-from tableau_sandbox.access.rules import give_project_rules
-from tableau_sandbox.content.uploaded import HYPER, PACKAGE, discard, read_content
 from tableau_sandbox.control.state import Control
 from tableau_sandbox.faults import FailJob
 from tableau_sandbox.http.app import build_app
 from tableau_sandbox.http.date_header import DateHeader
-from tableau_sandbox.identity import new_luid, seeded_luid
+from tableau_sandbox.identity import seeded_luid
 from tableau_sandbox.jobs.registry import KINDS
-from tableau_sandbox.jobs.update_data import queue_update
 from tableau_sandbox.jobs.worker import Worker
 from tableau_sandbox.options import Options
-from tableau_sandbox.publishing import CREATE_NEW, OVERWRITE, REPLACE
 from tableau_sandbox.quirks import JobOrder
 from tableau_sandbox.services import Services, open_services
-from tableau_sandbox.store import accounts, datasources, jobs, projects
-from tableau_sandbox.store.jobs import SUCCESS
-from tableau_sandbox.store.records import Datasource, Job, Project
-from tableau_sandbox.store.seed import default_project_luid
-
-__all__ = [
-    "CREATE_NEW",
-    "HOST",
-    "HYPER",
-    "OVERWRITE",
-    "PACKAGE",
-    "REPLACE",
-    "SUCCESS",
-    "Datasource",
-    "Exchange",
-    "Fate",
-    "Job",
-    "Moment",
-    "Simulation",
-    "simulated",
-]
+from tableau_sandbox.store import accounts, datasources, jobs
+from tableau_sandbox.store.records import Datasource, Job
 
 HOST = "sandbox.test"
 Moment = Literal["queued", "started", "ending", "done"]
@@ -125,11 +100,6 @@ class Simulation:
         return self._services.control
 
     @property
-    def rest_version(self) -> str:
-        """The newest version of the REST API that it serves."""
-        return self._services.options.rest_version
-
-    @property
     def site(self) -> str:
         """The LUID of its first site."""
         return accounts.sites(self._services.database)[0].luid
@@ -193,59 +163,6 @@ class Simulation:
         """Return the path of the published data; do not change them."""
         return self._services.files.content / datasource.hyper_file
 
-    def new_file(self) -> Path:
-        """Return the path of a file to be written, and then published or sent as a payload."""
-        return self._services.files.new_incoming()
-
-    def publish(
-        self, file: Path, *, name: str, project: str, user: str, mode: str, file_type: str = HYPER
-    ) -> Datasource:
-        """Publish a `new_file` in this very moment, as a user that exists from the start.
-
-        Args:
-            file: the content.
-            name: the name of the data source.
-            project: the LUID of its project.
-            user: the name of the user.
-            mode: `CREATE_NEW`, `OVERWRITE` or `REPLACE`.
-            file_type: `HYPER` or `PACKAGE`.
-        """
-        services = self._services
-        profile = services.options.hyper_profile
-        content = read_content(file, name=name, file_type=file_type, hyper_profile=profile)
-        publication = publishing.Publication(
-            site=self.site,
-            project=project,
-            user=self.user(user),
-            name=name,
-            mode=mode,
-            file_type=file_type,
-            description=None,
-            use_remote_query_agent=False,
-        )
-        with services.database.transaction():
-            prepared = publishing.prepare(services, publication, content)
-            published = publishing.commit(services, prepared)
-        discard(file)
-        return published
-
-    def queue_update(
-        self,
-        target: Datasource,
-        actions: Sequence[Mapping[str, Any]],
-        *,
-        payload: Path | None,
-        user: str,
-    ) -> Job:
-        """Queue an update of data by a user that exists from the start; `payload` is a `new_file`.
-
-        `execute` lets it happen at once, and so do `carry` and `pass_time` when its time comes.
-        """
-        batch = json.dumps({"actions": actions}).encode()
-        return queue_update(
-            self._services, target, user=self.user(user), batch=batch, payload=payload
-        )
-
     def execute(self, job: Job) -> None:
         """Let a queued job start and take effect in this very moment."""
         self.fates[job.luid] = Fate()
@@ -253,29 +170,6 @@ class Simulation:
         self._start(job)
         self._end(job)
         self._running = running
-
-    def project(self, name: str, *, owner: str) -> str:
-        """Return the LUID of a project on top; it is made for a user if it is missing."""
-        services, site = self._services, self.site
-        default = default_project_luid(site)
-        if name == "Default":
-            return default
-        found = projects.find_by_name(services.database, site, parent=None, name=name)
-        if found is None:
-            found = Project(
-                luid=new_luid(),
-                site=site,
-                parent=None,
-                owner=self.user(owner),
-                name=name,
-                description="",
-                content_permissions="ManagedByOwner",
-                created_at=services.now(),
-                updated_at=services.now(),
-            )
-            projects.save_project(services.database, found)
-            give_project_rules(services.database, found, template=default)
-        return found.luid
 
     def _at(self, happens: Callable[[], Any]) -> None:
         """Nothing that happens in a moment takes time."""

@@ -11,7 +11,7 @@ from tableau_pipeline.refresh.plan.decide import Options
 from tableau_pipeline_tests.refresh.stateful.actors import Actor, NetworkFault
 from tableau_pipeline_tests.refresh.stateful.checks import promise
 from tableau_pipeline_tests.refresh.stateful.models.changes import Change
-from tableau_sandbox.simulation import OVERWRITE, REPLACE, Fate
+from tableau_sandbox.simulation import Fate
 
 
 @dataclass(frozen=True)
@@ -148,11 +148,11 @@ class Meddle:
     def _do(self, history: Any, target: Any) -> None:
         other_user, table, how = history.other_user, self.table, self.how
         no_replace = history.scenario.quirks["replace"] == "refused"
-        replace = OVERWRITE if no_replace else REPLACE
+        replace = "overwrite" if no_replace else "replace"
         own_tags = history.declaration.tag, f"{INSTANCE_TAG_PREFIX}ours"
         deeds = {
             "replaces": lambda: other_user.publishes(target, how, mode=replace, table=table),
-            "overwrites": lambda: other_user.publishes(target, how, mode=OVERWRITE, table=table),
+            "overwrites": lambda: other_user.publishes(target, how, mode="overwrite", table=table),
             "updates": lambda: other_user.updates(target, how, table=table, at_once=True),
             "sends an update": lambda: other_user.updates(target, how, table=table, at_once=False),
             "edits": lambda: other_user.edits(target),

@@ -253,7 +253,7 @@ def history(scenario: Scenario, chance: Random) -> Generator[History]:
         made = History(
             scenario=scenario,
             tableau=server,
-            other_user=OtherUser(server),
+            other_user=OtherUser(server, folder / "theirs"),
             ledger=Ledger(server, chance),
             chance=chance,
             folder=folder,

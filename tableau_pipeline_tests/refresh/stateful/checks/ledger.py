@@ -8,7 +8,7 @@ from tableau_pipeline_tests.refresh.stateful.actors import Sending
 from tableau_pipeline_tests.refresh.stateful.checks import oracle, promise
 from tableau_pipeline_tests.refresh.stateful.checks.promise import Look, Tampering
 from tableau_pipeline_tests.refresh.stateful.server.contents import Published
-from tableau_sandbox.simulation import SUCCESS, Datasource, Fate, Job, Moment, Simulation
+from tableau_sandbox.simulation import Datasource, Fate, Job, Moment, Simulation
 
 
 @dataclass
@@ -98,7 +98,7 @@ class Ledger:
 
     def _done(self, job: Job) -> None:
         sending, target = self.sendings[job.luid], self.target(job)
-        if job.status != SUCCESS or target is None or self._before is None:
+        if job.status != "Success" or target is None or self._before is None:
             return
         self.luid, sending.landed = target.luid, True
         promise.note_job(self.history, job)

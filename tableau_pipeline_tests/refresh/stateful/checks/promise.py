@@ -14,7 +14,7 @@ from tableau_pipeline_tests.refresh.stateful.checks import oracle
 from tableau_pipeline_tests.refresh.stateful.server.contents import Published, differences, held
 from tableau_sandbox.faults import HideRows, StaleRows
 from tableau_sandbox.quirks import UpdatesMoveStamp
-from tableau_sandbox.simulation import OVERWRITE, Datasource, Job
+from tableau_sandbox.simulation import Datasource, Job
 
 
 class BrokenPromise(BaseException):
@@ -241,7 +241,7 @@ def check_work(history: Any, sending: Sending, found: Datasource, job: Job) -> N
         return
     # Only a sending takes over what no sending of ours has made or changed before.
     adopts, whole = found.luid not in history.ledger.left, job.parameters.get("publication", {})
-    if adopts or whole.get("mode") == OVERWRITE:
+    if adopts or whole.get("mode") == "overwrite":
         saved = [name for name in lost if _is_saved(history.kept, name)]
         require(saved == lost, f"the work {lost} is lost, of which {saved} is saved")
     actor.lost_work = adopts and Accept.OVERWRITE not in actor.options.accept

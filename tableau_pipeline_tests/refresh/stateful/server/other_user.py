@@ -1,32 +1,26 @@
-"""What other people do to the data source. None of it takes time."""
+"""What other people do to the data source, by the calls that all clients have. None takes time."""
 
 import json
+import re
 import shutil
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from xml.sax.saxutils import quoteattr
 
 from tableauhyperapi import CreateMode, HyperException, Name, TableName
 
 from tableau_pipeline.hyper.process import connect, hyper_process
-from tableau_sandbox.options import UserSeed
-from tableau_sandbox.simulation import (
-    CREATE_NEW,
-    HYPER,
-    OVERWRITE,
-    PACKAGE,
-    Datasource,
-    Exchange,
-    Simulation,
-)
+from tableau_sandbox.options import Options, UserSeed
+from tableau_sandbox.simulation import Datasource, Exchange, Simulation
 
 BOSS = UserSeed(name="boss", password="boss-secret", site_role="ServerAdministrator")
 _SIGN_IN = (
-    '<tsRequest><credentials name="boss" password="boss-secret"><site contentUrl=""/>'
-    "</credentials></tsRequest>"
+    b'<tsRequest><credentials name="boss" password="boss-secret"><site contentUrl=""/>'
+    b"</credentials></tsRequest>"
 )
 # What people add to the metadata: a calculated field, a caption, a folder.
 _WORK = (
@@ -35,6 +29,7 @@ _WORK = (
     "<column caption='{name}' name='[{column}]' datatype='string' />",
     "<folder name='{name}'><folder-item name='[{column}]' type='field' /></folder>",
 )
+_BOUNDARY = b"a-boundary-that-is-in-no-file"
 # What may become of the rows of a table, and of its columns.
 ROWS = ("twice", "empty", "null")
 COLUMNS = ("drop", "add")
@@ -45,15 +40,18 @@ class OtherUser:
     """An administrator who is not us.
 
     Attributes:
+        folder: for the files that they send.
         work: the names of what they added to metadata, by LUID, and at which moment.
         moment: the present one.
     """
 
     tableau: Simulation
+    folder: Path
     moment: Callable[[], int] = lambda: 0
     work: dict[str, dict[str, int]] = field(default_factory=dict)
     _token: str = ""
     _count: int = 0
+    _files: int = 0
 
     def publishes(self, target: Datasource, change: str, *, mode: str, table: int = 0) -> None:
         """Publish other rows, or other columns, over the data source."""
@@ -62,25 +60,25 @@ class OtherUser:
         except HyperException:
             # Of a column that is a part of a key, or that has to have values.
             return
-        self._publish(target.name, target.project, file, mode=mode, file_type=HYPER)
+        self._publish(target.name, target.project, file, mode=mode)
 
     def publishes_same_name(self, name: str, project: str) -> None:
         """Publish a data source of their own under this name."""
-        file = self.tableau.new_file()
+        file = self._new_file("hyper")
         table = TableName("Extract", "Extract")
         with connect(hyper_process(), file, CreateMode.CREATE) as connection:
             connection.catalog.create_schema("Extract")
             connection.execute_command(f"CREATE TABLE {table} AS SELECT 1 AS own")
-        self._publish(name, project, file, mode=CREATE_NEW, file_type=HYPER)
+        self._publish(name, project, file)
 
     def takes(self, target: Datasource, change: str, *, edited: bool) -> None:
         """Delete it, and publish its rows, or others, as a data source of their own."""
-        file = self.tableau.new_file()
+        file = self._new_file("hyper")
         shutil.copyfile(self.tableau.hyper_file(target), file)
         with suppress(HyperException):
             file = self._changed(target, change) if change else file
         self.deletes(target)
-        self._publish(target.name, target.project, file, mode=CREATE_NEW, file_type=HYPER)
+        self._publish(target.name, target.project, file)
         if edited:
             self.edits(self.tableau.datasources()[-1])
 
@@ -95,11 +93,16 @@ class OtherUser:
         action = {
             f"{side}-{key}": value for side in ("source", "target") for key, value in named.items()
         }
-        job = self.tableau.queue_update(
-            target, [{"action": "replace", **action}], payload=file, user=BOSS.name
+        upload = _id(self._call("POST", "fileUploads"), "uploadSessionId")
+        self._send("PUT", f"fileUploads/{upload}", "", file)
+        answer = self._call(
+            "PATCH",
+            f"datasources/{target.luid}/data?uploadSessionId={upload}",
+            json.dumps({"actions": [{"action": "replace", **action}]}).encode(),
+            {"Content-Type": "application/json", "RequestID": file.stem},
         )
         if at_once:
-            self.tableau.execute(job)
+            self.tableau.execute(self.tableau.job(_id(answer, "job id")))
 
     def edits(self, target: Datasource) -> None:
         """Add something to the metadata, and publish all of it."""
@@ -109,17 +112,17 @@ class OtherUser:
         added = _WORK[self._count % len(_WORK)].format(name=name, column=_some_column(target))
         edited = target.tds.replace(b"<aliases", f"{added}<aliases".encode(), 1)
         assert edited != target.tds
-        package = self.tableau.new_file()
+        package = self._new_file("tdsx")
         with zipfile.ZipFile(package, "w") as archive:
             archive.writestr(f"{target.name}.tds", edited)
             archive.write(self.tableau.hyper_file(target), target.packaged_path)
-        self._publish(target.name, target.project, package, mode=OVERWRITE, file_type=PACKAGE)
+        self._publish(target.name, target.project, package, mode="overwrite")
         self.work.setdefault(target.luid, {})[name] = self.moment()
 
     def tags(self, target: Datasource, label: str) -> None:
         """Add a tag of their own."""
         body = f'<tsRequest><tags><tag label="{label}"/></tags></tsRequest>'
-        self._call("PUT", f"datasources/{target.luid}/tags", body)
+        self._call("PUT", f"datasources/{target.luid}/tags", body.encode())
 
     def untags(self, target: Datasource, label: str) -> None:
         """Take a tag away."""
@@ -151,15 +154,19 @@ class OtherUser:
         return bool(unfinished)
 
     def project(self, name: str) -> str:
-        """The id of a project on top, which is made if it is missing."""
-        return self.tableau.project(name, owner=BOSS.name)
+        """The id of a project, which is made if it is missing."""
+        found = self._call("GET", f"projects?filter=name:eq:{name}")
+        if b"<project " not in found:
+            body = f"<tsRequest><project name={quoteattr(name)}/></tsRequest>"
+            found = self._call("POST", "projects", body.encode())
+        return _id(found, "project id")
 
     def _tables(self, target: Datasource) -> Sequence[str]:
         return sorted(table["name"] for table in json.loads(target.tables))
 
     def _changed(self, target: Datasource, change: str, *, table: int = 0) -> Path:
         """A copy of what is published, in which a table is another one."""
-        file = self.tableau.new_file()
+        file = self._new_file("hyper")
         shutil.copyfile(self.tableau.hyper_file(target), file)
         known = {each["name"]: each for each in json.loads(target.tables)}
         chosen = known[self._tables(target)[table % len(known)]]
@@ -167,27 +174,65 @@ class OtherUser:
             connection.execute_command(_sql(chosen, change))
         return file
 
-    def _publish(self, name: str, project: str, file: Path, *, mode: str, file_type: str) -> None:
-        self.tableau.publish(
-            file, name=name, project=project, user=BOSS.name, mode=mode, file_type=file_type
+    def _new_file(self, suffix: str) -> Path:
+        self._files += 1
+        self.folder.mkdir(exist_ok=True)
+        return self.folder / f"theirs-{self._files}.{suffix}"
+
+    def _publish(self, name: str, project: str, file: Path, *, mode: str = "") -> None:
+        request = (
+            f"<tsRequest><datasource name={quoteattr(name)}><project id='{project}'/>"
+            "</datasource></tsRequest>"
         )
+        self._send("POST", f"datasources?{mode and f'{mode}=true'}", request, file)
 
     def _alter(self, target: Datasource, body: str) -> None:
-        self._call("PUT", f"datasources/{target.luid}", f"<tsRequest>{body}</tsRequest>")
+        body = f"<tsRequest>{body}</tsRequest>"
+        self._call("PUT", f"datasources/{target.luid}", body.encode())
 
-    def _call(self, method: str, path: str, body: str = "") -> None:
-        api = f"/api/{self.tableau.rest_version}"
+    def _send(self, method: str, path: str, request: str, file: Path) -> None:
+        """Send a request with a file; it has to succeed."""
+        part = "tableau_file" if "fileUploads" in path else "tableau_datasource"
+        contents = {
+            'name="request_payload"': request.encode(),
+            f'name="{part}"; filename="{file.name}"': file.read_bytes(),
+        }
+        body = b"".join(
+            b"--%s\r\nContent-Disposition: form-data; %s\r\n\r\n%s\r\n"
+            % (_BOUNDARY, named.encode(), content)
+            for named, content in contents.items()
+        )
+        kind = f"multipart/mixed; boundary={_BOUNDARY.decode()}"
+        answer = self._call(method, path, body + b"--%s--\r\n" % _BOUNDARY, {"Content-Type": kind})
+        assert b"<error" not in answer, answer.decode()
+        file.unlink()
+
+    def _call(
+        self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None
+    ) -> bytes:
+        """The answer to a call, which may be a refusal."""
+        api = f"/api/{Options.rest_version}"
         if not self._token:
-            signed_in = Exchange("POST", f"{api}/auth/signin", {}, _SIGN_IN.encode())
+            signed_in = Exchange("POST", f"{api}/auth/signin", body=_SIGN_IN)
             self.tableau.answer(signed_in)
-            self._token = signed_in.answer.decode().partition('token="')[2].partition('"')[0]
-        headers = {"X-Tableau-Auth": self._token}
+            self._token = _id(signed_in.answer, "token")
         exchange = Exchange(
-            method, f"{api}/sites/{self.tableau.site}/{path}", headers, body.encode()
+            method,
+            f"{api}/sites/{self.tableau.site}/{path}",
+            {"X-Tableau-Auth": self._token, **(headers or {})},
+            body,
         )
         self.tableau.answer(exchange)
         refused = exchange.status is None or exchange.status >= 500
         assert not refused, exchange.answer.decode()
+        return exchange.answer
+
+
+def _id(answer: bytes, name: str) -> str:
+    """The first attribute of an answer that is written so."""
+    found = re.search(f'{name}="([^"]+)"', answer.decode())
+    assert found, answer.decode()
+    return found[1]
 
 
 def _some_column(target: Datasource) -> str:
