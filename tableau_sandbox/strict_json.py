@@ -1,0 +1,79 @@
+"""Read JSON strictly: what two readers could take for different values is refused."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+# The deepest request has about ten levels.
+_DEEPEST = 100
+_LONGEST_NUMBER = 1000
+
+
+class JsonError(ValueError):
+    """A text is not JSON, or not surely one value; the message states why."""
+
+
+def read_json(body: bytes, *, fraction: Callable[[str], Any] = float) -> Any:
+    """Return the value of a JSON text.
+
+    Args:
+        body: the text in UTF-8, with a byte order mark or without.
+        fraction: reads a number that is written with a fraction or an exponent, for example
+            `Decimal` exactly; other numbers are exact integers.
+
+    Raises:
+        JsonError: it is no JSON, repeats a key, is nested too deeply, or has a number or a
+            character that not every reader takes.
+    """
+    try:
+        value = json.loads(
+            body.decode("utf-8-sig"),
+            object_pairs_hook=_object,
+            parse_int=_number(int),
+            parse_float=_number(fraction),
+            parse_constant=_no_number,
+        )
+        _check(value, levels=_DEEPEST)
+    except JsonError:
+        raise
+    except RecursionError as error:
+        raise JsonError("it is nested too deeply") from error
+    # Not UTF-8, or an exponent that `fraction` does not take.
+    except (ValueError, ArithmeticError) as error:
+        raise JsonError(f"it is not JSON: {error}") from error
+    return value
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        raise JsonError(f"a key is repeated among {', '.join(key for key, _ in pairs)!a}")
+    return fields
+
+
+def _number(read: Callable[[str], Any]) -> Callable[[str], Any]:
+    def checked(written: str) -> Any:
+        if len(written) > _LONGEST_NUMBER:
+            raise JsonError(f"a number has more than {_LONGEST_NUMBER} characters")
+        value = read(written)
+        if value in (float("inf"), float("-inf")):
+            raise JsonError(f"{written} is beyond the range of numbers")
+        return value
+
+    return checked
+
+
+def _no_number(written: str) -> None:
+    raise JsonError(f"{written} is no number")
+
+
+def _check(value: object, *, levels: int) -> None:
+    if isinstance(value, str):
+        # hyperd treats U+0000 as the end of a statement; half a surrogate pair is no text.
+        if "\0" in value or any("\ud800" <= letter <= "\udfff" for letter in value):
+            raise JsonError(f"{value[:100]!a} is no text: it contains U+0000 or half a character")
+    elif isinstance(value, dict | list):
+        if not levels:
+            raise JsonError(f"it is nested more than {_DEEPEST} deep")
+        for item in (*value, *value.values()) if isinstance(value, dict) else value:
+            _check(item, levels=levels - 1)
