@@ -10,7 +10,7 @@ export DAGSTER_HOME := $(CURDIR)/dagster_home
 # A dependency's preview feature, which we do not use, warns at every start of `dg`.
 export PYTHONWARNINGS := ignore:Class `SparkDeclarativePipelineScaffolder`
 
-.PHONY: help demo cluster test test-all test-long dev check docs bench clean python java postgresql
+.PHONY: help demo cluster test test-all test-long contract dev check docs bench clean python java postgresql
 
 help: # This list
 	@sed -n 's/^\([a-z-]*\):[^#]*# \(.*\)/make \1	\2/p' $(MAKEFILE_LIST) | column -t -s '	'
@@ -33,6 +33,10 @@ test-all: test postgresql # These, and the slow ones
 # What CI has no time for: to be run before a change of what a refresh promises is called done.
 test-long: java .venv/classes postgresql # What CI has no time for
 	@$(BIN)/pytest $(IN_PARALLEL) -m long -rP
+
+# The token comes from the environment: docs/fidelity.md. Without PROJECT, nothing is written.
+contract: .venv/installed # Compare the Tableau site at SERVER with the sandbox
+	@$(BIN)/pytest tableau_sandbox_tests/contract --tb=short -rs --durations=0 --server "$(SERVER)" $(if $(PROJECT),--project "$(PROJECT)")
 
 check: .venv/installed # Format, types, layers and definitions
 	@$(BIN)/ruff check

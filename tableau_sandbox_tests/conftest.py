@@ -16,6 +16,18 @@ VIEWER = UserSeed(name="vera", password="look", site_role="Viewer")
 NewServer = Callable[..., tuple[Sandbox, tsc.Server]]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare what `contract` is run with; pytest looks for it no deeper in a run of all tests."""
+    group = parser.getgroup("contract", "the facts, on the site that TABLEAU_SITE names")
+    group.addoption("--server", metavar="URL", help="compare this server; read only, by itself")
+    group.addoption("--project", metavar="NAME", help="write to this project, and try all facts")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--server") and config.getoption("numprocesses", None):
+        raise pytest.UsageError("--server takes no -n: a token has one session at a time")
+
+
 @pytest.fixture(scope="session")
 def later() -> Generator[Callable[[Callable[[], None]], None], None, None]:
     """Runs what nobody has to wait for; its failures show when all tests are done."""

@@ -77,8 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="tableau-sandbox",
-        description="A local Tableau Server to publish data sources to. `tableau-sandbox verify"
-        " --help` says how to compare a real one with it.",
+        description="A local Tableau Server to publish data sources to.",
         epilog=f"{credentials.__doc__}\n{control.__doc__}",
         # A line of such a file is one argument.
         fromfile_prefix_chars="@",

@@ -4,17 +4,12 @@ import sys
 
 
 def main() -> int:
-    """Run the sandbox, or compare a server with it; 1 if what it needs is not installed."""
-    if sys.argv[1:2] == ["verify"]:
-        from tableau_sandbox.command_line.verify import main as verify
-
-        # This needs no server, and so nothing beyond what the pipeline needs.
-        return verify(sys.argv[2:])
+    """Run the sandbox; 1 if what it needs is not installed."""
     try:
         from tableau_sandbox.command_line.cli import main as run
     except ModuleNotFoundError as error:
         # If a module of our own is missing, the installation is broken, and no extra repairs it.
-        if (error.name or "").startswith("tableau_pipeline"):
+        if (error.name or "").startswith("tableau_sandbox"):
             raise
         sys.stderr.write(
             f"tableau-sandbox needs {error.name}: pip install 'tableau_pipeline[sandbox]'\n"
