@@ -8,13 +8,13 @@ from pathlib import Path
 from tableau_sandbox.access.capabilities import WRITE
 from tableau_sandbox.access.checks import check_may
 from tableau_sandbox.access.rules import give_datasource_rules
-from tableau_sandbox.content.append import NotAppendableError, append_rows
+from tableau_sandbox.content.hyper_file import NotAppendableError, append_rows
 from tableau_sandbox.content.uploaded import Content, appended_file
 from tableau_sandbox.errors import not_found, refusal
 from tableau_sandbox.identity import new_luid
 from tableau_sandbox.quirks import Replace
 from tableau_sandbox.services import Services
-from tableau_sandbox.store import accounts, datasources, projects, revisions
+from tableau_sandbox.store import accounts, datasources, projects
 from tableau_sandbox.store.records import Datasource
 
 CREATE_NEW = "createnew"
@@ -129,7 +129,7 @@ def commit(services: Services, prepared: Prepared) -> Datasource:
     if target is None:
         give_datasource_rules(database, saved)
     datasources.forget_connection_settings(database, saved.luid)
-    revisions.add_revision(
+    datasources.add_revision(
         database,
         saved,
         publisher=publication.user,

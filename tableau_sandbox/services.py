@@ -13,11 +13,11 @@ from tableau_sandbox.control.state import Control
 from tableau_sandbox.faults import StaleRows
 from tableau_sandbox.options import Options
 from tableau_sandbox.quirks import StampsWithinSecond
-from tableau_sandbox.store import datasources, jobs, late_stamps, uploads
+from tableau_sandbox.store import datasources, jobs
+from tableau_sandbox.store.accounts import seed
 from tableau_sandbox.store.database import Database
-from tableau_sandbox.store.files import Files
+from tableau_sandbox.store.files import Files, block_files, forget_expired_uploads
 from tableau_sandbox.store.records import Datasource
-from tableau_sandbox.store.seed import seed
 
 DATABASE_FILE = "sandbox.sqlite"
 
@@ -75,7 +75,7 @@ class Services:
 
     def apply_late_stamps(self) -> None:
         """Move the `updatedAt` of data sources whose late stamps are due."""
-        late_stamps.apply_due_stamps(
+        datasources.apply_due_stamps(
             self.database,
             now=self.clock(),
             distinct=self.options.stamps_within_second is StampsWithinSecond.DISTINCT,
@@ -84,8 +84,8 @@ class Services:
     def sweep_uploads(self) -> None:
         """Remove expired upload sessions, and blocks without a session."""
         with self.database.lock:
-            uploads.forget_expired_uploads(self.database, now=self.now_seconds())
-            self.files.sweep(self.files.uploads, uploads.block_files(self.database))
+            forget_expired_uploads(self.database, now=self.now_seconds())
+            self.files.sweep(self.files.uploads, block_files(self.database))
 
 
 @contextmanager

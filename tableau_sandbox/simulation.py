@@ -28,7 +28,7 @@ from tableau_sandbox.faults import FailJob
 from tableau_sandbox.http.app import build_app
 from tableau_sandbox.http.date_header import DateHeader
 from tableau_sandbox.identity import seeded_luid
-from tableau_sandbox.jobs.registry import KINDS
+from tableau_sandbox.jobs.kinds import KINDS
 from tableau_sandbox.jobs.worker import Worker
 from tableau_sandbox.options import Options
 from tableau_sandbox.quirks import JobOrder

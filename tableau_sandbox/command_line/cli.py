@@ -14,7 +14,7 @@ from tableau_sandbox.command_line import credentials
 from tableau_sandbox.command_line.banner import banner
 from tableau_sandbox.command_line.quirk_options import add_quirks, chosen_quirks
 from tableau_sandbox.command_line.stopping import stop_on_signals, stop_without_parent
-from tableau_sandbox.content.rules import PROFILES
+from tableau_sandbox.content.uploaded import PROFILES
 from tableau_sandbox.control.state import Control
 from tableau_sandbox.faults import Fault, read_fault
 from tableau_sandbox.http.request_log import requests_logged_to
@@ -22,7 +22,7 @@ from tableau_sandbox.http.server import bind, sandbox_server, url_of
 from tableau_sandbox.loopback import is_loopback
 from tableau_sandbox.options import CONNECTED_APP, ConnectedApp, Options, UserSeed
 from tableau_sandbox.services import DataDirectoryInUseError
-from tableau_sandbox.store.seed import NameTakenError
+from tableau_sandbox.store.accounts import NameTakenError
 
 # The minimum length of a secret for the signature of a token.
 _SECRET_BYTES = 32

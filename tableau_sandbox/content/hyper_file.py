@@ -1,12 +1,13 @@
-"""Read the content of a `.hyper` file with hyperd."""
+"""What hyperd does with uploaded files: read `.hyper` files, append them, convert Parquet."""
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from tableauhyperapi import Connection, HyperProcess, Nullability, TableName
+from tableauhyperapi import Connection, CreateMode, HyperProcess, Nullability, TableName
 
-from tableau_sandbox.hyperd import connect, with_hyperd
+from tableau_sandbox.hyperd import UnreadableFileError, connect, string_literal, with_hyperd
 
 _SAMPLE_ROWS = 10
 _SAMPLE_CHARACTERS = 200
@@ -130,3 +131,94 @@ def _foreign_keys(connection: Connection, tables: tuple[Table, ...]) -> tuple[Fo
             )
         )
     return tuple(sorted(keys, key=lambda key: (key.child, key.parent)))
+
+
+def convert_parquet(parquet: Path, *, hyper_path: Path) -> None:
+    """Convert a Parquet file to a `.hyper` file with the table "Extract"."Extract".
+
+    Raises:
+        UnreadableFileError: it is not a Parquet file, or has columns for which Hyper has no type.
+    """
+    with_hyperd(lambda hyper: _convert(hyper, parquet, hyper_path), parquet, hyper_path)
+
+
+def _convert(hyper: HyperProcess, parquet: Path, hyper_path: Path) -> None:
+    source = f"external({string_literal(str(parquet))}, FORMAT => 'parquet')"
+    with connect(hyper, hyper_path, CreateMode.CREATE_AND_REPLACE) as connection:
+        connection.execute_command('CREATE SCHEMA "Extract"')
+        connection.execute_command(
+            f'CREATE TABLE "Extract"."Extract" AS (SELECT * FROM {source})'  # noqa: S608
+        )
+
+
+class NotAppendableError(ValueError):
+    """The rows cannot be appended; the message states why."""
+
+
+def append_rows(stored: Path, uploaded: Path, *, result: Path) -> HyperContent:
+    """Write the rows of both files to a new one; columns are matched by name.
+
+    Args:
+        stored: the published file, which does not change.
+        uploaded: the file with the rows to add.
+        result: the path of the new file.
+
+    Raises:
+        NotAppendableError: a file has several tables, the tables differ in more than the order of
+            their columns, or hyperd cannot read a file.
+    """
+    try:
+        table = _only_table(read_hyper_file(stored), "The published data source")
+        added = _only_table(read_hyper_file(uploaded), "The file")
+        _check_same_columns(table, added)
+        with_hyperd(
+            lambda hyper: _append(hyper, table, stored, uploaded, result=result),
+            *(stored, uploaded, result),
+        )
+        return read_hyper_file(result)
+    except UnreadableFileError as error:
+        raise NotAppendableError(str(error)) from error
+
+
+def _append(
+    hyper: HyperProcess, table: Table, stored: Path, uploaded: Path, *, result: Path
+) -> None:
+    shutil.copyfile(stored, result)
+    columns = ", ".join(_quoted(column.name) for column in table.columns)
+    target = TableName("stored", table.schema, table.name)
+    source = TableName("uploaded", table.schema, table.name)
+    with connect(hyper) as connection:
+        connection.catalog.attach_database(result, "stored")
+        connection.catalog.attach_database(uploaded, "uploaded")
+        connection.execute_command(
+            f"INSERT INTO {target} ({columns}) SELECT {columns} FROM {source}"  # noqa: S608
+        )
+
+
+def _only_table(content: HyperContent, whose: str) -> Table:
+    if len(content.tables) != 1:
+        raise NotAppendableError(
+            f"{whose} has {len(content.tables)} tables; only a single one can be appended to."
+        )
+    return content.tables[0]
+
+
+def _check_same_columns(table: Table, added: Table) -> None:
+    if (table.schema, table.name) != (added.schema, added.name):
+        raise NotAppendableError(
+            f'The table "{added.schema}"."{added.name}" cannot be appended to'
+            f' "{table.schema}"."{table.name}".'
+        )
+    old = {column.name: column.type for column in table.columns}
+    new = {column.name: column.type for column in added.columns}
+    differing = [name for name in {**old, **new} if old.get(name) != new.get(name)]
+    if differing:
+        described = "; ".join(
+            f'"{name}" is {new.get(name, "missing")} instead of {old.get(name, "missing")}'
+            for name in differing
+        )
+        raise NotAppendableError(f"The columns of the file do not fit: {described}.")
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -1,7 +1,8 @@
-"""The `.tds` of published data: write it for a `.hyper` file, inspect it in a `.tdsx`."""
+"""The `.tds` of published data: write it for a `.hyper` file, inspect it, mark it."""
 
 import hashlib
 import itertools
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from xml.etree import ElementTree
@@ -10,8 +11,11 @@ from xml.etree.ElementTree import Element, ParseError, SubElement
 import defusedxml.ElementTree
 from defusedxml.common import DefusedXmlException
 
-from tableau_sandbox.content.column_types import local_type
 from tableau_sandbox.content.hyper_file import Column, HyperContent, Table
+
+_ROOT = re.compile(rb"""<datasource(?=[\s/>])(?:[^>'"]|'[^']*'|"[^"]*")*>""")
+_BUILD = re.compile(rb"""\ssource-build\s*=\s*(?:'[^']*'|"[^"]*")""")
+_LOCATION = re.compile(rb"""<repository-location\s(?:[^>'"]|'[^']*'|"[^"]*")*/>""")
 
 
 @dataclass(frozen=True)
@@ -221,3 +225,58 @@ def _object_id(schema: str, table: str) -> str:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def mark_tds(tds: bytes, *, content_url: str, revision: int, mark: int) -> bytes:
+    """Add to a `.tds` the build that wrote it, and its location on the server.
+
+    Args:
+        tds: returned unchanged if its encoding is not compatible with ASCII.
+        content_url: the content URL of the data source.
+        revision: the revision of the data source.
+        mark: a number that differs for each state of the data source.
+    """
+    root = _ROOT.search(tds)
+    if root is None:
+        return tds
+    before, tag, after = tds[: root.start()], root.group(), tds[root.end() :]
+    build = b"<datasource source-build='0.0.%d'" % mark
+    tag = build + _BUILD.sub(b"", tag).removeprefix(b"<datasource")
+    location = (
+        f"<repository-location id='{content_url}' path='/datasources' revision='1.{revision}'"
+        f" derived-from='/datasources/{content_url}?rev=1.{mark}' />"
+    )
+    return before + tag + location.encode("ascii", "xmlcharrefreplace") + _LOCATION.sub(b"", after)
+
+
+@dataclass(frozen=True)
+class LocalType:
+    """How a `.tds` describes a type: its name, the code of the remote type, its aggregation."""
+
+    name: str
+    remote_type: str
+    aggregation: str
+
+
+_STRING = LocalType("string", "129", "Count")
+_BY_HYPER_TYPE = {
+    "BOOL": LocalType("boolean", "11", "Count"),
+    "SMALL_INT": LocalType("integer", "2", "Sum"),
+    "INT": LocalType("integer", "3", "Sum"),
+    "BIG_INT": LocalType("integer", "20", "Sum"),
+    "OID": LocalType("integer", "20", "Sum"),
+    "NUMERIC": LocalType("real", "131", "Sum"),
+    "FLOAT": LocalType("real", "4", "Sum"),
+    "DOUBLE": LocalType("real", "5", "Sum"),
+    "DATE": LocalType("date", "133", "Year"),
+    "TIME": LocalType("datetime", "134", "Year"),
+    "TIMESTAMP": LocalType("datetime", "135", "Year"),
+    "TIMESTAMP_TZ": LocalType("datetime", "135", "Year"),
+    "BYTES": LocalType("string", "128", "Count"),
+    "TABLEAU.TABGEOGRAPHY": LocalType("spatial", "WKB", "Collect"),
+}
+
+
+def local_type(hyper_type: str) -> LocalType:
+    """Return the type of a column with this Hyper type, such as "NUMERIC(18, 2)"."""
+    return _BY_HYPER_TYPE.get(hyper_type.partition("(")[0], _STRING)

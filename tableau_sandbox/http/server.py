@@ -12,7 +12,7 @@ from tableau_sandbox.http.app import build_app
 from tableau_sandbox.http.certificate import ensure_certificate
 from tableau_sandbox.http.date_header import DateHeader
 from tableau_sandbox.http.stalled import StalledConnections
-from tableau_sandbox.jobs.registry import KINDS
+from tableau_sandbox.jobs.kinds import KINDS
 from tableau_sandbox.jobs.worker import Worker
 from tableau_sandbox.options import Options
 from tableau_sandbox.services import Services, open_services

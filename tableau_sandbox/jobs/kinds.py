@@ -1,11 +1,33 @@
-"""The interface of a kind of job; the worker runs all kinds alike."""
+"""The kinds of jobs: how each is queued, what it does, and how its answer is written."""
 
+import json
+import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
+from datetime import timedelta
+from pathlib import Path
 
+from tableau_sandbox import publishing
+from tableau_sandbox.batch.engine import apply_batch
+from tableau_sandbox.batch.errors import BatchError
+from tableau_sandbox.batch.grammar.batches import parse_batch
+from tableau_sandbox.clock import moment_of, stamp
+from tableau_sandbox.content.hyper_file import read_hyper_file
+from tableau_sandbox.content.uploaded import discard, read_content
+from tableau_sandbox.hyperd import UnreadableFileError, without_paths
+from tableau_sandbox.publishing import Publication
+from tableau_sandbox.quirks import JobStamps, UpdatesMoveStamp
 from tableau_sandbox.services import Services
-from tableau_sandbox.store.records import Job
+from tableau_sandbox.store import datasources, jobs
+from tableau_sandbox.store.records import Datasource, Job
 
+PUBLISH = "publish_datasource"
+REFRESH = "refresh_extracts"
+UPDATE = "update_uploaded_file"
+_REFRESH_NOTES = (
+    "The sandbox cannot reach the database behind the extract; the data stay as they are."
+)
+_logger = logging.getLogger(__name__)
 Commit = Callable[[], str | None]
 
 
@@ -36,4 +58,219 @@ class JobKind:
     notes_first: bool = False
 
 
+def queue_publish(services: Services, publication: Publication, *, file: str) -> Job:
+    """Queue the publishing of a file in `incoming/`."""
+    return jobs.add_job(
+        services.database,
+        site=publication.site,
+        user=publication.user,
+        kind=PUBLISH,
+        title=publication.name,
+        parameters={"publication": asdict(publication), "file": file},
+        created_at=services.now(),
+    )
+
+
+def _prepare_publish(services: Services, job: Job) -> Commit:
+    publication = Publication(**job.parameters["publication"])
+    content = read_content(
+        services.files.incoming / job.parameters["file"],
+        name=publication.name,
+        file_type=publication.file_type,
+        hyper_profile=services.options.hyper_profile,
+    )
+    prepared = publishing.prepare(services, publication, content)
+
+    def take_effect() -> str:
+        published = publishing.commit(services, prepared)
+        if services.options.publish_jobs_name_target:
+            jobs.name_datasource(
+                services.database, job.luid, datasource=published.luid, name=published.name
+            )
+        return _stamp_job(services, published)
+
+    return take_effect
+
+
+def _clean_up_publish(services: Services, job: Job) -> None:
+    discard(services.files.incoming / job.parameters["file"])
+
+
+_PUBLISH = JobKind(
+    "PublishDatasource",
+    prepare=_prepare_publish,
+    clean_up=_clean_up_publish,
+    detail="publishDatasourceJob",
+)
+
+
+def queue_refresh(services: Services, datasource: Datasource, *, user: str) -> Job | None:
+    """Queue a refresh; return None if one is already queued or in progress."""
+    with services.database.transaction():
+        if jobs.unfinished_job_of(services.database, datasource.luid, kind=REFRESH):
+            return None
+        return jobs.add_job(
+            services.database,
+            site=datasource.site,
+            user=user,
+            kind=REFRESH,
+            title=datasource.name,
+            parameters={"datasource": {"id": datasource.luid, "name": datasource.name}},
+            created_at=services.now(),
+        )
+
+
+def _prepare_refresh(services: Services, job: Job) -> Commit:
+    def take_effect() -> None:
+        luid = job.parameters["datasource"]["id"]
+        if datasources.datasource(services.database, job.site, luid) is None:
+            raise JobFailedError(f"The data source '{job.title}' was deleted.")
+        jobs.add_notes(services.database, job.luid, _REFRESH_NOTES)
+
+    return take_effect
+
+
+def _clean_up_refresh(services: Services, job: Job) -> None:
+    """Do nothing: this job has no files."""
+
+
+_REFRESH = JobKind(
+    "RefreshExtract",
+    prepare=_prepare_refresh,
+    clean_up=_clean_up_refresh,
+    detail="extractRefreshJob",
+    notes_first=True,
+)
+
+
+def queue_update(
+    services: Services, datasource: Datasource, *, user: str, batch: bytes, payload: Path | None
+) -> Job:
+    """Queue an update by a batch that has been parsed, and a file in `incoming/`."""
+    return jobs.add_job(
+        services.database,
+        site=datasource.site,
+        user=user,
+        kind=UPDATE,
+        title=datasource.name,
+        parameters={
+            "datasource": {"id": datasource.luid, "name": datasource.name},
+            "connection": datasource.connection,
+            "batch": batch.decode(),
+            "payload": payload.name if payload else None,
+        },
+        created_at=services.now(),
+    )
+
+
+def _prepare_update(services: Services, job: Job) -> Commit:
+    updated, payload = _updated(services, job), _payload(services, job)
+    current = _datasource(services, job)
+    if current.connection_class != "hyper" or current.has_extracts:
+        _logger.warning("job %s: '%s' is no live-to-Hyper data source", job.luid, current.name)
+        # Real servers fail such a job without a note.
+        raise JobFailedError
+    published = services.files.content / current.hyper_file
+    try:
+        apply_batch(
+            published,
+            payload,
+            parse_batch(job.parameters["batch"].encode()),
+            updated,
+            lenient=services.options.lenient_missing_columns,
+        )
+        tables = json.dumps(asdict(read_hyper_file(updated))["tables"])
+    except BatchError as error:
+        files = [file for file in (published, payload, updated) if file is not None]
+        raise JobFailedError(without_paths(error.note, *files)) from error
+    except UnreadableFileError as error:
+        raise JobFailedError(str(error)) from error
+    except FileNotFoundError as error:
+        raise _deleted() from error
+
+    def take_effect() -> str:
+        return _commit_update(services, job, file=updated, tables=tables)
+
+    return take_effect
+
+
+def _commit_update(services: Services, job: Job, *, file: Path, tables: str) -> str:
+    current, options = _datasource(services, job), services.options
+    size = file.stat().st_size
+    moves = options.updates_move_stamp is UpdatesMoveStamp.AT_ONCE
+    effective_at = services.stamp_of_change(current.updated_at) if moves else services.now()
+    changed = replace(
+        current,
+        hyper_file=services.files.keep(file, services.files.content, suffix=".hyper"),
+        hyper_bytes=size,
+        tables=tables,
+        updated_at=effective_at if moves else current.updated_at,
+        revision=current.revision + options.update_revisions,
+    )
+    services.remember(current)
+    datasources.save_datasource(services.database, changed)
+    if options.update_revisions:
+        datasources.add_revision(
+            services.database,
+            changed,
+            publisher=job.user,
+            published_at=effective_at,
+            keep=options.kept_revisions,
+        )
+    if options.updates_move_stamp is UpdatesMoveStamp.LATE:
+        # Rounded like the clock, so that an advance by exactly this time reaches it.
+        due = round(services.now_seconds() + options.late_stamp_seconds, 6)
+        datasources.add_late_stamp(services.database, current.luid, due=due)
+    return _stamp_job(services, changed) if moves else effective_at
+
+
+def _datasource(services: Services, job: Job) -> Datasource:
+    luid = job.parameters["datasource"]["id"]
+    found = datasources.datasource(services.database, job.site, luid)
+    if found is None:
+        raise _deleted()
+    return found
+
+
+def _deleted() -> JobFailedError:
+    return JobFailedError("The data source was deleted before its update took effect.")
+
+
+def _payload(services: Services, job: Job) -> Path | None:
+    name = job.parameters["payload"]
+    return services.files.incoming / name if name else None
+
+
+def _updated(services: Services, job: Job) -> Path:
+    return services.files.incoming / f"{job.luid}.hyper"
+
+
+def _clean_up_update(services: Services, job: Job) -> None:
+    for leftover in (_payload(services, job), _updated(services, job)):
+        if leftover is not None:
+            leftover.unlink(missing_ok=True)
+
+
+_UPDATE = JobKind(
+    "UpdateUploadedFile",
+    prepare=_prepare_update,
+    clean_up=_clean_up_update,
+    detail="updateUploadedFileJob",
+)
+
+
+def _stamp_job(services: Services, changed: Datasource) -> str:
+    """Move the `updatedAt` of a changed data source behind the job, if the options require it.
+
+    Returns:
+        The stamp of the change; the job is not completed before it.
+    """
+    if services.options.job_stamps is JobStamps.AFTER:
+        late = timedelta(seconds=services.options.late_stamp_seconds)
+        after = stamp(moment_of(changed.updated_at) + late)
+        datasources.set_updated_at(services.database, changed.luid, after)
+    return changed.updated_at
+
+
 JobKinds = Mapping[str, JobKind]
+KINDS: JobKinds = {PUBLISH: _PUBLISH, REFRESH: _REFRESH, UPDATE: _UPDATE}

@@ -10,7 +10,7 @@ from tableau_sandbox.loopback import is_loopback
 from tableau_sandbox.pages import formatting
 from tableau_sandbox.pages.html import Cell, Html, element, link, page, table
 from tableau_sandbox.services import Services
-from tableau_sandbox.store import accounts, datasources, revisions
+from tableau_sandbox.store import accounts, datasources
 from tableau_sandbox.store.records import Datasource, Revision, Site
 
 _BACK = element("p", link("/", "All data sources"))
@@ -33,7 +33,7 @@ def datasource(request: Request) -> HTMLResponse:
             for stored in json.loads(found.tables):
                 parts += _table(stored)
                 parts += _first_rows(stored) if shows_rows else [_NO_ROWS]
-            kept = revisions.revisions(services.database, luid)
+            kept = datasources.revisions(services.database, luid)
             return page(found.name, [*parts, *_revisions(kept, current=found.revision)])
     return page("There is no such data source", [_BACK], status=404)
 

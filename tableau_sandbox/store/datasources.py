@@ -1,8 +1,12 @@
+"""Data sources, with what belongs to them: tags, revisions, connections and late stamps."""
+
 from dataclasses import fields
+from datetime import UTC, datetime
 from typing import Any
 
+from tableau_sandbox.clock import stamp, stamp_after
 from tableau_sandbox.store.database import Database
-from tableau_sandbox.store.records import ConnectionSettings, Datasource
+from tableau_sandbox.store.records import ConnectionSettings, Datasource, Revision
 
 _SELECT = (
     "SELECT datasource.*, project.name AS project_name, user.name AS owner_name FROM datasource"
@@ -118,3 +122,80 @@ def save_connection_settings(
 def forget_connection_settings(database: Database, datasource: str) -> None:
     """Return to the settings of the published file."""
     database.change("DELETE FROM connection_settings WHERE datasource = ?", datasource)
+
+
+_REVISION_COLUMNS = [field.name for field in fields(Revision) if field.name != "publisher_name"]
+_SELECT_REVISIONS = (
+    "SELECT revision.*, user.name AS publisher_name FROM revision"
+    " JOIN user ON user.luid = revision.publisher WHERE datasource = ?"
+)
+
+
+def add_revision(
+    database: Database, datasource: Datasource, *, publisher: str, published_at: str, keep: int
+) -> None:
+    """Add the latest revision, and remove the oldest ones beyond `keep`."""
+    values = {
+        "datasource": datasource.luid,
+        "number": datasource.revision,
+        "publisher": publisher,
+        "published_at": published_at,
+        "hyper_file": datasource.hyper_file,
+        "hyper_bytes": datasource.hyper_bytes,
+        "packaged_path": datasource.packaged_path,
+        "tds": datasource.tds,
+    }
+    database.change(
+        f"INSERT INTO revision ({', '.join(_REVISION_COLUMNS)})"  # noqa: S608
+        f" VALUES ({', '.join('?' * len(_REVISION_COLUMNS))})",
+        *(values[column] for column in _REVISION_COLUMNS),
+    )
+    database.change(
+        "DELETE FROM revision WHERE datasource = ? AND number <= ?",
+        datasource.luid,
+        datasource.revision - keep,
+    )
+
+
+def revisions(database: Database, datasource: str) -> list[Revision]:
+    """Return the kept revisions of a data source, oldest first."""
+    rows = database.rows(f"{_SELECT_REVISIONS} ORDER BY number", datasource)
+    return [Revision.of(row) for row in rows]
+
+
+def delete_revision(database: Database, datasource: str, number: int) -> bool:
+    """Delete one revision of a data source; return False if there is none."""
+    sql = "DELETE FROM revision WHERE datasource = ? AND number = ?"
+    return database.change(sql, datasource, number) > 0
+
+
+def revision(database: Database, datasource: str, number: int) -> Revision | None:
+    """Return one revision of a data source."""
+    row = database.row(f"{_SELECT_REVISIONS} AND number = ?", datasource, number)
+    return Revision.of(row) if row else None
+
+
+def add_late_stamp(database: Database, datasource: str, *, due: float) -> None:
+    """Schedule a later `updated_at` of a data source, in seconds of the epoch."""
+    database.change("INSERT INTO late_stamp (datasource, due) VALUES (?, ?)", datasource, due)
+
+
+def apply_due_stamps(database: Database, *, now: datetime, distinct: bool) -> None:
+    """Set the `updated_at` of the data sources with due stamps to the due times.
+
+    If each change must have its own stamp, a data source that has changed since gets a still later
+    one.
+    """
+    with database.transaction():
+        for row in database.rows(
+            "SELECT rowid AS number, datasource, due FROM late_stamp WHERE due <= ? ORDER BY due",
+            now.timestamp(),
+        ):
+            due = datetime.fromtimestamp(row["due"], UTC)
+            # Several stamps may be due for one data source.
+            sql = "SELECT updated_at FROM datasource WHERE luid = ?"
+            for source in database.rows(sql, row["datasource"]):
+                previous = source["updated_at"]
+                moved = stamp_after(previous, due) if distinct else max(previous, stamp(due))
+                set_updated_at(database, row["datasource"], moved)
+            database.change("DELETE FROM late_stamp WHERE rowid = ?", row["number"])

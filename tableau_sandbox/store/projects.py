@@ -1,5 +1,8 @@
+from tableau_sandbox.identity import seeded_luid
 from tableau_sandbox.store.database import Database
 from tableau_sandbox.store.records import Contents, Project
+
+DEFAULT_PROJECT = "Default"
 
 
 def projects(database: Database, site: str) -> list[Project]:
@@ -59,3 +62,8 @@ def save_project(database: Database, project: Project) -> None:
 def delete_project(database: Database, luid: str) -> None:
     """Delete a project with its content."""
     database.change("DELETE FROM project WHERE luid = ?", luid)
+
+
+def default_project_luid(site: str) -> str:
+    """Return the LUID of the default project of a site, which cannot be deleted."""
+    return seeded_luid("project", site, DEFAULT_PROJECT)

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from tableau_sandbox.control.state import Control
 from tableau_sandbox.faults import HoldJobs, ReorderJobs
 from tableau_sandbox.identity import seeded_luid
-from tableau_sandbox.jobs import publish, refresh, update_data
-from tableau_sandbox.jobs.registry import KINDS
+from tableau_sandbox.jobs.kinds import KINDS, PUBLISH, REFRESH, UPDATE
 from tableau_sandbox.options import ADMIN_NAME, Options
 from tableau_sandbox.quirks import JobOrder
 from tableau_sandbox.services import Services, open_services
@@ -92,24 +91,24 @@ def test_next_job(
     for armed, fault in zip(control.faults(), faults, strict=False):
         counted = [kind for kind in kinds if fault.job_kind in (None, kind)]
         assert (armed.seen, armed.fired) == (len(counted), len(counted))
-    queue(services, update_data.KIND)
+    queue(services, UPDATE)
     choose(services, control, order)
     for armed, fault in zip(control.faults(), faults, strict=False):
-        counted = [kind for kind in (*kinds, update_data.KIND) if fault.job_kind in (None, kind)]
+        counted = [kind for kind in (*kinds, UPDATE) if fault.job_kind in (None, kind)]
         assert armed.seen == len(counted)
 
 
 def test_ten_thousand_queued_jobs(services: Services):
     """Prevents: the worker, or a request for a refresh, reads the whole queue each time."""
     services.database.change("DELETE FROM job")
-    held = Control(faults=[HoldJobs(job_kind=refresh.KIND)])
+    held = Control(faults=[HoldJobs(job_kind=REFRESH)])
     actions: dict[str, Callable[[], object]] = {
         "next": lambda: choose(services, Control()),
         "newest": lambda: choose(services, Control(faults=[ReorderJobs(order="newest")])),
         "held": lambda: choose(services, held),
-        "refresh": lambda: jobs.unfinished_job_of(services.database, "none", kind=refresh.KIND),
+        "refresh": lambda: jobs.unfinished_job_of(services.database, "none", kind=REFRESH),
     }
-    queue(services, refresh.KIND, refresh.KIND, publish.KIND)
+    queue(services, REFRESH, REFRESH, PUBLISH)
     few = {name: usual_seconds(action) for name, action in actions.items()}
     services.database.change(
         "WITH RECURSIVE copy (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM copy WHERE n < ?)"
@@ -137,13 +136,13 @@ def usual_seconds(action: Callable[[], object]) -> float:
 def test_a_second_refresh(services: Services):
     """Prevents: a refresh is refused for another data source's, or for one that has ended."""
     services.database.change("DELETE FROM job")
-    (first,) = queue(services, refresh.KIND)
+    (first,) = queue(services, REFRESH)
 
     def is_busy(datasource: str) -> bool:
-        return jobs.unfinished_job_of(services.database, datasource, kind=refresh.KIND)
+        return jobs.unfinished_job_of(services.database, datasource, kind=REFRESH)
 
     assert (is_busy("d0"), is_busy("d1")) == (True, False)
-    assert not jobs.unfinished_job_of(services.database, "d0", kind=update_data.KIND)
+    assert not jobs.unfinished_job_of(services.database, "d0", kind=UPDATE)
     jobs.finish_job(services.database, first, status=jobs.SUCCESS, completed_at=NOW)
     assert not is_busy("d0")
 
@@ -151,7 +150,7 @@ def test_a_second_refresh(services: Services):
 def test_latest_jobs(services: Services):
     """Prevents: the status page reads ten thousand jobs to show twenty."""
     services.database.change("DELETE FROM job")
-    luids = queue(services, *[refresh.KIND] * 5)
+    luids = queue(services, *[REFRESH] * 5)
     site = seeded_luid("site", "")
     assert [job.luid for job in jobs.jobs(services.database, site, most=2)] == luids[:-3:-1]
     assert len(jobs.jobs(services.database, site)) == 5

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from tableau_sandbox.content.hyper_file import read_hyper_file
-from tableau_sandbox.content.rules import NotPublishableError, check_bare_file
+from tableau_sandbox.content.uploaded import NotPublishableError, check_bare_file
 from tableau_sandbox_tests.samples import execute
 
 FACT = 'CREATE TABLE "Extract".fact (a INT, b INT, c INT)'

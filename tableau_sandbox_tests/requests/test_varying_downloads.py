@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 import pytest
 import tableauserverclient as tsc
 
-from tableau_sandbox.content.tds_marks import mark_tds
+from tableau_sandbox.content.tds import mark_tds
 from tableau_sandbox.quirks import DownloadWithoutExtract
 from tableau_sandbox.testing import Sandbox
 from tableau_sandbox_tests.conftest import NewServer

@@ -8,7 +8,7 @@ from starlette.responses import Response, StreamingResponse
 
 from tableau_sandbox.access.capabilities import DOWNLOAD
 from tableau_sandbox.content.package import any_packing, file_name, pack
-from tableau_sandbox.content.tds_marks import mark_tds
+from tableau_sandbox.content.tds import mark_tds
 from tableau_sandbox.quirks import DownloadWithoutExtract
 from tableau_sandbox.rest.datasource.datasources import find_datasource
 from tableau_sandbox.rest.wire.requests import Call

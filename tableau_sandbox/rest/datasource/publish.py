@@ -15,7 +15,7 @@ from tableau_sandbox.content.uploaded import (
     read_content,
 )
 from tableau_sandbox.errors import malformed, refusal
-from tableau_sandbox.jobs.publish import queue_publish
+from tableau_sandbox.jobs.kinds import queue_publish
 from tableau_sandbox.publishing import Publication
 from tableau_sandbox.quirks import Replace
 from tableau_sandbox.rest.datasource.uploads import consume_upload
@@ -29,7 +29,7 @@ from tableau_sandbox.rest.wire.requests import (
 )
 from tableau_sandbox.rest.wire.router import Reply, Route
 from tableau_sandbox.services import Services
-from tableau_sandbox.store.seed import default_project_luid
+from tableau_sandbox.store.projects import default_project_luid
 
 _FILE_TYPES = (HYPER, PACKAGE, PARQUET, MODEL)
 _MODES = (publishing.CREATE_NEW, publishing.OVERWRITE, publishing.REPLACE, publishing.APPEND)

@@ -1,6 +1,6 @@
 from tableau_sandbox.access.capabilities import REFRESH
 from tableau_sandbox.errors import RestError, refusal
-from tableau_sandbox.jobs.refresh import queue_refresh
+from tableau_sandbox.jobs.kinds import queue_refresh
 from tableau_sandbox.rest.datasource.datasources import find_datasource
 from tableau_sandbox.rest.site.jobs import accepted
 from tableau_sandbox.rest.wire.requests import Call, optional_request

@@ -11,14 +11,14 @@ from tableau_sandbox.rest.wire.records import revision_element
 from tableau_sandbox.rest.wire.requests import Call
 from tableau_sandbox.rest.wire.router import Reply, Route
 from tableau_sandbox.services import Services
-from tableau_sandbox.store import revisions
+from tableau_sandbox.store import datasources
 from tableau_sandbox.store.records import Datasource, Revision
 
 
 def query_revisions(services: Services, call: Call) -> Reply:
     """List the revisions of a data source, oldest first."""
     datasource = _own_datasource(services, call)
-    found: list[Revision] = revisions.revisions(services.database, datasource.luid)
+    found: list[Revision] = datasources.revisions(services.database, datasource.luid)
     return Reply(
         200,
         list_page(
@@ -40,7 +40,7 @@ def download_revision(services: Services, call: Call) -> Response:
         number = _number(call)
         found = None
         if number < datasource.revision:
-            found = revisions.revision(services.database, datasource.luid, number)
+            found = datasources.revision(services.database, datasource.luid, number)
         if found is None:
             raise not_found("Earlier revision", call.path["revision"], code="404024")
         return content_response(services, datasource, found, include_extract=include_extract)
@@ -53,7 +53,7 @@ def delete_revision(services: Services, call: Call) -> Response:
         number = _number(call)
         if number == datasource.revision:
             raise refusal("403055", f"The revision {number} is the current one.")
-        if not revisions.delete_revision(services.database, datasource.luid, number):
+        if not datasources.delete_revision(services.database, datasource.luid, number):
             raise not_found("Revision", call.path["revision"], code="404024")
     services.sweep_content()
     return Response(status_code=204)

@@ -6,7 +6,7 @@ from tableau_sandbox.access.capabilities import WRITE
 from tableau_sandbox.batch.errors import GrammarError
 from tableau_sandbox.batch.grammar.batches import parse_batch
 from tableau_sandbox.errors import malformed, not_found, refusal
-from tableau_sandbox.jobs.update_data import queue_update
+from tableau_sandbox.jobs.kinds import queue_update
 from tableau_sandbox.quirks import RepeatedRequest
 from tableau_sandbox.rest.datasource.datasources import find_datasource
 from tableau_sandbox.rest.datasource.uploads import consume_upload
@@ -15,7 +15,7 @@ from tableau_sandbox.rest.wire.elements import Element
 from tableau_sandbox.rest.wire.requests import Call
 from tableau_sandbox.rest.wire.router import Reply, Route
 from tableau_sandbox.services import Services
-from tableau_sandbox.store import data_requests, jobs, uploads
+from tableau_sandbox.store import files, jobs
 from tableau_sandbox.store.records import Datasource, Job
 
 _LIMIT_SETTING = "api.server.update_uploaded_file.max_size_in_mb"
@@ -57,7 +57,7 @@ def _queue(services: Services, call: Call, datasource: Datasource, *, request_id
         job = queue_update(
             services, datasource, user=call.user.luid, batch=call.body, payload=payload
         )
-        data_requests.remember_request(
+        jobs.remember_request(
             services.database,
             site=call.site.luid,
             request_id=request_id,
@@ -69,7 +69,7 @@ def _queue(services: Services, call: Call, datasource: Datasource, *, request_id
 
 def _take_payload(services: Services, call: Call, session: str) -> Path:
     limit = services.options.update_limit_bytes
-    size = uploads.uploaded_bytes(services.database, session)
+    size = files.uploaded_bytes(services.database, session)
     if size > limit:
         raise malformed(
             f"The payload has {size} bytes; {_LIMIT_SETTING} is set to {limit / (1 << 20):g}."
@@ -78,7 +78,7 @@ def _take_payload(services: Services, call: Call, session: str) -> Path:
 
 
 def _first_job(services: Services, call: Call, request_id: str) -> Job | None:
-    luid = data_requests.first_job(
+    luid = jobs.first_job(
         services.database,
         site=call.site.luid,
         request_id=request_id,

@@ -9,8 +9,7 @@ from tableau_sandbox.rest.wire.records import megabytes
 from tableau_sandbox.rest.wire.requests import Call
 from tableau_sandbox.rest.wire.router import Reply, Route
 from tableau_sandbox.services import Services
-from tableau_sandbox.store import uploads
-from tableau_sandbox.store.files import join
+from tableau_sandbox.store import files
 
 _SCOPES = ("tableau:file_uploads:create",)
 
@@ -20,7 +19,7 @@ def initiate_upload(services: Services, call: Call) -> Reply:
     if not call.user.may_publish:
         raise refusal("403004", "The user is not allowed to upload files.")
     services.sweep_uploads()
-    luid = uploads.open_upload(
+    luid = files.open_upload(
         services.database,
         site=call.site.luid,
         user=call.user.luid,
@@ -40,11 +39,11 @@ def append_to_upload(services: Services, call: Call) -> Reply:
     with services.database.transaction():
         # Another request may have ended the session since.
         _check_is_open(services, call, luid)
-        known = uploads.blocks(services.database, luid)
+        known = files.blocks(services.database, luid)
         most = services.options.upload_blocks
         sequence = _sequence(call.query.get("sequenceID"), known=known, most=most)
         file = services.files.keep(call.attachment.path, services.files.uploads, suffix=".block")
-        uploads.add_block(
+        files.add_block(
             services.database, luid, sequence=sequence, file=file, size=call.attachment.size
         )
     return Reply(200, (_upload_element(services, luid),))
@@ -60,14 +59,14 @@ def consume_upload(services: Services, call: Call, luid: str) -> Path:
     # They are moved after it, so that a crash never leaves a session without its blocks.
     with services.database.lock:
         _check_is_open(services, call, luid)
-        known = uploads.blocks(services.database, luid)
+        known = files.blocks(services.database, luid)
         _check_is_complete(known, luid)
-        uploads.close_upload(services.database, luid)
+        files.close_upload(services.database, luid)
         moved = [
             (services.files.uploads / name).replace(services.files.new_incoming())
             for name in known.values()
         ]
-    return join(moved)
+    return files.join(moved)
 
 
 def _check_is_complete(known: dict[int, str], luid: str) -> None:
@@ -94,7 +93,7 @@ def _sequence(text: str | None, *, known: dict[int, str], most: int) -> int:
 
 
 def _check_is_open(services: Services, call: Call, luid: str) -> None:
-    is_open = uploads.upload_is_open(
+    is_open = files.upload_is_open(
         services.database,
         luid,
         site=call.site.luid,
@@ -106,7 +105,7 @@ def _check_is_open(services: Services, call: Call, luid: str) -> None:
 
 
 def _upload_element(services: Services, luid: str) -> Element:
-    size = megabytes(uploads.uploaded_bytes(services.database, luid))
+    size = megabytes(files.uploaded_bytes(services.database, luid))
     return Element("fileUpload", {"uploadSessionId": luid, "fileSize": size})
 
 

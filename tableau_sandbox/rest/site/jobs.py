@@ -1,8 +1,7 @@
 from starlette.responses import Response
 
 from tableau_sandbox.errors import not_found, refusal
-from tableau_sandbox.jobs import publish
-from tableau_sandbox.jobs.registry import KINDS
+from tableau_sandbox.jobs.kinds import KINDS, PUBLISH
 from tableau_sandbox.rest.wire.lists import (
     Field,
     list_page,
@@ -64,7 +63,7 @@ def accepted(services: Services, job: Job, *, progress: bool = True) -> Reply:
 
 
 def _reply(services: Services, job: Job, *, status: int, progress: bool = True) -> Reply:
-    early = services.options.finish_code_of_unfinished(is_publish=job.kind == publish.KIND)
+    early = services.options.finish_code_of_unfinished(is_publish=job.kind == PUBLISH)
     kind = KINDS[job.kind]
     element = job_element(job, kind=kind, early_finish_code=early, progress=progress)
     return Reply(status, (element,))

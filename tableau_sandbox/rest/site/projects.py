@@ -27,8 +27,8 @@ from tableau_sandbox.rest.wire.requests import Call, name_attribute, parse_reque
 from tableau_sandbox.rest.wire.router import Reply, Route
 from tableau_sandbox.services import Services
 from tableau_sandbox.store import accounts, datasources, projects
+from tableau_sandbox.store.projects import default_project_luid
 from tableau_sandbox.store.records import Contents, Datasource, Project
-from tableau_sandbox.store.seed import default_project_luid
 
 _PERMISSIONS = (MANAGED_BY_OWNER, LOCKED, LOCKED_WITHOUT_NESTED)
 _SELECTABLE = (
