@@ -32,8 +32,7 @@ class Services:
 
     `options` must be read when they are needed, because the quirks can change.
     `publishing` is held while the content of data sources changes; it must be acquired before the
-    lock of the database, never after it. `earlier` has data sources by LUID as they were before
-    their last change, if a fault asks for them.
+    lock of the database, never after it.
     """
 
     options: Options
@@ -41,7 +40,6 @@ class Services:
     database: Database
     files: Files
     publishing: threading.Lock = field(default_factory=threading.Lock)
-    earlier: dict[str, Datasource] = field(default_factory=dict)
 
     def clock(self) -> datetime:
         """Return the current time."""
@@ -62,15 +60,22 @@ class Services:
         return stamp_after(previous, self.clock())
 
     def remember(self, changing: Datasource) -> None:
-        """Keep a data source as it is before a change, if a fault asks for it."""
-        if self.control.is_armed(StaleRows):
-            self.earlier[changing.luid] = changing
+        """Keep a data source as it is before a change, for each fault that asks for it."""
+        for armed in self.control.faults():
+            if isinstance(armed.fault, StaleRows):
+                armed.earlier[changing.luid] = changing
+
+    def earlier(self, fault: StaleRows, current: Datasource) -> Datasource:
+        """Return a data source as it was before its last change since a fault was armed."""
+        kept = (each.earlier for each in self.control.faults() if each.fault is fault)
+        return next(kept, {}).get(current.luid, current)
 
     def sweep_content(self) -> None:
         """Remove the content files that no data source and no revision uses."""
         with self.database.lock:
             kept = datasources.content_files(self.database)
-            kept += [each.hyper_file for each in self.earlier.values()]
+            for armed in self.control.faults():
+                kept += [each.hyper_file for each in tuple(armed.earlier.values())]
             self.files.sweep(self.files.content, kept)
 
     def apply_late_stamps(self) -> None:

@@ -18,7 +18,7 @@ from tableau_sandbox.faults import (
 )
 from tableau_sandbox.quirks import JobOrder
 from tableau_sandbox.store.jobs import JobQueue
-from tableau_sandbox.store.records import Job
+from tableau_sandbox.store.records import Datasource, Job
 
 Peer = tuple[str, int]
 _F = TypeVar("_F")
@@ -33,12 +33,14 @@ class Armed:
         fault: the fault.
         seen: the number of calls or jobs that it could have hit.
         fired: the number of calls or jobs that it has hit.
+        earlier: data sources by LUID as they were before their last change, if it asks for them.
     """
 
     number: int
     fault: Fault
     seen: int = 0
     fired: int = 0
+    earlier: dict[str, Datasource] = field(default_factory=dict)
     _last_held: dict[str, int] = field(default_factory=dict)
 
     def match(self, counted: Counted) -> bool:

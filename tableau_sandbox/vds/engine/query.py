@@ -24,8 +24,9 @@ def compute(
     Raises:
         VdsError: the query is refused.
     """
-    if any(isinstance(fault, StaleRows) for fault in faults):
-        source = services.earlier.get(source.luid, source)
+    for fault in faults:
+        if isinstance(fault, StaleRows):
+            source = services.earlier(fault, source)
     hidden = sum(fault.rows for fault in faults if isinstance(fault, HideRows))
     while True:
         try:

@@ -72,6 +72,22 @@ def test_answers_of_before_a_change(vds: Sandbox, admin: tsc.Server, one_row: Pa
         assert (count(), count()) == (2, 1)
 
 
+def test_a_fault_armed_again_remembers_nothing(
+    vds: Sandbox, admin: tsc.Server, one_row: Path, two_rows: Path
+):
+    """Prevents: an answer of before an earlier test, and files that no data source has any more."""
+    before = set((vds.data_dir / "content").iterdir())
+    item = publish(admin, one_row, name="Twice stale")
+    with vds.armed(StaleRows(times=None)):
+        publish(admin, two_rows, name="Twice stale", mode="Overwrite")
+        assert count_of(vds, admin, item.id, "COUNT([Extract])") == 1
+    with vds.armed(StaleRows(times=None)):
+        assert count_of(vds, admin, item.id, "COUNT([Extract])") == 2
+    admin.datasources.delete(item.id)
+    # What earlier faults kept may be gone, too.
+    assert set((vds.data_dir / "content").iterdir()) <= before
+
+
 def test_refusals_are_those_of_the_service(vds: Sandbox, admin: tsc.Server, single: str):
     """Prevents: a client of the service meets refusals in the form of another API."""
     for fault, code in (
