@@ -2,8 +2,8 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tableau_sandbox.access.capabilities import SITE_ROLES
 from tableau_sandbox.quirks import Quirks
+from tableau_sandbox.store.records import SITE_ROLES
 
 ADMIN_NAME = "admin"
 ADMIN_PASSWORD = "admin"  # noqa: S105 - the well-known door of a sandbox

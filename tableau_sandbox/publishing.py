@@ -5,9 +5,7 @@ import re
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from tableau_sandbox.access.capabilities import WRITE
-from tableau_sandbox.access.checks import check_may
-from tableau_sandbox.access.rules import give_datasource_rules
+from tableau_sandbox.access import WRITE, check_may, give_datasource_rules
 from tableau_sandbox.content.hyper_file import NotAppendableError, append_rows
 from tableau_sandbox.content.uploaded import Content, appended_file
 from tableau_sandbox.errors import not_found, refusal

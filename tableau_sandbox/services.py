@@ -7,7 +7,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from tableau_sandbox.access.rules import seed_rules
+from tableau_sandbox.access import seed_rules
 from tableau_sandbox.clock import stamp, stamp_after
 from tableau_sandbox.control.state import Control
 from tableau_sandbox.faults import StaleRows

@@ -23,7 +23,7 @@ from tableau_sandbox.faults import (
     StaleRows,
     Throttle,
 )
-from tableau_sandbox.rest.wire.answers import write_error
+from tableau_sandbox.rest.answers import write_error
 from tableau_sandbox.services import Services
 from tableau_sandbox.store import accounts
 

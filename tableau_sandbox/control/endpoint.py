@@ -14,7 +14,7 @@ from tableau_sandbox.control.state import Armed, Control
 from tableau_sandbox.errors import RestError, malformed, not_found, refusal
 from tableau_sandbox.faults import read_fault, write_fault
 from tableau_sandbox.loopback import is_loopback
-from tableau_sandbox.rest.wire.answers import write_error
+from tableau_sandbox.rest.answers import write_error
 from tableau_sandbox.services import Services
 
 _BODY_BYTES = 1 << 16

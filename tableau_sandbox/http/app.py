@@ -9,52 +9,36 @@ from tableau_sandbox.http.request_log import RequestLog
 from tableau_sandbox.http.slashes import LeadingSlashes
 from tableau_sandbox.pages.datasource import datasource
 from tableau_sandbox.pages.overview import overview
-from tableau_sandbox.rest.api import RestApi
-from tableau_sandbox.rest.datasource import (
-    connections,
+from tableau_sandbox.rest import (
+    content,
     datasources,
-    download,
-    metadata,
+    jobs,
+    other_content,
+    permissions,
+    projects,
     publish,
-    refresh,
-    revisions,
-    tags,
+    sign_in,
+    sites,
     update_data,
     uploads,
 )
-from tableau_sandbox.rest.site import (
-    auth,
-    empty_lists,
-    groups,
-    jobs,
-    permissions,
-    projects,
-    server_info,
-    sites,
-)
+from tableau_sandbox.rest.api import RestApi
 from tableau_sandbox.services import Services
 from tableau_sandbox.vds.service import api as vds
 from tableau_sandbox.vds.service.answers import write_vds_refusal
 
 API_ROUTES = (
-    *server_info.ROUTES,
-    *auth.ROUTES,
+    *sign_in.ROUTES,
     *sites.ROUTES,
     *projects.ROUTES,
     *publish.ROUTES,
     *datasources.ROUTES,
-    *download.ROUTES,
-    *connections.ROUTES,
-    *revisions.ROUTES,
-    *refresh.ROUTES,
-    *tags.ROUTES,
+    *content.ROUTES,
     *uploads.ROUTES,
     *update_data.ROUTES,
     *jobs.ROUTES,
-    *groups.ROUTES,
     *permissions.ROUTES,
-    *empty_lists.ROUTES,
-    *metadata.ROUTES,
+    *other_content.ROUTES,
 )
 
 

@@ -8,12 +8,11 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from tableau_sandbox.access.scopes import scopes_allow
+from tableau_sandbox.access import scopes_allow
 from tableau_sandbox.errors import RestError, malformed, refusal
-from tableau_sandbox.rest.wire.answers import write_error, write_reply
-from tableau_sandbox.rest.wire.multipart import read_multipart
-from tableau_sandbox.rest.wire.requests import Attachment, Call
-from tableau_sandbox.rest.wire.router import Reply, Route, find_route
+from tableau_sandbox.rest.answers import Reply, write_error, write_reply
+from tableau_sandbox.rest.requests import Attachment, Call, read_multipart
+from tableau_sandbox.rest.router import Route, find_route
 from tableau_sandbox.services import Services
 from tableau_sandbox.store import accounts
 from tableau_sandbox.store.records import Session

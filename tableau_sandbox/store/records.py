@@ -4,6 +4,12 @@ import json
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
+# From the most to the least that a user may do.
+SITE_ROLES = (
+    *("ServerAdministrator", "SiteAdministratorCreator", "SiteAdministratorExplorer"),
+    *("Creator", "ExplorerCanPublish", "Explorer", "Viewer", "Unlicensed"),
+)
+
 
 class _Record:
     @classmethod

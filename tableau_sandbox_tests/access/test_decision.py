@@ -7,13 +7,16 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tableau_sandbox.access.capabilities import (
+from tableau_sandbox.access import (
     CEILINGS,
     DOWNLOAD,
     OF_PROJECTS,
     SITE_ROLES,
+    Access,
+    Rule,
+    RuleSet,
+    Subject,
 )
-from tableau_sandbox.access.decision import Access, Rule, RuleSet, Subject
 from tableau_sandbox.store.records import Datasource, Project, User
 
 PEOPLE = ("ann", "bob")

@@ -5,9 +5,9 @@ import tableauserverclient as tsc
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tableau_sandbox.access.scopes import scopes_allow
+from tableau_sandbox.access import scopes_allow
 from tableau_sandbox.http.app import API_ROUTES
-from tableau_sandbox.rest.wire.router import Route
+from tableau_sandbox.rest.router import Route
 from tableau_sandbox.testing import Sandbox
 from tableau_sandbox_tests.access.test_connected_app import token
 from tableau_sandbox_tests.samples import call, code_of, signed_in

@@ -9,8 +9,8 @@ import tableauserverclient as tsc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tableau_sandbox.rest.wire.json_requests import request_tree
-from tableau_sandbox.rest.wire.requests import parse_request
+from tableau_sandbox.rest.json_requests import request_tree
+from tableau_sandbox.rest.requests import parse_request
 from tableau_sandbox.testing import Sandbox
 from tableau_sandbox_tests.samples import (
     call,

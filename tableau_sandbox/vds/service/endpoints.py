@@ -6,8 +6,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from tableau_sandbox.access.capabilities import CONNECT, QUERY_BY_API, READ
-from tableau_sandbox.access.rules import access_to
+from tableau_sandbox.access import CONNECT, QUERY_BY_API, READ, access_to
 from tableau_sandbox.faults import QueryFault
 from tableau_sandbox.quirks import QueryAccess
 from tableau_sandbox.services import Services

@@ -2,18 +2,18 @@
 
 from pathlib import Path
 
-from tableau_sandbox.access.capabilities import WRITE
+from tableau_sandbox.access import WRITE
 from tableau_sandbox.batch.errors import GrammarError
 from tableau_sandbox.batch.grammar.batches import parse_batch
 from tableau_sandbox.errors import malformed, not_found, refusal
 from tableau_sandbox.jobs.kinds import queue_update
 from tableau_sandbox.quirks import RepeatedRequest
-from tableau_sandbox.rest.datasource.datasources import find_datasource
-from tableau_sandbox.rest.datasource.uploads import consume_upload
-from tableau_sandbox.rest.site.jobs import accepted
-from tableau_sandbox.rest.wire.elements import Element
-from tableau_sandbox.rest.wire.requests import Call
-from tableau_sandbox.rest.wire.router import Reply, Route
+from tableau_sandbox.rest.answers import Element, Reply
+from tableau_sandbox.rest.datasources import find_datasource
+from tableau_sandbox.rest.jobs import accepted
+from tableau_sandbox.rest.requests import Call
+from tableau_sandbox.rest.router import Route
+from tableau_sandbox.rest.uploads import consume_upload
 from tableau_sandbox.services import Services
 from tableau_sandbox.store import files, jobs
 from tableau_sandbox.store.records import Datasource, Job

@@ -2,16 +2,10 @@ from starlette.responses import Response
 
 from tableau_sandbox.errors import not_found, refusal
 from tableau_sandbox.jobs.kinds import KINDS, PUBLISH
-from tableau_sandbox.rest.wire.lists import (
-    Field,
-    list_page,
-    number_field,
-    text_field,
-    time_field,
-)
-from tableau_sandbox.rest.wire.records import background_job_element, job_element
-from tableau_sandbox.rest.wire.requests import Call
-from tableau_sandbox.rest.wire.router import Reply, Route
+from tableau_sandbox.rest.answers import Reply, background_job_element, job_element
+from tableau_sandbox.rest.lists import Field, list_page, number_field, text_field, time_field
+from tableau_sandbox.rest.requests import Call
+from tableau_sandbox.rest.router import Route
 from tableau_sandbox.services import Services
 from tableau_sandbox.store import jobs
 from tableau_sandbox.store.records import Job

@@ -6,7 +6,7 @@ from typing import Any
 from xml.etree.ElementTree import Element
 
 from tableau_sandbox.errors import malformed
-from tableau_sandbox.rest.wire.elements import NOT_IN_XML
+from tableau_sandbox.rest.answers import NOT_IN_XML
 
 # The deepest request of the API has five levels.
 _DEEPEST = 30

@@ -1,14 +1,37 @@
+"""Data sources: their properties, tags, connections and refreshes."""
+
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 from xml.etree.ElementTree import Element as XmlElement
 
 from starlette.responses import Response
 
-from tableau_sandbox.access.capabilities import DELETE, MOVE, PROJECT_LEADER, READ, WRITE
-from tableau_sandbox.access.checks import check_may
-from tableau_sandbox.access.rules import access_to_all, keep_rules
-from tableau_sandbox.errors import not_found, refusal
-from tableau_sandbox.rest.wire.fields import OWNER
-from tableau_sandbox.rest.wire.lists import (
+from tableau_sandbox.access import (
+    DELETE,
+    MOVE,
+    PROJECT_LEADER,
+    READ,
+    REFRESH,
+    WRITE,
+    access_to_all,
+    check_may,
+    keep_rules,
+)
+from tableau_sandbox.errors import RestError, malformed, not_found, refusal
+from tableau_sandbox.jobs.kinds import queue_refresh
+from tableau_sandbox.rest.answers import (
+    Element,
+    Reply,
+    connection_element,
+    datasource_element,
+    listing,
+    megabytes,
+    tags_element,
+)
+from tableau_sandbox.rest.jobs import accepted
+from tableau_sandbox.rest.lists import (
+    OWNER,
     Field,
     flag_field,
     list_page,
@@ -16,14 +39,14 @@ from tableau_sandbox.rest.wire.lists import (
     text_field,
     time_field,
 )
-from tableau_sandbox.rest.wire.records import datasource_element, megabytes
-from tableau_sandbox.rest.wire.requests import (
+from tableau_sandbox.rest.requests import (
     Call,
     flag_attribute,
     name_attribute,
+    optional_request,
     parse_request,
 )
-from tableau_sandbox.rest.wire.router import Reply, Route
+from tableau_sandbox.rest.router import Route
 from tableau_sandbox.services import Services
 from tableau_sandbox.store import accounts, datasources, projects
 from tableau_sandbox.store.records import Datasource
@@ -181,6 +204,126 @@ def _changed(services: Services, call: Call, *, old: Datasource, request: XmlEle
     )
 
 
+_LONGEST = 200
+
+
+def add_tags(services: Services, call: Call) -> Reply:
+    """Add tags to a data source; its other tags stay."""
+    tags = parse_request(call.body, "tags").findall("tag")
+    labels = [label for tag in tags for label in _labels(tag.get("label", ""))]
+    # An empty list adds nothing, and is no error.
+    if (tags and not labels) or any(len(label) > _LONGEST for label in labels):
+        raise refusal("400075", f"A tag must have 1 to {_LONGEST} characters.")
+    with services.database.transaction():
+        datasource = find_datasource(services, call, to=WRITE)
+        for label in labels:
+            datasources.add_tag(services.database, datasource.luid, label)
+        found = find_datasource(services, call)
+        if found.tags != datasource.tags:
+            _move_stamp(services, datasource)
+    return Reply(200, (tags_element(found.tags),))
+
+
+def delete_tag(services: Services, call: Call) -> Response:
+    """Remove one tag."""
+    with services.database.transaction():
+        datasource = find_datasource(services, call, to=WRITE)
+        label = call.path["label"]
+        if not datasources.remove_tag(services.database, datasource.luid, label):
+            raise not_found("Tag", label, code="404007")
+        _move_stamp(services, datasource)
+    return Response(status_code=204)
+
+
+def _move_stamp(services: Services, datasource: Datasource) -> None:
+    if services.options.tags_move_stamp:
+        updated_at = services.stamp_of_change(datasource.updated_at)
+        datasources.set_updated_at(services.database, datasource.luid, updated_at)
+
+
+def _labels(text: str) -> list[str]:
+    """Split an attribute into labels: one in double quotes, others at spaces and commas."""
+    if len(text) > 1 and text.startswith('"') and text.endswith('"'):
+        return [text[1:-1]] if text[1:-1].strip() else []
+    return [label for label in re.split(r"[\s,]+", text) if label]
+
+
+def query_connections(services: Services, call: Call) -> Reply:
+    """List the connections of a data source, which always has one."""
+    datasource = find_datasource(services, call, unknown="404011")
+    return Reply(200, (listing("connections", [_connection_element(services, datasource)]),))
+
+
+def update_connection(services: Services, call: Call) -> Reply:
+    """Set the values that the request names; a password is accepted but not stored."""
+    request = parse_request(call.body, "connection")
+    connection = _with_settings(services, call, luids=[call.path["connection"]], request=request)
+    return Reply(200, (connection,))
+
+
+def update_connections(services: Services, call: Call) -> Reply:
+    """Set the same values for several connections, as `update_connection` does for one."""
+    request = parse_request(call.body, "connection")
+    luids = [element.text or "" for element in parse_request(call.body, "connectionLUIDs")]
+    if not luids:
+        raise malformed("The request names no connections.")
+    connection = _with_settings(services, call, luids=luids, request=request)
+    return Reply(200, (listing("connections", [connection]),))
+
+
+def _with_settings(
+    services: Services, call: Call, *, luids: Sequence[str], request: XmlElement
+) -> Element:
+    """Change the one connection of a data source, if no other is named."""
+    with services.database.transaction():
+        datasource = find_datasource(services, call, to=WRITE, unknown="404011")
+        for luid in luids:
+            if luid != datasource.connection:
+                raise not_found("Connection", luid, code="404020")
+        old = datasources.connection_settings(services.database, datasource.luid)
+        embed = flag_attribute(request, "embedPassword", default=bool(old.embed_password))
+        changed = replace(
+            old,
+            server_address=request.get("serverAddress", old.server_address),
+            server_port=_port(request, old.server_port),
+            user_name=request.get("userName", old.user_name),
+            embed_password=embed,
+        )
+        datasources.save_connection_settings(services.database, datasource.luid, changed)
+        return _connection_element(services, datasource)
+
+
+def _port(request: XmlElement, default: str) -> str:
+    port = request.get("serverPort", default)
+    if port and not re.fullmatch("[0-9]{1,5}", port):
+        raise malformed(f"The port '{port:.100}' is no number.")
+    return port
+
+
+def _connection_element(services: Services, datasource: Datasource) -> Element:
+    settings = datasources.connection_settings(services.database, datasource.luid)
+    return connection_element(datasource, settings)
+
+
+def refresh_datasource(services: Services, call: Call) -> Reply:
+    """Queue the refresh of an extract."""
+    # Older clients send no body, and others an empty request.
+    if call.body.strip():
+        optional_request(call.body, "extractRefresh")
+    datasource = find_datasource(services, call, to=REFRESH)
+    if not datasource.has_extracts:
+        raise RestError(
+            "409090",
+            "Bad Request",
+            f"Extract operation for the datasource '{datasource.name}' is not allowed.",
+        )
+    job = queue_refresh(services, datasource, user=call.user.luid)
+    if job is None:
+        raise refusal("409093", f"A refresh of '{datasource.name}' is already queued.")
+    # Unlike others that queue a job, this call is answered without its progress.
+    return accepted(services, job, progress=False)
+
+
 ROUTES = (
     Route("GET", "sites/{site}/datasources", query_datasources, scopes=("tableau:content:read",)),
     Route(
@@ -200,5 +343,44 @@ ROUTES = (
         "sites/{site}/datasources/{datasource}",
         delete_datasource,
         scopes=("tableau:datasources:delete",),
+    ),
+    Route(
+        "PUT",
+        "sites/{site}/datasources/{datasource}/tags",
+        add_tags,
+        scopes=("tableau:datasource_tags:update",),
+    ),
+    Route(
+        "DELETE",
+        "sites/{site}/datasources/{datasource}/tags/{label}",
+        delete_tag,
+        scopes=("tableau:datasource_tags:delete",),
+    ),
+    Route(
+        "GET",
+        "sites/{site}/datasources/{datasource}/connections",
+        query_connections,
+        scopes=("tableau:content:read",),
+    ),
+    Route(
+        "PUT",
+        "sites/{site}/datasources/{datasource}/connections",
+        update_connections,
+        since="3.26",
+        scopes=("tableau:datasources:update",),
+    ),
+    Route(
+        "PUT",
+        "sites/{site}/datasources/{datasource}/connections/{connection}",
+        update_connection,
+        since="2.3",
+        scopes=("tableau:datasources:update",),
+    ),
+    Route(
+        "POST",
+        "sites/{site}/datasources/{datasource}/refresh",
+        refresh_datasource,
+        since="2.8",
+        scopes=("tableau:tasks:run",),
     ),
 )

@@ -6,20 +6,12 @@ from urllib.parse import unquote
 from starlette.responses import Response
 
 from tableau_sandbox.errors import refusal
-from tableau_sandbox.rest.wire.elements import Element
-from tableau_sandbox.rest.wire.requests import Call
+from tableau_sandbox.rest.answers import Reply
+from tableau_sandbox.rest.requests import Call
 from tableau_sandbox.services import Services
 
 OLDEST_VERSION = "2.0"
 _BODY_BYTES = 1 << 20
-
-
-@dataclass(frozen=True)
-class Reply:
-    """An answer of the API before it is written as XML or JSON."""
-
-    status: int
-    elements: tuple[Element, ...]
 
 
 Handler = Callable[[Services, Call], Reply | Response]

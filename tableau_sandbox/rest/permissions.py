@@ -6,30 +6,31 @@ from xml.etree.ElementTree import Element as XmlElement
 
 from starlette.responses import Response
 
-from tableau_sandbox.access.capabilities import (
+from tableau_sandbox.access import (
+    ALLOW,
     CHANGE_PERMISSIONS,
+    DENY,
     OF_DATASOURCES,
     OF_FLOWS,
     OF_LENSES,
     OF_PROJECTS,
     OF_WORKBOOKS,
     PROJECT_LEADER,
-)
-from tableau_sandbox.access.checks import check_may
-from tableau_sandbox.access.decision import ALLOW, DENY, Rule, RuleSet, Subject
-from tableau_sandbox.access.rules import (
+    Rule,
+    RuleSet,
+    Subject,
     access_to,
     add_rules,
+    check_may,
     delete_rule,
     rules_of,
 )
 from tableau_sandbox.errors import malformed, not_found, refusal
-from tableau_sandbox.rest.datasource.datasources import find_datasource
-from tableau_sandbox.rest.site.projects import find_project
-from tableau_sandbox.rest.wire.elements import Element
-from tableau_sandbox.rest.wire.permissions import permissions_element
-from tableau_sandbox.rest.wire.requests import Call, parse_request
-from tableau_sandbox.rest.wire.router import OLDEST_VERSION, Reply, Route
+from tableau_sandbox.rest.answers import Element, permissions_element
+from tableau_sandbox.rest.datasources import find_datasource
+from tableau_sandbox.rest.projects import find_project
+from tableau_sandbox.rest.requests import Call, parse_request
+from tableau_sandbox.rest.router import OLDEST_VERSION, Reply, Route
 from tableau_sandbox.services import Services
 from tableau_sandbox.store import accounts
 from tableau_sandbox.store.records import Datasource, Project

@@ -6,28 +6,16 @@ from pathlib import Path, PurePosixPath
 from xml.etree.ElementTree import Element as XmlElement
 
 from tableau_sandbox import publishing
-from tableau_sandbox.content.uploaded import (
-    HYPER,
-    MODEL,
-    PACKAGE,
-    PARQUET,
-    discard,
-    read_content,
-)
+from tableau_sandbox.content.uploaded import HYPER, MODEL, PACKAGE, PARQUET, discard, read_content
 from tableau_sandbox.errors import malformed, refusal
 from tableau_sandbox.jobs.kinds import queue_publish
 from tableau_sandbox.publishing import Publication
 from tableau_sandbox.quirks import Replace
-from tableau_sandbox.rest.datasource.uploads import consume_upload
-from tableau_sandbox.rest.site.jobs import accepted
-from tableau_sandbox.rest.wire.records import datasource_element
-from tableau_sandbox.rest.wire.requests import (
-    Call,
-    flag_attribute,
-    name_attribute,
-    parse_request,
-)
-from tableau_sandbox.rest.wire.router import Reply, Route
+from tableau_sandbox.rest.answers import Reply, datasource_element
+from tableau_sandbox.rest.jobs import accepted
+from tableau_sandbox.rest.requests import Call, flag_attribute, name_attribute, parse_request
+from tableau_sandbox.rest.router import Route
+from tableau_sandbox.rest.uploads import consume_upload
 from tableau_sandbox.services import Services
 from tableau_sandbox.store.projects import default_project_luid
 

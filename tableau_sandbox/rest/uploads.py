@@ -4,10 +4,9 @@ import re
 from pathlib import Path
 
 from tableau_sandbox.errors import not_found, refusal
-from tableau_sandbox.rest.wire.elements import Element
-from tableau_sandbox.rest.wire.records import megabytes
-from tableau_sandbox.rest.wire.requests import Call
-from tableau_sandbox.rest.wire.router import Reply, Route
+from tableau_sandbox.rest.answers import Element, Reply, megabytes
+from tableau_sandbox.rest.requests import Call
+from tableau_sandbox.rest.router import Route
 from tableau_sandbox.services import Services
 from tableau_sandbox.store import files
 

@@ -4,27 +4,23 @@ from xml.etree.ElementTree import Element as XmlElement
 
 from starlette.responses import Response
 
-from tableau_sandbox.access.capabilities import PROJECT_LEADER, READ
-from tableau_sandbox.access.checks import check_may
-from tableau_sandbox.access.decision import (
+from tableau_sandbox.access import (
     LOCKED,
     LOCKED_WITHOUT_NESTED,
     MANAGED_BY_OWNER,
+    PROJECT_LEADER,
+    READ,
+    access_to_all,
+    check_may,
+    give_project_rules,
+    keep_rules,
 )
-from tableau_sandbox.access.rules import access_to_all, give_project_rules, keep_rules
 from tableau_sandbox.errors import malformed, not_found, refusal
 from tableau_sandbox.identity import new_luid
-from tableau_sandbox.rest.wire.elements import Element
-from tableau_sandbox.rest.wire.fields import OWNER
-from tableau_sandbox.rest.wire.lists import (
-    flag_field,
-    list_page,
-    text_field,
-    time_field,
-)
-from tableau_sandbox.rest.wire.records import project_element
-from tableau_sandbox.rest.wire.requests import Call, name_attribute, parse_request
-from tableau_sandbox.rest.wire.router import Reply, Route
+from tableau_sandbox.rest.answers import Element, Reply, project_element
+from tableau_sandbox.rest.lists import OWNER, flag_field, list_page, text_field, time_field
+from tableau_sandbox.rest.requests import Call, name_attribute, parse_request
+from tableau_sandbox.rest.router import Route
 from tableau_sandbox.services import Services
 from tableau_sandbox.store import accounts, datasources, projects
 from tableau_sandbox.store.projects import default_project_luid

@@ -1,0 +1,363 @@
+"""What users may do: capabilities and site roles, permission rules, and the decision.
+
+Sources: "Permission Capabilities and Templates", "Permissions, Site Roles, and Licenses",
+"Effective permissions", which has the order in which roles, ownership, leadership and rules count,
+and "Access Scopes for Connected Apps" in Tableau's help.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+
+from tableau_sandbox.errors import refusal
+from tableau_sandbox.store import accounts, projects
+from tableau_sandbox.store.database import Database
+from tableau_sandbox.store.records import SITE_ROLES, Datasource, Project, User
+
+READ = "Read"
+WRITE = "Write"
+PROJECT_LEADER = "ProjectLeader"
+CONNECT = "Connect"
+DOWNLOAD = "ExportXml"
+MOVE = "ChangeHierarchy"
+DELETE = "Delete"
+CHANGE_PERMISSIONS = "ChangePermissions"
+REFRESH = "ExtractRefresh"
+QUERY_BY_API = "VizqlDataApiAccess"
+
+OF_PROJECTS = frozenset({READ, WRITE, PROJECT_LEADER})
+OF_DATASOURCES = frozenset(
+    {
+        READ,
+        WRITE,
+        CONNECT,
+        DOWNLOAD,
+        MOVE,
+        DELETE,
+        CHANGE_PERMISSIONS,
+        REFRESH,
+        QUERY_BY_API,
+        "PulseMetricDefine",
+        "SaveAs",
+    }
+)
+# The sandbox has no such content. What is to hold for it can be set all the same.
+OF_WORKBOOKS = frozenset(
+    {
+        READ,
+        WRITE,
+        DOWNLOAD,
+        MOVE,
+        DELETE,
+        CHANGE_PERMISSIONS,
+        REFRESH,
+        *("AddComment", "ViewComments", "Filter", "ShareView", "WebAuthoring", "SaveAs"),
+        *("ExportData", "ExportImage", "ViewUnderlyingData", "RunExplainData"),
+        "CreateRefreshMetrics",
+    }
+)
+OF_FLOWS = frozenset(
+    {
+        READ,
+        WRITE,
+        DOWNLOAD,
+        MOVE,
+        DELETE,
+        CHANGE_PERMISSIONS,
+        *("Execute", "WebAuthoringForFlows"),
+    }
+)
+OF_LENSES = frozenset({READ, WRITE, MOVE, DELETE, CHANGE_PERMISSIONS})
+
+_ALL = OF_PROJECTS | OF_DATASOURCES
+_VIEWER = frozenset({READ, CONNECT, QUERY_BY_API})
+# What a user of a site role can have at most; no rule gives more.
+CEILINGS: Mapping[str, frozenset[str]] = {
+    **dict.fromkeys(SITE_ROLES, _ALL),
+    "Explorer": _VIEWER | {DOWNLOAD, "PulseMetricDefine"},
+    "Viewer": _VIEWER,
+    "Unlicensed": frozenset(),
+}
+
+
+MANAGED_BY_OWNER = "ManagedByOwner"
+LOCKED = "LockedToProject"
+LOCKED_WITHOUT_NESTED = "LockedToProjectWithoutNested"
+
+ALLOW = "Allow"
+DENY = "Deny"
+
+
+class Subject(StrEnum):
+    """What rules are about: a project, a data source, or the content to come in a project."""
+
+    PROJECT = "project"
+    DEFAULTS = "datasources"
+    DATASOURCE = "datasource"
+    WORKBOOKS = "workbooks"
+    FLOWS = "flows"
+    LENSES = "lenses"
+
+
+# Each project has rules about them.
+OF_A_PROJECT = tuple(subject for subject in Subject if subject is not Subject.DATASOURCE)
+
+
+@dataclass(frozen=True)
+class RuleSet:
+    """The rules about one subject; `luid` is that of the project or of the data source."""
+
+    luid: str
+    subject: Subject
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a user, or the users of a group, may or may not do; `grantee` is the LUID of either."""
+
+    grantee: str
+    capability: str
+    mode: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Access:
+    """What the users of a site may do.
+
+    Attributes:
+        projects: all projects of the site, by LUID.
+        rules_of: returns the rules of a set.
+        groups_of: returns the LUIDs of the groups of a user, given by LUID.
+    """
+
+    projects: Mapping[str, Project]
+    rules_of: Callable[[RuleSet], Sequence[Rule]]
+    groups_of: Callable[[str], Collection[str]]
+
+    def may(self, user: User, capability: str, thing: Project | Datasource) -> bool:
+        """Whether a user has a capability for a project or a data source."""
+        if capability not in CEILINGS.get(user.site_role, ()):
+            return False
+        project = self.project_of(thing)
+        if user.is_admin or thing.owner == user.luid or self._leads(user, project):
+            return True
+        subject = Subject.PROJECT if isinstance(thing, Project) else Subject.DATASOURCE
+        rules = self.governing(RuleSet(thing.luid, subject), project)
+        return self._rules_allow(user, capability, rules)
+
+    def project_of(self, thing: Project | Datasource) -> Project:
+        """Return a project itself, or the project that a data source is in."""
+        return thing if isinstance(thing, Project) else self.projects[thing.project]
+
+    def governing(self, rules: RuleSet, project: Project) -> RuleSet:
+        """Return the rules that count in place of `rules`, which belong to `project` or inside it.
+
+        They are others where the project, or one around it, locks the permissions of its content.
+        """
+        around = self._around(project)
+        nested = [outer for outer in around if outer.content_permissions == LOCKED]
+        if rules.subject is Subject.PROJECT:
+            return RuleSet(nested[-1].luid, Subject.PROJECT) if nested else rules
+        if nested:
+            of_content = rules.subject is Subject.DATASOURCE
+            return RuleSet(nested[-1].luid, Subject.DEFAULTS if of_content else rules.subject)
+        if rules.subject is Subject.DATASOURCE and project.content_permissions != MANAGED_BY_OWNER:
+            return RuleSet(project.luid, Subject.DEFAULTS)
+        return rules
+
+    def _leads(self, user: User, project: Project) -> bool:
+        """Whether a user owns or leads a project, or one around it."""
+        return any(
+            each.owner == user.luid
+            or self._rules_allow(
+                user, PROJECT_LEADER, self.governing(RuleSet(each.luid, Subject.PROJECT), each)
+            )
+            for each in (project, *self._around(project))
+        )
+
+    def _rules_allow(self, user: User, capability: str, rules: RuleSet) -> bool:
+        modes = {
+            rule.grantee: rule.mode
+            for rule in self.rules_of(rules)
+            if rule.capability == capability
+        }
+        # A rule for the user counts before those for groups; of these, a denial counts first.
+        if user.luid in modes:
+            return modes[user.luid] == ALLOW
+        of_groups = [modes[group] for group in self.groups_of(user.luid) if group in modes]
+        return DENY not in of_groups and ALLOW in of_groups
+
+    def _around(self, project: Project) -> list[Project]:
+        """Return the projects around a project, the innermost first."""
+        around: list[Project] = []
+        while project.parent is not None:
+            project = self.projects[project.parent]
+            around.append(project)
+        return around
+
+
+def scopes_allow(granted: Sequence[str], needed: Sequence[str]) -> bool:
+    """Whether one of the `granted` scopes is, or as a wildcard covers, one of the `needed` ones.
+
+    A wildcard stands for all actions on one kind of resource: `tableau:datasources:*`. Tableau's
+    list has no wildcard for everything.
+    """
+    return any(scope in granted or _wildcard(scope) in granted for scope in needed)
+
+
+def _wildcard(scope: str) -> str:
+    resource, _, _ = scope.rpartition(":")
+    return f"{resource}:*"
+
+
+# The rules of a new site let its users publish to the default project, and use what is there.
+_FIRST_CAPABILITIES = {
+    Subject.PROJECT: (READ, WRITE),
+    Subject.DEFAULTS: (READ, CONNECT),
+    Subject.DATASOURCE: (READ, CONNECT),
+    Subject.WORKBOOKS: (READ,),
+    Subject.FLOWS: (READ,),
+    Subject.LENSES: (READ,),
+}
+
+
+def access_to(database: Database, site: str) -> Access:
+    """Return who may do what on a site; rules are read when they are asked for."""
+    return Access(
+        projects={project.luid: project for project in projects.projects(database, site)},
+        rules_of=lambda rules: rules_of(database, rules),
+        groups_of=lambda user: accounts.groups_of_user(database, site, user),
+    )
+
+
+def access_to_all(database: Database, site: str) -> Access:
+    """Return the same for questions about many objects: all rules are read at once."""
+    found: dict[RuleSet, list[Rule]] = defaultdict(list)
+    for row in database.rows("SELECT * FROM rule ORDER BY rowid"):
+        found[RuleSet(row["luid"], Subject(row["subject"]))].append(_rule_of(row))
+    return Access(
+        projects={project.luid: project for project in projects.projects(database, site)},
+        rules_of=lambda rules: found.get(rules, ()),
+        groups_of=cache(lambda user: accounts.groups_of_user(database, site, user)),
+    )
+
+
+def rules_of(database: Database, rules: RuleSet) -> list[Rule]:
+    """Return the rules of a set, oldest first."""
+    sql = "SELECT * FROM rule WHERE luid = ? AND subject = ? ORDER BY rowid"
+    return [_rule_of(row) for row in database.rows(sql, rules.luid, rules.subject)]
+
+
+def add_rules(database: Database, rules: RuleSet, added: Iterable[Rule]) -> None:
+    """Add rules to a set; a capability that a grantee was given or denied before stays as it is."""
+    with database.transaction():
+        for rule in added:
+            database.change(
+                "INSERT OR IGNORE INTO rule (luid, subject, grantee, capability, mode)"
+                " VALUES (?, ?, ?, ?, ?)",
+                rules.luid,
+                rules.subject,
+                rule.grantee,
+                rule.capability,
+                rule.mode,
+            )
+
+
+def delete_rule(database: Database, rules: RuleSet, rule: Rule) -> bool:
+    """Remove a rule; return False if the set does not have it."""
+    deleted = database.change(
+        "DELETE FROM rule"
+        " WHERE luid = ? AND subject = ? AND grantee = ? AND capability = ? AND mode = ?",
+        rules.luid,
+        rules.subject,
+        rule.grantee,
+        rule.capability,
+        rule.mode,
+    )
+    return deleted > 0
+
+
+def copy_rules(database: Database, source: RuleSet, target: RuleSet) -> None:
+    """Replace the rules of a set by those of another."""
+    if source == target:
+        return
+    with database.transaction():
+        sql = "DELETE FROM rule WHERE luid = ? AND subject = ?"
+        database.change(sql, target.luid, target.subject)
+        _begin(database, target)
+        add_rules(database, target, rules_of(database, source))
+
+
+def give_project_rules(database: Database, project: Project, *, template: str) -> None:
+    """Give a new project the rules of the project around it, or of the default project."""
+    access = access_to(database, project.site)
+    for subject in OF_A_PROJECT:
+        source = access.governing(RuleSet(template, subject), access.projects[template])
+        copy_rules(database, source, RuleSet(project.luid, subject))
+
+
+def give_datasource_rules(database: Database, datasource: Datasource) -> None:
+    """Give a new data source the rules that its project has for the data sources to come."""
+    access = access_to(database, datasource.site)
+    defaults = RuleSet(datasource.project, Subject.DEFAULTS)
+    source = access.governing(defaults, access.projects[datasource.project])
+    copy_rules(database, source, RuleSet(datasource.luid, Subject.DATASOURCE))
+
+
+def keep_rules(database: Database, things: Iterable[Project | Datasource]) -> None:
+    """Make the rules that count for each object its own, before another project governs it."""
+    access: Access | None = None
+    with database.transaction():
+        for thing in things:
+            access = access or access_to(database, thing.site)
+            for rules in own_rules(thing):
+                copy_rules(database, access.governing(rules, access.project_of(thing)), rules)
+
+
+def own_rules(thing: Project | Datasource) -> tuple[RuleSet, ...]:
+    """Return the sets of rules that belong to an object."""
+    if isinstance(thing, Datasource):
+        return (RuleSet(thing.luid, Subject.DATASOURCE),)
+    return tuple(RuleSet(thing.luid, subject) for subject in OF_A_PROJECT)
+
+
+def seed_rules(database: Database) -> None:
+    """Give the first rules to all content without any: of a new site, or older than rules are."""
+    with database.transaction():
+        for subject, capabilities in _FIRST_CAPABILITIES.items():
+            table = "datasource" if subject is Subject.DATASOURCE else "project"
+            rows = database.rows(
+                f"SELECT luid, site FROM {table} AS thing WHERE NOT EXISTS"  # noqa: S608
+                " (SELECT 1 FROM rule_set WHERE luid = thing.luid AND subject = ?)",
+                subject,
+            )
+            for row in rows:
+                rules = RuleSet(row["luid"], subject)
+                everyone = accounts.all_users_luid(row["site"])
+                first = [Rule(everyone, name, ALLOW) for name in capabilities]
+                _begin(database, rules)
+                add_rules(database, rules, first)
+
+
+def _begin(database: Database, rules: RuleSet) -> None:
+    """Record that a set exists, so that it stays empty if all its rules are deleted."""
+    sql = "INSERT OR IGNORE INTO rule_set (luid, subject) VALUES (?, ?)"
+    database.change(sql, rules.luid, rules.subject)
+
+
+def _rule_of(row: dict[str, str]) -> Rule:
+    return Rule(row["grantee"], row["capability"], row["mode"])
+
+
+def check_may(
+    database: Database, capability: str, *, user: User, thing: Project | Datasource, code: str
+) -> None:
+    """Refuse with `code` unless the user has the capability for a project or a data source.
+
+    Raises:
+        RestError: the user lacks it.
+    """
+    if not access_to(database, thing.site).may(user, capability, thing):
+        raise refusal(code, f"The user '{user.name}' may not '{capability}' '{thing.name}'.")

@@ -1,0 +1,168 @@
+"""Download the content of a data source and its earlier revisions, with or without its data."""
+
+import io
+import re
+from pathlib import Path
+from typing import BinaryIO
+
+from starlette.responses import Response, StreamingResponse
+
+from tableau_sandbox.access import DOWNLOAD, WRITE
+from tableau_sandbox.content.package import any_packing, file_name, pack
+from tableau_sandbox.content.tds import mark_tds
+from tableau_sandbox.errors import not_found, refusal
+from tableau_sandbox.quirks import DownloadWithoutExtract
+from tableau_sandbox.rest.answers import Reply, revision_element
+from tableau_sandbox.rest.datasources import find_datasource
+from tableau_sandbox.rest.lists import list_page
+from tableau_sandbox.rest.requests import Call
+from tableau_sandbox.rest.router import Route
+from tableau_sandbox.services import Services
+from tableau_sandbox.store import datasources
+from tableau_sandbox.store.records import Datasource, Revision
+
+_BINARY = "application/octet-stream"
+
+
+def download_datasource(services: Services, call: Call) -> Response:
+    """Return a `.tdsx`, or usually a `.tds` if `includeExtract` is false."""
+    include_extract = call.flag("includeExtract", default=True)
+    # The lock keeps the file of the row from being removed before it is opened.
+    with services.database.lock:
+        datasource = find_datasource(services, call, to=DOWNLOAD)
+        return content_response(services, datasource, include_extract=include_extract)
+
+
+def content_response(
+    services: Services,
+    datasource: Datasource,
+    earlier: Revision | None = None,
+    *,
+    include_extract: bool,
+) -> Response:
+    """Return the current or an earlier content of a data source, or only its model.
+
+    The caller must hold the lock of the database.
+    """
+    options, content = services.options, earlier or datasource
+    name, tds = file_name(datasource.name), content.tds
+    if options.tds_varies:
+        tds = mark_tds(
+            tds,
+            content_url=datasource.content_url,
+            revision=earlier.number if earlier else datasource.revision,
+            mark=_mark(content),
+        )
+    wants_model = (
+        not include_extract and options.download_without_extract is DownloadWithoutExtract.TDS
+    )
+    # What was published without data has no package.
+    if wants_model or not content.hyper_file:
+        return Response(tds, headers=_headers(f"{name}.tds"), media_type=_BINARY)
+    members: list[tuple[str, BinaryIO]] = [(f"{name}.tds", io.BytesIO(tds))]
+    if include_extract:
+        file = services.files.content / content.hyper_file
+        members.append((content.packaged_path, file.open("rb")))
+    package = pack(members, any_packing() if options.zips_vary else None)
+    headers = _headers(f"{name}.tdsx")
+    return StreamingResponse(package, headers=headers, media_type=_BINARY)
+
+
+def _mark(content: Datasource | Revision) -> int:
+    # Each publish and each data update creates a file whose name consists of random digits.
+    return int(Path(content.hyper_file).stem[:8] or "0", 16)
+
+
+def _headers(filename: str) -> dict[str, str]:
+    # Headers are encoded as Latin-1; this sends the bytes of UTF-8.
+    on_the_wire = filename.encode().decode("latin-1")
+    # Servers write no type here either, and clients take the suffix of the file from this header.
+    return {"Content-Disposition": f'name="tableau_datasource"; filename="{on_the_wire}"'}
+
+
+def query_revisions(services: Services, call: Call) -> Reply:
+    """List the revisions of a data source, oldest first."""
+    datasource = _own_datasource(services, call)
+    found: list[Revision] = datasources.revisions(services.database, datasource.luid)
+    return Reply(
+        200,
+        list_page(
+            found,
+            call.query,
+            fields={},
+            name="revisions",
+            write=lambda revision: revision_element(revision, current=datasource.revision),
+        ),
+    )
+
+
+def download_revision(services: Services, call: Call) -> Response:
+    """Download an earlier revision; the current one is downloaded as the data source."""
+    include_extract = call.flag("includeExtract", default=True)
+    with services.database.lock:
+        datasource = _own_datasource(services, call)
+        find_datasource(services, call, to=DOWNLOAD)
+        number = _number(call)
+        found = None
+        if number < datasource.revision:
+            found = datasources.revision(services.database, datasource.luid, number)
+        if found is None:
+            raise not_found("Earlier revision", call.path["revision"], code="404024")
+        return content_response(services, datasource, found, include_extract=include_extract)
+
+
+def delete_revision(services: Services, call: Call) -> Response:
+    """Delete an earlier revision."""
+    with services.database.transaction():
+        datasource = _own_datasource(services, call)
+        number = _number(call)
+        if number == datasource.revision:
+            raise refusal("403055", f"The revision {number} is the current one.")
+        if not datasources.delete_revision(services.database, datasource.luid, number):
+            raise not_found("Revision", call.path["revision"], code="404024")
+    services.sweep_content()
+    return Response(status_code=204)
+
+
+def _number(call: Call) -> int:
+    number = call.path["revision"]
+    return int(number) if re.fullmatch("[0-9]{1,9}", number) else 0
+
+
+def _own_datasource(services: Services, call: Call) -> Datasource:
+    # A history belongs to those who may add to it.
+    datasource = find_datasource(services, call, to=WRITE)
+    if not services.options.revisions:
+        raise refusal("403053", "The site keeps no revisions of its content.")
+    return datasource
+
+
+ROUTES = (
+    Route(
+        "GET",
+        "sites/{site}/datasources/{datasource}/content",
+        download_datasource,
+        scopes=("tableau:datasources:download",),
+    ),
+    Route(
+        "GET",
+        "sites/{site}/datasources/{datasource}/revisions",
+        query_revisions,
+        since="2.3",
+        scopes=("tableau:content:read",),
+    ),
+    Route(
+        "GET",
+        "sites/{site}/datasources/{datasource}/revisions/{revision}/content",
+        download_revision,
+        since="2.3",
+        scopes=("tableau:datasources:download",),
+    ),
+    Route(
+        "DELETE",
+        "sites/{site}/datasources/{datasource}/revisions/{revision}",
+        delete_revision,
+        since="2.3",
+        scopes=("tableau:datasources:delete",),
+    ),
+)
