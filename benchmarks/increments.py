@@ -11,6 +11,7 @@ from benchmarks.lineitem import KEY, Content, write_contents
 from benchmarks.one_refresh import Cost, refresh
 from benchmarks.published import check_published
 from benchmarks.spread import spread
+from benchmarks.uplink import uplink
 from tableau_pipeline.core.declaration import Declaration, Table
 from tableau_pipeline.core.policies import Diff
 from tableau_pipeline.demo.sandbox_process import sandbox_process
@@ -88,10 +89,13 @@ def _bench(scale: float) -> Generator["_Bench"]:
     with TemporaryDirectory() as name:
         folder = Path(name)
         contents = in_fresh_process(write_contents, folder, scale)
-        throttle = f'{{"kind": "throttle", "bytes_per_second": {_UPLINK}, "times": null}}'
-        options = ["--fault", throttle, "--kept-revisions", "1"]
-        with sandbox_process(folder / "sandbox", port=0, options=options) as environment:
-            bench = _Bench(folder, contents, environment)
+        with (
+            sandbox_process(
+                folder / "sandbox", port=0, options=["--kept-revisions", "1"]
+            ) as server,
+            uplink(server["TABLEAU_SERVER_URL"], bytes_per_second=_UPLINK) as url,
+        ):
+            bench = _Bench(folder, contents, {**server, "TABLEAU_SERVER_URL": url})
             for declaration in (INCREMENT, FULL):
                 bench.refresh(declaration, contents[0])
             yield bench

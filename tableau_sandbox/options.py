@@ -1,14 +1,21 @@
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated, Literal
 
-from tableau_sandbox.quirks import Quirks
+from pydantic import Field
+from pydantic.dataclasses import dataclass as checked_dataclass
+
+from tableau_sandbox.quirks import STRICT, Quirks, option
 from tableau_sandbox.store.records import SITE_ROLES
 
 ADMIN_NAME = "admin"
 ADMIN_PASSWORD = "admin"  # noqa: S105 - the well-known door of a sandbox
 TOKEN_NAME = "pipeline"  # noqa: S105
 TOKEN_SECRET = "pipeline-secret"  # noqa: S105
+# The minimum length of a secret for the signature of a token.
+_SECRET_BYTES = 32
+_Count = Annotated[int, Field(ge=1, lt=1_000_000)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,59 +71,91 @@ CONNECTED_APP = ConnectedApp(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
+def _user(text: str) -> UserSeed:
+    name, _, rest = text.partition(":")
+    password, _, site_role = rest.partition(":")
+    if not (name and password):
+        raise ValueError("expected NAME:PASSWORD[:SITE_ROLE]")
+    return UserSeed(name=name, password=password, site_role=site_role or "Creator")
+
+
+def _connected_app(text: str) -> ConnectedApp:
+    parts = text.split(":")
+    if len(parts) != 3 or not all(parts):
+        raise ValueError("expected CLIENT_ID:SECRET_ID:SECRET_VALUE")
+    client_id, secret_id, secret_value = parts
+    if len(secret_value.encode()) < _SECRET_BYTES:
+        raise ValueError(f"the secret needs {_SECRET_BYTES} bytes or more")
+    return ConnectedApp(client_id=client_id, secret_id=secret_id, secret_value=secret_value)
+
+
+@checked_dataclass(frozen=True, kw_only=True, config=STRICT)
 class Options(Quirks):
     """The behaviour of a sandbox, including what Tableau leaves open.
 
+    What has a help is an option of the command.
+
     Attributes:
-        data_dir: the folder of all its data.
-        rest_version: the newest REST API version; older ones down to 2.0 are served too.
-        product_version: the server version that it reports.
         build: the build that it reports.
-        session_minutes: the duration of a session.
-        one_session_per_token: whether a second sign-in with a personal access token ends the first.
         upload_hours: the duration of an upload session.
-        upload_blocks: the largest number of blocks of an uploaded file.
-        job_delay: seconds that each job stays in progress before it takes effect.
-        hyper_profile: the allowed content of a `.hyper` file, by release: "2019.4" for the one
-            table "Extract"."Extract", "2020.1" for one table, "2021.4" for one tree of tables.
-        kept_revisions: the number of publishes kept of one data source, including the current one.
-        update_limit_mb: the largest payload of a data update, in units of 2^20 bytes; None for the
-            limit of servers of the product version.
-        lenient_missing_columns: whether rows inserted by a data update have NULL in nullable
-            columns that their source lacks; otherwise such an update fails.
-        connected_apps: the apps whose tokens let their users sign in.
-        tls: serve HTTPS, with a self-signed certificate.
         header_seconds: the longest time in which the head of a request must arrive.
-        allowed_hosts: names by which browsers may reach it, besides its address and those of
-            loopback.
-        control: accept faults over HTTP, from this machine.
-        sites: content URLs of additional sites.
         admin: the administrator, also of data that had another one before.
-        users: additional users; all users belong to every site.
     """
 
-    data_dir: Path
-    rest_version: str = "3.27"
-    product_version: str = "2025.3.0"
+    data_dir: Path = option(Path("data/sandbox"), "the folder of all its data")
+    rest_version: Annotated[str, Field(pattern=r"^[1-9]\d?\.\d{1,2}$")] = option(
+        "3.27", "the newest version of the REST API; older ones down to 2.0 are served too"
+    )
+    product_version: str = option("2025.3.0", "the server version that it reports")
     build: str = "20253.25.1021.0000"
-    session_minutes: float = 240
-    one_session_per_token: bool = True
+    session_minutes: float = option(240, "the duration of a session")
+    one_session_per_token: bool = option(
+        True, "a second sign-in with a personal access token ends the first"
+    )
     upload_hours: float = 24
-    upload_blocks: int = 1000
-    job_delay: float = 0
-    hyper_profile: str = "2021.4"
-    kept_revisions: int = 25
-    update_limit_mb: float | None = None
-    lenient_missing_columns: bool = False
-    connected_apps: tuple[ConnectedApp, ...] = (CONNECTED_APP,)
-    tls: bool = False
+    upload_blocks: _Count = option(1000, "blocks that an uploaded file may have")
+    job_delay: float = option(0, "seconds that a job stays in progress before it takes effect")
+    hyper_profile: Literal["2019.4", "2020.1", "2021.4"] = option(
+        "2021.4",
+        'accept only .hyper files that servers of this release accept: of the table "Extract" in'
+        ' the schema "Extract", of one table, or of one tree of tables',
+    )
+    kept_revisions: _Count = option(
+        25, "publishes kept of one data source, including the current one"
+    )
+    update_limit_mb: float | None = option(
+        None, "the largest payload of a data update, in units of 2^20 bytes; else as in the product"
+    )
+    lenient_missing_columns: bool = option(
+        False, "rows inserted by data updates have NULL in nullable columns that their source lacks"
+    )
+    connected_apps: tuple[ConnectedApp, ...] = option(
+        (CONNECTED_APP,),
+        "sign in with tokens of this connected app, not of the default one",
+        flag="connected-app",
+        metavar="CLIENT_ID:SECRET_ID:SECRET_VALUE",
+        parse=_connected_app,
+    )
+    tls: bool = option(False, "serve HTTPS, with a certificate of its own")
     header_seconds: float = 30
-    allowed_hosts: tuple[str, ...] = ()
-    control: bool = False
-    sites: tuple[str, ...] = ()
+    allowed_hosts: tuple[str, ...] = option(
+        (),
+        "a name by which browsers reach it, besides its address and localhost",
+        flag="allowed-host",
+        metavar="NAME",
+    )
+    control: bool = option(False, "accept faults and clock changes at /control, see below")
+    sites: tuple[str, ...] = option(
+        (), "the content URL of an additional site", flag="site", metavar="CONTENT_URL"
+    )
     admin: UserSeed = ADMIN
-    users: tuple[UserSeed, ...] = ()
+    users: tuple[UserSeed, ...] = option(
+        (),
+        "an additional user of every site (default role: Creator)",
+        flag="user",
+        metavar="NAME:PASSWORD[:SITE_ROLE]",
+        parse=_user,
+    )
 
     @property
     def update_limit_bytes(self) -> float:

@@ -10,7 +10,6 @@ from tableau_sandbox.content.hyper_file import NotAppendableError, append_rows
 from tableau_sandbox.content.uploaded import Content, appended_file
 from tableau_sandbox.errors import not_found, refusal
 from tableau_sandbox.identity import new_luid
-from tableau_sandbox.quirks import Replace
 from tableau_sandbox.services import Services
 from tableau_sandbox.store import accounts, datasources, projects
 from tableau_sandbox.store.records import Datasource
@@ -169,7 +168,7 @@ def _changed(
 
 def _keeps_metadata(services: Services, publication: Publication) -> bool:
     if publication.mode == REPLACE:
-        return services.options.replace is not Replace.LIKE_OVERWRITE
+        return services.options.replace != "like-overwrite"
     return publication.mode == APPEND
 
 

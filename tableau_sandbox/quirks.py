@@ -1,199 +1,74 @@
 """Behaviour that Tableau's documentation leaves open; each quirk of the sandbox chooses one."""
 
-from dataclasses import dataclass, field, fields
-from enum import StrEnum
+from dataclasses import field
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
 
 from tableau_sandbox.vds.schema import Schema
 
-
-class RepeatedRequest(StrEnum):
-    """The answer to a repeated RequestID; the request is never carried out again."""
-
-    FIRST_JOB = "first-job"
-    EMPTY_JOB = "empty-job"
-    CONFLICT = "conflict"
+# Values may be secrets, and must not stand in messages.
+STRICT = ConfigDict(extra="forbid", hide_input_in_errors=True)
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-class UpdatesMoveStamp(StrEnum):
-    """When the `updatedAt` of a data source moves after its data are updated."""
+def option(default: Any, text: str, **argument: Any) -> Any:
+    """Declare an attribute, with its help, that the command takes as an option.
 
-    AT_ONCE = "at-once"
-    NEVER = "never"
-    LATE = "late"
-
-
-class StampsWithinSecond(StrEnum):
-    """Whether two changes within one second share an `updatedAt`; if not, the second is later."""
-
-    DISTINCT = "distinct"
-    SHARED = "shared"
-
-
-class JobStamps(StrEnum):
-    """Where the `updatedAt` set by a job lies: in the time of the job, or after its completion."""
-
-    INSIDE = "inside"
-    AFTER = "after"
-
-
-class PendingPublish(StrEnum):
-    """The finish code of a publish job that has not ended."""
-
-    NONE = "none"
-    SUCCESS = "0"
-    FAILURE = "1"
-
-
-class JobOrder(StrEnum):
-    """Which queued job runs next."""
-
-    FIFO = "fifo"
-    ANY = "any"
-
-
-class Replace(StrEnum):
-    """What publish mode Replace does besides replacing the data."""
-
-    KEEPS_METADATA = "keeps-metadata"
-    LIKE_OVERWRITE = "like-overwrite"
-    REFUSED = "refused"
-
-
-class DownloadWithoutExtract(StrEnum):
-    """The result of a download without the extract: the `.tds`, or a package around it."""
-
-    TDS = "tds"
-    TDSX = "tdsx"
-
-
-class EmptyAggregate(StrEnum):
-    """What VizQL Data Service answers to an aggregate over no rows."""
-
-    NO_ROW = "no-row"
-    ZERO = "zero"
-    ERROR = "error"
-
-
-class QueryAccess(StrEnum):
-    """Who may query by VizQL Data Service: those with the capability, everybody, or nobody."""
-
-    CAPABILITY = "capability"
-    EVERYBODY = "everybody"
-    NOBODY = "nobody"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Quirks:
-    """The value of each quirk; `help` is its text in the command's help.
-
-    Attributes:
-        repeated_request: the answer to a repeated RequestID.
-        updates_move_stamp: when the `updatedAt` of a data source moves after a data update: in its
-            job, never, or `late_stamp_seconds` after its job, when clients have seen it completed.
-        stamps_within_second: whether two changes within one second share an `updatedAt`.
-        job_stamps: where the `updatedAt` set by a publish job or a data update lies: in the time of
-            the job, or `late_stamp_seconds` after it, although it is visible at once.
-        late_stamp_seconds: the delay of late stamps after a job.
-        tags_move_stamp: whether adding and deleting tags moves the `updatedAt` of a data source.
-        edits_move_stamp: whether a change of its name, project, description, owner or certification
-            does.
-        revisions: whether the site keeps revisions; otherwise listing them is refused.
-        update_revisions: whether a data update makes a revision, as each publish does.
-        job_order: which queued job runs next.
-        early_finish_code: whether unfinished jobs also have finish code 0, without a completion
-            time.
-        pending_publish: the finish code of a publish job that has not ended, whatever
-            `early_finish_code` says; Tableau's samples have 1 there, without a completion time.
-        publish_jobs_name_target: whether a succeeded publish job names its data source.
-        replace: what publish mode Replace does; the data source must exist in any case.
-        download_without_extract: the result of a download without the extract.
-        zips_vary: whether the bytes of a package differ from download to download.
-        tds_varies: whether each publish and each data update leaves a different mark in the `.tds`.
-        gateway_pages: whether refusals with the status 503 or 504 are HTML, as those of gateways.
-        vds: whether the server has VizQL Data Service.
-        vds_schema: the version of VizQL Data Service, which does not follow that of the product.
-        vds_empty: what it answers to an aggregate over no rows.
-        vds_access: who may query by it.
+    `argument` may have `flag`, if the option has another name; `metavar`; and `parse`, which reads
+    the value from text.
     """
+    return field(default=default, metadata={"help": text, **argument})
 
-    repeated_request: RepeatedRequest = field(
-        default=RepeatedRequest.FIRST_JOB, metadata={"help": "answer to a known RequestID"}
-    )
-    updates_move_stamp: UpdatesMoveStamp = field(
-        default=UpdatesMoveStamp.AT_ONCE, metadata={"help": "updatedAt on a data update"}
-    )
-    stamps_within_second: StampsWithinSecond = field(
-        default=StampsWithinSecond.DISTINCT,
-        metadata={"help": "updatedAt of two changes in one second"},
-    )
-    job_stamps: JobStamps = field(
-        default=JobStamps.INSIDE,
-        metadata={"help": "updatedAt relative to the time of the job that changed it"},
-    )
-    late_stamp_seconds: float = field(
-        default=2, metadata={"help": "seconds by which late stamps follow their job"}
-    )
-    tags_move_stamp: bool = field(default=False, metadata={"help": "tagging moves updatedAt"})
-    edits_move_stamp: bool = field(
-        default=True, metadata={"help": "renaming, moving, describing and the like move updatedAt"}
-    )
-    revisions: bool = field(default=True, metadata={"help": "the site keeps revisions"})
-    update_revisions: bool = field(default=False, metadata={"help": "data updates make revisions"})
-    job_order: JobOrder = field(
-        default=JobOrder.FIFO, metadata={"help": "which queued job comes next"}
-    )
-    early_finish_code: bool = field(
-        default=False, metadata={"help": "unfinished jobs have the finishCode 0"}
-    )
-    pending_publish: PendingPublish = field(
-        default=PendingPublish.NONE, metadata={"help": "finishCode of an unfinished publish"}
-    )
-    publish_jobs_name_target: bool = field(
-        default=True, metadata={"help": "a finished publish names its data source"}
-    )
-    replace: Replace = field(
-        default=Replace.KEEPS_METADATA, metadata={"help": "publish mode Replace"}
-    )
-    download_without_extract: DownloadWithoutExtract = field(
-        default=DownloadWithoutExtract.TDS, metadata={"help": "a download without the extract"}
-    )
-    zips_vary: bool = field(
-        default=False, metadata={"help": "the bytes of packages differ each time"}
-    )
-    tds_varies: bool = field(
-        default=False, metadata={"help": "publishes and data updates leave marks in the .tds"}
-    )
-    gateway_pages: bool = field(
-        default=False, metadata={"help": "answers with the status 503 or 504 are HTML"}
-    )
 
-    vds: bool = field(default=True, metadata={"help": "the server has VizQL Data Service"})
-    vds_schema: Schema = field(
-        default=Schema.V20262, metadata={"help": "version of VizQL Data Service"}
-    )
-    vds_empty: EmptyAggregate = field(
-        default=EmptyAggregate.NO_ROW,
-        metadata={"help": "VizQL Data Service's answer to an aggregate over no rows"},
-    )
-    vds_access: QueryAccess = field(
-        default=QueryAccess.CAPABILITY,
-        metadata={"help": "who may query by VizQL Data Service"},
-    )
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Quirks:
+    """The value of each quirk; what it is about, its help says."""
 
-    def __post_init__(self) -> None:
-        """Take values by their text as well: "refused" for `Replace.REFUSED`.
-
-        Raises:
-            ValueError: a quirk has no such value.
-        """
-        for quirk in fields(Quirks):
-            if isinstance(quirk.default, StrEnum):
-                value = type(quirk.default)(getattr(self, quirk.name))
-                # The way to set an attribute of a frozen object while it is being made.
-                object.__setattr__(self, quirk.name, value)
+    repeated_request: Literal["first-job", "empty-job", "conflict"] = option(
+        "first-job", "the answer to a known RequestID, which is never carried out again"
+    )
+    updates_move_stamp: Literal["at-once", "never", "late"] = option(
+        "at-once", "when a data update moves updatedAt; late is after clients saw the job completed"
+    )
+    stamps_within_second: Literal["distinct", "shared"] = option(
+        "distinct", "updatedAt of two changes in one second; if distinct, the second is later"
+    )
+    job_stamps: Literal["inside", "after"] = option(
+        "inside", "where the updatedAt set by a job lies: in its time or, though seen at once, late"
+    )
+    late_stamp_seconds: Seconds = option(2, "seconds by which late stamps follow their job")
+    tags_move_stamp: bool = option(False, "adding and deleting tags moves updatedAt")
+    edits_move_stamp: bool = option(True, "renaming, moving, describing and the like move it")
+    revisions: bool = option(True, "the site keeps revisions; otherwise, listing them is refused")
+    update_revisions: bool = option(False, "data updates make revisions, as publishes do")
+    job_order: Literal["fifo", "any"] = option("fifo", "which queued job comes next")
+    early_finish_code: bool = option(False, "unfinished jobs have the finishCode 0")
+    pending_publish: Literal["none", "0", "1"] = option(
+        "none", "finishCode of an unfinished publish, whatever --early-finish-code says"
+    )
+    publish_jobs_name_target: bool = option(True, "a finished publish names its data source")
+    replace: Literal["keeps-metadata", "like-overwrite", "refused"] = option(
+        "keeps-metadata", "what publish mode Replace does besides replacing the data"
+    )
+    download_without_extract: Literal["tds", "tdsx"] = option(
+        "tds", "the result of a download without the extract"
+    )
+    zips_vary: bool = option(False, "the bytes of a package differ from download to download")
+    tds_varies: bool = option(False, "publishes and data updates leave marks in the .tds")
+    gateway_pages: bool = option(False, "answers with the status 503 or 504 are HTML")
+    vds: bool = option(True, "the server has VizQL Data Service")
+    vds_schema: Schema = option(Schema.V20262, "version of VizQL Data Service")
+    vds_empty: Literal["no-row", "zero", "error"] = option(
+        "no-row", "what VizQL Data Service answers to an aggregate over no rows"
+    )
+    vds_access: Literal["capability", "everybody", "nobody"] = option(
+        "capability", "who may query by VizQL Data Service"
+    )
 
     def finish_code_of_unfinished(self, *, is_publish: bool) -> int | None:
         """Return the finish code of a job that has not ended; None if it has none."""
-        if is_publish and self.pending_publish is not PendingPublish.NONE:
+        if is_publish and self.pending_publish != "none":
             return int(self.pending_publish)
         return 0 if self.early_finish_code else None

@@ -12,7 +12,6 @@ from tableau_sandbox.clock import stamp, stamp_after
 from tableau_sandbox.control.state import Control
 from tableau_sandbox.faults import StaleRows
 from tableau_sandbox.options import Options
-from tableau_sandbox.quirks import StampsWithinSecond
 from tableau_sandbox.store import datasources, jobs
 from tableau_sandbox.store.accounts import seed
 from tableau_sandbox.store.database import Database
@@ -55,7 +54,7 @@ class Services:
 
     def stamp_of_change(self, previous: str) -> str:
         """Return the `updatedAt` of a change now; `previous` is the current one."""
-        if self.options.stamps_within_second is StampsWithinSecond.SHARED:
+        if self.options.stamps_within_second == "shared":
             return self.now()
         return stamp_after(previous, self.clock())
 
@@ -83,7 +82,7 @@ class Services:
         datasources.apply_due_stamps(
             self.database,
             now=self.clock(),
-            distinct=self.options.stamps_within_second is StampsWithinSecond.DISTINCT,
+            distinct=self.options.stamps_within_second == "distinct",
         )
 
     def sweep_uploads(self) -> None:

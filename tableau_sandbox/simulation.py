@@ -31,7 +31,6 @@ from tableau_sandbox.identity import seeded_luid
 from tableau_sandbox.jobs.kinds import KINDS
 from tableau_sandbox.jobs.worker import Worker
 from tableau_sandbox.options import Options
-from tableau_sandbox.quirks import JobOrder
 from tableau_sandbox.services import Services, open_services
 from tableau_sandbox.store import accounts, datasources, jobs
 from tableau_sandbox.store.records import Datasource, Job
@@ -201,7 +200,7 @@ class Simulation:
             self._end(job)
             return
         ready = [job for job in self._pending() if self._ready(job) <= self.now]
-        any_order = self._services.options.job_order is JobOrder.ANY
+        any_order = self._services.options.job_order == "any"
         self._start(self._chance.choice(ready) if any_order else ready[0])
 
     def _start(self, job: Job) -> None:

@@ -1,16 +1,15 @@
-import argparse
-import re
 import time
 from collections.abc import Callable
 from dataclasses import fields, replace
-from enum import StrEnum
 from pathlib import Path
+from typing import Any, get_args, get_type_hints
 
 import pytest
 import tableauserverclient as tsc
 
-from tableau_sandbox.command_line.quirk_options import add_quirks, chosen_quirks
-from tableau_sandbox.quirks import JobOrder, Quirks
+from tableau_sandbox import command_line
+from tableau_sandbox.options import Options
+from tableau_sandbox.quirks import Quirks
 from tableau_sandbox.testing import Sandbox
 from tableau_sandbox_tests.samples import publish, rows_on_server, signed_in
 from tableau_sandbox_tests.service.command import started_sandbox
@@ -42,55 +41,86 @@ def test_options_of_the_command(tmp_path: Path, one_row: Path, monkeypatch: pyte
             server.fileuploads.upload(str(large))
 
 
-def test_each_switch_has_an_option():
+def other_values(name: str, default: Any) -> dict[str, Any]:
+    """The arguments for a quirk's other values."""
+    flag, hint = name.replace("_", "-"), get_type_hints(Quirks)[name]
+    if hint is bool:
+        return {f"--no-{flag}" if default else f"--{flag}": not default}
+    values = get_args(hint) or ((0.5,) if hint is float else tuple(hint))
+    return {f"--{flag}={value}": value for value in values}
+
+
+def chosen(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Options:
+    """The options that the command makes of arguments."""
+    made: list[Options] = []
+
+    def stop(options: Options, **_: Any) -> None:
+        made.append(options)
+        raise OSError(0, "stopped by the test")
+
+    with monkeypatch.context() as context:
+        context.setattr(command_line, "sandbox_server", stop)
+        command_line.main(["--port", "0", *arguments])
+    return made[0]
+
+
+def test_each_quirk_has_an_option(monkeypatch: pytest.MonkeyPatch):
     # Prevents: an answer can be given in a test, but not to the command, or not in all its values.
-    parser = argparse.ArgumentParser()
-    add_quirks(parser)
-    assert Quirks(**chosen_quirks(parser.parse_args([]))) == Quirks()
+    usual = chosen(monkeypatch)
+    assert usual == Options()
     for quirk in fields(Quirks):
-        flag, default = quirk.name.replace("_", "-"), quirk.default
-        if isinstance(default, bool):
-            others = {not default: f"--no-{flag}" if default else f"--{flag}"}
-        elif isinstance(default, StrEnum):
-            others = {value: f"--{flag}={value}" for value in type(default)}
-        else:
-            others = {0.5: f"--{flag}=0.5"}
-        for value, argument in others.items():
-            chosen = chosen_quirks(parser.parse_args([argument]))
-            assert Quirks(**chosen) == replace(Quirks(), **{quirk.name: value})
+        for argument, value in other_values(quirk.name, quirk.default).items():
+            expected = replace(usual, **{quirk.name: value})
+            assert chosen(monkeypatch, argument) == expected, argument
 
 
-def test_help_lists_all_quirks():
+def test_options_that_may_be_repeated(monkeypatch: pytest.MonkeyPatch):
+    """Prevents: of several users, sites or names, only the last one exists."""
+    made = chosen(
+        monkeypatch, "--user=a:b", "--user=c:d:Viewer", "--site=x", "--site=y", "--connected-app",
+        f"app:key:{'s' * 32}", "--allowed-host=h",
+    )  # fmt: skip
+    assert [(user.name, user.site_role) for user in made.users] == [
+        ("a", "Creator"),
+        ("c", "Viewer"),
+    ]
+    assert (made.sites, made.allowed_hosts) == (("x", "y"), ("h",))
+    assert [app.client_id for app in made.connected_apps] == ["app"]
+
+
+def test_help_lists_all_quirks(capsys: pytest.CaptureFixture[str]):
     """Prevents: whoever asks the command for help does not hear of a quirk, or of its values."""
-    parser = argparse.ArgumentParser(prog="x")
-    add_quirks(parser)
-    help_text = " ".join(parser.format_help().split())
+    with pytest.raises(SystemExit):
+        command_line.main(["--help"])
+    help_text = "".join(capsys.readouterr().out.split())
     for quirk in fields(Quirks):
-        flag, default = f"--{quirk.name.replace('_', '-')}", quirk.default
-        # One flag may begin as another one does.
-        _, *after_each = re.split(rf"{flag}(?![\w-])", help_text)
-        assert after_each, flag
-        after = after_each[-1]
-        assert quirk.metadata["help"] in after
-        if isinstance(default, StrEnum):
-            assert f": {', '.join(type(default))} (default: {default})" in after
+        values = ", ".join(map(str, get_args(get_type_hints(Quirks)[quirk.name])))
+        default = {True: "yes", False: "no"}.get(quirk.default, quirk.default)
+        told = f"{quirk.metadata['help']}{values and f': {values}'} (default: {default})"
+        assert "".join(told.split()) in help_text
 
 
 @pytest.mark.parametrize(
-    "wrong", ["--late-stamp-seconds=-1", "--late-stamp-seconds=inf", "--stamps-within-second=never"]
+    "wrong",
+    [
+        "--late-stamp-seconds=-1",
+        "--late-stamp-seconds=inf",
+        "--stamps-within-second=never",
+        "--rest-version=new",
+        "--kept-revisions=0",
+        "--hyper-profile=2018.1",
+    ],
 )
 def test_senseless_answers(wrong: str, capsys: pytest.CaptureFixture[str]):
     # Prevents: a typing error starts a sandbox that behaves as nobody wanted.
-    parser = argparse.ArgumentParser()
-    add_quirks(parser)
     with pytest.raises(SystemExit):
-        parser.parse_args([wrong])
+        command_line.main([wrong])
     assert wrong.partition("=")[0] in capsys.readouterr().err
 
 
 def test_jobs_may_come_in_any_order(start_sandbox: Callable[..., Sandbox], one_row: Path):
     # Prevents: a pipeline that sends a batch before the last one is done is never caught.
-    server = signed_in(start_sandbox(job_order=JobOrder.ANY, job_delay=0.05))
+    server = signed_in(start_sandbox(job_order="any", job_delay=0.05))
     item = publish(server, one_row)
     for _ in range(10):
         update(server, item, CLEAR)

@@ -16,10 +16,9 @@ from tableau_pipeline_tests.refresh.support.crashes import killed_before
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.pipeline import Around, Pipeline, session
 from tableau_pipeline_tests.refresh.support.proxies import BeforeDownload, Proxy
-from tableau_sandbox.quirks import UpdatesMoveStamp
 
 # Neither time stamps nor revisions of this server show that somebody updates data.
-SILENT = {"updates_move_stamp": UpdatesMoveStamp.NEVER, "revisions": False}
+SILENT = {"updates_move_stamp": "never", "revisions": False}
 
 
 def audited(pipeline: Pipeline, around_server: Around = lambda server: server) -> Audited:

@@ -15,7 +15,6 @@ from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.other_users import ADMIN
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline, session
-from tableau_sandbox.quirks import JobStamps
 
 
 def published(pipeline: Pipeline) -> str:
@@ -190,7 +189,7 @@ def test_new_column_after_refreshes_without_edits(pipeline: Pipeline):
 @pytest.mark.slow
 def test_new_column_where_time_stamps_come_after_the_job(new_pipeline: Callable[..., Pipeline]):
     """Prevents: what the revisions show to be ours alone passes for somebody's work."""
-    pipeline = new_pipeline(on={"job_stamps": JobStamps.AFTER})
+    pipeline = new_pipeline(on={"job_stamps": "after"})
     published(pipeline)
     pipeline.model("flights", flights(8, gate=flights(8)["delay"]))
     pipeline.run()

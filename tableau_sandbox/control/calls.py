@@ -21,7 +21,6 @@ from tableau_sandbox.faults import (
     QueryFault,
     Refuse,
     StaleRows,
-    Throttle,
 )
 from tableau_sandbox.rest.answers import write_error
 from tableau_sandbox.services import Services
@@ -135,18 +134,6 @@ def _delaying(_: FaultyApi, fault: Delay, app: ASGIApp) -> ASGIApp:
     return delay
 
 
-def _throttling(_: FaultyApi, fault: Throttle, app: ASGIApp) -> ASGIApp:
-    async def throttle(scope: Scope, receive: Receive, send: Send) -> None:
-        async def receive_slowly() -> Message:
-            message = await receive()
-            await asyncio.sleep(len(message.get("body", b"")) / fault.bytes_per_second)
-            return message
-
-        await app(scope, receive_slowly, send)
-
-    return throttle
-
-
 def _expiring(api: FaultyApi, fault: ExpireSessions, app: ASGIApp) -> ASGIApp:
     async def expire(scope: Scope, receive: Receive, send: Send) -> None:
         await run_in_threadpool(accounts.end_sessions_of_user, api.services.database, fault.user)
@@ -191,7 +178,6 @@ _LAYERS: Mapping[type[Fault], _Layer] = {
     Refuse: _refusing,
     Drop: _dropping,
     Delay: _delaying,
-    Throttle: _throttling,
     ExpireSessions: _expiring,
     Cut: _cutting,
     BreakRows: _handing_on,

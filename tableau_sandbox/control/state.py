@@ -13,10 +13,8 @@ from tableau_sandbox.faults import (
     Fault,
     HoldJobs,
     JobFault,
-    ReorderJobs,
     SlowJob,
 )
-from tableau_sandbox.quirks import JobOrder
 from tableau_sandbox.store.jobs import JobQueue
 from tableau_sandbox.store.records import Datasource, Job
 
@@ -145,19 +143,11 @@ class Control:
                 and armed.match(fault)
             ]
 
-    def choose_job(self, queue: JobQueue, order: JobOrder = JobOrder.FIFO) -> Job | None:
+    def choose_job(self, queue: JobQueue, order: str = "fifo") -> Job | None:
         """Choose which of the queued jobs runs next; None if all are held."""
         with self._lock:
             ready = queue.kinds - self._held_kinds(queue)
-            usual = queue.oldest(ready) if order is JobOrder.FIFO else queue.random(ready)
-            if usual is None:
-                return None
-            chosen: Job | None = usual
-            for armed, fault in self._of(ReorderJobs):
-                armed.seen += 1
-                chosen = queue.newest(ready) if fault.order == "newest" else queue.random(ready)
-                armed.fired += chosen != usual
-            return chosen
+            return queue.oldest(ready) if order == "fifo" else queue.random(ready)
 
     def holds(self, job: Job) -> bool:
         """Whether a queued job is being held."""

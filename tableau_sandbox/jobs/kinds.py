@@ -16,7 +16,6 @@ from tableau_sandbox.content.hyper_file import read_hyper_file
 from tableau_sandbox.content.uploaded import discard, read_content
 from tableau_sandbox.hyperd import UnreadableFileError, without_paths
 from tableau_sandbox.publishing import Publication
-from tableau_sandbox.quirks import JobStamps, UpdatesMoveStamp
 from tableau_sandbox.services import Services
 from tableau_sandbox.store import datasources, jobs
 from tableau_sandbox.store.records import Datasource, Job
@@ -197,7 +196,7 @@ def _prepare_update(services: Services, job: Job) -> Commit:
 def _commit_update(services: Services, job: Job, *, file: Path, tables: str) -> str:
     current, options = _datasource(services, job), services.options
     size = file.stat().st_size
-    moves = options.updates_move_stamp is UpdatesMoveStamp.AT_ONCE
+    moves = options.updates_move_stamp == "at-once"
     effective_at = services.stamp_of_change(current.updated_at) if moves else services.now()
     changed = replace(
         current,
@@ -217,7 +216,7 @@ def _commit_update(services: Services, job: Job, *, file: Path, tables: str) -> 
             published_at=effective_at,
             keep=options.kept_revisions,
         )
-    if options.updates_move_stamp is UpdatesMoveStamp.LATE:
+    if options.updates_move_stamp == "late":
         # Rounded like the clock, so that an advance by exactly this time reaches it.
         due = round(services.now_seconds() + options.late_stamp_seconds, 6)
         datasources.add_late_stamp(services.database, current.luid, due=due)
@@ -265,7 +264,7 @@ def _stamp_job(services: Services, changed: Datasource) -> str:
     Returns:
         The stamp of the change; the job is not completed before it.
     """
-    if services.options.job_stamps is JobStamps.AFTER:
+    if services.options.job_stamps == "after":
         late = timedelta(seconds=services.options.late_stamp_seconds)
         after = stamp(moment_of(changed.updated_at) + late)
         datasources.set_updated_at(services.database, changed.luid, after)

@@ -11,7 +11,6 @@ from tableau_sandbox.access import DOWNLOAD, WRITE
 from tableau_sandbox.content.package import any_packing, file_name, pack
 from tableau_sandbox.content.tds import mark_tds
 from tableau_sandbox.errors import not_found, refusal
-from tableau_sandbox.quirks import DownloadWithoutExtract
 from tableau_sandbox.rest.answers import Reply, revision_element
 from tableau_sandbox.rest.datasources import find_datasource
 from tableau_sandbox.rest.lists import list_page
@@ -53,9 +52,7 @@ def content_response(
             revision=earlier.number if earlier else datasource.revision,
             mark=_mark(content),
         )
-    wants_model = (
-        not include_extract and options.download_without_extract is DownloadWithoutExtract.TDS
-    )
+    wants_model = not include_extract and options.download_without_extract == "tds"
     # What was published without data has no package.
     if wants_model or not content.hyper_file:
         return Response(tds, headers=_headers(f"{name}.tds"), media_type=_BINARY)

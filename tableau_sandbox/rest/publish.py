@@ -10,7 +10,6 @@ from tableau_sandbox.content.uploaded import HYPER, MODEL, PACKAGE, PARQUET, dis
 from tableau_sandbox.errors import malformed, refusal
 from tableau_sandbox.jobs.kinds import queue_publish
 from tableau_sandbox.publishing import Publication
-from tableau_sandbox.quirks import Replace
 from tableau_sandbox.rest.answers import Reply, datasource_element
 from tableau_sandbox.rest.jobs import accepted
 from tableau_sandbox.rest.requests import Call, flag_attribute, name_attribute, parse_request
@@ -26,7 +25,7 @@ _MODES = (publishing.CREATE_NEW, publishing.OVERWRITE, publishing.REPLACE, publi
 def publish_datasource(services: Services, call: Call) -> Reply:
     """Publish a file, at once or as a job."""
     publication = _publication(call)
-    if publication.mode == publishing.REPLACE and services.options.replace is Replace.REFUSED:
+    if publication.mode == publishing.REPLACE and services.options.replace == "refused":
         raise malformed("The query parameter 'replace' is not supported for data sources.")
     publishing.find_target(services, publication)
     as_job = call.flag("asJob")

@@ -7,7 +7,6 @@ from tableau_sandbox.batch.errors import GrammarError
 from tableau_sandbox.batch.grammar.batches import parse_batch
 from tableau_sandbox.errors import malformed, not_found, refusal
 from tableau_sandbox.jobs.kinds import queue_update
-from tableau_sandbox.quirks import RepeatedRequest
 from tableau_sandbox.rest.answers import Element, Reply
 from tableau_sandbox.rest.datasources import find_datasource
 from tableau_sandbox.rest.jobs import accepted
@@ -89,9 +88,9 @@ def _first_job(services: Services, call: Call, request_id: str) -> Job | None:
 
 def _repeated(services: Services, first: Job, *, request_id: str) -> Reply:
     answer = services.options.repeated_request
-    if answer is RepeatedRequest.CONFLICT:
+    if answer == "conflict":
         raise refusal("409093", f"The request '{request_id}' was received already.")
-    if answer is RepeatedRequest.EMPTY_JOB:
+    if answer == "empty-job":
         return Reply(202, (Element("job"),))
     return accepted(services, first)
 

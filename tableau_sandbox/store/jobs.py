@@ -93,10 +93,6 @@ class JobQueue:
         """Return the oldest queued job of these kinds."""
         return self._job(min(self._ends(kinds, "ASC"), default=None))
 
-    def newest(self, kinds: Iterable[str]) -> Job | None:
-        """Return the newest queued job of these kinds."""
-        return self._job(max(self._ends(kinds, "DESC"), default=None))
-
     def random(self, kinds: Iterable[str]) -> Job | None:
         """Return a random queued job of these kinds; this one looks at the numbers of all."""
         numbers = [number for kind in kinds for number in self.after(0, kind=kind)]

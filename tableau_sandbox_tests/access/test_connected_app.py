@@ -8,7 +8,7 @@ import pytest
 import tableauserverclient as tsc
 
 from tableau_pipeline.publishing.session import credentials, sign_in
-from tableau_sandbox.command_line.cli import main
+from tableau_sandbox.command_line import main
 from tableau_sandbox.options import ConnectedApp
 from tableau_sandbox.testing import Sandbox
 from tableau_sandbox_tests.samples import signed_in

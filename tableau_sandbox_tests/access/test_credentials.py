@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import tableauserverclient as tsc
 
-from tableau_sandbox.command_line import cli
+from tableau_sandbox import command_line as cli
 from tableau_sandbox.options import UserSeed
 from tableau_sandbox.testing import Sandbox, running_sandbox
 from tableau_sandbox_tests.access.test_connected_app import token

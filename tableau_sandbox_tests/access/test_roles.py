@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import tableauserverclient as tsc
 
-from tableau_sandbox.command_line.cli import main
+from tableau_sandbox.command_line import main
 from tableau_sandbox.faults import HoldJobs
 from tableau_sandbox.options import UserSeed
 from tableau_sandbox.testing import Sandbox

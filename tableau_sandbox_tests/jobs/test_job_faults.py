@@ -4,10 +4,9 @@ import pytest
 import tableauserverclient as tsc
 
 from tableau_pipeline_tests.waiting import until
-from tableau_sandbox.faults import FailJob, HoldJobs, ReorderJobs, SlowJob
+from tableau_sandbox.faults import FailJob, HoldJobs, SlowJob
 from tableau_sandbox.testing import Sandbox
 from tableau_sandbox_tests.jobs.test_jobs import publish_job, status_of
-from tableau_sandbox_tests.samples import rows_on_server
 
 ONE, TWO = [[1, "one"]], [[1, "one"], [2, "two"]]
 
@@ -43,29 +42,6 @@ def test_held_jobs_wait_until_released(sandbox: Sandbox, server: tsc.Server, one
     sandbox.control.clear(armed.number)
     assert server.jobs.wait_for_job(job, timeout=20).finish_code == 0
     assert server.jobs.get_by_id(cancelled.id).finish_code == 2
-
-
-def test_jobs_overtake_each_other(
-    sandbox: Sandbox, server: tsc.Server, one_row: Path, two_rows: Path
-):
-    # Prevents: a pipeline that relies on the order of jobs, which no server promises, passes here.
-    newest = sandbox.control.add(ReorderJobs(order="newest"))
-    with sandbox.held_jobs():
-        jobs = [publish_job(server, file) for file in (one_row, two_rows)]
-    for job in jobs:
-        server.jobs.wait_for_job(job, timeout=20)
-    (item,) = server.datasources.get()[0]
-    assert rows_on_server(server, item.id) == ONE
-    assert newest.fired == 1
-
-
-def test_any_order_executes_every_job(sandbox: Sandbox, server: tsc.Server, one_row: Path):
-    # Prevents: a job is lost or executed twice when jobs overtake each other.
-    sandbox.control.add(ReorderJobs(order="random"))
-    with sandbox.held_jobs():
-        jobs = [publish_job(server, one_row, name=str(number)) for number in range(6)]
-    assert [server.jobs.wait_for_job(job, timeout=20).finish_code for job in jobs] == [0] * 6
-    assert len(server.datasources.get()[0]) == 6
 
 
 def test_slow_job_ends_when_the_clock_says_so(sandbox: Sandbox, server: tsc.Server, one_row: Path):

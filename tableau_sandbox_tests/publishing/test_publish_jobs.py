@@ -3,7 +3,6 @@ from pathlib import Path
 import pytest
 import tableauserverclient as tsc
 
-from tableau_sandbox.quirks import Replace
 from tableau_sandbox.testing import Sandbox
 from tableau_sandbox_tests.conftest import NewServer
 from tableau_sandbox_tests.jobs.test_jobs import publish_job
@@ -110,7 +109,7 @@ def test_unfinished_jobs_may_have_a_finish_code(
 
 def test_replace_may_be_refused(new_server: NewServer, one_row: Path, two_rows: Path):
     # Prevents: a pipeline has no other way on servers that do not know the mode.
-    sandbox, server = new_server(replace=Replace.REFUSED)
+    sandbox, server = new_server(replace="refused")
     item = publish(server, one_row)
     for as_job in (False, True):
         again = tsc.DatasourceItem(default_project(server), name="Flights")
@@ -130,7 +129,7 @@ def test_replace_may_be_refused(new_server: NewServer, one_row: Path, two_rows: 
 
 def test_replace_may_be_like_overwrite(new_server: NewServer, tmp_path: Path, one_row: Path):
     # Prevents: the pipeline is tested against one of two readings of Replace only.
-    _, server = new_server(replace=Replace.LIKE_OVERWRITE)
+    _, server = new_server(replace="like-overwrite")
     first = publish(server, one_row)
     more = write_hyper(tmp_path / "more.hyper", "SELECT 1 AS id, 2 AS extra")
     publish(server, more, mode="Replace")

@@ -6,7 +6,6 @@ import pytest
 import tableauserverclient as tsc
 
 from tableau_sandbox.content.tds import mark_tds
-from tableau_sandbox.quirks import DownloadWithoutExtract
 from tableau_sandbox.testing import Sandbox
 from tableau_sandbox_tests.conftest import NewServer
 from tableau_sandbox_tests.samples import (
@@ -67,7 +66,7 @@ def test_bare_download_may_be_a_package(new_server: NewServer, tmp_path: Path, o
     sandbox, server = new_server()
     item = publish(server, one_row)
     tds = tds_of(server, item.id, tmp_path)
-    sandbox.set_quirks(download_without_extract=DownloadWithoutExtract.TDSX)
+    sandbox.set_quirks(download_without_extract="tdsx")
     path = server.datasources.download(item.id, str(tmp_path / "bare"), include_extract=False)
     assert path.endswith("bare.tdsx")
     assert members(Path(path).read_bytes(), tmp_path / "copy") == {"Flights.tds": tds.encode()}

@@ -1,4 +1,4 @@
-"""The command `tableau-sandbox`, as others start it."""
+"""The command `tableau-sandbox` in a process of its own."""
 
 import re
 import subprocess
@@ -7,7 +7,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-COMMAND = [str(Path(sys.executable).with_name("tableau-sandbox"))]
+COMMAND = [sys.executable, "-m", "tableau_sandbox"]
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import pytest
 import requests
 import tableauserverclient as tsc
 
-from tableau_sandbox.command_line.cli import main
+from tableau_sandbox.command_line import main
 from tableau_sandbox_tests.samples import TIMEOUT, publish
 from tableau_sandbox_tests.service.command import COMMAND, started_sandbox
 
@@ -45,6 +45,31 @@ def test_taken_port(tmp_path: Path, capsys):
     assert re.fullmatch(rf"tableau-sandbox: cannot listen on 127.0.0.1:{port}: .*\n", output)
 
 
+def test_port_that_no_machine_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """Prevents: a traceback about a typing error."""
+    with pytest.raises(SystemExit):
+        main(["--port", "99999", "--data-dir", str(tmp_path)])
+    assert "argument --port: Input should be less than or equal to 65535" in capsys.readouterr().err
+
+
+def test_folder_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """Prevents: a traceback where one line would do."""
+    (tmp_path / "file").touch()
+    assert main(["--port", "0", "--data-dir", str(tmp_path / "file" / "data")]) == 1
+    assert re.fullmatch(
+        r"tableau-sandbox: cannot use \S+/data: Not a directory; .* --data-dir\n",
+        capsys.readouterr().err,
+    )
+
+
+def test_broken_database(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """Prevents: whoever has a broken database does not learn which file to move away."""
+    (tmp_path / "sandbox.sqlite").write_bytes(b"no database" * 100)
+    assert main(["--port", "0", "--data-dir", str(tmp_path)]) == 1
+    output = capsys.readouterr().err
+    assert re.fullmatch(r"tableau-sandbox: .*sandbox\.sqlite.*\n", output), output
+
+
 def test_taken_directory(sandbox, tmp_path: Path, capsys):
     # Prevents: a second sandbox on the same data, or a traceback about it.
     assert main(["--port", "0", "--data-dir", str(tmp_path / "sandbox")]) == 1
@@ -76,7 +101,7 @@ def test_where_only_the_pipeline_is_installed():
     """Prevents: a traceback that does not say what to install."""
     code = (
         "import sys; sys.modules['starlette'] = None\n"
-        "from tableau_sandbox.command_line.entry import main\n"
+        "from tableau_sandbox.__main__ import main\n"
         "sys.exit(main())"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

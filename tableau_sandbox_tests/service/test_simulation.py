@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from tableau_sandbox.quirks import RepeatedRequest
 from tableau_sandbox_tests.conftest import NewServer
 from tableau_sandbox_tests.jobs.test_jobs import publish_job, status_of
 from tableau_sandbox_tests.samples import publish
@@ -44,7 +43,7 @@ def test_quirks_can_change_later(new_server: NewServer, one_row: Path):
     item = publish(server, one_row)
     first = update(server, item, CLEAR, id="x")
     assert update(server, item, CLEAR, id="x").id == first.id
-    sandbox.set_quirks(repeated_request=RepeatedRequest.EMPTY_JOB)
+    sandbox.set_quirks(repeated_request="empty-job")
     again = update(server, item, CLEAR, id="x")
     assert (again.id, again.finish_code, again.type) == (None, -1, None)
     sandbox.wait_until_idle()

@@ -6,7 +6,6 @@ import pytest
 import tableauserverclient as tsc
 
 from tableau_sandbox.faults import Refuse
-from tableau_sandbox.quirks import PendingPublish
 from tableau_sandbox.testing import Sandbox
 from tableau_sandbox_tests.samples import (
     call,
@@ -138,7 +137,7 @@ def test_finish_code_of_a_pending_publish(
     start_sandbox: Callable[..., Sandbox], one_row: Path, answer: str, code: str | None
 ):
     # Prevents: a client takes the finish code of a job that waits for its result.
-    sandbox = start_sandbox(pending_publish=PendingPublish(answer))
+    sandbox = start_sandbox(pending_publish=answer)
     server = signed_in(sandbox, ADMIN)
     with sandbox.held_jobs():
         item = tsc.DatasourceItem(default_project(server), name="X")

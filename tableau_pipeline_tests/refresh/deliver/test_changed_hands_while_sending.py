@@ -17,11 +17,10 @@ from tableau_pipeline_tests.refresh.support.other_users import ADMIN
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
 from tableau_pipeline_tests.refresh.support.proxies import Proxy
 from tableau_pipeline_tests.refresh.support.server_jobs import jobs
-from tableau_sandbox.quirks import StampsWithinSecond
 
 KINDS: dict[str, dict[str, Any]] = {
     "usual": {},
-    "same second": {"stamps_within_second": StampsWithinSecond.SHARED},
+    "same second": {"stamps_within_second": "shared"},
     "no revisions": {"revisions": False},
 }
 

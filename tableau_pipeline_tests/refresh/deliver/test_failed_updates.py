@@ -19,7 +19,6 @@ from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
 from tableau_pipeline_tests.refresh.support.server_jobs import jobs
 from tableau_sandbox.faults import Drop, FailJob
-from tableau_sandbox.quirks import RepeatedRequest
 
 DATA = "sites/*/datasources/*/data"
 PUBLISH = "sites/*/datasources"
@@ -73,11 +72,9 @@ def test_answer_to_an_update_is_lost(pipeline: Pipeline, when: When):
 
 
 @pytest.mark.few_variants(1)
-@pytest.mark.parametrize("answer", [RepeatedRequest.EMPTY_JOB, RepeatedRequest.CONFLICT])
+@pytest.mark.parametrize("answer", ["empty-job", "conflict"])
 @pytest.mark.slow
-def test_server_keeps_the_job_to_itself(
-    new_pipeline: Callable[..., Pipeline], answer: RepeatedRequest
-):
+def test_server_keeps_the_job_to_itself(new_pipeline: Callable[..., Pipeline], answer: str):
     """Prevents: an update whose job nobody knows passes for done, or is sent again beside it."""
     pipeline = new_pipeline(on={"repeated_request": answer})
     changed_rows(pipeline)

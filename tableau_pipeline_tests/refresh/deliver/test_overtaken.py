@@ -18,7 +18,6 @@ from tableau_pipeline_tests.refresh.support.other_users import ANN
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
 from tableau_pipeline_tests.refresh.support.proxies import Proxy
 from tableau_pipeline_tests.refresh.support.shared_records import SharedJournal
-from tableau_sandbox.quirks import UpdatesMoveStamp
 
 
 class At(Proxy):
@@ -142,7 +141,7 @@ def test_what_was_not_sent_holds_off_no_later_run(new_pipeline: Callable[..., Pi
 def test_overtaken_while_it_sends(new_pipeline: Callable[..., Pipeline]):
     """Prevents: a zombie that is paused between its last look and its call changes newer rows, and
     nobody ever notices where neither time stamp nor revision shows an update."""
-    pipeline = new_pipeline(on={"updates_move_stamp": UpdatesMoveStamp.NEVER, "revisions": False})
+    pipeline = new_pipeline(on={"updates_move_stamp": "never", "revisions": False})
     zombie = Zombie(pipeline, SharedJournal("zero"))
     zombie.run("zero")
     pipeline.model("flights", flights(9, delay=1))

@@ -18,7 +18,6 @@ from tableau_pipeline_tests.refresh.support.crashes import killed_before
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.other_users import ADMIN
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
-from tableau_sandbox.quirks import Replace
 
 OTHER_SCHEMA = flights(8).append_column("gate", flights(8)["delay"])
 
@@ -84,7 +83,7 @@ def test_adoption_names_what_it_would_drop(pipeline: Pipeline, rows: object):
 
 def test_adoption_by_a_server_that_keeps_nothing_is_red(new_pipeline: Callable[..., Pipeline]):
     """Prevents: Replace drops the work after all, and the run is green."""
-    pipeline = new_pipeline(on={"replace": Replace.LIKE_OVERWRITE})
+    pipeline = new_pipeline(on={"replace": "like-overwrite"})
     adopting(pipeline)
     with pytest.raises(RefreshError) as caught:
         pipeline.run()

@@ -18,15 +18,14 @@ from tableau_pipeline_tests.refresh.support.other_users import ANN
 from tableau_pipeline_tests.refresh.support.pipeline import TIMEOUTS, Pipeline
 from tableau_pipeline_tests.refresh.support.server_jobs import jobs, later, too_early
 from tableau_sandbox.faults import FailJob
-from tableau_sandbox.quirks import JobStamps, UpdatesMoveStamp
 
 ADMIN = ("", "")
 KINDS: dict[str, dict[str, Any]] = {
     "usual": {},
-    "stays": {"updates_move_stamp": UpdatesMoveStamp.NEVER},
-    "stays, no revisions": {"updates_move_stamp": UpdatesMoveStamp.NEVER, "revisions": False},
-    "late": {"updates_move_stamp": UpdatesMoveStamp.LATE, "late_stamp_seconds": 0.3},
-    "after the job": {"job_stamps": JobStamps.AFTER},
+    "stays": {"updates_move_stamp": "never"},
+    "stays, no revisions": {"updates_move_stamp": "never", "revisions": False},
+    "late": {"updates_move_stamp": "late", "late_stamp_seconds": 0.3},
+    "after the job": {"job_stamps": "after"},
     "updates make revisions": {"update_revisions": True},
     "tags move stamps": {"tags_move_stamp": True},
 }

@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from enum import Enum
 from random import Random
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 from tableau_pipeline.core.declaration import Declaration, Guard, Reconcile, Table
 from tableau_pipeline.core.policies import Append, Diff, Feed, Partitions, Policy, Replace, Retain
@@ -170,8 +169,10 @@ def quirks(chance: Random) -> dict[str, Any]:
             drawn[field.name] = chance.choice([1, 2, 3, 8])
         elif isinstance(usual, bool):
             drawn[field.name] = chance.choice([usual, usual, not usual])
-        elif isinstance(hint, type) and issubclass(hint, Enum):
-            drawn[field.name] = chance.choice([usual, usual, usual, *hint])
+        else:
+            # Enumerations have members, and literals have arguments.
+            values = get_args(hint) or tuple(hint)
+            drawn[field.name] = chance.choice([usual, usual, usual, *values])
     return drawn
 
 

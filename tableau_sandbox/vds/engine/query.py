@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from tableau_sandbox.faults import HideRows, QueryFault, StaleRows
-from tableau_sandbox.quirks import EmptyAggregate
 from tableau_sandbox.services import Services
 from tableau_sandbox.store.datasources import datasource as find
 from tableau_sandbox.store.records import Datasource
@@ -57,10 +56,10 @@ def _computed(
         names,
         schema=schema,
         hidden_rows=hidden_rows,
-        always_one=options.vds_empty is EmptyAggregate.ZERO,
+        always_one=options.vds_empty == "zero",
     )
     rows = run(prepared, query, services.files.content / source.hyper_file)
-    if not rows and prepared.is_single and options.vds_empty is EmptyAggregate.ERROR:
+    if not rows and prepared.is_single and options.vds_empty == "error":
         raise VdsError("500810", "The response has an empty table.")
     return rows
 

@@ -8,7 +8,6 @@ from starlette.responses import Response
 
 from tableau_sandbox.access import CONNECT, QUERY_BY_API, READ, access_to
 from tableau_sandbox.faults import QueryFault
-from tableau_sandbox.quirks import QueryAccess
 from tableau_sandbox.services import Services
 from tableau_sandbox.store import datasources
 from tableau_sandbox.store.records import Datasource, Session
@@ -62,8 +61,8 @@ def _modes(services: Services, session: Session, source: Datasource) -> dict[str
     access = access_to(services.database, session.site.luid)
     modes = {name: access.may(session.user, name, source) for name in _NEEDED}
     chosen = services.options.vds_access
-    if chosen is not QueryAccess.CAPABILITY:
-        modes[QUERY_BY_API] = chosen is QueryAccess.EVERYBODY
+    if chosen != "capability":
+        modes[QUERY_BY_API] = chosen == "everybody"
     return modes
 
 

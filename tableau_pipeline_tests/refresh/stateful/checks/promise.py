@@ -13,7 +13,6 @@ from tableau_pipeline_tests.refresh.stateful.actors import Actor, Killed, Sendin
 from tableau_pipeline_tests.refresh.stateful.checks import oracle
 from tableau_pipeline_tests.refresh.stateful.server.contents import Published, differences, held
 from tableau_sandbox.faults import HideRows, StaleRows
-from tableau_sandbox.quirks import UpdatesMoveStamp
 from tableau_sandbox.simulation import Datasource, Job
 
 
@@ -124,7 +123,7 @@ def _looks_like_ours(history: Any, after: Look, *, has_revision: bool) -> bool:
     if after.stamp[1] is not None:
         return False
     quirks = history.scenario.quirks
-    moves_late = quirks["updates_move_stamp"] is UpdatesMoveStamp.LATE
+    moves_late = quirks["updates_move_stamp"] == "late"
     late = timedelta(seconds=quirks["late_stamp_seconds"] if moves_late else 0)
     stamp = datetime.fromisoformat(after.stamp[0])
     for luid in history.ledger.sendings:
