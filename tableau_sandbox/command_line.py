@@ -13,6 +13,7 @@ import argparse
 import logging
 import os
 import signal
+import socket
 import sqlite3
 import sys
 import threading
@@ -66,41 +67,45 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"cannot listen on {parsed.host}:{parsed.port}: {error.strerror}; choose another port "
             "with --port"
         )
-    with listener:
-        try:
-            if not is_loopback(listener.getsockname()[0]):
-                options = for_other_machines(options)
-            url = url_of(listener, tls=options.tls)
-            with (
-                nullcontext() if parsed.quiet else requests_logged_to(sys.stderr),
-                sandbox_server(
-                    options,
-                    control=Control(faults=parsed.fault, offset=parsed.clock_offset),
-                    on_ready=lambda: _announce(url, options),
-                ) as server,
-            ):
-                stop_on_signals(server)
-                if parsed.die_with_parent:
-                    stop_without_parent(server)
-                server.run(sockets=[listener])
-        except (DataDirectoryInUseError, NameTakenError) as error:
-            return _fail(str(error))
-        except sqlite3.DatabaseError as error:
-            return _fail(
-                f"cannot use {options.data_dir / DATABASE_FILE}: {error}; move it away, or choose "
-                "another folder with --data-dir"
-            )
-        except OSError as error:
-            return _fail(
-                f"cannot use {error.filename or options.data_dir}: {error.strerror}; choose "
-                "another folder with --data-dir"
-            )
-        except WellKnownCredentialsError as error:
-            return _fail(
-                f"other machines can reach {parsed.host}, and everybody knows the defaults: choose "
-                f"others by {error}"
-            )
+    try:
+        with listener:
+            _serve(listener, options, parsed)
+    except (DataDirectoryInUseError, NameTakenError) as error:
+        return _fail(str(error))
+    except sqlite3.DatabaseError as error:
+        return _fail(
+            f"cannot use {options.data_dir / DATABASE_FILE}: {error}; move it away, or choose "
+            "another folder with --data-dir"
+        )
+    except OSError as error:
+        return _fail(
+            f"cannot use {error.filename or options.data_dir}: {error.strerror}; choose another "
+            "folder with --data-dir"
+        )
+    except WellKnownCredentialsError as error:
+        return _fail(
+            f"other machines can reach {parsed.host}, and everybody knows the defaults: choose "
+            f"others by {error}"
+        )
     return 0
+
+
+def _serve(listener: socket.socket, options: Options, parsed: argparse.Namespace) -> None:
+    if not is_loopback(listener.getsockname()[0]):
+        options = for_other_machines(options)
+    url = url_of(listener, tls=options.tls)
+    with (
+        nullcontext() if parsed.quiet else requests_logged_to(sys.stderr),
+        sandbox_server(
+            options,
+            control=Control(faults=parsed.fault, offset=parsed.clock_offset),
+            on_ready=lambda: _announce(url, options),
+        ) as server,
+    ):
+        stop_on_signals(server)
+        if parsed.die_with_parent:
+            stop_without_parent(server)
+        server.run(sockets=[listener])
 
 
 def _parser() -> argparse.ArgumentParser:
