@@ -8,6 +8,8 @@ history, call by call and job by job:
         simulation.carry(exchange := Exchange("GET", "/api/3.27/serverInfo"))
         simulation.pass_time(3600)
 
+Action batches can be parsed and applied to files without any server.
+
 Nobody outside of the sandbox imports anything else of its inside.
 """
 
@@ -22,7 +24,12 @@ from unittest import mock
 from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Message, Scope
+from tableauhyperapi import TableName
 
+from tableau_sandbox.batch.engine import apply_batch
+from tableau_sandbox.batch.grammar import Batch, GrammarError, Side, parse_batch
+from tableau_sandbox.batch.rules import check_condition
+from tableau_sandbox.batch.tables import BatchError, Code, ColumnType, Table
 from tableau_sandbox.control.state import Control
 from tableau_sandbox.faults import FailJob
 from tableau_sandbox.http.app import build_app
@@ -34,6 +41,25 @@ from tableau_sandbox.options import Options
 from tableau_sandbox.services import Services, open_services
 from tableau_sandbox.store import accounts, datasources, jobs
 from tableau_sandbox.store.records import Datasource, Job
+
+__all__ = [
+    "HOST",
+    "Batch",
+    "BatchError",
+    "Code",
+    "ColumnType",
+    "Datasource",
+    "Exchange",
+    "Fate",
+    "GrammarError",
+    "Job",
+    "Moment",
+    "Simulation",
+    "apply_batch",
+    "check_conditions",
+    "parse_batch",
+    "simulated",
+]
 
 HOST = "sandbox.test"
 Moment = Literal["queued", "started", "ending", "done"]
@@ -245,6 +271,20 @@ def simulated(
     ):
         made._services, made._app = services, DateHeader(build_app(services), services.clock)
         yield made
+
+
+def check_conditions(
+    batch: Batch, *, target: Mapping[str, ColumnType], source: Mapping[str, ColumnType]
+) -> None:
+    """Check the conditions of a batch against the columns of its tables.
+
+    Raises:
+        BatchError: a column does not exist, or cannot be compared in this way.
+    """
+    tables = {"target": target, "source": source}
+    found = {name: Table(Side(name), TableName(name), types) for name, types in tables.items()}
+    for action in batch.actions:
+        check_condition(action.condition, **found)
 
 
 async def _run_here(call: Callable[..., Any], *arguments: Any, **_: Any) -> Any:

@@ -4,8 +4,10 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-# The deepest request has about ten levels.
-_DEEPEST = 100
+from pydantic import ValidationError
+
+# The condition of an action batch may have 100 levels, of two in JSON each.
+_DEEPEST = 250
 _LONGEST_NUMBER = 1000
 
 
@@ -42,6 +44,14 @@ def read_json(body: bytes, *, fraction: Callable[[str], Any] = float) -> Any:
     except (ValueError, ArithmeticError) as error:
         raise JsonError(f"it is not JSON: {error}") from error
     return value
+
+
+def first_problem(error: ValidationError) -> str:
+    """Describe the first thing that is wrong: where it stands, why, and what it is."""
+    problem: Any = error.errors(include_url=False)[0]
+    place = ".".join(map(str, problem["loc"])) or "the body"
+    reason = problem["msg"].removeprefix("Value error, ")
+    return f"{place}: {reason}; it is {problem['input']!r:.200}"
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -17,16 +17,20 @@ from tableau_pipeline.hyper.open_file import table_columns
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.types.sql_types import sql_type
 from tableau_pipeline_tests.actions.rebuilt import built, spoilt_batches
-from tableau_sandbox.batch.conditions import Condition as ParsedCondition
-from tableau_sandbox.batch.conditions import ConstantTest, Junction, Side
-from tableau_sandbox.batch.constants import Constant, ConstantType
-from tableau_sandbox.batch.engine import apply_batch
-from tableau_sandbox.batch.errors import BatchError as EngineError
-from tableau_sandbox.batch.errors import Code, GrammarError
-from tableau_sandbox.batch.grammar.batches import Action, parse_batch
-from tableau_sandbox.batch.grammar.batches import Batch as ParsedBatch
-from tableau_sandbox.batch.tables import ColumnType, Table
-from tableau_sandbox.batch.type_rules import check_condition
+from tableau_sandbox.simulation import (
+    Batch as ParsedBatch,
+)
+from tableau_sandbox.simulation import (
+    BatchError as EngineError,
+)
+from tableau_sandbox.simulation import (
+    Code,
+    ColumnType,
+    GrammarError,
+    apply_batch,
+    check_conditions,
+    parse_batch,
+)
 from tableau_sandbox_tests.batch.files import write_tables
 from tableau_sandbox_tests.batch.model import Tables
 from tableau_sandbox_tests.batch.test_model import new_folder, runs
@@ -45,7 +49,7 @@ def compare(folder: Path, case: tuple[Tables, Tables, list[dict]]) -> None:
     parsed = parse_batch(batch.json().encode())
     # Of a junction of one condition, the builder makes that condition.
     if expected is not None:
-        assert list(map(plain, parsed.actions)) == list(map(plain, expected.actions))
+        assert plain(parsed) == plain(expected)
     before = write_tables(folder / "before.hyper", published)
     uploaded = write_tables(folder / "payload.hyper", payload)
     hyper = hyper_process()
@@ -90,23 +94,23 @@ def position(error: EngineError) -> int:
     return -1 if error.action is None else error.action + 1
 
 
-def plain(action: Action) -> Any:
-    """An action in which conditions that mean the same are the same."""
-    return action.kind, action.target, action.source, _plain(action.condition)
+def plain(batch: ParsedBatch) -> list[dict[str, Any]]:
+    """The actions of a batch, in which conditions that mean the same are the same."""
+    actions = batch.model_dump()["actions"]
+    return [{**action, "condition": _plain(action.get("condition"))} for action in actions]
 
 
-def _plain(condition: ParsedCondition) -> ParsedCondition:
-    if isinstance(condition, ConstantTest) and condition.constant.value is None:
+def _plain(condition: Any) -> Any:
+    if condition is None:
+        return None
+    if "args" not in condition:
+        const = condition["const"]
         # NULL has any type.
-        null = Constant(ConstantType.STRING, None)
-        return ConstantTest(condition.comparison, condition.side, condition.column, null)
-    if not isinstance(condition, Junction):
-        return condition
-    args: list[ParsedCondition] = []
-    for arg in map(_plain, condition.args):
-        same = isinstance(arg, Junction) and arg.all_of == condition.all_of
-        args += arg.args if same else (arg,)
-    return args[0] if len(args) == 1 else Junction(condition.all_of, tuple(args))
+        return {**condition, "const": "null"} if const and const["v"] is None else condition
+    args: list[Any] = []
+    for arg in map(_plain, condition["args"]):
+        args += arg["args"] if arg["op"] == condition["op"] else (arg,)
+    return args[0] if len(args) == 1 else {"op": condition["op"], "args": args}
 
 
 @runs(30)
@@ -182,25 +186,23 @@ def comparisons() -> list[Condition]:
 def test_every_comparison_of_every_type(condition: Condition):
     # Prevents: a type is forgotten, by the checks or by their spelling of types.
     batch = Batch([Delete(target=NAME, source=NAME, where=condition)])
-    (action,) = parse_batch(batch.json().encode()).actions
+    parsed = parse_batch(batch.json().encode())
     for one, other in itertools.product(TYPES, TYPES):
         named = {"a": one}, {"b": other}
-        tables = [
-            Table(side, NAME, types, frozenset())
-            for side, types in zip((Side.TARGET, Side.SOURCE), named, strict=True)
-        ]
         known = [
             {NAME: {name: sql_type(each.type, each.collation) for name, each in types.items()}}
             for types in named
         ]
         problems = batch_problems(batch, target=known[0], source=known[1])
         found = [problem for problem in problems if "does not use" not in problem]
-        assert bool(found) == is_refused(action, tables), (one, other, problems)
+        assert bool(found) == is_refused(parsed, *named), (one, other, problems)
 
 
-def is_refused(action: Action, tables: list[Table]) -> bool:
+def is_refused(
+    batch: ParsedBatch, target: dict[str, ColumnType], source: dict[str, ColumnType]
+) -> bool:
     try:
-        check_condition(action.condition, target=tables[0], source=tables[1], action=0)
+        check_conditions(batch, target=target, source=source)
     except EngineError:
         return True
     return False

@@ -1,13 +1,51 @@
-"""Find the tables that an action names."""
+"""The tables that an action names, and the errors of batches that do not fit them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
-from tableauhyperapi import Connection, Nullability, SchemaName, SqlType, TableName
+from tableauhyperapi import Connection, SchemaName, SqlType, TableName
 
-from tableau_sandbox.batch.conditions import Side
-from tableau_sandbox.batch.errors import BatchError, Code
-from tableau_sandbox.batch.grammar.batches import TableReference
+from tableau_sandbox.batch.grammar import Side
+
+
+class Code(StrEnum):
+    """The kinds of batch errors; numbers are codes that were observed on real servers."""
+
+    NO_SUCH_TABLE = "410012"
+    UNREADABLE_FILE = "unreadable file"
+    SCHEMA_NEEDED = "schema needed"
+    COLUMNS = "columns"
+    TYPES = "types"
+    REPEATED_KEY = "repeated key"
+    ENGINE = "engine"
+
+
+_SERVER_CLASS = "com.tableausoftware.server.status.reporting.TableauRuntimeException"
+
+
+class BatchError(RuntimeError):
+    """A batch cannot be applied; the data do not change.
+
+    Attributes:
+        code: the kind of error.
+        message: the error in words.
+        action: the position of the action that failed, from 0; None if a file cannot be opened.
+    """
+
+    def __init__(self, code: Code, message: str, action: int | None = None):
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.action = action
+
+    @property
+    def note(self) -> str:
+        """Format the error for the notes of a job, as real servers do where that is known."""
+        if self.code.isdigit():
+            return f"{_SERVER_CLASS}: {self.message} (errorCode={self.code})"
+        where = "" if self.action is None else f"Action {self.action + 1}: "
+        return f"{where}{self.message}"
 
 
 @dataclass(frozen=True)
@@ -15,7 +53,7 @@ class ColumnType:
     """The type of a column; two columns need the same one to exchange values."""
 
     type: SqlType
-    collation: str | None
+    collation: str | None = None
 
     def __str__(self) -> str:
         collated = f" COLLATE {self.collation}" if self.collation else ""
@@ -30,13 +68,11 @@ class Table:
         side: the database, attached under this name.
         name: the name in SQL.
         types: the types of its columns, by name and in order.
-        required: the columns that cannot be NULL.
     """
 
     side: Side
     name: TableName
     types: Mapping[str, ColumnType]
-    required: frozenset[str]
 
     @property
     def title(self) -> str:
@@ -44,66 +80,33 @@ class Table:
         return f"{self.side} table {self.name.name}"
 
 
-def find_table(
-    connection: Connection, side: Side, reference: TableReference, *, action: int
-) -> Table:
-    """Find the table of a database that a reference names.
+def find_table(connection: Connection, side: Side, *, schema: str, name: str) -> Table:
+    """Find a table of a database; without a schema, in the only one that has tables.
 
     Raises:
         BatchError: there is none, or the schema is needed to identify it.
     """
-    found = [name for name in _tables(connection, side) if name.name.unescaped == reference.name]
-    schema = (
-        reference.schema
-        if reference.schema is not None
-        else _only_schema(connection, side, action=action)
-    )
-    for name in found:
-        if name.schema_name is not None and name.schema_name.name.unescaped == schema:
-            return _table(connection, side, name)
-    raise BatchError(
-        Code.NO_SUCH_TABLE,
-        f"There was a problem retrieving table information for the {side} table."
-        f" Specified table does not exist: {reference.name}.",
-        action,
-    )
-
-
-def _only_schema(connection: Connection, side: Side, *, action: int) -> str | None:
-    """Return the schema that has tables: every file also has a schema "public", mostly empty."""
-    schemas = {
-        name.schema_name.name.unescaped
-        for name in _tables(connection, side)
-        if name.schema_name is not None
+    catalog = connection.catalog
+    tables = {
+        (found.name.unescaped, table.name.unescaped): table
+        for found in catalog.get_schema_names(side)
+        for table in catalog.get_table_names(SchemaName(side, found.name))
     }
-    if len(schemas) > 1:
+    # Every file also has a schema "public", which is mostly empty.
+    schemas = sorted({found for found, _ in tables})
+    if not schema and len(schemas) > 1:
         raise BatchError(
             Code.SCHEMA_NEEDED,
             f"The {side} holds tables in several schemas, so '{side}-schema' must name one of"
-            f" them: {', '.join(sorted(schemas))}.",
-            action,
+            f" them: {', '.join(schemas)}.",
         )
-    return next(iter(schemas), None)
-
-
-def _tables(connection: Connection, side: Side) -> list[TableName]:
-    catalog = connection.catalog
-    return [
-        table
-        for schema in catalog.get_schema_names(side)
-        for table in catalog.get_table_names(SchemaName(side, schema.name))
-    ]
-
-
-def _table(connection: Connection, side: Side, name: TableName) -> Table:
-    columns = connection.catalog.get_table_definition(name).columns
-    return Table(
-        side,
-        name,
-        {column.name.unescaped: ColumnType(column.type, column.collation) for column in columns},
-        frozenset(
-            column.name.unescaped
-            for column in columns
-            if column.nullability is Nullability.NOT_NULLABLE
-        ),
-    )
+    table = tables.get((schema or "".join(schemas), name))
+    if table is None:
+        raise BatchError(
+            Code.NO_SUCH_TABLE,
+            f"There was a problem retrieving table information for the {side} table."
+            f" Specified table does not exist: {name}.",
+        )
+    columns = catalog.get_table_definition(table).columns
+    types = {each.name.unescaped: ColumnType(each.type, each.collation) for each in columns}
+    return Table(side, table, types)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from tableau_sandbox import publishing
 from tableau_sandbox.batch.engine import apply_batch
-from tableau_sandbox.batch.errors import BatchError
-from tableau_sandbox.batch.grammar.batches import parse_batch
+from tableau_sandbox.batch.grammar import parse_batch
+from tableau_sandbox.batch.tables import BatchError
 from tableau_sandbox.clock import moment_of, stamp
 from tableau_sandbox.content.hyper_file import read_hyper_file
 from tableau_sandbox.content.uploaded import discard, read_content
@@ -176,7 +176,6 @@ def _prepare_update(services: Services, job: Job) -> Commit:
             payload,
             parse_batch(job.parameters["batch"].encode()),
             updated,
-            lenient=services.options.lenient_missing_columns,
         )
         tables = json.dumps(asdict(read_hyper_file(updated))["tables"])
     except BatchError as error:

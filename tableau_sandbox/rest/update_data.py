@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from tableau_sandbox.access import WRITE
-from tableau_sandbox.batch.errors import GrammarError
-from tableau_sandbox.batch.grammar.batches import parse_batch
+from tableau_sandbox.batch.grammar import GrammarError, parse_batch
 from tableau_sandbox.errors import malformed, not_found, refusal
 from tableau_sandbox.jobs.kinds import queue_update
 from tableau_sandbox.rest.answers import Element, Reply

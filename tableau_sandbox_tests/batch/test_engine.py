@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from tableau_sandbox.batch.engine import apply_batch
-from tableau_sandbox.batch.errors import BatchError, Code
-from tableau_sandbox.batch.grammar.batches import parse_batch
+from tableau_sandbox.batch.grammar import parse_batch
+from tableau_sandbox.batch.tables import BatchError, Code
 from tableau_sandbox_tests.samples import execute, rows_of
 
 TABLE = 'CREATE TABLE "Extract"."Extract" AS (SELECT * FROM (VALUES %s) AS t (id, name))'
@@ -26,10 +26,10 @@ def source(folder: Path, *statements: str) -> Path:
     return execute(folder / "payload.upload", *statements)
 
 
-def applied(target: Path, payload: Path | None, *actions: Any, lenient: bool = False) -> list[list]:
+def applied(target: Path, payload: Path | None, *actions: Any) -> list[list]:
     output = target.with_name("output.hyper")
     batch = parse_batch(json.dumps({"actions": actions}).encode())
-    apply_batch(target, payload, batch, output, lenient=lenient)
+    apply_batch(target, payload, batch, output)
     return rows_of(output)
 
 
@@ -117,7 +117,7 @@ def test_upsert_by_a_key_of_another_name(tmp_path: Path, target: Path):
     assert refused(target, payload, by_key).message == 'The source table "s" lacks "id".'
     payload = source(tmp_path, 'CREATE TABLE "Extract".s AS (SELECT 2 AS key)')
     with pytest.raises(BatchError, match="has no column of the"):
-        applied(target, payload, by_key, lenient=True)
+        applied(target, payload, {**by_key, "action": "update"})
 
 
 def test_upsert_by_a_constant(tmp_path: Path, target: Path):
@@ -185,21 +185,6 @@ def test_update_by_a_key_of_another_name(tmp_path: Path, target: Path):
     statement = "CREATE TABLE \"Extract\".s AS (SELECT 2 AS key, 'zwei' AS name)"
     action = {**UPDATE, "condition": {**ON_ID, "source-col": "key"}}
     assert applied(target, source(tmp_path, statement), action) == [[1, "one"], [2, "zwei"]]
-
-
-def test_lenient_inserts(tmp_path: Path):
-    # Prevents: leniency fills columns that cannot be empty, or is on unasked.
-    create = 'CREATE TABLE "Extract"."Extract" (id INT NOT NULL, name TEXT)'
-    target = execute(tmp_path / "target.hyper", create)
-    payload = source(tmp_path, 'CREATE TABLE "Extract".s AS (SELECT 1 AS id)')
-    assert applied(target, payload, INSERT, lenient=True) == [[1, None]]
-    with pytest.raises(BatchError, match='lacks "name"'):
-        applied(target, payload, INSERT)
-    payload = source(tmp_path, "CREATE TABLE \"Extract\".s AS (SELECT 'x' AS name)")
-    with pytest.raises(BatchError, match='lacks "id"'):
-        applied(target, payload, INSERT, lenient=True)
-    payload = source(tmp_path, 'CREATE TABLE "Extract".s (id INT, name TEXT)')
-    assert applied(target, payload, {**INSERT, "action": "replace"}) == []
 
 
 def test_not_null_is_kept(tmp_path: Path):

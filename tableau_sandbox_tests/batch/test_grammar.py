@@ -4,22 +4,21 @@ from typing import Any
 
 import pytest
 
-from tableau_sandbox.batch.conditions import (
-    Always,
-    ColumnPair,
+from tableau_sandbox.batch.grammar import (
+    ALWAYS,
+    Action,
     Comparison,
-    ConstantTest,
+    Constant,
+    Delete,
+    GrammarError,
     Junction,
-    Side,
+    parse_batch,
 )
-from tableau_sandbox.batch.constants import Constant, ConstantType
-from tableau_sandbox.batch.errors import GrammarError
-from tableau_sandbox.batch.grammar.batches import Action, Kind, TableReference, parse_batch
 
 PAIR = {"op": "eq", "target-col": "id", "source-col": "id"}
 
 
-def parse(*actions: Any) -> tuple[Action, ...]:
+def parse(*actions: Any) -> list[Action]:
     return parse_batch(json.dumps({"actions": actions}).encode()).actions
 
 
@@ -43,13 +42,26 @@ def test_every_part_arrives():
             **{"target-schema": "T", "source-schema": "S", "source-table": "s", "source-file": "f"},
         )
     )
-    assert action.kind is Kind.DELETE
-    assert action.target == TableReference("T", "t")
-    assert action.source == TableReference("S", "s")
-    pair = ColumnPair(Comparison.EQ, "id", "id")
-    test = ConstantTest(Comparison.EQ, Side.TARGET, "a", Constant(ConstantType.STRING, "x"))
-    assert action.condition == Junction(False, (Junction(True, (pair,)), test))
-    assert parse(delete(True))[0].condition == Always()
+    assert isinstance(action, Delete)
+    assert (action.target_schema, action.target_table) == ("T", "t")
+    assert (action.source_schema, action.source_table) == ("S", "s")
+    assert isinstance(action.condition, Junction)
+    assert action.condition.op == "or"
+    inner, test = action.condition.args
+    assert isinstance(inner, Junction)
+    assert inner.op == "and"
+    (pair,) = inner.args
+    assert isinstance(pair, Comparison)
+    assert isinstance(test, Comparison)
+    assert (pair.op, pair.columns, pair.const) == ("eq", {"target": "id", "source": "id"}, None)
+    assert (test.columns, test.const) == ({"target": "a"}, Constant(type="string", v="x"))
+    assert parse(delete(True))[0].condition == ALWAYS
+
+
+def parsed_constant(action: dict[str, Any]) -> Constant | None:
+    condition = parse(action)[0].condition
+    assert isinstance(condition, Comparison)
+    return condition.const
 
 
 @pytest.mark.parametrize(
@@ -71,10 +83,9 @@ def test_every_part_arrives():
 )
 def test_constants(type_: str, written: Any, value: Any):
     # Prevents: rows are chosen by another value than the one that was sent.
-    condition = parse(const(type_, written))[0].condition
-    assert isinstance(condition, ConstantTest)
     # Unlike equality, this tells 1 from True, and time zones apart.
-    assert repr(condition.constant) == repr(Constant(ConstantType(type_), value))
+    found = parsed_constant(const(type_, written))
+    assert repr(found) == f"Constant(type={type_!r}, v={value!r})"
 
 
 @pytest.mark.parametrize(
@@ -119,9 +130,9 @@ def test_constants_refused(type_: str, written: Any):
 
 def test_null_is_for_is():
     # Prevents: a delete that never matches passes for a delete of the NULLs.
-    condition = parse(const("datetime", None, op="is"))[0].condition
-    assert isinstance(condition, ConstantTest)
-    assert condition.constant.value is None
+    found = parsed_constant(const("datetime", None, op="is"))
+    assert found is not None
+    assert found.v is None
     with pytest.raises(GrammarError, match="'is' compares with it"):
         parse(const("string", None, op="has"))
 
@@ -134,33 +145,43 @@ EQUALS_ONE = {"op": "eq", "target-col": "a", "const": {"type": "integer", "v": "
 @pytest.mark.parametrize(
     ("action", "reason"),
     [
-        ({**INSERT, "action": "merge"}, "unknown action 'merge'"),
-        ({**INSERT, "action": ["insert"]}, "unknown action"),
-        ({**INSERT, "target_table": "t"}, "unknown key 'target_table'"),
-        ({"action": "insert", "source-table": "s"}, "needs a 'target-table'"),
-        ({"action": "insert", "target-table": "t"}, "needs a 'source-table'"),
-        ({**INSERT, "target-table": 1}, "'target-table' must be a string"),
-        ({**INSERT, "target-table": ""}, "1 to 255 characters"),
-        ({**INSERT, "source-file": 7}, "'source-file' must be a string"),
-        ({**INSERT, "condition": True}, "takes no 'condition'"),
-        ({**INSERT, "action": "update"}, "needs a 'condition'"),
-        ("insert", "must be a JSON object"),
+        ({**INSERT, "action": "merge"}, "'merge' found using 'action'"),
+        ({**INSERT, "action": ["insert"]}, "found using 'action'"),
+        ({**INSERT, "target_table": "t"}, "insert.target_table: Extra inputs .* it is 't'"),
+        ({"action": "insert", "source-table": "s"}, "insert.target-table: Field required"),
+        ({"action": "insert", "target-table": "t"}, "insert.source-table: Field required"),
+        ({**INSERT, "target-table": 1}, "target-table: .* valid string; it is 1"),
+        ({**INSERT, "target-schema": None}, "target-schema: .* valid string; it is None"),
+        ({**INSERT, "target-table": "x" * 256}, "target-table: .* at most 255"),
+        ({**INSERT, "target-table": ""}, "target-table: .* at least 1 character"),
+        ({**INSERT, "source-file": 7}, "source-file: .* valid string"),
+        ({**INSERT, "condition": True}, "insert.condition: Extra inputs"),
+        ({**INSERT, "action": "update"}, "update.condition: Field required"),
+        ("insert", "valid dictionary"),
         (delete(True, **{"source-schema": "x"}), "needs a 'source-table'"),
-        (delete({"op": "<", "target-col": "a", "source-col": "b"}), "unknown op '<'"),
-        (delete({"op": ["eq"]}), "unknown op"),
-        (delete(False), "must be a JSON object"),
-        (delete({"op": "and", "args": []}), "non-empty list 'args'"),
-        (delete({"op": "and", "args": [True]}), "only the whole of it"),
-        (delete({"op": "or", "conditions": [PAIR]}), "unknown key 'conditions'"),
+        (delete({"op": "<", "target-col": "a", "source-col": "b"}), "condition: Input tag '<'"),
+        (delete({"op": ["eq"]}), "found using 'op'"),
+        (delete(False), "condition: .* valid dictionary"),
+        (delete(1), "condition: .* valid dictionary"),
+        (delete(None), "condition: .* valid dictionary"),
+        (delete({"op": "and", "args": []}), "condition.and.args: .* at least 1 item"),
+        (delete({"op": "and", "args": [True]}), "args.0: .* valid dictionary .* it is True"),
+        (delete({"op": "or", "conditions": [PAIR]}), "args: Field required"),
         (delete({"op": "eq", "target-col": "a"}), "needs two columns"),
         (delete({"op": "eq", "const": {"type": "string", "v": "x"}}), "needs one column"),
         (delete({**PAIR, "const": {"type": "string", "v": "x"}}), "needs one column"),
+        (delete({"op": "eq", "target-col": "a", "const": None}), "needs one column"),
+        (delete({**PAIR, "const": None}), "needs one column"),
+        (delete({**PAIR, "more": 1}), "eq.more: Extra inputs"),
         (delete({**PAIR, "op": "has"}), "needs a constant"),
         (delete(PAIR), "knows no 'source-col'"),
         (const("integer", "1", op="has"), "of the type string"),
-        (delete({"op": "eq", "target-col": "a", "const": {"type": "string"}}), "needs a 'type'"),
-        (delete({"op": "eq", "target-col": "a", "const": "x"}), "must be a JSON object"),
-        ({**UPSERT, "condition": True}, "by 'and' only"),
+        (
+            delete({"op": "eq", "target-col": "a", "const": {"type": "string"}}),
+            "const.v: Field req",
+        ),
+        (delete({"op": "eq", "target-col": "a", "const": "x"}), "const: .* valid dictionary"),
+        ({**UPSERT, "condition": True}, "must compare key columns"),
         ({**UPSERT, "condition": {"op": "or", "args": [PAIR]}}, "by 'and' only"),
         ({**UPSERT, "condition": {**PAIR, "op": "gt"}}, "'eq' and 'is' only"),
         ({**UPSERT, "condition": EQUALS_ONE}, "must compare key columns"),
@@ -170,7 +191,7 @@ def test_actions_refused(action: Any, reason: str):
     # Prevents: a batch that real servers refuse, or understand otherwise, is carried out here.
     with pytest.raises(GrammarError, match=reason) as caught:
         parse(INSERT, action)
-    assert str(caught.value).startswith("action 2: ")
+    assert str(caught.value).startswith("actions.1")
 
 
 VALID = json.dumps({"actions": [INSERT]}).encode()

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tableau_sandbox.batch.engine import apply_batch
-from tableau_sandbox.batch.errors import BatchError, Code, GrammarError
-from tableau_sandbox.batch.grammar.batches import parse_batch
+from tableau_sandbox.batch.grammar import GrammarError, parse_batch
+from tableau_sandbox.batch.tables import BatchError, Code
 from tableau_sandbox_tests.batch import model
 from tableau_sandbox_tests.batch.files import Contents, contents, read_tables, write_tables
 from tableau_sandbox_tests.batch.model import RefusedError, Rows, Tables
