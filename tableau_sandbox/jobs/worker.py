@@ -10,6 +10,7 @@ from tableau_sandbox.store.records import Job
 
 _logger = logging.getLogger(__name__)
 _PAUSE_SECONDS = 0.02
+_OWN_FAILURE = "The sandbox itself failed; its log shows why."
 
 
 class Worker:
@@ -20,6 +21,7 @@ class Worker:
         self._kinds = kinds
         self._queue = jobs.JobQueue(services.database, kinds)
         self._stopping = threading.Event()
+        self._started: Job | None = None
         self._thread = threading.Thread(target=self._run, name="sandbox-worker", daemon=True)
 
     def start(self) -> None:
@@ -33,20 +35,34 @@ class Worker:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            self._services.apply_late_stamps()
-            # Read before the job shows as in progress: an observer may then advance the clock.
-            began = self._services.now_seconds()
-            job = jobs.start_next_job(
-                self._services.database,
-                started_at=self._services.now(),
-                choose=self._choose,
-            )
-            if job is None:
+            try:
+                self._run_next()
+            except Exception:
+                # The database may have failed, for want of space say, and may work again.
+                _logger.exception("the jobs go on after an error")
                 self._stopping.wait(_PAUSE_SECONDS)
-                continue
-            slowed, failure = self._services.control.hits_on_job(job)
-            if self._wait_until(began + self._services.options.job_delay + slowed):
-                self.execute(job, failure)
+
+    def _run_next(self) -> None:
+        if self._started is not None:
+            # An error kept it from ending. If it has ended, this changes nothing.
+            self._fail(self._started, _OWN_FAILURE)
+            self._started = None
+        self._services.apply_late_stamps()
+        # Read before the job shows as in progress: an observer may then advance the clock.
+        began = self._services.now_seconds()
+        job = jobs.start_next_job(
+            self._services.database,
+            started_at=self._services.now(),
+            choose=self._choose,
+        )
+        if job is None:
+            self._stopping.wait(_PAUSE_SECONDS)
+            return
+        self._started = job
+        slowed, failure = self._services.control.hits_on_job(job)
+        if self._wait_until(began + self._services.options.job_delay + slowed):
+            self.execute(job, failure)
+            self._started = None
 
     def _choose(self) -> Job | None:
         order = self._services.options.job_order
@@ -74,7 +90,7 @@ class Worker:
             self._fail(job, str(error))
         except Exception:
             _logger.exception("job %s failed", job.luid)
-            self._fail(job, "The sandbox itself failed; its log shows why.")
+            self._fail(job, _OWN_FAILURE)
         finally:
             self._kinds[job.kind].clean_up(self._services, job)
 

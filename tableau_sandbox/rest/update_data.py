@@ -11,7 +11,7 @@ from tableau_sandbox.rest.datasources import find_datasource
 from tableau_sandbox.rest.jobs import accepted
 from tableau_sandbox.rest.requests import Call
 from tableau_sandbox.rest.router import Route
-from tableau_sandbox.rest.uploads import consume_upload
+from tableau_sandbox.rest.uploads import check_is_open, consume_upload
 from tableau_sandbox.services import Services
 from tableau_sandbox.store import files, jobs
 from tableau_sandbox.store.records import Datasource, Job
@@ -66,6 +66,7 @@ def _queue(services: Services, call: Call, datasource: Datasource, *, request_id
 
 
 def _take_payload(services: Services, call: Call, session: str) -> Path:
+    check_is_open(services, call, session)
     limit = services.options.update_limit_bytes
     size = files.uploaded_bytes(services.database, session)
     if size > limit:

@@ -30,14 +30,14 @@ def initiate_upload(services: Services, call: Call) -> Reply:
 def append_to_upload(services: Services, call: Call) -> Reply:
     """Append one block; without a sequence number, it is the next one."""
     luid = call.path["upload"]
-    _check_is_open(services, call, luid)
+    check_is_open(services, call, luid)
     if call.body.strip():
         raise refusal("400019", "The request payload of an append must be empty.")
     if call.attachment is None:
         raise refusal("400020", "The request contains no file.")
     with services.database.transaction():
         # Another request may have ended the session since.
-        _check_is_open(services, call, luid)
+        check_is_open(services, call, luid)
         known = files.blocks(services.database, luid)
         most = services.options.upload_blocks
         sequence = _sequence(call.query.get("sequenceID"), known=known, most=most)
@@ -57,7 +57,7 @@ def consume_upload(services: Services, call: Call, luid: str) -> Path:
     # The lock keeps the blocks from being swept between the end of their session and their move.
     # They are moved after it, so that a crash never leaves a session without its blocks.
     with services.database.lock:
-        _check_is_open(services, call, luid)
+        check_is_open(services, call, luid)
         known = files.blocks(services.database, luid)
         _check_is_complete(known, luid)
         files.close_upload(services.database, luid)
@@ -91,7 +91,12 @@ def _sequence(text: str | None, *, known: dict[int, str], most: int) -> int:
     return sequence
 
 
-def _check_is_open(services: Services, call: Call, luid: str) -> None:
+def check_is_open(services: Services, call: Call, luid: str) -> None:
+    """Refuse an upload session that has ended, or belongs to another user.
+
+    Raises:
+        RestError: 404015.
+    """
     is_open = files.upload_is_open(
         services.database,
         luid,

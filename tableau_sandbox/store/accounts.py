@@ -1,5 +1,6 @@
 """Sites, users, groups, personal access tokens and sessions."""
 
+from collections import Counter
 from collections.abc import Iterable
 
 from tableau_sandbox import identity
@@ -207,7 +208,7 @@ def forget_expired_sessions(database: Database, *, now: float) -> None:
 
 
 class NameTakenError(RuntimeError):
-    """Another user of the data directory has the name that the administrator should have."""
+    """Two users should have the same name, in whatever case of letters."""
 
 
 def seed(database: Database, options: Options, *, created_at: str) -> None:
@@ -216,8 +217,11 @@ def seed(database: Database, options: Options, *, created_at: str) -> None:
     The name, the password and the token of the administrator are those of the options, always.
 
     Raises:
-        NameTakenError: another user has this name.
+        NameTakenError: another user has this name, or two users have the same one.
     """
+    names = Counter(user.name.casefold() for user in (options.admin, *options.users))
+    if repeated := [name for name, count in names.items() if count > 1]:
+        raise NameTakenError(f"Several users are called '{repeated[0]}'; choose other names.")
     with database.transaction():
         _set_administrator(database, options.admin)
         for user in options.users:
@@ -264,10 +268,12 @@ def _add_user(database: Database, user: UserSeed) -> None:
     if luid == _ADMIN_LUID:
         # The administrator has another name, so that this one is free.
         luid = identity.seeded_luid("user", "other", user.name)
-    if database.row("SELECT 1 FROM user WHERE name = ?", user.name) is None:
+    # Names do not distinguish the case of letters.
+    stored = database.row("SELECT luid FROM user WHERE name = ?", user.name)
+    if stored is None:
         _insert_user(database, luid, user)
     else:
-        _add_tokens(database, luid, user)
+        _add_tokens(database, stored["luid"], user)
 
 
 def _insert_user(database: Database, luid: str, user: UserSeed) -> None:

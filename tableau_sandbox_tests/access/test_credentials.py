@@ -3,13 +3,17 @@
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import tableauserverclient as tsc
 
 from tableau_sandbox import command_line as cli
-from tableau_sandbox.options import UserSeed
+from tableau_sandbox.control.state import Control
+from tableau_sandbox.options import Options, UserSeed
+from tableau_sandbox.services import open_services
+from tableau_sandbox.store.accounts import NameTakenError
 from tableau_sandbox.testing import Sandbox, running_sandbox
 from tableau_sandbox_tests.access.test_connected_app import token
 from tableau_sandbox_tests.samples import publish, signed_in
@@ -130,6 +134,24 @@ def test_names_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     assert capsys.readouterr().err == (
         "tableau-sandbox: Another user of the data directory is called 'admin'.\n"
     )
+
+
+def test_names_in_another_case(tmp_path: Path):
+    """Prevents: a traceback about a foreign key, or a user with the rights of the administrator."""
+    first = UserSeed(name="Ann", password="first", tokens=(("one", "secret"),))
+    with running_sandbox(tmp_path, users=(first,)) as sandbox:
+        ann = signed_in(sandbox, tsc.TableauAuth("ann", "first"))
+    again = replace(first, name="ANN", tokens=(("two", "secret"),))
+    with running_sandbox(tmp_path, users=(again,)) as sandbox:
+        found = signed_in(sandbox, tsc.PersonalAccessTokenAuth("two", "secret"))
+        assert found.user_id == ann.user_id
+    for users in ((first, again), (replace(first, name="Admin"),)):
+        options = Options(data_dir=tmp_path / "other", users=users)
+        with (
+            pytest.raises(NameTakenError, match="Several users are called"),
+            open_services(options, Control()),
+        ):
+            pass
 
 
 @pytest.mark.slow

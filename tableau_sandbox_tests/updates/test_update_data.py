@@ -208,6 +208,15 @@ def test_large_payload(
         update(server, item, CLEAR, payload=large)
 
 
+def test_payload_of_another_user(new_server: NewServer, one_row: Path):
+    """Prevents: a user learns of another user's upload, and how large it is."""
+    sandbox, server = new_server(users=(ALICE,), update_limit_mb=0.001)
+    upload = server.fileuploads.upload(str(one_row))
+    alice = signed_in(sandbox, tsc.TableauAuth(ALICE.name, ALICE.password))
+    hers = publish(alice, one_row)
+    assert patch(sandbox, alice, hers.id, query=f"?uploadSessionId={upload}") == "404015"
+
+
 def test_extract_in_a_package(server: tsc.Server, tmp_path: Path, one_row: Path):
     # Prevents: an update that real servers fail silently succeeds here.
     item = publish(server, wrapped_extract(tmp_path / "extract.tdsx", one_row))
