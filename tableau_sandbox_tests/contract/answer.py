@@ -1,8 +1,10 @@
 """The answer of a server, and what a fact may expect of it."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 from xml.etree.ElementTree import Element, ParseError
 
@@ -21,36 +23,46 @@ class Answer:
     headers: Mapping[str, str]
     content: bytes
 
-    def succeeds(self, status: int) -> "Answer":
-        """Return itself if it has this status."""
-        assert self.status == status, self
+    def succeeds(self, *statuses: int) -> "Answer":
+        """Return itself if it has this status, or one of these; by default 200."""
+        assert self.status in (statuses or (200,)), self
         return self
 
-    def is_refused(self, *codes: str) -> None:
-        """Check that it is an error with one of these codes, complete, with its status."""
-        assert self.status >= 400, f"not refused with {' or '.join(codes)}: {self}"
-        error = self.root().find("error")
-        assert error is not None, self
-        assert error.get("code") in codes, self
-        assert error.get("code", "").startswith(str(self.status)), self
+    def is_refused(self, codes: str) -> None:
+        """Check that it is a complete error with this code, or one that " or " separates."""
+        error = None if self._tree is None else self._tree.find("error")
+        assert error is not None, f"not refused with {codes}: {self}"
+        code = error.get("code", "")
+        assert code in codes.split(" or "), self
+        assert code.startswith(str(self.status)), self
         assert error.findtext("summary"), self
         assert error.findtext("detail"), self
 
-    def root(self) -> Element:
-        """Return the root of an XML answer, with names without namespaces."""
-        root = _parsed(self.content)
-        assert root is not None, f"no XML: {self}"
-        return root
+    def elements(self, path: str) -> list[Element]:
+        """Return all elements at a path below the root of an XML answer."""
+        assert self._tree is not None, f"no XML: {self}"
+        return self._tree.findall(path)
 
     def element(self, path: str) -> Element:
-        """Return the first element at a path below the root."""
-        found = self.root().find(path)
-        assert found is not None, f"no element {path}: {self}"
-        return found
+        """Return the first element at a path, which must be there."""
+        found = self.elements(path)
+        assert found, f"no element {path}: {self}"
+        return found[0]
 
-    def elements(self, path: str) -> list[Element]:
-        """Return all elements at a path below the root."""
-        return self.root().findall(path)
+    def all(self, path: str) -> list[str | None]:
+        """Return the attributes or the texts that a path such as projects/project@id leads to."""
+        elements, name = re.fullmatch(r"(.*?)(?:@(\w+))?", path).groups()
+        return [each.get(name) if name else each.text for each in self.elements(elements)]
+
+    def get(self, path: str) -> str | None:
+        """Return the first of them, or nothing."""
+        return next(iter(self.all(path)), None)
+
+    def __getitem__(self, path: str) -> str:
+        """Return the first of them, which must be there."""
+        found = self.get(path)
+        assert found is not None, f"no {path}: {self}"
+        return found
 
     def json(self) -> Any:
         """Return the value of a JSON answer."""
@@ -59,31 +71,22 @@ class Answer:
         except ValueError as error:
             raise AssertionError(f"no JSON: {self}") from error
 
+    @cached_property
+    def _tree(self) -> Element | None:
+        """The root, with names without namespaces; None if it is no XML."""
+        try:
+            root = ElementTree.fromstring(self.content, forbid_dtd=True)
+        except (ParseError, DefusedXmlException, ValueError):
+            return None
+        for element in root.iter():
+            element.tag = element.tag.removeprefix(_NAMESPACE)
+        return root
+
     def __repr__(self) -> str:
         """Describe it without what it contains, which may be confidential."""
-        root = _parsed(self.content)
-        if root is None:
+        if self._tree is None:
             return f"{self.status} with {len(self.content)} bytes"
-        error = root.find("error")
-        if error is None:
-            names = ", ".join(child.tag for child in root)
-            return f"{self.status} with {names or 'nothing'}"
+        if (error := self._tree.find("error")) is None:
+            return f"{self.status} with {', '.join(child.tag for child in self._tree) or 'nothing'}"
         detail = (error.findtext("detail") or "")[:_LONGEST]
         return f"{self.status} with the error {error.get('code')}: {detail}"
-
-
-def _parsed(content: bytes) -> Element | None:
-    try:
-        root = ElementTree.fromstring(content, forbid_dtd=True)
-    except (ParseError, DefusedXmlException, ValueError):
-        return None
-    for element in root.iter():
-        element.tag = element.tag.removeprefix(_NAMESPACE)
-    return root
-
-
-def attribute(element: Element, name: str) -> str:
-    """Return an attribute, which must be there."""
-    value = element.get(name)
-    assert value is not None, f"no attribute {element.tag}@{name}"
-    return value

@@ -6,7 +6,6 @@ from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import pytest
 from tableauhyperapi import Connection, CreateMode
 
 from tableau_sandbox.hyperd import hyper_process
@@ -15,6 +14,7 @@ TABLE = '"Extract"."Extract"'
 _COLUMNS = "id INTEGER, name TEXT"
 _BOUNDARY = "contract"
 
+# A name, a file name or none, and a content.
 Part = tuple[str, str, str | bytes]
 
 
@@ -39,29 +39,35 @@ def table_file(columns: str, *rows: str) -> bytes:
 
 def rows_file(*rows: tuple[int | None, str | None], columns: str = _COLUMNS) -> bytes:
     """Return a `.hyper` file with one table of numbered names."""
-    values = (f"({_literal(number)}, {_literal(name)})" for number, name in rows)
-    return table_file(columns, *values)
+    return table_file(
+        columns, *(f"({_literal(number)}, {_literal(name)})" for number, name in rows)
+    )
+
+
+def related_file(*statements: str) -> bytes:
+    """Return a `.hyper` file with a table "Two" that refers to a table "One"; both have an id."""
+    return hyper_file(
+        'CREATE TABLE "Extract"."One" (id INTEGER NOT NULL, ASSUMED PRIMARY KEY (id))',
+        'CREATE TABLE "Extract"."Two" (id INTEGER)',
+        'ALTER TABLE "Extract"."Two" ADD ASSUMED FOREIGN KEY (id) REFERENCES "Extract"."One" (id)',
+        *statements,
+    )
 
 
 def packaged_hyper(package: bytes) -> tuple[str, bytes]:
-    """Return the path and the content of the `.hyper` file in a `.tdsx`."""
-    try:
-        archive = zipfile.ZipFile(BytesIO(package))
-    except zipfile.BadZipFile:
-        pytest.fail("the package is no zip", pytrace=False)
-    with archive:
-        names = [name for name in archive.namelist() if name.endswith(".hyper")]
-        assert len(names) == 1
-        return names[0], archive.read(names[0])
+    """Return the path and the content of the only `.hyper` file in a `.tdsx`."""
+    with zipfile.ZipFile(BytesIO(package)) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".hyper"))
+        return name, archive.read(name)
 
 
-def rows_of(hyper: bytes, *, table: str = TABLE) -> list[tuple]:
+def rows_of(hyper: bytes, table: str = "") -> list[tuple]:
     """Return the rows of a table, in order."""
     with TemporaryDirectory() as folder:
         path = Path(folder, "read.hyper")
         path.write_bytes(hyper)
         with Connection(hyper_process().endpoint, path) as connection:
-            found = connection.execute_list_query(f"SELECT * FROM {table}")
+            found = connection.execute_list_query(f"SELECT * FROM {table or TABLE}")
     return sorted(map(tuple, found), key=repr)
 
 
@@ -70,19 +76,13 @@ def _literal(value: int | str | None) -> str:
 
 
 def multipart(*parts: Part, kind: str = "mixed") -> tuple[bytes, dict[str, str]]:
-    """Return a body and its headers; each part has a name, a file name or none, and a content."""
+    """Return a body of several parts and its headers, in the form of Tableau's own client."""
     body = b""
     for name, filename, content in parts:
-        file = f'; filename="{filename}"' if filename else ""
-        head = f'--{_BOUNDARY}\r\nContent-Disposition: name="{name}"{file}\r\n'
-        head += f"Content-Type: {_content_type(filename, content)}\r\n\r\n"
+        head = f'Content-Disposition: name="{name}"' + (f'; filename="{filename}"' * bool(filename))
+        text = "application/json" if content[:1] in ("{", b"{") else "text/xml"
+        head += f"\r\nContent-Type: {'application/octet-stream' if filename else text}\r\n\r\n"
         data = content.encode() if isinstance(content, str) else content
-        body += head.encode() + data + b"\r\n"
+        body += f"--{_BOUNDARY}\r\n{head}".encode() + data + b"\r\n"
     body += f"--{_BOUNDARY}--\r\n".encode()
     return body, {"Content-Type": f"multipart/{kind}; boundary={_BOUNDARY}"}
-
-
-def _content_type(filename: str, content: str | bytes) -> str:
-    if filename:
-        return "application/octet-stream"
-    return "application/json" if content[:1] in ("{", b"{") else "text/xml"

@@ -1,141 +1,52 @@
 """Sessions on a site: raw requests, signed in as the user who checks, as another, or not at all."""
 
 import re
-import uuid
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from uuid import uuid4
 from xml.sax.saxutils import quoteattr
 
-import jwt
 import pytest
 import requests
 
-from tableau_sandbox_tests.contract.answer import Answer, attribute
+from tableau_sandbox_tests.contract.answer import Answer
 
 # Served by every server: clients ask here for the version that they may use.
 OLDEST_VERSION = "2.4"
 _HTTP_SECONDS = 120
-APP = tuple(f"TABLEAU_CONNECTED_APP_{part}" for part in ("CLIENT_ID", "SECRET_ID", "SECRET_VALUE"))
-USER, PASSWORD = "TABLEAU_USERNAME", "TABLEAU_PASSWORD"
-OTHER_SITE = "TABLEAU_OTHER_SITE"
-VIEWER = "TABLEAU_VIEWER_TOKEN_NAME", "TABLEAU_VIEWER_TOKEN_VALUE"
-CREATOR = "TABLEAU_CREATOR_TOKEN_NAME", "TABLEAU_CREATOR_TOKEN_VALUE"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Credentials:
-    """A personal access token.
+def sign_in_request(site: str, *, user: str = "", **credentials: str) -> str:
+    """Return the request to sign in to a site, in place of the user with a LUID if one is given."""
+    given = " ".join(f"{name}={quoteattr(value)}" for name, value in credentials.items())
+    named = f"<user id={quoteattr(user)}/>" if user else ""
+    where = f"<site contentUrl={quoteattr(site)}/>"
+    return f"<tsRequest><credentials {given}>{where}{named}</credentials></tsRequest>"
 
-    Attributes:
-        token_name: its name.
-        token_value: its secret.
-        site: the content URL of the site; empty for the default site.
+
+def send(ask: Callable[..., Answer], request: str, **values: str) -> Answer:
+    """Send a request in one line: a method, a path, and an element for the body.
+
+    It may name `values` in braces, and a LUID {nothing} that nothing has.
     """
-
-    token_name: str
-    token_value: str = field(repr=False)
-    site: str = ""
-
-    def as_request(self, *, user: str = "") -> str:
-        """Return the body of a sign-in, in place of the user with a LUID if one is given."""
-        named = f"<user id={quoteattr(user)}/>" if user else ""
-        return (
-            f"<tsRequest><credentials personalAccessTokenName={quoteattr(self.token_name)}"
-            f" personalAccessTokenSecret={quoteattr(self.token_value)}>"
-            f"<site contentUrl={quoteattr(self.site)}/>{named}</credentials></tsRequest>"
-        )
+    method, path, *body = request.format(nothing=uuid4(), **values).split(" ", 2)
+    return ask(method, path, f"<tsRequest>{body[0]}</tsRequest>" if body else b"")
 
 
-@dataclass(frozen=True, kw_only=True)
-class App:
-    """A connected app that signs a user in.
-
-    Attributes:
-        client_id: its identifier.
-        secret_id: that of its secret.
-        secret_value: the secret.
-        user: the name of the user.
-        site: the content URL of the site.
-    """
-
-    client_id: str
-    secret_id: str
-    secret_value: str = field(repr=False)
-    user: str
-    site: str = ""
-
-    def as_request(self, *scopes: str, lasts: timedelta = timedelta(minutes=5)) -> str:
-        """Return the body of a sign-in with a new token that has these scopes."""
-        claims = {
-            "iss": self.client_id,
-            "sub": self.user,
-            "aud": "tableau",
-            "jti": str(uuid.uuid4()),
-            "exp": datetime.now(UTC) + lasts,
-            "scp": scopes,
-        }
-        headers = {"kid": self.secret_id, "iss": self.client_id}
-        token = jwt.encode(claims, self.secret_value, algorithm="HS256", headers=headers)
-        return (
-            f'<tsRequest><credentials jwt="{token}" isUat="false">'
-            f"<site contentUrl={quoteattr(self.site)}/></credentials></tsRequest>"
-        )
-
-
-@dataclass(frozen=True)
-class Others:
-    """What the environment tells beyond the token of the user who checks."""
-
-    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
-
-    def app(self, site: str) -> App:
-        """Return the connected app."""
-        client_id, secret_id, secret_value, user = self._values("connected app", *APP, USER)
-        return App(
-            client_id=client_id,
-            secret_id=secret_id,
-            secret_value=secret_value,
-            user=user,
-            site=site,
-        )
-
-    def password(self) -> tuple[str, str]:
-        """Return a name and its password."""
-        name, password = self._values("password", USER, PASSWORD)
-        return name, password
-
-    def other_site(self) -> str:
-        """Return the content URL of another site, to which the user belongs, too."""
-        (site,) = self._values("other site", OTHER_SITE)
-        return site
-
-    def viewer(self, site: str) -> Credentials:
-        """Return the token of a user with the site role Viewer."""
-        name, value = self._values("Viewer", *VIEWER)
-        return Credentials(token_name=name, token_value=value, site=site)
-
-    def creator(self, site: str) -> Credentials:
-        """Return the token of a user who may publish, but leads neither project nor site."""
-        name, value = self._values("Creator", *CREATOR)
-        return Credentials(token_name=name, token_value=value, site=site)
-
-    def _values(self, what: str, *names: str) -> list[str]:
-        missing = [name for name in names if not self.environment.get(name)]
-        if missing:
-            pytest.skip(f"not tried without a {what}: set {', '.join(missing)}")
-        return [self.environment[name] for name in names]
-
-
-@dataclass(frozen=True)
 class OtherSession:
-    """Somebody else's session."""
+    """The session of another user, or on another site.
 
-    session: "Session"
-    token: str = field(repr=False)
-    site: str
-    user: str
+    Attributes:
+        token: of the session.
+        site: the LUID of the site.
+        user: the LUID of the user.
+    """
+
+    def __init__(self, server: "Session", answer: Answer):
+        self._server = server
+        self.token = answer["credentials@token"]
+        self.site = answer["credentials/site@id"]
+        self.user = answer["credentials/user@id"]
 
     def ask(
         self,
@@ -145,46 +56,49 @@ class OtherSession:
         *,
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
-        """Send a request to a path of the site, in this session."""
-        whole = f"sites/{self.site}/{path}"
-        return self.session.call(method, whole, body, token=self.token, headers=headers)
+        """Send a request to a path of the site, or of the server if it begins with a slash."""
+        whole = path[1:] if path.startswith("/") else f"sites/{self.site}/{path}"
+        return self._server.call(method, whole, body, token=self.token, headers=headers)
+
+    def send(self, request: str, **values: str) -> Answer:
+        """Send a request in one line, see `send`. It may also name {site} and {user}."""
+        return send(self.ask, request, site=self.site, user=self.user, **values)
 
 
-class Session:
-    """A session on a site.
+class Session(OtherSession):
+    """The session of the user who checks, and the server.
 
     Attributes:
-        credentials: of the session.
-        others: who else may sign in.
-        product: the version of the server, for reports.
+        content_url: that of the site; empty for the default site.
         version: the newest version of the REST API that the server has.
-        token: of the session.
-        site: the LUID of the site.
-        user: the LUID of the user.
+        own: the attributes of the user's credentials.
     """
 
-    def __init__(self, url: str, credentials: Credentials, others: Others | None = None):
-        """Ask for the versions and sign in."""
-        self.credentials = credentials
-        self.others = others or Others()
-        self._url = url.rstrip("/")
-        self._http = requests.Session()
-        self.token = self.site = self.user = ""
-        info = self.call("GET", "serverInfo", version=OLDEST_VERSION).succeeds(200)
-        self.product = info.element("serverInfo/productVersion").text or ""
-        self.version = info.element("serverInfo/restApiVersion").text or ""
+    def __init__(self, url: str, environment: Mapping[str, str]):
+        """Ask for the versions and sign in.
+
+        Raises:
+            LookupError: the environment has no token.
+        """
+        self._url, self._environment, self._http = url.rstrip("/"), environment, requests.Session()
+        name, value = (environment.get(f"TABLEAU_TOKEN_{part}") for part in ("NAME", "VALUE"))
+        if not name or not value:
+            raise LookupError("set TABLEAU_TOKEN_NAME and TABLEAU_TOKEN_VALUE")
+        self.own = {"personalAccessTokenName": name, "personalAccessTokenSecret": value}
+        self.content_url = environment.get("TABLEAU_SITE", "")
+        info = self.call("GET", "serverInfo", version=OLDEST_VERSION).succeeds()
+        self.version = info["serverInfo/restApiVersion"]
         self.sign_in()
 
-    def sign_in(self) -> None:
+    def sign_in(self) -> Answer:
         """Open a new session."""
-        answer = self.call("POST", "auth/signin", self.credentials.as_request()).succeeds(200)
-        self.token = attribute(answer.element("credentials"), "token")
-        self.site = attribute(answer.element("credentials/site"), "id")
-        self.user = attribute(answer.element("credentials/user"), "id")
+        answer = self.call("POST", "auth/signin", sign_in_request(self.content_url, **self.own))
+        super().__init__(self, answer.succeeds())
+        return answer
 
     @contextmanager
     def sessions_of_its_own(self) -> Generator[None]:
-        """Let a fact sign in and out; then open a new session for the session.
+        """Let a fact sign in and out; then open a new session.
 
         A personal access token has one session at a time: another sign-in ends it.
         """
@@ -199,17 +113,17 @@ class Session:
         answer = self.call("POST", "auth/signin", request)
         if answer.status == 401 and unless_refused:
             pytest.skip(unless_refused)
-        answer.succeeds(200)
-        other = OtherSession(
-            self,
-            attribute(answer.element("credentials"), "token"),
-            attribute(answer.element("credentials/site"), "id"),
-            attribute(answer.element("credentials/user"), "id"),
-        )
+        other = OtherSession(self, answer.succeeds())
         try:
             yield other
         finally:
             self.call("POST", "auth/signout", token=other.token)
+
+    def variables(self, what: str, *names: str) -> list[str]:
+        """Return what the environment tells beyond the token; skip the fact if it does not."""
+        if missing := [name for name in names if not self._environment.get(name)]:
+            pytest.skip(f"not tried without a {what}: set {', '.join(missing)}")
+        return [self._environment[name] for name in names]
 
     def call(
         self,
@@ -225,38 +139,20 @@ class Session:
 
         A body in pieces is sent in chunks.
         """
-        sent = dict(headers or {})
-        if token:
-            sent["X-Tableau-Auth"] = token
         answer = self._http.request(
             method,
             f"{self._url}/api/{version or self.version}/{path}",
             data=body.encode() if isinstance(body, str) else body,
-            headers=sent,
+            headers={**({"X-Tableau-Auth": token} if token else {}), **(headers or {})},
             timeout=_HTTP_SECONDS,
             allow_redirects=False,
         )
         return Answer(answer.status_code, answer.headers, answer.content)
 
-    def ask(
-        self,
-        method: str,
-        path: str,
-        body: str | bytes = b"",
-        *,
-        headers: Mapping[str, str] | None = None,
-    ) -> Answer:
-        """Send a request to a path of the site, in the session."""
-        whole = f"sites/{self.site}/{path}"
-        return self.call(method, whole, body, token=self.token, headers=headers)
-
     def first(self, kind: str) -> str:
         """Return the LUID of some data source, project or other item of the site."""
-        answer = self.ask("GET", f"{kind}s?pageSize=1").succeeds(200)
-        found = answer.elements(f"{kind}s/{kind}")
-        if not found:
-            pytest.skip(f"the site has no {kind}")
-        return attribute(found[0], "id")
+        found = self.ask("GET", f"{kind}s?pageSize=1").succeeds().get(f"{kind}s/{kind}@id")
+        return found or pytest.skip(f"the site has no {kind}")
 
     def needs_version(self, version: str) -> None:
         """Leave a fact to newer servers."""

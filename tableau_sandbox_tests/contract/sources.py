@@ -50,6 +50,11 @@ LIVE_MESSAGES = Source("messages of real servers, published by their users", Gra
 NOBODY = Source("no public statement: the cautious choice", Grade.ASSUMED)
 
 
-def fact(endpoint: str, source: Source) -> pytest.MarkDecorator:
-    """Mark a test as a fact about an endpoint; its docstring is the claim."""
-    return pytest.mark.fact(endpoint=endpoint, source=source)
+def fact(endpoint: str, source: Source, **cases: str | tuple[object, ...]) -> pytest.MarkDecorator:
+    """Mark a test as a fact about an endpoint; its docstring is the claim.
+
+    Facts that differ in values alone are cases of one test. Each has a name, and the values of the
+    test's keyword-only parameters, which the docstring names in braces. Values in
+    one text stand before and after ": " and " -> ".
+    """
+    return pytest.mark.fact(endpoint, source, **cases)

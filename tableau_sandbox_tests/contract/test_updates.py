@@ -1,11 +1,15 @@
-"""Action batches: what they do to the rows."""
+"""Action batches: what they do to the rows, what is refused, what fails, and what is sent twice."""
 
+import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
+from uuid import uuid4
 
-from tableau_sandbox_tests.contract.answer import attribute
+from tableau_sandbox_tests.contract.answer import Answer
 from tableau_sandbox_tests.contract.files import rows_file, table_file
+from tableau_sandbox_tests.contract.session import Session
 from tableau_sandbox_tests.contract.sources import (
+    LIVE_MESSAGES,
     LIVE_TESTS,
     NOBODY,
     SAMPLES,
@@ -14,132 +18,188 @@ from tableau_sandbox_tests.contract.sources import (
     UPDATE_GUIDE,
     fact,
 )
-from tableau_sandbox_tests.contract.workspace import ROWS, Workspace
+from tableau_sandbox_tests.contract.workspace import ROWS, Published, Workspace
 
 _UPDATE = "PATCH sites/{site}/datasources/{datasource}/data"
+_CONNECTION = "PATCH sites/{site}/datasources/{datasource}/connections/{connection}/data"
 _ONE, _TWO = ROWS
-_BY_ID: Mapping[str, Any] = {"op": "eq", "target-col": "id", "source-col": "id"}
-_BY_NAME: Mapping[str, Any] = {"op": "eq", "target-col": "name", "source-col": "name"}
+_THREE = (3, "three")
+_COLUMNS = "id INTEGER, name TEXT"
+Batch = Sequence[Mapping[str, Any]]
 
 
-def action(kind: str, **parts: object) -> dict[str, object]:
-    """Return an action on the usual table; underscores in names become hyphens."""
-    return {"action": kind, "target-table": "Extract", "target-schema": "Extract"} | {
-        name.replace("_", "-"): value for name, value in parts.items()
-    }
+def _equal(column: str, source: str = "") -> dict[str, Any]:
+    return {"op": "eq", "target-col": column, "source-col": source or column}
 
 
-def _with_source(kind: str, **parts: object) -> dict[str, object]:
-    return action(kind, source_table="Extract", source_schema="Extract", **parts)
-
-
-def _const(column: str, operator: str, kind: str, value: str | None) -> dict[str, object]:
+def _const(column: str, operator: str, kind: str, value: object) -> dict[str, Any]:
     return {"op": operator, "target-col": column, "const": {"type": kind, "v": value}}
 
 
-def _becomes(
-    workspace: Workspace,
-    actions: Sequence[Mapping[str, object]],
-    payload: bytes | None,
-    expected: list[tuple],
-) -> None:
-    target = workspace.published()
-    job = workspace.finished(workspace.update(target, actions, payload))
-    assert attribute(job, "finishCode") == "0"
-    assert workspace.rows(target) == expected
+def _delete(condition: object = True, **parts: object) -> dict[str, Any]:
+    return {"action": "delete", "target-table": "Extract", "condition": condition, **parts}
 
 
-@fact(_UPDATE, TSC)
-def test_accepted_update(workspace: Workspace):
-    """An update is answered 202 and a job UpdateUploadedFile that names its data source."""
-    target = workspace.published()
-    answer = workspace.update(target, [action("delete", condition=True)]).succeeds(202)
-    job = answer.element("job")
-    assert (job.get("type"), job.get("mode")) == ("UpdateUploadedFile", "Asynchronous")
-    about = "job/updateUploadedFileJob"
-    assert attribute(answer.element(f"{about}/datasource"), "id") == target.luid
-    assert answer.element(f"{about}/connectionLuid").text, answer
+def _take(kind: str, condition: object = None, **parts: object) -> dict[str, Any]:
+    """An action with a source; whoever names no condition sends none."""
+    action = {"action": kind, "target-table": "Extract", "source-table": "Extract", **parts}
+    return action if condition is None else action | {"condition": condition}
 
 
-@fact("PATCH sites/{site}/datasources/{datasource}/connections/{connection}/data", TSC)
-def test_update_of_a_connection(workspace: Workspace):
-    """An update may name the connection of the data source."""
-    target = workspace.published()
-    answer = workspace.ask("GET", f"{target.path}/connections").succeeds(200)
-    connection = attribute(answer.element("connections/connection"), "id")
-    batch = [action("delete", condition=True)]
-    workspace.finished(workspace.update(target, batch, connection=connection))
-    assert workspace.rows(target) == []
+_BY_ID = _equal("id")
+_NESTED = {
+    "op": "or",
+    "args": [
+        {
+            "op": "and",
+            "args": [_const("id", op, "integer", v) for op, v in (("gte", "2"), ("lt", "3"))],
+        }
+    ],
+}
+_BOTH = {"op": "and", "args": [_BY_ID, _equal("name")]}
+
+
+def _becomes(workspace: Workspace, target: Published, batch: Batch, payload: bytes | None, rows):
+    job = workspace.finished(workspace.update(target, batch, payload))
+    assert job["job@finishCode"] == "0"
+    assert workspace.rows(target) == rows
+
+
+@fact(
+    _UPDATE,
+    UPDATE_GUIDE,
+    insert_appends=(
+        "An insert appends all rows of the source",
+        [_take("insert", **{"target-schema": "Extract", "source-schema": "Extract"})],
+        [_TWO],
+        [_ONE, _TWO, _TWO],
+    ),
+    default_schemas=(
+        "A schema need not be named where a file has tables in one only",
+        [_take("insert")],
+        [_TWO],
+        [_ONE, _TWO, _TWO],
+    ),
+    update_changes=(
+        "An update changes the rows that match, and no others",
+        [_take("update", _BY_ID)],
+        [(2, "TWO"), _THREE],
+        [_ONE, (2, "TWO")],
+    ),
+    upsert_changes_and_appends=(
+        "An upsert changes the rows that match and appends the others",
+        [_take("upsert", _BY_ID)],
+        [(2, "TWO"), _THREE],
+        [_ONE, (2, "TWO"), _THREE],
+    ),
+    delete_by_a_source=(
+        "A delete removes the rows that match a row of its source",
+        [_take("delete", _BOTH)],
+        [_TWO],
+        [_ONE],
+    ),
+    delete_everything=("The condition true matches all rows", [_delete()], None, []),
+    replace_changes_everything=(
+        "A replace leaves the rows of the source, and no others",
+        [_take("replace")],
+        [_THREE],
+        [_THREE],
+    ),
+    actions_run_in_order=(
+        "The actions of a batch run one after another",
+        [_delete(), _take("insert")],
+        [_THREE],
+        [_THREE],
+    ),
+    operator_has=(
+        "The operator has finds a text in a column",
+        [_delete(_const("name", "has", "string", "ne"))],
+        None,
+        [_TWO],
+    ),
+)
+@fact(
+    _UPDATE,
+    SAMPLES,
+    delete_by_a_constant=(
+        "A delete by a constant needs no source and no payload",
+        [_delete(_const("id", "eq", "integer", "1"))],
+        None,
+        [_TWO],
+    ),
+)
+@fact(
+    _UPDATE,
+    LIVE_TESTS,
+    delete_with_an_unused_payload=(
+        "A payload that no action names does no harm",
+        [_delete(_const("name", "eq", "string", "one"))],
+        [],
+        [_TWO],
+    ),
+)
+@fact(
+    _UPDATE,
+    SCHEMA,
+    nested_conditions=("Conditions are combined by op and args", [_delete(_NESTED)], None, [_ONE]),
+)
+@fact(
+    _UPDATE,
+    NOBODY,
+    case_of_has=(
+        "The operator has distinguishes the case of letters",
+        [_delete(_const("name", "has", "string", "ON"))],
+        None,
+        [_ONE, _TWO],
+    ),
+    null_overwrites=(
+        "NULL in the source of an update replaces the value",
+        [_take("update", _BY_ID)],
+        [(1, None)],
+        [(1, None), _TWO],
+    ),
+    constant_as_a_number=(
+        "A constant may be a number of JSON",
+        [_delete(_const("id", "eq", "integer", 1))],
+        None,
+        [_TWO],
+    ),
+    source_file_in_an_action=(
+        "An action may name a source-file, which has no effect",
+        [_take("insert", **{"source-file": "any.hyper"})],
+        [_TWO],
+        [_ONE, _TWO, _TWO],
+    ),
+)
+def test_rows_of_a_batch(
+    workspace: Workspace, *, claim: str, batch: Batch, payload: list | None, rows: list
+):
+    """{claim}."""
+    file = None if payload is None else rows_file(*payload)
+    _becomes(workspace, workspace.published(), batch, file, sorted(rows, key=repr))
 
 
 @fact(_UPDATE, UPDATE_GUIDE)
-def test_insert_appends(workspace: Workspace):
-    """An insert appends all rows of the source."""
-    _becomes(workspace, [_with_source("insert")], rows_file(_TWO), [_ONE, _TWO, _TWO])
+def test_key_of_another_name(workspace: Workspace):
+    """A condition may compare columns of different names."""
+    payload = rows_file((2, "TWO"), columns="update_id INTEGER, name TEXT")
+    batch = [_take("update", _equal("id", "update_id"))]
+    _becomes(workspace, workspace.published(), batch, payload, [_ONE, (2, "TWO")])
 
 
 @fact(_UPDATE, UPDATE_GUIDE)
-def test_update_changes(workspace: Workspace):
-    """An update changes the rows that match, and no others."""
-    payload = rows_file((2, "TWO"), (3, "THREE"))
-    _becomes(workspace, [_with_source("update", condition=_BY_ID)], payload, [_ONE, (2, "TWO")])
+def test_columns_by_their_names(workspace: Workspace):
+    """Columns are matched by their names, whatever their order, in an insert and in a replace."""
+    payload = table_file("name TEXT, id INTEGER", "('x', 7)")
+    for kind, rows in (("insert", [_ONE, _TWO, (7, "x")]), ("replace", [(7, "x")])):
+        _becomes(workspace, workspace.published(), [_take(kind)], payload, rows)
 
 
 @fact(_UPDATE, UPDATE_GUIDE)
-def test_upsert_changes_and_appends(workspace: Workspace):
-    """An upsert changes the rows that match and appends the others."""
-    payload = rows_file((2, "TWO"), (3, "THREE"))
-    changed = [_ONE, (2, "TWO"), (3, "THREE")]
-    _becomes(workspace, [_with_source("upsert", condition=_BY_ID)], payload, changed)
-
-
-@fact(_UPDATE, UPDATE_GUIDE)
-def test_delete_by_a_source(workspace: Workspace):
-    """A delete removes the rows that match a row of its source."""
-    payload = rows_file((2, "two"))
-    condition = {"op": "and", "args": [_BY_ID, _BY_NAME]}
-    _becomes(workspace, [_with_source("delete", condition=condition)], payload, [_ONE])
-
-
-@fact(_UPDATE, SAMPLES)
-def test_delete_by_a_constant(workspace: Workspace):
-    """A delete by a constant needs no source and no payload."""
-    condition = _const("id", "eq", "integer", "1")
-    _becomes(workspace, [action("delete", condition=condition)], None, [_TWO])
-
-
-@fact(_UPDATE, LIVE_TESTS)
-def test_delete_with_an_unused_payload(workspace: Workspace):
-    """A payload that no action names does no harm."""
-    condition = _const("name", "eq", "string", "one")
-    _becomes(workspace, [action("delete", condition=condition)], rows_file(), [_TWO])
-
-
-@fact(_UPDATE, UPDATE_GUIDE)
-def test_delete_everything(workspace: Workspace):
-    """The condition true matches all rows."""
-    _becomes(workspace, [action("delete", condition=True)], None, [])
-
-
-@fact(_UPDATE, SCHEMA)
-def test_nested_conditions(workspace: Workspace):
-    """Conditions are combined by op and args."""
-    numbers = [_const("id", "gte", "integer", "2"), _const("id", "lt", "integer", "3")]
-    condition = {"op": "or", "args": [{"op": "and", "args": numbers}]}
-    _becomes(workspace, [action("delete", condition=condition)], None, [_ONE])
-
-
-@fact(_UPDATE, UPDATE_GUIDE)
-def test_replace_changes_everything(workspace: Workspace):
-    """A replace leaves the rows of the source, and no others."""
-    _becomes(workspace, [_with_source("replace")], rows_file((3, "three")), [(3, "three")])
-
-
-@fact(_UPDATE, UPDATE_GUIDE)
-def test_actions_run_in_order(workspace: Workspace):
-    """The actions of a batch run one after another."""
-    batch = [action("delete", condition=True), _with_source("insert")]
-    _becomes(workspace, batch, rows_file((3, "three")), [(3, "three")])
+def test_columns_that_an_update_lacks(workspace: Workspace):
+    """An update leaves the columns that its source lacks as they are."""
+    payload = table_file("id INTEGER", "(1)")
+    _becomes(workspace, workspace.published(), [_take("update", _BY_ID)], payload, [*ROWS])
 
 
 @fact(_UPDATE, UPDATE_GUIDE)
@@ -148,142 +208,307 @@ def test_null_keys(workspace: Workspace):
     target = workspace.published(rows_file((None, "none"), _ONE))
     payload = rows_file((None, "changed"))
     for operator, name in (("eq", "none"), ("is", "changed")):
-        condition = {**_BY_ID, "op": operator}
-        workspace.finished(
-            workspace.update(target, [_with_source("update", condition=condition)], payload)
-        )
-        assert workspace.rows(target) == [_ONE, (None, name)]
+        batch = [_take("update", _BY_ID | {"op": operator})]
+        _becomes(workspace, target, batch, payload, [_ONE, (None, name)])
 
 
 @fact(_UPDATE, UPDATE_GUIDE)
 def test_constant_null(workspace: Workspace):
     """The operator is compares with a constant null."""
     target = workspace.published(rows_file((None, "none"), _ONE))
-    condition = _const("id", "is", "integer", None)
-    workspace.finished(workspace.update(target, [action("delete", condition=condition)]))
-    assert workspace.rows(target) == [_ONE]
-
-
-@fact(_UPDATE, UPDATE_GUIDE)
-def test_default_schemas(workspace: Workspace):
-    """A schema need not be named where a file has tables in one only."""
-    batch = [{"action": "insert", "target-table": "Extract", "source-table": "Extract"}]
-    _becomes(workspace, batch, rows_file(_TWO), [_ONE, _TWO, _TWO])
-
-
-@fact(_UPDATE, NOBODY)
-def test_case_of_has(workspace: Workspace):
-    """The operator has distinguishes the case of letters."""
-    condition = _const("name", "has", "string", "ON")
-    _becomes(workspace, [action("delete", condition=condition)], None, [_ONE, _TWO])
-
-
-@fact(_UPDATE, NOBODY)
-def test_update_moves_the_stamp(workspace: Workspace):
-    """An update of rows moves updatedAt."""
-    target = workspace.published()
-    before = workspace.ask("GET", target.path).succeeds(200).element("datasource").get("updatedAt")
-    workspace.pass_a_second()
-    workspace.finished(workspace.update(target, [action("delete", condition=True)]))
-    after = workspace.ask("GET", target.path).succeeds(200).element("datasource").get("updatedAt")
-    assert before != after, after
-
-
-@fact(_UPDATE, NOBODY)
-def test_update_makes_no_revision(workspace: Workspace):
-    """An update of rows makes no revision."""
-    target = workspace.published()
-    workspace.finished(workspace.update(target, [action("delete", condition=True)]))
-    answer = workspace.ask("GET", f"{target.path}/revisions").succeeds(200)
-    assert len(answer.elements("revisions/revision")) == 1
-
-
-@fact(_UPDATE, UPDATE_GUIDE)
-def test_key_of_another_name(workspace: Workspace):
-    """A condition may compare columns of different names."""
-    payload = rows_file((2, "TWO"), columns="update_id INTEGER, name TEXT")
-    condition = {"op": "eq", "target-col": "id", "source-col": "update_id"}
-    batch = [_with_source("update", condition=condition)]
-    _becomes(workspace, batch, payload, [_ONE, (2, "TWO")])
-
-
-@fact(_UPDATE, UPDATE_GUIDE)
-def test_columns_by_their_names(workspace: Workspace):
-    """Columns are matched by their names, whatever their order, in an insert and in a replace."""
-    payload = table_file("name TEXT, id INTEGER", "('x', 7)")
-    _becomes(workspace, [_with_source("insert")], payload, [_ONE, _TWO, (7, "x")])
-    _becomes(workspace, [_with_source("replace")], payload, [(7, "x")])
-
-
-@fact(_UPDATE, UPDATE_GUIDE)
-def test_columns_that_an_update_lacks(workspace: Workspace):
-    """An update leaves the columns that its source lacks as they are."""
-    target = workspace.published(rows_file((1, "one"), columns="id INTEGER, name TEXT"))
-    payload = table_file("id INTEGER", "(1)")
-    workspace.finished(
-        workspace.update(target, [_with_source("update", condition=_BY_ID)], payload)
-    )
-    assert workspace.rows(target) == [_ONE]
+    _becomes(workspace, target, [_delete(_const("id", "is", "integer", None))], None, [_ONE])
 
 
 @fact(_UPDATE, UPDATE_GUIDE)
 def test_comparisons_by_order(workspace: Workspace):
     """The operators neq, lt, lte, gt and gte compare a column with a constant."""
-    three = [_ONE, _TWO, (3, "three")]
-    for operator, kept in (
-        ("neq", [_TWO]),
-        ("lt", [_TWO, three[2]]),
-        ("lte", [three[2]]),
-        ("gt", [_ONE, _TWO]),
-        ("gte", [_ONE]),
-    ):
-        target = workspace.published(rows_file(*three))
-        condition = _const("id", operator, "integer", "2")
-        workspace.finished(workspace.update(target, [action("delete", condition=condition)]))
-        assert workspace.rows(target) == sorted(kept, key=repr)
-
-
-@fact(_UPDATE, UPDATE_GUIDE)
-def test_operator_has(workspace: Workspace):
-    """The operator has finds a text in a column."""
-    condition = _const("name", "has", "string", "ne")
-    _becomes(workspace, [action("delete", condition=condition)], None, [_TWO])
+    for operator, kept in (("neq", "2"), ("lt", "23"), ("lte", "3"), ("gt", "12"), ("gte", "1")):
+        target = workspace.published(table_file("id INTEGER", "(1)", "(2)", "(3)"))
+        batch = [_delete(_const("id", operator, "integer", "2"))]
+        _becomes(workspace, target, batch, None, [(int(number),) for number in kept])
 
 
 @fact(_UPDATE, UPDATE_GUIDE)
 def test_constants_of_all_types(workspace: Workspace):
     """Constants are truth values in any case of letters, numbers, texts and times with a zone."""
     columns = "b BOOLEAN, d DOUBLE PRECISION, t TIMESTAMP, id INTEGER"
-    row = "(true, 1.5, TIMESTAMP '2026-01-31 10:00:00', 1)"
-    file = table_file(columns, row)
-    for column, kind, value in (
-        ("b", "boolean", "TRUE"),
-        ("d", "double", "1.5"),
-        ("t", "datetime", "2026-01-31T10:00:00Z"),
-        ("t", "datetime", "2026-01-31T11:00:00+0100"),
+    file = table_file(columns, "(true, 1.5, TIMESTAMP '2026-01-31 10:00:00', 1)")
+    for constant in (
+        _const("b", "eq", "boolean", "TRUE"),
+        _const("d", "eq", "double", "1.5"),
+        _const("t", "eq", "datetime", "2026-01-31T10:00:00Z"),
+        _const("t", "eq", "datetime", "2026-01-31T11:00:00+0100"),
     ):
-        target = workspace.published(file)
-        condition = _const(column, "eq", kind, value)
-        workspace.finished(workspace.update(target, [action("delete", condition=condition)]))
-        assert workspace.rows(target) == []
+        _becomes(workspace, workspace.published(file), [_delete(constant)], None, [])
+
+
+@fact(_UPDATE, TSC)
+def test_accepted_update(workspace: Workspace):
+    """An update is answered 202 and a job UpdateUploadedFile that names its data source."""
+    target = workspace.published()
+    answer = workspace.update(target, [_delete()]).succeeds(202)
+    assert (answer["job@type"], answer["job@mode"]) == ("UpdateUploadedFile", "Asynchronous")
+    assert answer["job/updateUploadedFileJob/datasource@id"] == target.luid
+    assert answer["job/updateUploadedFileJob/connectionLuid"]
+
+
+@fact(_CONNECTION, TSC)
+def test_update_of_a_connection(workspace: Workspace):
+    """An update may name the connection of the data source."""
+    target = workspace.published()
+    answer = workspace.send(f"GET {target.path}/connections").succeeds()
+    connection = answer["connections/connection@id"]
+    workspace.finished(workspace.update(target, [_delete()], connection=connection))
+    assert workspace.rows(target) == []
 
 
 @fact(_UPDATE, NOBODY)
-def test_null_overwrites(workspace: Workspace):
-    """NULL in the source of an update replaces the value."""
-    batch = [_with_source("update", condition=_BY_ID)]
-    _becomes(workspace, batch, rows_file((1, None)), sorted([(1, None), _TWO], key=repr))
+def test_update_moves_the_stamp(workspace: Workspace):
+    """An update of rows moves updatedAt."""
+    target = workspace.published()
+    before = workspace.record(target)["datasource@updatedAt"]
+    workspace.pass_a_second()
+    workspace.finished(workspace.update(target, [_delete()]))
+    assert workspace.record(target)["datasource@updatedAt"] != before
 
 
 @fact(_UPDATE, NOBODY)
-def test_constant_as_a_number(workspace: Workspace):
-    """A constant may be a number of JSON."""
-    condition = {"op": "eq", "target-col": "id", "const": {"type": "integer", "v": 1}}
-    _becomes(workspace, [action("delete", condition=condition)], None, [_TWO])
+def test_update_makes_no_revision(workspace: Workspace):
+    """An update of rows makes no revision."""
+    target = workspace.published()
+    workspace.finished(workspace.update(target, [_delete()]))
+    answer = workspace.send(f"GET {target.path}/revisions").succeeds()
+    assert len(answer.elements("revisions/revision")) == 1
+
+
+def _fails(workspace: Workspace, batch: Batch, payload: bytes | None) -> Answer:
+    """Send a batch that must fail and change nothing; return its job."""
+    job = workspace.finished(workspace.update(workspace.shared, batch, payload))
+    assert job["job@finishCode"] == "1"
+    assert workspace.rows(workspace.shared) == [*ROWS]
+    return job
+
+
+@fact(_UPDATE, LIVE_MESSAGES)
+def test_unknown_source_table(workspace: Workspace):
+    """A source table that is not in the payload fails the job, with code 410012 in its notes."""
+    batch = [_take("insert", **{"source-table": "NoSuchTable"})]
+    notes = _fails(workspace, batch, rows_file())["job/updateUploadedFileJob/notes"]
+    assert "errorCode=410012" in notes
+
+
+@fact(
+    _UPDATE,
+    UPDATE_GUIDE,
+    batches_are_atomic=(
+        "If an action fails, none of its batch takes effect",
+        [_delete(), _take("insert", **{"source-table": "NoSuchTable"})],
+        [_COLUMNS],
+    ),
+    names_in_another_case=(
+        "Names of tables distinguish the case of letters",
+        [_delete(**{"target-table": "EXTRACT"})],
+        None,
+    ),
+    delete_with_columns_beyond_the_condition=(
+        "A delete fails if its source has columns that the condition does not name",
+        [_take("delete", _BY_ID)],
+        [_COLUMNS, "(1, 'one')"],
+    ),
+    replace_with_other_columns=(
+        "A replace fails if the columns of the source differ from those of the target",
+        [_take("replace")],
+        ["id INTEGER"],
+    ),
+)
+@fact(
+    _UPDATE,
+    NOBODY,
+    insert_of_unknown_columns=(
+        "An insert fails if the source has a column that the target lacks",
+        [_take("insert")],
+        ["id INTEGER, other TEXT"],
+    ),
+    insert_without_a_column=(
+        "An insert fails if the source lacks a column of the target",
+        [_take("insert")],
+        ["id INTEGER"],
+    ),
+    insert_of_another_type=(
+        "An insert fails if a column has another type in the source",
+        [_take("insert")],
+        ["id TEXT, name TEXT"],
+    ),
+    update_by_an_ambiguous_source=(
+        "An update fails if several rows of the source match one row",
+        [_take("update", _BY_ID)],
+        [_COLUMNS, "(1, 'a')", "(1, 'b')"],
+    ),
+    constant_of_another_type=(
+        "A comparison of a text with a number fails the job",
+        [_delete(_const("name", "eq", "integer", "1"))],
+        None,
+    ),
+)
+def test_failure_of_a_batch(
+    workspace: Workspace, *, claim: str, batch: Batch, payload: list[str] | None
+):
+    """{claim}."""
+    _fails(workspace, batch, table_file(*payload) if payload else None)
 
 
 @fact(_UPDATE, NOBODY)
-def test_source_file_in_an_action(workspace: Workspace):
-    """An action may name a source-file, which has no effect."""
-    batch = [_with_source("insert", source_file="any.hyper")]
-    _becomes(workspace, batch, rows_file(_TWO), [_ONE, _TWO, _TWO])
+def test_payload_that_is_no_hyper_file(workspace: Workspace):
+    """A payload that cannot be read fails the job."""
+    _fails(workspace, [_take("insert")], b"this is no .hyper file")
+
+
+@fact(_UPDATE, NOBODY)
+def test_order_of_collated_texts(workspace: Workspace):
+    """Texts with a collation are compared by equality only; the job fails otherwise."""
+    file = table_file('id INTEGER, name TEXT COLLATE "en_US"', "(1, 'one')")
+    batch = [_delete(_const("name", "gt", "string", "a"))]
+    job = workspace.finished(workspace.update(workspace.published(file), batch))
+    assert job["job@finishCode"] == "1"
+
+
+@fact(_UPDATE, SCHEMA, no_actions=("A batch without an action", []))
+@fact(
+    _UPDATE,
+    NOBODY,
+    unknown_action=("An unknown action", [_delete(action="merge")]),
+    delete_without_a_condition=(
+        "A delete without a condition",
+        [{"action": "delete", "target-table": "Extract"}],
+    ),
+    conditions_without_arguments=(
+        "A combined condition without parts",
+        [_delete({"op": "and", "args": []})],
+    ),
+    upsert_by_more_than_keys=(
+        "An upsert whose condition compares by order",
+        [_take("upsert", _BY_ID | {"op": "gt"})],
+    ),
+    unknown_key=("A key that no action has", [_delete(colour="red")]),
+    insert_with_a_condition=("An insert with a condition", [_take("insert", condition=True)]),
+    operator_in_signs=("An operator in signs", [_delete(_const("id", "<", "integer", "1"))]),
+    two_columns_and_a_constant=(
+        "A comparison of two columns and a constant",
+        [_take("update", _BY_ID | _const("id", "eq", "integer", "1"))],
+    ),
+    time_without_a_zone=(
+        "A time without a zone",
+        [_delete(_const("id", "lt", "datetime", "2026-01-31T10:00:00"))],
+    ),
+    column_of_no_source=(
+        "A condition on a source that there is not",
+        [_delete({"op": "has", "source-col": "name", "const": {"type": "string", "v": "x"}})],
+    ),
+)
+def test_refused_batch(workspace: Workspace, *, what: str, batch: Batch):
+    """{what} is refused with 400000."""
+    payload = rows_file() if any("source-table" in action for action in batch) else None
+    workspace.update(workspace.shared, batch, payload).is_refused("400000")
+
+
+@fact(_UPDATE, NOBODY)
+def test_insert_without_an_upload(workspace: Workspace):
+    """A batch with a source, but without an upload, is refused with 400000."""
+    workspace.update(workspace.shared, [_take("insert")]).is_refused("400000")
+
+
+@fact(_UPDATE, NOBODY)
+def test_update_without_a_request_id(workspace: Workspace):
+    """An update without the header RequestID is refused with 400000."""
+    batch = '{"actions":[{"action":"delete","target-table":"NoSuchTable","condition":true}]}'
+    headers = {"Content-Type": "application/json"}
+    path = f"{workspace.shared.path}/data"
+    workspace.ask("PATCH", path, batch, headers=headers).is_refused("400000")
+
+
+@fact(_UPDATE, NOBODY)
+def test_update_of_an_unknown_datasource(session: Session):
+    """An update of a data source that does not exist is refused with 404004."""
+    session.needs_version("3.12")
+    headers = {"Content-Type": "application/json", "RequestID": str(uuid4())}
+    batch = '{"actions":[{"action":"delete","target-table":"t","condition":true}]}'
+    path = f"datasources/{uuid4()}/data"
+    session.ask("PATCH", path, batch, headers=headers).is_refused("404004")
+
+
+@fact(_CONNECTION, NOBODY)
+def test_update_of_an_unknown_connection(workspace: Workspace):
+    """A connection that does not exist is refused with 404020."""
+    batch = [_delete(**{"target-table": "NoSuchTable"})]
+    workspace.update(workspace.shared, batch, connection=str(uuid4())).is_refused("404020")
+
+
+def _twice(
+    workspace: Workspace, first: Batch, second: Batch, payload: bytes | None = None
+) -> tuple[Answer, Answer, Published]:
+    """Send two batches with one RequestID to a new data source; wait for the job of the first."""
+    target, request_id = workspace.published(), secrets.token_hex(16)
+    job = workspace.finished(workspace.update(target, first, payload, request_id=request_id))
+    return job, workspace.update(target, second, payload, request_id=request_id), target
+
+
+@fact(_UPDATE, UPDATE_GUIDE)
+def test_repeated_request_changes_nothing(workspace: Workspace):
+    """A request with a known RequestID is not carried out again."""
+    batch = [_take("insert")]
+    _, second, target = _twice(workspace, batch, batch, rows_file(_TWO))
+    if second.get("job@id"):
+        workspace.finished(second)
+    assert workspace.rows(target) == [*ROWS, _TWO]
+
+
+@fact(_UPDATE, UPDATE_GUIDE)
+def test_repeated_request_with_other_actions(workspace: Workspace):
+    """A known RequestID is ignored, even if the request asks for something else."""
+    _, second, target = _twice(workspace, [_take("insert")], [_delete()], rows_file())
+    if second.get("job@id"):
+        workspace.finished(second)
+    assert workspace.rows(target) == [*ROWS]
+
+
+@fact(_UPDATE, NOBODY)
+def test_repeated_request_is_answered_alike(workspace: Workspace):
+    """A request with a known RequestID is answered with the job of the first one."""
+    first, second, _ = _twice(workspace, [_delete()], [_delete()])
+    assert second.succeeds(202)["job@id"] == first["job@id"]
+
+
+@fact(_UPDATE, TSC)
+def test_repeated_request_has_a_job(workspace: Workspace):
+    """A request with a known RequestID is answered with a job, which clients read."""
+    _, second, _ = _twice(workspace, [_delete()], [_delete()])
+    assert second.succeeds(202)["job@id"]
+
+
+@fact(_UPDATE, NOBODY)
+def test_repeated_request_after_a_failure(workspace: Workspace):
+    """A known RequestID is ignored, even if the first request has failed."""
+    wrong = _delete(**{"target-table": "NoSuchTable"})
+    _, second, target = _twice(workspace, [wrong], [_delete()])
+    assert workspace.finished(second)["job@finishCode"] == "1"
+    assert workspace.rows(target) == [*ROWS]
+
+
+@fact(_UPDATE, NOBODY)
+def test_repeated_request_for_another_target(workspace: Workspace):
+    """A known RequestID is ignored for other data sources of the site, too."""
+    first, second, request_id = workspace.published(), workspace.published(), secrets.token_hex(16)
+    for target in (first, second):
+        workspace.finished(workspace.update(target, [_delete()], request_id=request_id))
+    assert (workspace.rows(first), workspace.rows(second)) == ([], [*ROWS])
+
+
+@fact(_UPDATE, NOBODY)
+def test_repeated_request_keeps_its_upload(workspace: Workspace):
+    """A request with a known RequestID does not use up its upload."""
+    target, request_id = workspace.published(), secrets.token_hex(16)
+    workspace.finished(workspace.update(target, [_delete()], request_id=request_id))
+    path = f"{target.path}/data?uploadSessionId={workspace.upload(rows_file(_ONE))}"
+    workspace.send_batch(path, [_take("insert")], request_id).succeeds(202)
+    workspace.finished(workspace.send_batch(path, [_take("insert")]))
+    assert workspace.rows(target) == [_ONE]

@@ -46,7 +46,7 @@ def about(session: Session, endpoint: str, luid: str) -> Any:
     answer = call(session, endpoint, {"datasource": {"datasourceLuid": luid}})
     if answer.status == 404:
         pytest.skip(f"the server's VizQL Data Service has no {endpoint}")
-    return answer.succeeds(200).json()
+    return answer.succeeds().json()
 
 
 def query(session: Session, luid: str, *fields: dict[str, Any], **more: Any) -> Answer:
@@ -57,7 +57,7 @@ def query(session: Session, luid: str, *fields: dict[str, Any], **more: Any) -> 
 
 def rows(answer: Answer) -> list[Any]:
     """Return the rows of an answer."""
-    found = answer.succeeds(200).json()
+    found = answer.succeeds().json()
     assert isinstance(found, dict), answer
     assert set(found) == {"data"}, answer
     return found["data"]

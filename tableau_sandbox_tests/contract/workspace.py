@@ -7,15 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import TracebackType
+from typing import Any
 from urllib.parse import quote
-from xml.etree.ElementTree import Element
 from xml.sax.saxutils import quoteattr
 
 from requests import RequestException
 
-from tableau_sandbox_tests.contract.answer import Answer, attribute
+from tableau_sandbox_tests.contract.answer import Answer
 from tableau_sandbox_tests.contract.files import Part, multipart, packaged_hyper, rows_file, rows_of
-from tableau_sandbox_tests.contract.session import Session
+from tableau_sandbox_tests.contract.session import OtherSession, Session, send
 
 ROWS: tuple[tuple[int | None, str | None], ...] = ((1, "one"), (2, "two"))
 _JOB_SECONDS = 600
@@ -35,10 +35,6 @@ class Published:
         return f"datasources/{self.luid}"
 
 
-class UnknownProjectError(LookupError):
-    """The site has no such project, or several."""
-
-
 class LeftBehindError(Exception):
     """The message names what could not be removed."""
 
@@ -49,36 +45,25 @@ class Workspace:
     Attributes:
         session: the session.
         project: the LUID of the project.
+        pass_a_second: returns when the clock of the server is in the next second.
     """
 
-    def __init__(
-        self,
-        session: Session,
-        project: str,
-        *,
-        pass_a_second: Callable[[], None] = lambda: time.sleep(1.1),
-    ):
+    def __init__(self, session: Session, project: str, pass_a_second: Callable[[], None]):
         """Look for the project.
 
-        Args:
-            session: the session.
-            project: the name of the project.
-            pass_a_second: returns when the clock of the server is in the next second.
-
         Raises:
-            UnknownProjectError: there is none of this name, or several.
+            LookupError: there is none of this name, or several.
         """
-        self.session = session
+        self.session, self.pass_a_second = session, pass_a_second
         path = f"projects?filter=name:eq:{quote(project, safe='')}"
-        found = session.ask("GET", path).succeeds(200).elements("projects/project")
+        found = session.ask("GET", path).succeeds().all("projects/project@id")
         if len(found) != 1:
-            raise UnknownProjectError(f"{len(found)} projects are called '{project}'")
-        self.project = attribute(found[0], "id")
-        self.pass_a_second = pass_a_second
+            raise LookupError(f"{len(found)} projects are called '{project}'")
+        self.project = str(found[0])
         self._mark = f"verify-{secrets.token_hex(4)}"
         self._names: list[str] = []
-        self._datasources: list[str] = []
-        self._projects: list[str] = []
+        # What was created, by its path; what is inside others comes first.
+        self._created: list[str] = []
         self._jobs: list[str] = []
 
     def __enter__(self) -> "Workspace":
@@ -90,10 +75,6 @@ class Workspace:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Remove everything; see `clear`."""
-        self.clear()
-
-    def clear(self) -> None:
         """Remove everything that facts have created, known by its unique names.
 
         Raises:
@@ -102,15 +83,12 @@ class Workspace:
         try:
             # The last fact may have ended the session, or its hours may be over.
             self.session.sign_in()
-        except (AssertionError, RequestException) as error:
-            raise LeftBehindError(f"{self._mark}*") from error
+        except (AssertionError, RequestException) as refusal:
+            raise LeftBehindError(f"{self._mark}*") from refusal
         left = [job for job in [*self._jobs] if not _succeeds(self._end, job)]
         # By their names as well: a job names nothing, and the answer to a publish may get lost.
         left += [name for name in self._names if not _succeeds(self._delete_named, name)]
-        # Inner projects come first.
-        created = [f"datasources/{luid}" for luid in self._datasources]
-        created += [f"projects/{luid}" for luid in reversed(self._projects)]
-        left += [path for path in created if not _succeeds(self._delete, path)]
+        left += [path for path in self._created if not _succeeds(self._delete, path)]
         if left:
             raise LeftBehindError(", ".join(left))
 
@@ -121,29 +99,25 @@ class Workspace:
 
     def _delete_named(self, name: str) -> None:
         path = f"datasources?filter=name:eq:{quote(name, safe='')}"
-        found = self.session.ask("GET", path).succeeds(200).elements("datasources/datasource")
-        for item in found:
-            self._delete(f"datasources/{attribute(item, 'id')}")
+        for luid in self.session.ask("GET", path).succeeds().all("datasources/datasource@id"):
+            self._delete(f"datasources/{luid}")
 
     def _delete(self, path: str) -> None:
-        answer = self.session.ask("DELETE", path)
-        assert answer.status in (204, 404), answer
+        self.session.ask("DELETE", path).succeeds(204, 404)
 
     def new_name(self, suffix: str = "") -> str:
         """Return a name that nothing on the site has yet; what gets it is removed in the end."""
-        name = f"{self._mark}-{len(self._names)}{suffix}"
-        self._names.append(name)
-        return name
+        self._names.append(f"{self._mark}-{len(self._names)}{suffix}")
+        return self._names[-1]
 
     def new_project(self, name: str = "") -> str:
         """Create a project in the project; return its LUID."""
-        answer = self.ask("POST", "projects", self.project_request(name or self.new_name()))
-        return attribute(answer.succeeds(201).element("project"), "id")
+        request = f"POST projects {self.project_element(name or self.new_name())}"
+        return self.send(request).succeeds(201)["project@id"]
 
-    def project_request(self, name: str) -> str:
-        """Return the request for a project in the project."""
-        parent = f"parentProjectId={quoteattr(self.project)}"
-        return f"<tsRequest><project name={quoteattr(name)} {parent}/></tsRequest>"
+    def project_element(self, name: str) -> str:
+        """Return the element of a project in the project."""
+        return f"<project name={quoteattr(name)} parentProjectId={quoteattr(self.project)}/>"
 
     def ask(
         self,
@@ -156,42 +130,54 @@ class Workspace:
         """Send a request to a path of the site; remember what it creates."""
         answer = self.session.ask(method, path, body, headers=headers)
         if method == "POST" and answer.status == 201:
-            self._projects += [attribute(item, "id") for item in answer.elements("project")]
-            self._datasources += [attribute(item, "id") for item in answer.elements("datasource")]
+            for kind in ("project", "datasource"):
+                self._created[:0] = [f"{kind}s/{luid}" for luid in answer.all(f"{kind}@id")]
         if answer.status == 202:
-            self._jobs += [attribute(item, "id") for item in answer.elements("job")]
+            self._jobs += [luid for luid in answer.all("job@id") if luid]
         return answer
 
-    def send_parts(self, method: str, path: str, *parts: Part, kind: str = "mixed") -> Answer:
-        """Send a multipart request."""
+    def send(self, request: str, **values: str) -> Answer:
+        """Send a request in one line, see `send`; remember what it creates.
+
+        It may also name the paths {shared} and {project}, and {user}.
+        """
+        known = {"project": f"projects/{self.project}", "user": self.session.user} | values
+        if "{shared}" in request:
+            known["shared"] = self.shared.path
+        return send(self.ask, request, **known)
+
+    def send_parts(self, request: str, *parts: Part, kind: str = "mixed") -> Answer:
+        """Send a multipart request to a method and a path."""
         body, headers = multipart(*parts, kind=kind)
+        method, path = request.split(" ")
         return self.ask(method, path, body, headers=headers)
 
-    def request(self, name: str, *, project: str = "") -> str:
-        """Return the request to publish a data source of this name."""
-        project_id = quoteattr(project or self.project)
-        return (
-            f"<tsRequest><datasource name={quoteattr(name)}><project id={project_id}/>"
-            "</datasource></tsRequest>"
-        )
+    def request(self, name: str, *, project: str = "") -> Part:
+        """Return the part that requests to publish a data source of this name."""
+        within = f"<project id={quoteattr(project or self.project)}/>"
+        element = f"<datasource name={quoteattr(name)}>{within}</datasource>"
+        return "request_payload", "", f"<tsRequest>{element}</tsRequest>"
 
     def publish(
-        self, name: str, file: bytes | None = None, *, query: str = "", suffix: str = "hyper"
+        self,
+        name: str,
+        file: bytes | None = None,
+        *,
+        query: str = "",
+        suffix: str = "hyper",
+        project: str = "",
+        by: OtherSession | None = None,
     ) -> Answer:
         """Publish a file in one request, by default one with the first rows."""
         content = rows_file(*ROWS) if file is None else file
-        return self.send_parts(
-            "POST",
-            f"datasources?{query}",
-            ("request_payload", "", self.request(name)),
-            ("tableau_datasource", f"file.{suffix}", content),
-        )
+        parts = self.request(name, project=project), ("tableau_datasource", f"f.{suffix}", content)
+        body, headers = multipart(*parts)
+        return (by or self).ask("POST", f"datasources?{query}", body, headers=headers)
 
-    def published(self, file: bytes | None = None, *, suffix: str = "hyper") -> Published:
+    def published(self, file: bytes | None = None, **options: Any) -> Published:
         """Publish a new data source."""
         name = self.new_name()
-        answer = self.publish(name, file, suffix=suffix).succeeds(201)
-        return Published(attribute(answer.element("datasource"), "id"), name)
+        return Published(self.publish(name, file, **options).succeeds(201)["datasource@id"], name)
 
     @cached_property
     def shared(self) -> Published:
@@ -200,16 +186,28 @@ class Workspace:
 
     def upload(self, *blocks: bytes) -> str:
         """Upload a file in blocks; return the identifier of its session."""
-        answer = self.ask("POST", "fileUploads").succeeds(201)
-        session = attribute(answer.element("fileUpload"), "uploadSessionId")
+        session = self.send("POST fileUploads").succeeds(201)["fileUpload@uploadSessionId"]
         for block in blocks:
-            self.append_block(session, block).succeeds(200)
+            self.append_block(session, block).succeeds()
         return session
 
     def append_block(self, session: str, block: bytes) -> Answer:
         """Append a block to an upload."""
         parts = ("request_payload", "", ""), ("tableau_file", "file", block)
-        return self.send_parts("PUT", f"fileUploads/{session}", *parts)
+        return self.send_parts(f"PUT fileUploads/{session}", *parts)
+
+    def publish_upload(
+        self,
+        upload: str,
+        name: str = "",
+        *,
+        query: str = "datasourceType=hyper",
+        by: OtherSession | None = None,
+    ) -> Answer:
+        """Publish what was uploaded, by default under a new name."""
+        body, headers = multipart(self.request(name or self.new_name()))
+        path = f"datasources?uploadSessionId={upload}&{query}"
+        return (by or self).ask("POST", path, body, headers=headers)
 
     def update(
         self,
@@ -223,40 +221,40 @@ class Workspace:
         """Send an action batch, with the file that its actions name."""
         session = "" if payload is None else f"?uploadSessionId={self.upload(payload)}"
         between = f"/connections/{connection}" if connection else ""
-        path = f"{target.path}{between}/data{session}"
-        return self.send_batch(path, actions, request_id=request_id)
+        return self.send_batch(f"{target.path}{between}/data{session}", actions, request_id)
 
     def send_batch(
-        self, path: str, actions: Sequence[Mapping[str, object]], *, request_id: str = ""
+        self, path: str, actions: Sequence[Mapping[str, object]], request_id: str = ""
     ) -> Answer:
         """Send an action batch to a path, by default with a request id of its own."""
-        headers = {
-            "Content-Type": "application/json",
-            "RequestID": request_id or secrets.token_hex(16),
-        }
+        headers = {"RequestID": request_id or secrets.token_hex(16)}
+        headers["Content-Type"] = "application/json"
         return self.ask("PATCH", path, json.dumps({"actions": actions}), headers=headers)
 
-    def wait(self, job: str) -> Element:
+    def wait(self, job: str) -> Answer:
         """Return a job when it is complete."""
         deadline, pause = time.monotonic() + _JOB_SECONDS, 0.01
         while time.monotonic() < deadline:
-            found = self.session.ask("GET", f"jobs/{job}").succeeds(200).element("job")
-            if found.get("completedAt"):
-                if job in self._jobs:
-                    self._jobs.remove(job)
-                return found
+            answer = self.session.ask("GET", f"jobs/{job}").succeeds()
+            if answer.get("job@completedAt"):
+                self._jobs = [each for each in self._jobs if each != job]
+                return answer
             time.sleep(pause)
             pause = min(pause * 1.5, _LONGEST_PAUSE)
         raise AssertionError(f"the job does not end within {_JOB_SECONDS} seconds")
 
-    def finished(self, answer: Answer) -> Element:
+    def finished(self, answer: Answer) -> Answer:
         """Return the complete job of a request that was accepted."""
-        return self.wait(attribute(answer.succeeds(202).element("job"), "id"))
+        return self.wait(answer.succeeds(202)["job@id"])
 
-    def rows(self, target: Published) -> list[tuple]:
-        """Return the rows of a data source, as a download has them."""
-        content = self.session.ask("GET", f"{target.path}/content").succeeds(200).content
-        return rows_of(packaged_hyper(content)[1])
+    def record(self, target: Published) -> Answer:
+        """Return the record of a data source."""
+        return self.ask("GET", target.path).succeeds()
+
+    def rows(self, target: Published, *, of: str = "", table: str = "") -> list[tuple]:
+        """Return the rows of a data source, as a download has them, or one `of` its revisions."""
+        content = self.ask("GET", f"{target.path}{of}/content").succeeds().content
+        return rows_of(packaged_hyper(content)[1], table)
 
 
 def _succeeds(removal: Callable[[str], None], item: str) -> bool:
