@@ -16,24 +16,22 @@ _ADMIN_LUID = identity.seeded_luid("user", ADMIN_NAME)
 
 def sites(database: Database) -> list[Site]:
     """Return all sites, the default one first."""
-    return [Site.of(row) for row in database.rows("SELECT * FROM site ORDER BY rowid")]
+    return database.records(Site, "ORDER BY rowid")
 
 
 def site_by_content_url(database: Database, content_url: str) -> Site | None:
     """Return the site with this content URL; "" is the default site."""
-    row = database.row("SELECT * FROM site WHERE content_url = ?", content_url)
-    return Site.of(row) if row else None
+    return database.record(Site, "WHERE content_url = ?", content_url)
 
 
 def users(database: Database) -> list[User]:
     """Return all users; they belong to every site."""
-    return [User.of(row) for row in database.rows("SELECT * FROM user ORDER BY rowid")]
+    return database.records(User, "ORDER BY rowid")
 
 
 def user(database: Database, luid: str) -> User | None:
     """Return the user with this LUID."""
-    row = database.row("SELECT * FROM user WHERE luid = ?", luid)
-    return User.of(row) if row else None
+    return database.record(User, "WHERE luid = ?", luid)
 
 
 def user_of_password(database: Database, name: str, password: str) -> User | None:
@@ -58,8 +56,7 @@ def user_of_access_token(database: Database, name: str, secret: str) -> User | N
 
 def user_of_name(database: Database, name: str) -> User | None:
     """Return the user with this name."""
-    row = database.row("SELECT * FROM user WHERE name = ?", name)
-    return User.of(row) if row else None
+    return database.record(User, "WHERE name = ?", name)
 
 
 def all_users_luid(site: str) -> str:
@@ -70,8 +67,7 @@ def all_users_luid(site: str) -> str:
 def groups(database: Database, site: str) -> list[Group]:
     """Return the groups of a site, that of all users first."""
     everyone = Group(all_users_luid(site), site, ALL_USERS)
-    rows = database.rows("SELECT * FROM user_group WHERE site = ? ORDER BY rowid", site)
-    return [everyone, *(Group.of(row) for row in rows)]
+    return [everyone, *database.records(Group, "WHERE site = ? ORDER BY rowid", site)]
 
 
 def group(database: Database, site: str, luid: str) -> Group | None:
@@ -93,17 +89,13 @@ def users_of_group(database: Database, group: Group) -> list[User]:
     """Return the users who belong to a group."""
     if group.luid == all_users_luid(group.site):
         return users(database)
-    sql = (
-        "SELECT user.* FROM membership JOIN user ON user.luid = user"
-        " WHERE user_group = ? ORDER BY user.rowid"
-    )
-    return [User.of(row) for row in database.rows(sql, group.luid)]
+    members = "SELECT user FROM membership WHERE user_group = ?"
+    return database.records(User, f"WHERE luid IN ({members}) ORDER BY rowid", group.luid)
 
 
 def add_group(database: Database, group: Group) -> None:
     """Add a group without users."""
-    sql = "INSERT INTO user_group (luid, site, name) VALUES (?, ?, ?)"
-    database.change(sql, group.luid, group.site, group.name)
+    database.save("user_group", vars(group))
 
 
 def delete_group(database: Database, group: Group) -> None:
@@ -113,8 +105,7 @@ def delete_group(database: Database, group: Group) -> None:
 
 def add_to_group(database: Database, group: Group, user: User) -> bool:
     """Make a user belong to a group; return False if the user does already."""
-    sql = "INSERT OR IGNORE INTO membership (user_group, user) VALUES (?, ?)"
-    return database.change(sql, group.luid, user.luid) > 0
+    return database.add("membership", user_group=group.luid, user=user.luid)
 
 
 def remove_from_group(database: Database, group: Group, user: User) -> bool:
@@ -125,8 +116,7 @@ def remove_from_group(database: Database, group: Group, user: User) -> bool:
 
 def use_token_once(database: Database, identifier: str, *, expires_at: float) -> bool:
     """Record the use of a signed token; return whether it is the first use."""
-    sql = "INSERT OR IGNORE INTO used_token (identifier, expires_at) VALUES (?, ?)"
-    return database.change(sql, identifier, expires_at) > 0
+    return database.add("used_token", identifier=identifier, expires_at=expires_at)
 
 
 def open_session(
@@ -140,19 +130,18 @@ def open_session(
 ) -> str:
     """Open a session; return its token, of which only a digest is stored."""
     token = identity.new_token(site.luid)
+    digest = identity.digest(token)
     with database.transaction():
-        database.change(
-            "INSERT INTO session (token_digest, user, site, access_token, expires_at)"
-            " VALUES (?, ?, ?, ?, ?)",
-            identity.digest(token),
-            user.luid,
-            site.luid,
-            access_token,
-            expires_at,
+        database.add(
+            "session",
+            token_digest=digest,
+            user=user.luid,
+            site=site.luid,
+            access_token=access_token,
+            expires_at=expires_at,
         )
         for scope in scopes:
-            sql = "INSERT OR IGNORE INTO session_scope (token_digest, scope) VALUES (?, ?)"
-            database.change(sql, identity.digest(token), scope)
+            database.add("session_scope", token_digest=digest, scope=scope)
     return token
 
 
@@ -165,17 +154,15 @@ def session(database: Database, token: str, *, now: float) -> Session | None:
     )
     if row is None:
         return None
-    site_row = database.row("SELECT * FROM site WHERE luid = ?", row["site"])
-    user_row = database.row("SELECT * FROM user WHERE luid = ?", row["user"])
-    if site_row is None or user_row is None:
-        return None
+    (site,) = database.records(Site, "WHERE luid = ?", row["site"])
+    (owner,) = database.records(User, "WHERE luid = ?", row["user"])
     scopes = database.rows(
         "SELECT scope FROM session_scope WHERE token_digest = ?", row["token_digest"]
     )
     return Session(
         row["token_digest"],
-        User.of(user_row),
-        Site.of(site_row),
+        owner,
+        site,
         row["access_token"],
         tuple(found["scope"] for found in scopes),
         row["expires_at"],
@@ -231,23 +218,14 @@ def seed(database: Database, options: Options, *, created_at: str) -> None:
 
 
 def _set_administrator(database: Database, admin: UserSeed) -> None:
-    if database.row("SELECT 1 FROM user WHERE luid = ?", _ADMIN_LUID) is None:
-        _insert_user(database, _ADMIN_LUID, admin)
-    elif not _is_current(database, admin):
-        sql = "SELECT 1 FROM user WHERE name = ? AND luid <> ?"
-        if database.row(sql, admin.name, _ADMIN_LUID):
-            raise NameTakenError(f"Another user of the data directory is called '{admin.name}'.")
-        # Whoever signed in with what is no longer valid has to do it again.
-        database.change("DELETE FROM session WHERE user = ?", _ADMIN_LUID)
-        database.change("DELETE FROM access_token WHERE user = ?", _ADMIN_LUID)
-        database.change(
-            "UPDATE user SET name = ?, password_hash = ?, site_role = ? WHERE luid = ?",
-            admin.name,
-            identity.hash_secret(admin.password),
-            admin.site_role,
-            _ADMIN_LUID,
-        )
-        _add_tokens(database, _ADMIN_LUID, admin)
+    if _is_current(database, admin):
+        return
+    if database.row("SELECT 1 FROM user WHERE name = ? AND luid <> ?", admin.name, _ADMIN_LUID):
+        raise NameTakenError(f"Another user of the data directory is called '{admin.name}'.")
+    # Whoever signed in with what is no longer valid has to do it again.
+    database.change("DELETE FROM session WHERE user = ?", _ADMIN_LUID)
+    database.change("DELETE FROM access_token WHERE user = ?", _ADMIN_LUID)
+    _save_user(database, _ADMIN_LUID, admin)
 
 
 def _is_current(database: Database, admin: UserSeed) -> bool:
@@ -271,49 +249,34 @@ def _add_user(database: Database, user: UserSeed) -> None:
     # Names do not distinguish the case of letters.
     stored = database.row("SELECT luid FROM user WHERE name = ?", user.name)
     if stored is None:
-        _insert_user(database, luid, user)
+        _save_user(database, luid, user)
     else:
         _add_tokens(database, stored["luid"], user)
 
 
-def _insert_user(database: Database, luid: str, user: UserSeed) -> None:
-    database.change(
-        "INSERT INTO user (luid, name, password_hash, site_role) VALUES (?, ?, ?, ?)",
-        luid,
-        user.name,
-        identity.hash_secret(user.password),
-        user.site_role,
-    )
+def _save_user(database: Database, luid: str, user: UserSeed) -> None:
+    secret = identity.hash_secret(user.password)
+    database.save("user", {**vars(user), "luid": luid, "password_hash": secret})
     _add_tokens(database, luid, user)
 
 
 def _add_tokens(database: Database, luid: str, user: UserSeed) -> None:
     for name, secret in user.tokens:
-        database.change(
-            "INSERT OR IGNORE INTO access_token (name, secret_hash, user) VALUES (?, ?, ?)",
-            name,
-            identity.hash_secret(secret),
-            luid,
-        )
+        hashed = identity.hash_secret(secret)
+        database.add("access_token", name=name, secret_hash=hashed, user=luid)
 
 
 def _add_site(database: Database, content_url: str, *, created_at: str) -> None:
     luid = identity.seeded_luid("site", content_url)
-    database.change(
-        "INSERT OR IGNORE INTO site (luid, name, content_url) VALUES (?, ?, ?)",
-        luid,
-        content_url or "Default",
-        content_url,
-    )
-    database.change(
-        "INSERT OR IGNORE INTO project (luid, site, parent, owner, name, description,"
-        " content_permissions, created_at, updated_at)"
-        " VALUES (?, ?, NULL, ?, ?, ?, 'ManagedByOwner', ?, ?)",
-        projects.default_project_luid(luid),
-        luid,
-        _ADMIN_LUID,
-        projects.DEFAULT_PROJECT,
-        "The project that every site has from the start.",
-        created_at,
-        created_at,
+    database.add("site", luid=luid, name=content_url or "Default", content_url=content_url)
+    database.add(
+        "project",
+        luid=projects.default_project_luid(luid),
+        site=luid,
+        owner=_ADMIN_LUID,
+        name=projects.DEFAULT_PROJECT,
+        description="The project that every site has from the start.",
+        content_permissions="ManagedByOwner",
+        created_at=created_at,
+        updated_at=created_at,
     )

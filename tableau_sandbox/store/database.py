@@ -1,12 +1,15 @@
 import sqlite3
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from tableau_sandbox.store.records import Record
 
 Value = str | int | float | bytes | None
+R = TypeVar("R", bound=Record)
 
 
 class Database:
@@ -58,12 +61,41 @@ class Database:
         """Return the first row of a query."""
         return next(iter(self.rows(sql, *values)), None)
 
+    def records(self, kind: type[R], rest: str = "", *values: Value) -> list[R]:
+        """Return the records of a kind; `rest` of the query chooses and orders them."""
+        return [kind.of(row) for row in self.rows(f"{kind.SELECT} {rest}", *values)]
+
+    def record(self, kind: type[R], rest: str, *values: Value) -> R | None:
+        """Return the first record of a kind that the rest of the query chooses."""
+        row = self.row(f"{kind.SELECT} {rest}", *values)
+        return kind.of(row) if row else None
+
     def change(self, sql: str, *values: Value) -> int:
         """Execute a statement; return the number of rows that it changed."""
         with self.lock:
             return self._connection.execute(sql, values).rowcount
 
+    def save(self, table: str, values: Mapping[str, Any]) -> None:
+        """Insert a row, or change that with the same key; values of no column are ignored."""
+        with self.lock:
+            columns = self.rows(f"PRAGMA table_info({table})")
+            names = [column["name"] for column in columns if column["name"] in values]
+            key = ", ".join(column["name"] for column in columns if column["pk"])
+            changed = ", ".join(f"{name} = excluded.{name}" for name in names)
+            self.change(
+                f"{_insert('INSERT', table, names)} ON CONFLICT ({key}) DO UPDATE SET {changed}",
+                *(values[name] for name in names),
+            )
+
+    def add(self, table: str, **values: Value) -> bool:
+        """Insert a row, unless there is one with the same key; return whether it is new."""
+        return self.change(_insert("INSERT OR IGNORE", table, list(values)), *values.values()) > 0
+
     def close(self) -> None:
         """Close the file; committed changes stay."""
         with self.lock:
             self._connection.close()
+
+
+def _insert(verb: str, table: str, names: list[str]) -> str:
+    return f"{verb} INTO {table} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"

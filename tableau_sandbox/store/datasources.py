@@ -1,55 +1,31 @@
 """Data sources, with what belongs to them: tags, revisions, connections and late stamps."""
 
-from dataclasses import fields
 from datetime import UTC, datetime
-from typing import Any
 
 from tableau_sandbox.clock import stamp, stamp_after
 from tableau_sandbox.store.database import Database
 from tableau_sandbox.store.records import ConnectionSettings, Datasource, Revision
 
-_SELECT = (
-    "SELECT datasource.*, project.name AS project_name, user.name AS owner_name FROM datasource"
-    " JOIN project ON project.luid = datasource.project"
-    " JOIN user ON user.luid = datasource.owner"
-)
-_COLUMNS = [
-    field.name
-    for field in fields(Datasource)
-    if field.name not in ("project_name", "owner_name", "tags")
-]
-_SAVE = (
-    f"INSERT INTO datasource ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"  # noqa: S608
-    " ON CONFLICT (luid) DO UPDATE SET "
-    + ", ".join(f"{column} = excluded.{column}" for column in _COLUMNS[1:])
-)
-
 
 def datasources(database: Database, site: str) -> list[Datasource]:
     """Return all data sources of a site, oldest first."""
-    with database.lock:
-        rows = database.rows(f"{_SELECT} WHERE datasource.site = ? ORDER BY datasource.rowid", site)
-        return [_record(database, row) for row in rows]
+    rest = "WHERE datasource.site = ? ORDER BY datasource.rowid"
+    return database.records(Datasource, rest, site)
 
 
 def datasource(database: Database, site: str, luid: str) -> Datasource | None:
     """Return the data source with this LUID."""
-    with database.lock:
-        row = database.row(
-            f"{_SELECT} WHERE datasource.site = ? AND datasource.luid = ?", site, luid
-        )
-        return _record(database, row) if row else None
+    rest = "WHERE datasource.site = ? AND datasource.luid = ?"
+    return database.record(Datasource, rest, site, luid)
 
 
 def find_by_name(database: Database, site: str, *, project: str, name: str) -> Datasource | None:
     """Return the data source with this name, in any case of letters, in a project."""
     sql = "SELECT luid, name FROM datasource WHERE site = ? AND project = ?"
-    with database.lock:
-        for row in database.rows(sql, site, project):
-            # SQLite ignores the case of ASCII letters only.
-            if row["name"].casefold() == name.casefold():
-                return datasource(database, site, row["luid"])
-    return None
+    found = database.rows(sql, site, project)
+    # SQLite ignores the case of ASCII letters only.
+    luids = [row["luid"] for row in found if row["name"].casefold() == name.casefold()]
+    return datasource(database, site, luids[0]) if luids else None
 
 
 def content_url_taken(database: Database, site: str, content_url: str) -> bool:
@@ -62,7 +38,7 @@ def content_url_taken(database: Database, site: str, content_url: str) -> bool:
 
 def save_datasource(database: Database, datasource: Datasource) -> None:
     """Insert a data source, or replace its earlier state; tags are stored separately."""
-    database.change(_SAVE, *(getattr(datasource, column) for column in _COLUMNS))
+    database.save("datasource", vars(datasource))
 
 
 def set_updated_at(database: Database, luid: str, updated_at: str) -> None:
@@ -77,7 +53,7 @@ def delete_datasource(database: Database, luid: str) -> None:
 
 def add_tag(database: Database, luid: str, label: str) -> None:
     """Add a tag to a data source, unless it already has it."""
-    database.change("INSERT OR IGNORE INTO tag (datasource, label) VALUES (?, ?)", luid, label)
+    database.add("tag", datasource=luid, label=label)
 
 
 def remove_tag(database: Database, luid: str, label: str) -> bool:
@@ -92,31 +68,17 @@ def content_files(database: Database) -> list[str]:
     return [row["hyper_file"] for row in database.rows(sql)]
 
 
-def _record(database: Database, row: dict[str, Any]) -> Datasource:
-    tags = database.rows("SELECT label FROM tag WHERE datasource = ? ORDER BY label", row["luid"])
-    return Datasource.of({**row, "tags": tuple(tag["label"] for tag in tags)})
-
-
 def connection_settings(database: Database, datasource: str) -> ConnectionSettings:
     """Return the settings of a connection that were made since the last publish."""
-    row = database.row("SELECT * FROM connection_settings WHERE datasource = ?", datasource)
-    return ConnectionSettings.of(row) if row else ConnectionSettings()
+    found = database.record(ConnectionSettings, "WHERE datasource = ?", datasource)
+    return found or ConnectionSettings()
 
 
 def save_connection_settings(
     database: Database, datasource: str, changed: ConnectionSettings
 ) -> None:
     """Replace the settings of a connection."""
-    database.change(
-        "INSERT OR REPLACE INTO connection_settings"
-        " (datasource, server_address, server_port, user_name, embed_password)"
-        " VALUES (?, ?, ?, ?, ?)",
-        datasource,
-        changed.server_address,
-        changed.server_port,
-        changed.user_name,
-        changed.embed_password,
-    )
+    database.save("connection_settings", {**vars(changed), "datasource": datasource})
 
 
 def forget_connection_settings(database: Database, datasource: str) -> None:
@@ -124,32 +86,17 @@ def forget_connection_settings(database: Database, datasource: str) -> None:
     database.change("DELETE FROM connection_settings WHERE datasource = ?", datasource)
 
 
-_REVISION_COLUMNS = [field.name for field in fields(Revision) if field.name != "publisher_name"]
-_SELECT_REVISIONS = (
-    "SELECT revision.*, user.name AS publisher_name FROM revision"
-    " JOIN user ON user.luid = revision.publisher WHERE datasource = ?"
-)
-
-
 def add_revision(
     database: Database, datasource: Datasource, *, publisher: str, published_at: str, keep: int
 ) -> None:
     """Add the latest revision, and remove the oldest ones beyond `keep`."""
-    values = {
+    added = {
         "datasource": datasource.luid,
         "number": datasource.revision,
         "publisher": publisher,
         "published_at": published_at,
-        "hyper_file": datasource.hyper_file,
-        "hyper_bytes": datasource.hyper_bytes,
-        "packaged_path": datasource.packaged_path,
-        "tds": datasource.tds,
     }
-    database.change(
-        f"INSERT INTO revision ({', '.join(_REVISION_COLUMNS)})"  # noqa: S608
-        f" VALUES ({', '.join('?' * len(_REVISION_COLUMNS))})",
-        *(values[column] for column in _REVISION_COLUMNS),
-    )
+    database.save("revision", {**vars(datasource), **added})
     database.change(
         "DELETE FROM revision WHERE datasource = ? AND number <= ?",
         datasource.luid,
@@ -159,8 +106,7 @@ def add_revision(
 
 def revisions(database: Database, datasource: str) -> list[Revision]:
     """Return the kept revisions of a data source, oldest first."""
-    rows = database.rows(f"{_SELECT_REVISIONS} ORDER BY number", datasource)
-    return [Revision.of(row) for row in rows]
+    return database.records(Revision, "WHERE datasource = ? ORDER BY number", datasource)
 
 
 def delete_revision(database: Database, datasource: str, number: int) -> bool:
@@ -171,13 +117,12 @@ def delete_revision(database: Database, datasource: str, number: int) -> bool:
 
 def revision(database: Database, datasource: str, number: int) -> Revision | None:
     """Return one revision of a data source."""
-    row = database.row(f"{_SELECT_REVISIONS} AND number = ?", datasource, number)
-    return Revision.of(row) if row else None
+    return database.record(Revision, "WHERE datasource = ? AND number = ?", datasource, number)
 
 
 def add_late_stamp(database: Database, datasource: str, *, due: float) -> None:
     """Schedule a later `updated_at` of a data source, in seconds of the epoch."""
-    database.change("INSERT INTO late_stamp (datasource, due) VALUES (?, ?)", datasource, due)
+    database.add("late_stamp", datasource=datasource, due=due)
 
 
 def apply_due_stamps(database: Database, *, now: datetime, distinct: bool) -> None:

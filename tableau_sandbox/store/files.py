@@ -68,13 +68,7 @@ def join(blocks: list[Path]) -> Path:
 def open_upload(database: Database, *, site: str, user: str, expires_at: float) -> str:
     """Open an upload session; return its identifier, in the form of real servers."""
     luid = f"1:{new_luid().replace('-', '')}-0:0"
-    database.change(
-        "INSERT INTO upload (luid, site, user, expires_at) VALUES (?, ?, ?, ?)",
-        luid,
-        site,
-        user,
-        expires_at,
-    )
+    database.add("upload", luid=luid, site=site, user=user, expires_at=expires_at)
     return luid
 
 
@@ -106,13 +100,7 @@ def uploaded_bytes(database: Database, luid: str) -> int:
 
 def add_block(database: Database, luid: str, *, sequence: int, file: str, size: int) -> None:
     """Record a block of `size` bytes."""
-    database.change(
-        "INSERT INTO upload_block (upload, sequence, file, bytes) VALUES (?, ?, ?, ?)",
-        luid,
-        sequence,
-        file,
-        size,
-    )
+    database.add("upload_block", upload=luid, sequence=sequence, file=file, bytes=size)
 
 
 def close_upload(database: Database, luid: str) -> None:

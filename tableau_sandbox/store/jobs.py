@@ -31,39 +31,36 @@ def add_job(
     """Queue a job."""
     luid = new_luid()
     with database.transaction():
-        database.change(
-            "INSERT INTO job (luid, site, user, kind, title, payload, status, created_at)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            luid,
-            site,
-            user,
-            kind,
-            title,
-            json.dumps(parameters),
-            PENDING,
-            created_at,
+        database.add(
+            "job",
+            luid=luid,
+            site=site,
+            user=user,
+            kind=kind,
+            title=title,
+            payload=json.dumps(parameters),
+            status=PENDING,
+            created_at=created_at,
         )
-        (row,) = database.rows("SELECT * FROM job WHERE luid = ?", luid)
-    return Job.of(row)
+        (added,) = database.records(Job, "WHERE luid = ?", luid)
+    return added
 
 
 def jobs(database: Database, site: str, *, most: int | None = None) -> list[Job]:
     """Return the jobs of a site, newest first; all, or the first `most`."""
-    sql = "SELECT * FROM job WHERE site = ? ORDER BY number DESC LIMIT ?"
     # SQLite takes a limit below zero for none.
-    return [Job.of(row) for row in database.rows(sql, site, -1 if most is None else most)]
+    limit = -1 if most is None else most
+    return database.records(Job, "WHERE site = ? ORDER BY number DESC LIMIT ?", site, limit)
 
 
 def job(database: Database, site: str, luid: str) -> Job | None:
     """Return the job with this LUID."""
-    row = database.row("SELECT * FROM job WHERE site = ? AND luid = ?", site, luid)
-    return Job.of(row) if row else None
+    return database.record(Job, "WHERE site = ? AND luid = ?", site, luid)
 
 
 def unfinished_jobs(database: Database) -> list[Job]:
     """Return the jobs of all sites that are queued or in progress, oldest first."""
-    sql = "SELECT * FROM job WHERE status IN (?, ?) ORDER BY number"
-    return [Job.of(row) for row in database.rows(sql, PENDING, IN_PROGRESS)]
+    return database.records(Job, "WHERE status IN (?, ?) ORDER BY number", PENDING, IN_PROGRESS)
 
 
 def unfinished_job_of(database: Database, datasource: str, *, kind: str) -> bool:
@@ -91,30 +88,22 @@ class JobQueue:
 
     def oldest(self, kinds: Iterable[str]) -> Job | None:
         """Return the oldest queued job of these kinds."""
-        return self._job(min(self._ends(kinds, "ASC"), default=None))
+        # One query for each kind: within a kind, the index has the jobs in their order.
+        rest = "WHERE status = ? AND kind = ? ORDER BY number LIMIT 1"
+        found = (self._database.record(Job, rest, PENDING, kind) for kind in kinds)
+        return min(filter(None, found), key=lambda job: job.number, default=None)
 
     def random(self, kinds: Iterable[str]) -> Job | None:
         """Return a random queued job of these kinds; this one looks at the numbers of all."""
         numbers = [number for kind in kinds for number in self.after(0, kind=kind)]
-        return self._job(random.choice(numbers)) if numbers else None  # noqa: S311
+        if not numbers:
+            return None
+        return self._database.record(Job, "WHERE number = ?", random.choice(numbers))  # noqa: S311
 
     def after(self, number: int, *, kind: str) -> list[int]:
         """Return the numbers of the queued jobs of a kind that are newer than `number`."""
         sql = "SELECT number FROM job WHERE status = ? AND kind = ? AND number > ?"
         return [row["number"] for row in self._database.rows(sql, PENDING, kind, number)]
-
-    def _ends(self, kinds: Iterable[str], direction: str) -> list[int]:
-        # One query for each kind: within a kind, the index has the jobs in their order.
-        sql = "SELECT number FROM job WHERE status = ? AND kind = ? ORDER BY number"
-        return [
-            row["number"]
-            for kind in kinds
-            for row in self._database.rows(f"{sql} {direction} LIMIT 1", PENDING, kind)
-        ]
-
-    def _job(self, number: int | None) -> Job | None:
-        row = self._database.row("SELECT * FROM job WHERE number = ?", number)
-        return Job.of(row) if row else None
 
 
 def start_next_job(
@@ -202,10 +191,4 @@ def remember_request(
     """Record that a request has queued a job, and remove expired records."""
     forgotten = now - _REMEMBERED_SECONDS
     database.change("DELETE FROM data_request WHERE received_at <= ?", forgotten)
-    database.change(
-        "INSERT INTO data_request (site, request_id, job, received_at) VALUES (?, ?, ?, ?)",
-        site,
-        request_id,
-        job,
-        now,
-    )
+    database.add("data_request", site=site, request_id=request_id, job=job, received_at=now)

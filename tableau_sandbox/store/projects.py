@@ -7,14 +7,12 @@ DEFAULT_PROJECT = "Default"
 
 def projects(database: Database, site: str) -> list[Project]:
     """Return all projects of a site, oldest first."""
-    rows = database.rows("SELECT * FROM project WHERE site = ? ORDER BY rowid", site)
-    return [Project.of(row) for row in rows]
+    return database.records(Project, "WHERE site = ? ORDER BY rowid", site)
 
 
 def project(database: Database, site: str, luid: str) -> Project | None:
     """Return the project with this LUID."""
-    row = database.row("SELECT * FROM project WHERE site = ? AND luid = ?", site, luid)
-    return Project.of(row) if row else None
+    return database.record(Project, "WHERE site = ? AND luid = ?", site, luid)
 
 
 def contents(database: Database, site: str) -> dict[str, Contents]:
@@ -41,22 +39,7 @@ def find_by_name(database: Database, site: str, *, parent: str | None, name: str
 
 def save_project(database: Database, project: Project) -> None:
     """Insert a project, or replace its earlier state."""
-    database.change(
-        "INSERT INTO project (luid, site, parent, owner, name, description, content_permissions,"
-        " created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
-        " ON CONFLICT (luid) DO UPDATE SET parent = excluded.parent, owner = excluded.owner,"
-        " name = excluded.name, description = excluded.description,"
-        " content_permissions = excluded.content_permissions, updated_at = excluded.updated_at",
-        project.luid,
-        project.site,
-        project.parent,
-        project.owner,
-        project.name,
-        project.description,
-        project.content_permissions,
-        project.created_at,
-        project.updated_at,
-    )
+    database.save("project", vars(project))
 
 
 def delete_project(database: Database, luid: str) -> None:

@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import dataclass, fields
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 # From the most to the least that a user may do.
 SITE_ROLES = (
@@ -11,7 +11,11 @@ SITE_ROLES = (
 )
 
 
-class _Record:
+class Record:
+    """A row of the query `SELECT`; it may have columns of other tables, too."""
+
+    SELECT: ClassVar[str]
+
     @classmethod
     def of(cls, row: dict[str, Any]) -> Self:
         """Return the record of a row; other columns are ignored."""
@@ -20,8 +24,10 @@ class _Record:
 
 
 @dataclass(frozen=True)
-class Site(_Record):
+class Site(Record):
     """A site; the default one has the content URL ""."""
+
+    SELECT = "SELECT * FROM site"
 
     luid: str
     name: str
@@ -29,8 +35,10 @@ class Site(_Record):
 
 
 @dataclass(frozen=True)
-class User(_Record):
+class User(Record):
     """A user, on every site."""
+
+    SELECT = "SELECT * FROM user"
 
     luid: str
     name: str
@@ -53,8 +61,10 @@ class User(_Record):
 
 
 @dataclass(frozen=True)
-class Group(_Record):
+class Group(Record):
     """A group of users of a site."""
+
+    SELECT = "SELECT * FROM user_group"
 
     luid: str
     site: str
@@ -62,7 +72,7 @@ class Group(_Record):
 
 
 @dataclass(frozen=True)
-class Session(_Record):
+class Session:
     """A sign-in that still lasts; `expires_at` is in seconds of the epoch.
 
     Only sessions of connected apps have scopes, and these sessions may do nothing else.
@@ -77,8 +87,10 @@ class Session(_Record):
 
 
 @dataclass(frozen=True)
-class Project(_Record):
+class Project(Record):
     """A project; at the top level it has no parent."""
+
+    SELECT = "SELECT * FROM project"
 
     luid: str
     site: str
@@ -100,11 +112,18 @@ class Contents:
 
 
 @dataclass(frozen=True)
-class Datasource(_Record):
+class Datasource(Record):
     """A published data source: its properties, and its current content.
 
     Flags are 0 or 1, as SQLite stores them.
     """
+
+    SELECT = (
+        "SELECT datasource.*, project.name AS project_name, user.name AS owner_name,"
+        " (SELECT json_group_array(label) FROM tag WHERE tag.datasource = datasource.luid) AS tags"
+        " FROM datasource JOIN project ON project.luid = datasource.project"
+        " JOIN user ON user.luid = datasource.owner"
+    )
 
     luid: str
     site: str
@@ -132,10 +151,20 @@ class Datasource(_Record):
     owner_name: str
     tags: tuple[str, ...]
 
+    @classmethod
+    def of(cls, row: dict[str, Any]) -> Self:
+        """Return the record of a row, whose tags are in JSON."""
+        return super().of({**row, "tags": tuple(sorted(json.loads(row["tags"])))})
+
 
 @dataclass(frozen=True)
-class Revision(_Record):
+class Revision(Record):
     """An earlier or the current publish of a data source."""
+
+    SELECT = (
+        "SELECT revision.*, user.name AS publisher_name FROM revision"
+        " JOIN user ON user.luid = revision.publisher"
+    )
 
     datasource: str
     number: int
@@ -149,8 +178,10 @@ class Revision(_Record):
 
 
 @dataclass(frozen=True)
-class ConnectionSettings(_Record):
+class ConnectionSettings(Record):
     """Settings of a connection that were made after its data source was published."""
+
+    SELECT = "SELECT * FROM connection_settings"
 
     server_address: str = ""
     server_port: str = ""
@@ -159,8 +190,10 @@ class ConnectionSettings(_Record):
 
 
 @dataclass(frozen=True)
-class Job(_Record):
+class Job(Record):
     """A job: queued, in progress or finished."""
+
+    SELECT = "SELECT * FROM job"
 
     number: int
     luid: str
