@@ -26,9 +26,9 @@ from typing import Annotated, Any, get_args, get_type_hints
 from pydantic import Field, TypeAdapter, ValidationError
 
 from tableau_sandbox import faults
-from tableau_sandbox.control.state import Control
+from tableau_sandbox.control import Control
 from tableau_sandbox.http.certificate import certificate_path
-from tableau_sandbox.http.request_log import requests_logged_to
+from tableau_sandbox.http.middlewares import requests_logged_to
 from tableau_sandbox.http.server import SandboxServer, bind, sandbox_server, url_of
 from tableau_sandbox.loopback import is_loopback
 from tableau_sandbox.options import ADMIN, CONNECTED_APP, Options, UserSeed

@@ -31,7 +31,7 @@ With --control, over HTTP, from this machine only (404003 without it):
   POST /control/clock     {"advance": 3600}
 """
 
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter
 from pydantic.dataclasses import dataclass
@@ -39,20 +39,6 @@ from pydantic.dataclasses import dataclass
 _STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 _Count = Annotated[int, Field(ge=1)]
 _Seconds = Annotated[float, Field(ge=0)]
-
-
-class Counted(Protocol):
-    """A fault that hits some of the calls or jobs that it matches."""
-
-    @property
-    def nth(self) -> int:
-        """The first matching one that is hit, counted from 1."""
-        ...
-
-    @property
-    def times(self) -> int | None:
-        """The number that are hit from then on; None for all."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)

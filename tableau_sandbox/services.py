@@ -9,7 +9,7 @@ from filelock import FileLock, Timeout
 
 from tableau_sandbox.access import seed_rules
 from tableau_sandbox.clock import stamp, stamp_after
-from tableau_sandbox.control.state import Control
+from tableau_sandbox.control import Control
 from tableau_sandbox.faults import StaleRows
 from tableau_sandbox.options import Options
 from tableau_sandbox.store import datasources, jobs

@@ -30,10 +30,10 @@ from tableau_sandbox.batch.engine import apply_batch
 from tableau_sandbox.batch.grammar import Batch, GrammarError, Side, parse_batch
 from tableau_sandbox.batch.rules import check_condition
 from tableau_sandbox.batch.tables import BatchError, Code, ColumnType, Table
-from tableau_sandbox.control.state import Control
+from tableau_sandbox.control import Control
 from tableau_sandbox.faults import FailJob
 from tableau_sandbox.http.app import build_app
-from tableau_sandbox.http.date_header import DateHeader
+from tableau_sandbox.http.middlewares import DateHeader
 from tableau_sandbox.identity import seeded_luid
 from tableau_sandbox.jobs.kinds import KINDS
 from tableau_sandbox.jobs.worker import Worker

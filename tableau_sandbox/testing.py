@@ -13,7 +13,7 @@ from queue import Queue
 from typing import Any
 
 from tableau_sandbox.clock import Clock, system_clock
-from tableau_sandbox.control.state import Armed, Control
+from tableau_sandbox.control import Armed, Control
 from tableau_sandbox.faults import Fault, HoldJobs
 from tableau_sandbox.http.certificate import certificate_path
 from tableau_sandbox.http.server import SandboxServer, bind, sandbox_server, url_of

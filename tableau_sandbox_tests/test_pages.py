@@ -43,7 +43,7 @@ def test_sites_as_trees(new_server: NewServer, tmp_path: Path, one_row: Path):
     found = [overview.index(f">{name}<") for name in ("Default", "Outer", "Inner", "Deep")]
     assert found == sorted(found)
     assert "Site second" in overview
-    assert "There was a problem publishing the file &#x27;Deep.hyper&#x27;" in overview
+    assert "There was a problem publishing the file &#39;Deep.hyper&#39;" in overview
     page = requests.get(str(published.webpage_url), timeout=TIMEOUT)
     assert "2 (current)" in page.text
     assert "default-src 'none'" in page.headers["Content-Security-Policy"]

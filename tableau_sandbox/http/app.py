@@ -2,13 +2,10 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.routing import Mount, Route
 
-from tableau_sandbox.control.calls import FaultyApi
-from tableau_sandbox.control.endpoint import ControlEndpoint
-from tableau_sandbox.http.host_guard import HostGuard
-from tableau_sandbox.http.request_log import RequestLog
-from tableau_sandbox.http.slashes import LeadingSlashes
-from tableau_sandbox.pages.datasource import datasource
-from tableau_sandbox.pages.overview import overview
+from tableau_sandbox.control_endpoint import ControlEndpoint
+from tableau_sandbox.faulty_api import FaultyApi
+from tableau_sandbox.http.middlewares import HostGuard, LeadingSlashes, RequestLog
+from tableau_sandbox.pages import datasource, overview
 from tableau_sandbox.rest import (
     content,
     datasources,

@@ -2,16 +2,16 @@
 
 import socket
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
+from typing import Any
 
 import uvicorn
 
-from tableau_sandbox.control.state import Control, Peer
+from tableau_sandbox.control import Control, Peer
 from tableau_sandbox.http.app import build_app
 from tableau_sandbox.http.certificate import ensure_certificate
-from tableau_sandbox.http.date_header import DateHeader
-from tableau_sandbox.http.stalled import StalledConnections
+from tableau_sandbox.http.middlewares import DateHeader
 from tableau_sandbox.jobs.kinds import KINDS
 from tableau_sandbox.jobs.worker import Worker
 from tableau_sandbox.options import Options
@@ -20,6 +20,45 @@ from tableau_sandbox.services import Services, open_services
 _SHUTDOWN_SECONDS = 5
 # Seconds. Clients that wait for a job pause up to half a minute between two requests.
 _KEEP_ALIVE_SECONDS = 60
+
+
+class StalledConnections:
+    """Finds the connections that wait for the head of a request for more than some seconds.
+
+    uvicorn itself would wait for ever.
+    Between two requests, a connection is idle, and uvicorn's own timeout applies, until the first
+    byte of the next one.
+    """
+
+    def __init__(self, seconds: float):
+        self._seconds = seconds
+        self._waiting_since: dict[tuple[Any, Any], float] = {}
+
+    def find(self, connections: Iterable[Any], *, now: float) -> list[Any]:
+        """Return the stalled ones.
+
+        Args:
+            connections: all open connections of uvicorn; those that are no longer among them are
+                forgotten.
+            now: seconds of any clock that runs evenly.
+        """
+        # With each request, a connection gets another cycle, and its time starts again.
+        waiting = [
+            (connection, cycle)
+            for connection in connections
+            if _waits_for_head(connection, cycle := getattr(connection, "cycle", None))
+        ]
+        self._waiting_since = {key: self._waiting_since.get(key, now) for key in waiting}
+        return [
+            connection
+            for (connection, _), since in self._waiting_since.items()
+            if now - since > self._seconds
+        ]
+
+
+def _waits_for_head(connection: Any, cycle: Any) -> bool:
+    is_idle = getattr(connection, "timeout_keep_alive_task", None) is not None
+    return not is_idle and (cycle is None or cycle.response_complete)
 
 
 class SandboxServer(uvicorn.Server):
@@ -117,7 +156,6 @@ def sandbox_server(
         worker = Worker(services, KINDS)
         worker.start()
         try:
-            certificate = ensure_certificate(options.data_dir) if options.tls else None
             config = uvicorn.Config(
                 # uvicorn would date answers by the machine's clock.
                 DateHeader(build_app(services), services.clock),
@@ -131,8 +169,7 @@ def sandbox_server(
                 proxy_headers=False,
                 timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
                 timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-                ssl_certfile=certificate.path if certificate else None,
-                ssl_keyfile=certificate.key_path if certificate else None,
+                ssl_certfile=ensure_certificate(options.data_dir) if options.tls else None,
             )
             server = SandboxServer(config, services, on_ready)
             control.hang_up = server.hang_up

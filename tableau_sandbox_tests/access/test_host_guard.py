@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.applications import Starlette
 
-from tableau_sandbox.control.state import Control
+from tableau_sandbox.control import Control
 from tableau_sandbox.http.app import build_app
-from tableau_sandbox.http.host_guard import host_name
+from tableau_sandbox.http.middlewares import host_name
 from tableau_sandbox.options import Options
 from tableau_sandbox.services import open_services
 from tableau_sandbox.testing import Sandbox, running_sandbox

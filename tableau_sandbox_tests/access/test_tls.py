@@ -7,7 +7,7 @@ import pytest
 import requests
 import tableauserverclient as tsc
 
-from tableau_sandbox.testing import Sandbox, running_sandbox
+from tableau_sandbox.testing import Sandbox
 from tableau_sandbox_tests.samples import TIMEOUT, publish
 from tableau_sandbox_tests.service.command import started_sandbox
 
@@ -41,7 +41,7 @@ def test_strict_clients_and_other_names(start_sandbox: Callable[..., Sandbox]):
     for host in ("127.0.0.1", "localhost"):
         with context.wrap_socket(socket.create_connection((host, port)), server_hostname=host):
             pass
-    assert sandbox.certificate.with_name("key.pem").stat().st_mode & 0o077 == 0
+    assert sandbox.certificate.with_name("server.pem").stat().st_mode & 0o077 == 0
 
 
 @pytest.mark.slow
@@ -53,19 +53,3 @@ def test_command_says_what_to_trust(tmp_path: Path):
         process.terminate()
         assert process.stdout is not None
         assert str(certificate) in process.stdout.read()
-
-
-@pytest.mark.parametrize("broken", ["key.pem", "certificate.pem"])
-def test_certificate_beside_another_key(
-    start_sandbox: Callable[..., Sandbox], tmp_path: Path, broken: str
-):
-    """Prevents: a sandbox that was killed while it made its certificate never starts again."""
-    sandbox = start_sandbox(tls=True)
-    folder = sandbox.certificate.parent
-    with running_sandbox(tmp_path / "other", tls=True) as other:
-        of_another = other.certificate.with_name(broken).read_bytes()
-    for content in (of_another, b"no PEM"):
-        (folder / broken).write_bytes(content)
-        sandbox.restart()
-        assert signed_in_over_tls(sandbox.url, sandbox.certificate).is_signed_in()
-        assert (folder / broken).read_bytes() != content

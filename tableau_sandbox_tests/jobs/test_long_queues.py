@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tableau_sandbox.control.state import Control
+from tableau_sandbox.control import Control
 from tableau_sandbox.faults import HoldJobs
 from tableau_sandbox.identity import seeded_luid
 from tableau_sandbox.jobs.kinds import KINDS, PUBLISH, REFRESH, UPDATE

@@ -10,7 +10,7 @@ import tableauserverclient as tsc
 from starlette.applications import Starlette
 
 from tableau_sandbox.command_line import main
-from tableau_sandbox.control.state import Control
+from tableau_sandbox.control import Control
 from tableau_sandbox.faults import Refuse, read_fault, write_fault
 from tableau_sandbox.http.app import build_app
 from tableau_sandbox.options import Options

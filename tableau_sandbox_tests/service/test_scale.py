@@ -9,7 +9,7 @@ from statistics import median
 import pytest
 import tableauserverclient as tsc
 
-from tableau_sandbox.control.state import Control
+from tableau_sandbox.control import Control
 from tableau_sandbox.identity import new_luid, seeded_luid
 from tableau_sandbox.options import Options
 from tableau_sandbox.services import open_services

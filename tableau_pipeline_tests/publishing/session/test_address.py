@@ -11,7 +11,6 @@ from tableau_pipeline.resources import resources_from_env
 from tableau_pipeline_tests.publishing import hostile
 from tableau_pipeline_tests.publishing.conftest import SignIn
 from tableau_pipeline_tests.publishing.test_hostile_answers import IMPATIENT
-from tableau_sandbox.http.certificate import ensure_certificate
 from tableau_sandbox.testing import running_sandbox
 
 
@@ -88,10 +87,11 @@ def test_server_that_upgrades_to_https(sign_in: SignIn, tmp_path: Path):
 @pytest.mark.parametrize("answer", [hostile.slow, hostile.slow_headers], ids=lambda it: it.__name__)
 def test_slow_answer_by_tls(sign_in: SignIn, tmp_path: Path, answer: hostile.Answer):
     """Prevents: what a deadline ends on a plain connection goes on for ever on an encrypted one."""
-    made = ensure_certificate(tmp_path)
+    with running_sandbox(tmp_path, tls=True) as sandbox:
+        trusted = sandbox.certificate
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(made.path, made.key_path)
+    tls.load_cert_chain(trusted.with_name("server.pem"))
     with hostile.front_of("", tls=tls) as front, front.answering(".*", ".*", answer):
-        session = sign_in(url=front.url, ca_bundle=made.path, times=IMPATIENT)
+        session = sign_in(url=front.url, ca_bundle=trusted, times=IMPATIENT)
         with pytest.raises(RefreshError, match="was not done within 1 s"), session:
             pass

@@ -9,7 +9,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from tableau_sandbox.access import scopes_allow
-from tableau_sandbox.control.calls import query_faults
+from tableau_sandbox.faulty_api import query_faults
 from tableau_sandbox.services import Services
 from tableau_sandbox.store import accounts
 from tableau_sandbox.store.records import Session

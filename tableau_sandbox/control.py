@@ -1,14 +1,15 @@
+"""The faults of a sandbox that are armed, and its clock."""
+
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TypeVar
+from urllib.parse import unquote
 
 from tableau_sandbox.clock import Clock, system_clock
-from tableau_sandbox.control.paths import path_matches
 from tableau_sandbox.faults import (
     CallFault,
-    Counted,
     FailJob,
     Fault,
     HoldJobs,
@@ -41,7 +42,7 @@ class Armed:
     earlier: dict[str, Datasource] = field(default_factory=dict)
     _last_held: dict[str, int] = field(default_factory=dict)
 
-    def match(self, counted: Counted) -> bool:
+    def match(self, counted: CallFault | JobFault) -> bool:
         """Count one more call or job; return whether it is hit."""
         self.seen += 1
         last = None if counted.times is None else counted.nth + counted.times - 1
@@ -57,6 +58,20 @@ class Armed:
             self._last_held[kind] = max(new)
             self.seen += len(new)
             self.fired += len(new)
+
+
+def path_matches(pattern: str, raw_path: bytes) -> bool:
+    """Whether a path under `/api/{version}/` matches the pattern of a fault."""
+    if pattern == "**":
+        return True
+    path = raw_path.decode("ascii", "replace").removeprefix("/api").strip("/")
+    # The path is divided while it is still encoded, because a name may contain a slash.
+    segments = [unquote(segment) for segment in path.split("/")[1:]]
+    expected = pattern.strip("/").split("/")
+    return len(expected) == len(segments) and all(
+        part == "*" or part.startswith("{") or part == segment
+        for part, segment in zip(expected, segments, strict=True)
+    )
 
 
 def _no_connections(peer: Peer) -> None:

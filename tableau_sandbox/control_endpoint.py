@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from tableau_sandbox.clock import stamp
-from tableau_sandbox.control.state import Armed, Control
+from tableau_sandbox.control import Armed, Control
 from tableau_sandbox.errors import RestError, malformed, not_found, refusal
 from tableau_sandbox.faults import read_fault, write_fault
 from tableau_sandbox.loopback import is_loopback

@@ -1,0 +1,164 @@
+"""What is around the application: which requests it gets, and what is noted of them."""
+
+import logging
+import re
+import time
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from email.utils import format_datetime
+from ipaddress import IPv6Address, ip_address
+from typing import TextIO
+
+from starlette.datastructures import MutableHeaders
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+LOG = logging.getLogger("tableau_sandbox.requests")
+_LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
+_REFUSAL = (
+    "The sandbox is addressed by a name that is not its own. If you gave it that name, start it"
+    " with --allowed-host NAME.\n"
+)
+# Browsers send one of them with each request, and clients of the API none.
+_SENT_BY_BROWSERS = (b"origin", b"sec-fetch-site")
+# A name or an address, IPv6 in brackets, and perhaps a port.
+_HOST = re.compile(r"(?:\[([^\]]+)\]|([^:\[\]]+))(?::[0-9]*)?")
+
+
+class HostGuard:
+    """Passes requests on whose Host is the sandbox: loopback, the address reached, or allowed.
+
+    A web page may let its own name point to 127.0.0.1 after it was loaded (DNS rebinding). To the
+    browser, the sandbox is then a part of that page's site, and the page may read its answers, or
+    sign in with the documented password. Only the header Host shows that the name is another one.
+    Ports are not compared: a forwarded port is another one, and a page cannot choose its address.
+
+    Args:
+        app: the application to guard.
+        allowed: further names of the sandbox.
+        only_browsers: pass on what no browser sent, whatever its Host.
+    """
+
+    def __init__(self, app: ASGIApp, allowed: Iterable[str] = (), *, only_browsers: bool = False):
+        self._app = app
+        self._only_browsers = only_browsers
+        self._names = {_canonical(name) for name in (*_LOOPBACK_NAMES, *allowed)}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or answer 403."""
+        unguarded = self._only_browsers and not _is_of_browser(scope)
+        passes = unguarded or self._is_own(scope)
+        await (self._app if passes else PlainTextResponse(_REFUSAL, 403))(scope, receive, send)
+
+    def _is_own(self, scope: Scope) -> bool:
+        hosts = [value for name, value in scope["headers"] if name == b"host"]
+        if len(hosts) != 1:
+            return False
+        name = host_name(hosts[0].decode("latin-1"))
+        reached = scope.get("server")
+        return name in self._names or (reached is not None and name == _canonical(reached[0]))
+
+
+def _is_of_browser(scope: Scope) -> bool:
+    return any(name in _SENT_BY_BROWSERS for name, _ in scope["headers"])
+
+
+def host_name(header: str) -> str | None:
+    """Return the name or the address in a header Host, in one spelling; None if it has none."""
+    parsed = _HOST.fullmatch(header)
+    return _canonical(parsed[1] or parsed[2]) if parsed else None
+
+
+def _canonical(name: str) -> str:
+    try:
+        address = ip_address(name)
+    except ValueError:
+        return name.lower()
+    if isinstance(address, IPv6Address) and address.ipv4_mapped:
+        return str(address.ipv4_mapped)
+    return str(address)
+
+
+class RequestLog:
+    """Logs the method, path, status and duration of each request.
+
+    It does not log bodies, headers or queries, which may contain secrets.
+    """
+
+    def __init__(self, app: ASGIApp):
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, and log its result."""
+        if scope["type"] != "http" or not LOG.isEnabledFor(logging.INFO):
+            await self._app(scope, receive, send)
+            return
+        started, status = time.perf_counter(), "-"
+
+        async def note_status(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = str(message["status"])
+            await send(message)
+
+        try:
+            await self._app(scope, receive, note_status)
+        finally:
+            took = (time.perf_counter() - started) * 1000
+            # The raw path cannot contain line breaks.
+            path = scope["raw_path"].decode("ascii", "replace")
+            LOG.info("%s %s %s %.0f ms", scope["method"], path, status, took)
+
+
+@contextmanager
+def requests_logged_to(stream: TextIO) -> Generator[None]:
+    """Write the log of requests to a stream within the block; otherwise it is discarded."""
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+    LOG.addHandler(handler)
+    LOG.setLevel(logging.INFO)
+    LOG.propagate = False
+    try:
+        yield
+    finally:
+        LOG.removeHandler(handler)
+        LOG.setLevel(logging.NOTSET)
+        LOG.propagate = True
+
+
+class LeadingSlashes:
+    """Serves paths that begin with several slashes as if they began with one.
+
+    Clients write such paths when their users end the address of the server with a slash.
+    """
+
+    def __init__(self, app: ASGIApp):
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, with one slash at the beginning of its path."""
+        if scope["type"] == "http" and scope["path"].startswith("//"):
+            path = re.sub("^/+", "/", scope["path"])
+            raw_path = re.sub(b"^/+", b"/", scope["raw_path"])
+            scope = {**scope, "path": path, "raw_path": raw_path}
+        await self._app(scope, receive, send)
+
+
+class DateHeader:
+    """Sets the Date of every answer by the sandbox's clock; uvicorn would use the machine's."""
+
+    def __init__(self, app: ASGIApp, clock: Callable[[], datetime]):
+        self._app = app
+        self._clock = clock
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, and set the Date of its answer."""
+
+        async def send_dated(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                date = format_datetime(self._clock().astimezone(UTC), usegmt=True)
+                MutableHeaders(scope=message)["Date"] = date
+            await send(message)
+
+        await self._app(scope, receive, send_dated)

@@ -1,0 +1,124 @@
+"""The status pages: what the sandbox holds, and its latest jobs."""
+
+import json
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.templating import Jinja2Templates
+
+from tableau_sandbox.loopback import is_loopback
+from tableau_sandbox.services import Services
+from tableau_sandbox.store import accounts, datasources, jobs, projects
+from tableau_sandbox.store.records import Datasource, Project, Site
+
+_JOBS_SHOWN = 20
+# Published content may neither run code nor load anything.
+_HEADERS = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
+_UNITS = ("bytes", "KB", "MB", "GB")
+
+
+def overview(request: Request) -> Response:
+    """Show all sites with their projects, data sources and latest jobs."""
+    services: Services = request.app.state.services
+    database = services.database
+    sites = []
+    for site in accounts.sites(database):
+        sources = datasources.datasources(database, site.luid)
+        sites.append(
+            {
+                "site": site,
+                "tree": list(_tree(projects.projects(database, site.luid), sources)),
+                "is_empty": not sources,
+                "jobs": jobs.jobs(database, site.luid, most=_JOBS_SHOWN),
+            }
+        )
+    context = {"options": services.options, "sites": sites}
+    return _TEMPLATES.TemplateResponse(request, "overview.html", context, headers=_HEADERS)
+
+
+def _tree(
+    found: list[Project], sources: list[Datasource], *, parent: str | None = None, depth: int = 0
+) -> Iterator[tuple[int, Project, Datasource | None]]:
+    """Yield the projects in `parent` with their depth, each followed by its content."""
+    for project in sorted(found, key=lambda project: project.name.casefold()):
+        if project.parent == parent:
+            yield depth, project, None
+            for source in sorted(sources, key=lambda source: source.name.casefold()):
+                if source.project == project.luid:
+                    yield depth + 1, project, source
+            yield from _tree(found, sources, parent=project.luid, depth=depth + 1)
+
+
+def datasource(request: Request) -> Response:
+    """Show one data source: its tables with their columns and first rows, and its revisions.
+
+    Pages need no sign-in, so the rows are for clients on this machine only.
+    """
+    services: Services = request.app.state.services
+    luid = request.path_params["luid"]
+    context: dict[str, object] = {"source": None}
+    for site in accounts.sites(services.database):
+        found = datasources.datasource(services.database, site.luid, luid)
+        if found is not None:
+            context = {
+                "source": found,
+                "facts": _facts(site, found),
+                "revisions": datasources.revisions(services.database, luid),
+                "shows_rows": request.client is not None and is_loopback(request.client.host),
+            }
+    status = 200 if context["source"] else 404
+    return _TEMPLATES.TemplateResponse(
+        request, "datasource.html", context, status_code=status, headers=_HEADERS
+    )
+
+
+def _facts(site: Site, source: Datasource) -> list[tuple[str, str]]:
+    return [
+        ("Site", site.name),
+        ("Project", source.project_name),
+        ("Owner", source.owner_name),
+        ("Connection", source.connection_class + (" (extract)" if source.has_extracts else "")),
+        ("Size", _size(source.hyper_bytes)),
+        ("Published", _moment(source.created_at)),
+        ("Updated", _moment(source.updated_at)),
+        ("Tags", ", ".join(source.tags)),
+        ("Description", source.description),
+    ]
+
+
+def _size(count: int) -> str:
+    """Format a number of bytes; 1 MB is 10^6 bytes."""
+    amount, unit = float(count), 0
+    while amount >= 1000 and unit < len(_UNITS) - 1:
+        amount, unit = amount / 1000, unit + 1
+    # No line break between number and unit.
+    return f"{amount:.1f}\N{NO-BREAK SPACE}{_UNITS[unit]}" if unit else f"{count} bytes"
+
+
+def _moment(stamp: str) -> str:
+    """Format a time of the API for reading; all are in UTC."""
+    return stamp.replace("T", " ").replace("Z", "")
+
+
+def _seconds_until(start: str | None, end: str | None) -> str:
+    """Return a duration in whole seconds, as the API has them."""
+    if start is None or end is None:
+        return ""
+    return f"{(datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds():,.0f} s"
+
+
+def _rows(count: int) -> str:
+    return f"{count:,} row" if count == 1 else f"{count:,} rows"
+
+
+_TEMPLATES = Jinja2Templates(Path(__file__).with_name("templates"))
+_TEMPLATES.env.filters |= {
+    "from_json": json.loads,
+    "moment": _moment,
+    "rows": _rows,
+    "seconds_until": _seconds_until,
+    "size": _size,
+}
