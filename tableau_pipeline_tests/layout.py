@@ -1,4 +1,4 @@
-"""`make check` asks it: are files and functions small enough to be read?"""
+"""`make check` asks it: can files be read, and do tests keep to what is public?"""
 
 import ast
 import sys
@@ -13,6 +13,10 @@ _PACKAGES = (
     "tableau_sandbox",
     "tableau_sandbox_tests",
 )
+# What tests of the pipeline may use of the sandbox.
+_PUBLIC = {
+    f"tableau_sandbox.{name}" for name in ("testing", "faults", "options", "quirks", "simulation")
+}
 _LINES_OF_A_FILE, _LINES_OF_A_FUNCTION, _SHARED_NAMES = 600, 50, 6
 
 
@@ -24,6 +28,8 @@ def problems() -> Iterator[str]:
         if (lines := len(text.splitlines())) > _LINES_OF_A_FILE:
             yield f"{_name(file)} has {lines} lines, more than {_LINES_OF_A_FILE}"
         yield from _long_functions(file, text)
+        if file.is_relative_to(_ROOT / "tableau_pipeline_tests"):
+            yield from _private_imports(file, text)
     modules = [file for file in files if file.name != "__init__.py"]
     product = _ROOT / _PACKAGES[0]
     names = Counter(file.stem for file in modules if file.is_relative_to(product))
@@ -40,6 +46,21 @@ def _long_functions(file: Path, text: str) -> Iterator[str]:
                 yield (
                     f"{_name(file)}:{node.lineno} {node.name} has {lines} lines, more than "
                     f"{_LINES_OF_A_FUNCTION}"
+                )
+
+
+def _private_imports(file: Path, text: str) -> Iterator[str]:
+    for node in ast.walk(ast.parse(text)):
+        modules = []
+        if isinstance(node, ast.ImportFrom) and node.module:
+            modules = [node.module]
+        elif isinstance(node, ast.Import):
+            modules = [each.name for each in node.names]
+        for module in modules:
+            if module.partition(".")[0] == "tableau_sandbox" and module not in _PUBLIC:
+                yield (
+                    f"{_name(file)} imports {module}: use tableau_sandbox.simulation, or what else "
+                    "is public"
                 )
 
 

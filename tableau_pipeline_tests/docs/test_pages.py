@@ -2,11 +2,8 @@
 
 import re
 from collections import defaultdict
-from dataclasses import fields
-from enum import StrEnum
-from importlib import import_module
 from pathlib import Path
-from pkgutil import resolve_name, walk_packages
+from pkgutil import resolve_name
 
 import pytest
 
@@ -14,9 +11,6 @@ from tableau_pipeline.ingest.options import NAMES
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.docs.messages import is_message
 from tableau_pipeline_tests.docs.page import Page, all_pages, page
-from tableau_sandbox import rest
-from tableau_sandbox.quirks import Quirks
-from tableau_sandbox.vds.service.api import CALLS as VDS_CALLS
 
 _TROUBLE = page("troubleshooting.md").sections
 _BLOCK = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
@@ -115,31 +109,3 @@ def test_make_targets():
     documented = [row["target"] for row in rows if "target" in row]
     tools = {"python", "java", "postgresql"}
     assert {name.split()[1] for name in documented} == set(phony.split()) - tools
-
-
-def test_calls_of_the_sandbox():
-    """Prevents: a call that the page promises and the sandbox refuses, or one that it hides."""
-    modules = [
-        import_module(each.name) for each in walk_packages(rest.__path__, f"{rest.__name__}.")
-    ]
-    routes = [route for module in modules for route in getattr(module, "ROUTES", ())]
-    rows = page("sandbox.md").sections["What is faithful"].rows()
-    documented = [call for row in rows for call in row["calls"].split(", ")]
-    known = [f"{route.method} {route.pattern}" for route in routes]
-    assert sorted(documented) == sorted([*known, *VDS_CALLS])
-
-
-def test_quirks_of_the_sandbox():
-    """Prevents: a quirk that the page lacks, or whose values or default it tells wrongly."""
-    rows = page("sandbox.md").sections["Quirks for what Tableau leaves open"].rows()
-    documented = {row["quirk"]: row["values (default first)"].split(", ") for row in rows}
-    known = {f"--{each.name.replace('_', '-')}": each.default for each in fields(Quirks)}
-    assert {quirk: values[0] for quirk, values in documented.items()} == {
-        quirk: {True: "yes", False: "no"}.get(default, str(default))
-        for quirk, default in known.items()
-    }
-    for quirk, default in known.items():
-        if isinstance(default, bool):
-            assert sorted(documented[quirk]) == ["no", "yes"]
-        elif isinstance(default, StrEnum):
-            assert sorted(documented[quirk]) == sorted(type(default))

@@ -1,9 +1,11 @@
 """What a refresh takes of a site's budgets of calls."""
 
-import io
+import logging
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
+
+import pytest
 
 from tableau_pipeline.core.declaration import Reconcile
 from tableau_pipeline.core.policies import Diff
@@ -12,7 +14,6 @@ from tableau_pipeline_tests.docs.page import page
 from tableau_pipeline_tests.refresh.recover.test_crash import changed_rows
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
-from tableau_sandbox.http.request_log import requests_logged_to
 
 DECISIONS = {
     "nothing changed": "no change",
@@ -21,7 +22,21 @@ DECISIONS = {
 }
 
 
-def test_requests_are_those_of_the_page(pipeline: Pipeline):
+@pytest.fixture
+def paths(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+    """The paths of the requests so far, each only once."""
+    log = "tableau_sandbox.requests"
+    caplog.set_level(logging.INFO, log)
+
+    def new() -> list[str]:
+        found = [str(each.args[1]) for each in caplog.records if each.name == log and each.args]  # ty: ignore
+        caplog.clear()
+        return found
+
+    return new
+
+
+def test_requests_are_those_of_the_page(pipeline: Pipeline, paths: Callable[[], list[str]]):
     """Prevents: a refresh that takes more of the site's budgets than somebody has planned with."""
     rows = page("explanation/scale.md").sections["Data sources"].rows()
     fixed, queries, for_a_look, records = (row for row in rows if "update" in row)
@@ -30,27 +45,29 @@ def test_requests_are_those_of_the_page(pipeline: Pipeline):
     pipeline.run()
     for number, (what, decision) in enumerate(DECISIONS.items()):
         pipeline.model("flights", flights(8 + number))
-        log = io.StringIO()
-        with requests_logged_to(log):
-            report = pipeline.run(full=what == "publish")
+        paths()
+        report = pipeline.run(full=what == "publish")
+        asked = paths()
         assert report.plan
         assert report.plan.decision == decision
-        paths = [line.split()[2] for line in log.getvalue().splitlines()]
-        at_job = [number for number, path in enumerate(paths) if "/jobs/" in path]
+        at_job = [number for number, path in enumerate(asked) if "/jobs/" in path]
         # A look is at the job, or in turn at the data source while the job waits in the queue.
         looks = at_job[-1] - at_job[0] + 1 if at_job else 0
-        assert len(paths) == int(fixed[what]) + looks * int(for_a_look[what]), paths
-        assert sum("/vizql-data-service/" in path for path in paths) == int(queries[what])
+        assert len(asked) == int(fixed[what]) + looks * int(for_a_look[what]), asked
+        assert sum("/vizql-data-service/" in path for path in asked) == int(queries[what])
         kept = pipeline.journal.records()
         newest = max(each.refresh for each in kept)
         assert sum(each.refresh == newest for each in kept) == int(records[what])
 
 
-def test_each_look_at_a_job_is_one_request(new_pipeline: Callable[..., Pipeline]):
+def test_each_look_at_a_job_is_one_request(
+    new_pipeline: Callable[..., Pipeline], paths: Callable[[], list[str]]
+):
     """Prevents: a job that waits for hours takes several requests a look from the site's budget."""
     pipeline = new_pipeline()
     changed_rows(pipeline)
-    log, slept = io.StringIO(), []
+    slept = []
+    paths()
     with ExitStack() as held:
         held.enter_context(pipeline.sandbox.held_jobs())
 
@@ -60,11 +77,10 @@ def test_each_look_at_a_job_is_one_request(new_pipeline: Callable[..., Pipeline]
                 held.close()
                 pipeline.sandbox.wait_until_idle()
 
-        with requests_logged_to(log):
-            replace(pipeline.refresh(), sleep=sleep).run(Options())
-    paths = [line.split()[2] for line in log.getvalue().splitlines()]
-    at_job = [number for number, path in enumerate(paths) if "/jobs/" in path]
-    looks = paths[at_job[0] : at_job[-1] + 1]
+        replace(pipeline.refresh(), sleep=sleep).run(Options())
+    asked = paths()
+    at_job = [number for number, path in enumerate(asked) if "/jobs/" in path]
+    looks = asked[at_job[0] : at_job[-1] + 1]
     assert len(looks) == len(slept) + 1
     assert not any("/revisions" in path for path in looks)
     assert sum("/datasources/" in path for path in looks) == 4, "the job has not begun"

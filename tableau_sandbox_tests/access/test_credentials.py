@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 import tableauserverclient as tsc
-from tableau_sandbox.control.state import Control
 
 from tableau_sandbox import command_line as cli
+from tableau_sandbox.control import Control
 from tableau_sandbox.options import Options, UserSeed
 from tableau_sandbox.services import open_services
 from tableau_sandbox.store.accounts import NameTakenError

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tableau_sandbox.control.state import Control
 
+from tableau_sandbox.control import Control
 from tableau_sandbox.jobs.kinds import KINDS, REFRESH
 from tableau_sandbox.jobs.worker import Worker
 from tableau_sandbox.options import Options

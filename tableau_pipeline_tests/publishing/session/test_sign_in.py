@@ -1,6 +1,4 @@
 import logging
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -14,8 +12,7 @@ from tableau_pipeline.publishing.session.credentials import (
 )
 from tableau_pipeline.publishing.session.sign_in import signed_in
 from tableau_pipeline_tests.publishing.conftest import LOG, SignIn
-from tableau_sandbox.faults import Refuse
-from tableau_sandbox.services import DATABASE_FILE
+from tableau_sandbox.faults import Delay, Refuse
 from tableau_sandbox.testing import Sandbox, running_sandbox
 
 SECRET = "hush-hush-5c21"
@@ -32,9 +29,8 @@ WRONG: list[tuple[Credentials, str, str]] = [
 ]
 
 
-def sessions(sandbox: Sandbox) -> int:
-    with closing(sqlite3.connect(sandbox.data_dir / DATABASE_FILE)) as database:
-        return database.execute("SELECT count(*) FROM session").fetchone()[0]
+# It counts what signs out, without troubling it.
+SIGN_OUT = Delay(method="POST", path="auth/signout", seconds=0, times=None)
 
 
 @pytest.mark.parametrize(
@@ -98,19 +94,18 @@ def test_unknown_site(sandbox: Sandbox, sign_in: SignIn):
 
 def test_session_ends_with_the_block(sandbox: Sandbox, sign_in: SignIn):
     """Prevents: every refresh leaves a session behind."""
-    before = sessions(sandbox)
-    with sign_in():
-        assert sessions(sandbox) == before + 1
-    assert sessions(sandbox) == before
+    with sandbox.armed(SIGN_OUT) as ended:
+        with sign_in():
+            assert ended.fired == 0
+        assert ended.fired == 1
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
 def test_session_ends_after_an_error(sandbox: Sandbox, sign_in: SignIn, error: type[BaseException]):
     """Prevents: a failed refresh keeps its session, or its own error is hidden."""
-    before = sessions(sandbox)
-    with pytest.raises(error, match="mine"), sign_in():
+    with sandbox.armed(SIGN_OUT) as ended, pytest.raises(error, match="mine"), sign_in():
         raise error("mine")
-    assert sessions(sandbox) == before
+    assert ended.fired == 1
 
 
 def test_session_that_is_gone_already_is_no_error(sign_in: SignIn):
