@@ -6,8 +6,6 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
-from tableau_sandbox.vds.schema import Schema
-
 # Values may be secrets, and must not stand in messages.
 STRICT = ConfigDict(extra="forbid", hide_input_in_errors=True)
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -59,7 +57,9 @@ class Quirks:
     tds_varies: bool = option(False, "publishes and data updates leave marks in the .tds")
     gateway_pages: bool = option(False, "answers with the status 503 or 504 are HTML")
     vds: bool = option(True, "the server has VizQL Data Service")
-    vds_schema: Schema = option(Schema.V20262, "version of VizQL Data Service")
+    vds_schema: Literal["20262", "20261", "20253", "20252", "20251"] = option(
+        "20262", "version of VizQL Data Service; later ones know more options"
+    )
     vds_empty: Literal["no-row", "zero", "error"] = option(
         "no-row", "what VizQL Data Service answers to an aggregate over no rows"
     )

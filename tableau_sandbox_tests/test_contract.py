@@ -23,7 +23,7 @@ from tableau_sandbox import rest
 from tableau_sandbox.faults import Cut, Drop, Refuse
 from tableau_sandbox.quirks import Quirks
 from tableau_sandbox.testing import Sandbox
-from tableau_sandbox.vds.service.api import CALLS as VDS_CALLS
+from tableau_sandbox.vds.api import CALLS as VDS_CALLS
 from tableau_sandbox_tests.access.test_roles import user
 from tableau_sandbox_tests.conftest import ALICE
 from tableau_sandbox_tests.contract import (
@@ -31,7 +31,7 @@ from tableau_sandbox_tests.contract import (
     test_jobs,
     test_publish,
     test_updates,
-    test_vds_queries,
+    test_vds,
 )
 from tableau_sandbox_tests.contract.conftest import ENVIRONMENT, VIEWER, or_stop
 from tableau_sandbox_tests.contract.session import Session
@@ -231,8 +231,8 @@ QUIRKS: list[tuple[Callable[[Workspace], None], dict[str, Any]]] = [
     (test_datasources.test_download_without_the_extract, {"download_without_extract": "tdsx"}),
     (test_jobs.test_unfinished_job, {"early_finish_code": True}),
     (replaced, {"replace": "refused"}),
-    (test_vds_queries.test_count_of_nothing, {"vds_empty": "zero"}),
-    (test_vds_queries.test_count_of_a_column, {"vds_access": "nobody"}),
+    (test_vds.test_count_of_nothing, {"vds_empty": "zero"}),
+    (test_vds.test_count_by_a_constant, {"vds_access": "nobody"}),
 ]
 
 

@@ -7,7 +7,7 @@ from typing import get_args, get_type_hints
 
 from tableau_sandbox.http.app import API_ROUTES
 from tableau_sandbox.quirks import Quirks
-from tableau_sandbox.vds.service.api import CALLS
+from tableau_sandbox.vds.api import CALLS
 
 PAGE = (Path(__file__).parents[1] / "docs" / "sandbox.md").read_text("utf-8")
 

@@ -21,8 +21,7 @@ from tableau_sandbox.rest import (
 )
 from tableau_sandbox.rest.api import RestApi
 from tableau_sandbox.services import Services
-from tableau_sandbox.vds.service import api as vds
-from tableau_sandbox.vds.service.answers import write_vds_refusal
+from tableau_sandbox.vds import api as vds
 
 API_ROUTES = (
     *sign_in.ROUTES,
@@ -46,7 +45,7 @@ def build_app(services: Services) -> Starlette:
     guard = [Middleware(HostGuard, allowed)]
     # Clients of the API may know the sandbox by any name, for example in a network of containers.
     api = FaultyApi(services, RestApi(services, API_ROUTES))
-    query_api = FaultyApi(services, vds.VdsApi(services), write_vds_refusal)
+    query_api = FaultyApi(services, vds.VdsApi(services), vds.write_vds_refusal)
     app = Starlette(
         routes=[
             Mount(vds.PATH, HostGuard(query_api, allowed, only_browsers=True)),

@@ -1,18 +1,31 @@
-"""What a data source looks like to those who query it: logical tables, fields, relationships."""
+"""What a data source looks like to those who query it, read from its `.tds` and stored tables."""
 
+import json
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from xml.etree.ElementTree import Element
 
-from tableau_sandbox.vds.functions import DataType
+import defusedxml.ElementTree
+
+from tableau_sandbox.store.records import Datasource
 
 
-class ColumnClass(StrEnum):
-    """Where the values of a field come from."""
+class DataType(StrEnum):
+    """The type of a field."""
 
-    COLUMN = "COLUMN"
-    BIN = "BIN"
-    GROUP = "GROUP"
-    CALCULATION = "CALCULATION"
+    INTEGER = "INTEGER"
+    REAL = "REAL"
+    STRING = "STRING"
+    DATETIME = "DATETIME"
+    BOOLEAN = "BOOLEAN"
+    DATE = "DATE"
+    SPATIAL = "SPATIAL"
+    UNKNOWN = "UNKNOWN"
+
+
+NUMBERS = frozenset({DataType.INTEGER, DataType.REAL})
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +54,7 @@ class Field:
         data_type: the type of its values.
         table: the identifier of its logical table; "" if it belongs to none.
         column: its column in the `.hyper` file; None if it has none there.
-        column_class: where its values come from.
+        column_class: where its values come from, as the service calls it.
         formula: the formula of a calculation.
         role: "dimension" or "measure" if the data source says so.
         kind: "nominal", "ordinal" or "quantitative" if the data source says so.
@@ -53,29 +66,11 @@ class Field:
     data_type: DataType
     table: str
     column: str | None
-    column_class: ColumnClass = ColumnClass.COLUMN
-    formula: str | None = None
-    role: str | None = None
-    kind: str | None = None
-    hidden: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class FieldPair:
-    """Two fields that are compared, by their names in brackets."""
-
-    operator: str
-    first: str
-    second: str
-
-
-@dataclass(frozen=True, slots=True)
-class Relationship:
-    """How two logical tables are related; all pairs must hold."""
-
-    first: str
-    second: str
-    pairs: tuple[FieldPair, ...]
+    column_class: str
+    formula: str | None
+    role: str | None
+    kind: str | None
+    hidden: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +79,181 @@ class Model:
 
     tables: tuple[LogicalTable, ...]
     fields: tuple[Field, ...]
-    relationships: tuple[Relationship, ...]
 
-    def table(self, identifier: str) -> LogicalTable | None:
-        """Return the table with this identifier."""
-        return next((each for each in self.tables if each.id == identifier), None)
+
+# Products use such a prefix until a release officially supports an element or attribute.
+_FEATURE = re.compile(r"^_\.fcp\.\w+\.(true|false)\.\.\.")
+_PART_OF_NAME = re.compile(r"\[((?:[^\]]|\]\])*)\]")
+# A model from before there were logical tables is one such table.
+_MIGRATED = "Migrated Data"
+_COLUMN, _CALCULATION = "COLUMN", "CALCULATION"
+_CLASSES = {"bin": "BIN", "categorical-bin": "GROUP"}
+_TYPES: Mapping[str, DataType] = {
+    **dict.fromkeys(("SMALL_INT", "INT", "BIG_INT", "OID"), DataType.INTEGER),
+    **dict.fromkeys(("NUMERIC", "FLOAT", "DOUBLE"), DataType.REAL),
+    **dict.fromkeys(("TEXT", "VARCHAR", "CHAR"), DataType.STRING),
+    **dict.fromkeys(("TIMESTAMP", "TIMESTAMP_TZ"), DataType.DATETIME),
+    "BOOL": DataType.BOOLEAN,
+    "DATE": DataType.DATE,
+    "TABLEAU.TABGEOGRAPHY": DataType.SPATIAL,
+}
+
+# The types of its columns by schema, table and column of a `.hyper` file.
+_Stored = Mapping[tuple[str, str], Mapping[str, str]]
+
+
+def read_model(datasource: Datasource) -> Model:
+    """Return the model of a data source, whose `.tds` was inspected when it was published.
+
+    Fields without a column are left out if the tables are stored here, unless they are calculated.
+    """
+    root = defusedxml.ElementTree.fromstring(datasource.tds, forbid_dtd=True)
+    stored: _Stored = {
+        (table["schema"], table["name"]): {
+            column["name"]: column["type"] for column in table["columns"]
+        }
+        for table in json.loads(datasource.tables)
+    }
+    graph = _child(root, "object-graph")
+    tables = tuple(_tables(graph, stored))
+    columns = {column.get("name", ""): column for column in root if _plain(column.tag) == "column"}
+    fields = (*_fields_of_columns(root, columns, tables, stored), *_calculated_fields(columns))
+    return Model(tables, fields)
+
+
+def _tables(graph: Element | None, stored: _Stored) -> Iterator[LogicalTable]:
+    objects = [] if graph is None else [each for each in graph.iter() if each.tag == "object"]
+    if not objects:
+        only = next(iter(stored)) if len(stored) == 1 else None
+        yield LogicalTable(_MIGRATED, _MIGRATED, only)
+    for each in objects:
+        place = _place(each, stored)
+        if place is None and len(objects) == len(stored) == 1:
+            place = next(iter(stored))
+        identifier = each.get("id", "")
+        yield LogicalTable(identifier, each.get("caption", identifier), place)
+
+
+def _place(table: Element, stored: _Stored) -> tuple[str, str] | None:
+    """Return where the rows of a table are stored; an extract counts before its origin."""
+    relations = {
+        properties.get("context", ""): _child(properties, "relation")
+        for properties in table
+        if _plain(properties.tag) == "properties"
+    }
+    for context in ("extract", ""):
+        relation = relations.get(context)
+        parts = () if relation is None else _parts(relation.get("table", ""))
+        if len(parts) == 2 and parts in stored:
+            return parts[0], parts[1]
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """What the `.tds` says of a column of a table."""
+
+    remote_name: str
+    local_type: str
+    table: str
+
+
+def _records(root: Element) -> dict[str, _Record]:
+    """Return the records by the names of their fields; an extract counts before its origin."""
+    found: dict[str, _Record] = {}
+    for path in ("connection", "extract"):
+        for record in root.iterfind(f"./{path}//metadata-record[@class='column']"):
+            texts = {_plain(child.tag): child.text or "" for child in record}
+            name = texts.get("local-name", "")
+            before = found.get(name)
+            found[name] = _Record(
+                texts.get("remote-name", ""),
+                texts.get("local-type", ""),
+                _unquoted(texts.get("object-id", "")) or (before.table if before else ""),
+            )
+    return found
+
+
+def _fields_of_columns(
+    root: Element,
+    columns: Mapping[str, Element],
+    tables: tuple[LogicalTable, ...],
+    stored: _Stored,
+) -> Iterator[Field]:
+    by_id = {table.id: table for table in tables}
+    for name, record in _records(root).items():
+        table = by_id.get(record.table) or (tables[0] if len(tables) == 1 else None)
+        place = table.stored if table else None
+        types = stored[place] if place else {}
+        if place and record.remote_name not in types:
+            # The data were replaced by others, and the model was kept.
+            continue
+        yield _field(
+            name,
+            columns.get(name),
+            data_type=_data_type(types.get(record.remote_name), record.local_type),
+            table=table.id if table else "",
+            column=record.remote_name if place else None,
+        )
+
+
+def _calculated_fields(columns: Mapping[str, Element]) -> Iterator[Field]:
+    for name, column in columns.items():
+        calculation = column.find("calculation")
+        if calculation is not None:
+            yield _field(
+                name,
+                column,
+                data_type=_data_type(None, column.get("datatype", "")),
+                column_class=_CLASSES.get(calculation.get("class", ""), _CALCULATION),
+                formula=calculation.get("formula"),
+            )
+
+
+def _field(
+    name: str,
+    element: Element | None,
+    *,
+    data_type: DataType,
+    table: str = "",
+    column: str | None = None,
+    column_class: str = _COLUMN,
+    formula: str | None = None,
+) -> Field:
+    attributes = {} if element is None else element.attrib
+    plain = _unquoted(name)
+    return Field(
+        name=plain,
+        caption=attributes.get("caption", plain),
+        data_type=data_type,
+        table=table,
+        column=column,
+        column_class=column_class,
+        formula=formula,
+        role=attributes.get("role"),
+        kind=attributes.get("type"),
+        hidden=attributes.get("hidden") == "true",
+    )
+
+
+def _child(parent: Element, tag: str) -> Element | None:
+    return next((child for child in parent if _plain(child.tag) == tag), None)
+
+
+def _data_type(hyper_type: str | None, local_type: str) -> DataType:
+    if hyper_type is not None:
+        return _TYPES.get(hyper_type.partition("(")[0], DataType.UNKNOWN)
+    word = local_type.upper()
+    return DataType(word) if word in DataType.__members__ else DataType.UNKNOWN
+
+
+def _parts(name: str) -> tuple[str, ...]:
+    return tuple(part.replace("]]", "]") for part in _PART_OF_NAME.findall(name))
+
+
+def _unquoted(name: str) -> str:
+    return name.removeprefix("[").removesuffix("]").replace("]]", "]")
+
+
+def _plain(name: str) -> str:
+    return _FEATURE.sub("", name)

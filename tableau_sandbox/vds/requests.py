@@ -1,73 +1,173 @@
-"""Requests as plain values."""
+"""Requests to the service, by the grammar of Tableau's OpenAPI.
 
-from dataclasses import dataclass, field
-from enum import StrEnum
+What the sandbox does not emulate has its place in the grammar, so that whoever asks for it is told
+so, and not that the request is malformed.
+"""
 
-from tableau_sandbox.vds.filters import Filter, Value
-from tableau_sandbox.vds.query_fields import QueryField
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic.alias_generators import to_camel
+from pydantic_core import PydanticCustomError
+
+from tableau_sandbox.strict_json import JsonError, read_json
+from tableau_sandbox.vds.errors import VdsError, malformed
+
+# The options that did not come with the first version. A version refuses those that it lacks.
+_SINCE: Mapping[str, str] = {
+    "bypass_metadata_cache": "20253",
+    "interpret_field_captions_as_field_names": "20253",
+    "include_hidden_fields": "20261",
+    "include_group_formulas": "20261",
+    "row_limit": "20261",
+    "return_server_sent_events": "20261",
+    "with_new_session": "20262",
+}
+_FUNCTION = (
+    "SUM|AVG|MEDIAN|COUNT|COUNTD|MIN|MAX|STDEV|VAR|COLLECT|AGG|NONE|UNSPECIFIED"
+    "|YEAR|QUARTER|MONTH|WEEK|DAY|TRUNC_(YEAR|QUARTER|MONTH|WEEK|DAY)"
+)
 
 
-class ReturnFormat(StrEnum):
-    """How the rows of an answer are written."""
-
-    OBJECTS = "OBJECTS"
-    ARRAYS = "ARRAYS"
+def _refuse(_: Any) -> Any:
+    # The kind of the error is the code of the refusal.
+    raise PydanticCustomError("501000", "The sandbox does not emulate this")
 
 
-@dataclass(frozen=True, slots=True)
-class Connection:
-    """The credentials of a connection; None is the only one."""
-
-    luid: str | None
-    username: str
-    password: str = field(repr=False)
+def _refuse_if_used(value: Any) -> Any:
+    return _refuse(value) if value else value
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """The data source that is asked, and credentials that it does not embed."""
-
-    luid: str
-    connections: tuple[Connection, ...] = ()
+_Gap, _GapIfUsed = AfterValidator(_refuse), AfterValidator(_refuse_if_used)
+_Positive = Annotated[int, Field(ge=1, lt=1 << 31)]
+_Objects = list[dict[str, Any]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """How a request is answered; the last four belong to queries."""
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, alias_generator=to_camel)
+
+
+class Connection(_Strict):
+    """The credentials of a connection that the data source does not embed."""
+
+    connection_luid: str = ""
+    connection_username: str
+    connection_password: str = Field(repr=False)
+
+
+class Source(_Strict):
+    """The data source that is asked."""
+
+    datasource_luid: str
+    connections: list[Connection] = []
+
+
+class Options(_Strict):
+    """How a request is answered."""
 
     debug: bool = False
     bypass_metadata_cache: bool = False
-    captions_are_names: bool = False
+    interpret_field_captions_as_field_names: bool = False
     include_hidden_fields: bool = False
     include_group_formulas: bool = False
     with_new_session: bool = False
-    disaggregate: bool = False
-    return_format: ReturnFormat = ReturnFormat.OBJECTS
-    row_limit: int | None = None
-    server_sent_events: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """A value that replaces a parameter's own."""
+class QueryOptions(Options):
+    """How a query is answered."""
 
-    caption: str
-    value: Value
+    return_format: Literal["OBJECTS", "ARRAYS"] = "OBJECTS"
+    # An aggregate has one row at most.
+    row_limit: _Positive = 1
+    disaggregate: Annotated[bool, _GapIfUsed] = False
+    return_server_sent_events: Annotated[bool, _GapIfUsed] = False
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class QueryField(_Strict):
+    """A calculation under a name of its own; without a formula, a field of the data source."""
+
+    field_caption: str
+    field_alias: str = Field(default="", min_length=1)
+    calculation: str = ""
+    function: Annotated[str, Field(pattern=f"^({_FUNCTION})$"), _Gap] = ""
+    bin_size: Annotated[int | float, Field(ge=1), _Gap] = 1
+    table_calculation: Annotated[dict[str, Any], _Gap] = {}
+    nested_table_calculations: Annotated[_Objects, _Gap] = []
+    max_decimal_places: Annotated[int, _Gap] = 0
+    sort_direction: Annotated[Literal["ASC", "DESC"], _Gap] = "ASC"
+    sort_priority: Annotated[_Positive, _Gap] = 1
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_one_computation(cls, value: Any) -> Any:
+        if isinstance(value, dict) and {"function", "calculation"} <= value.keys():
+            raise PydanticCustomError("400803", "It has both a function and a calculation")
+        return value
+
+    @property
+    def is_calculation(self) -> bool:
+        """Whether it has a formula, be it empty."""
+        return "calculation" in self.model_fields_set
+
+    @property
+    def key(self) -> str:
+        """Its key in an answer of objects."""
+        return self.field_alias or self.field_caption
+
+
+class Query(_Strict):
     """What is asked of a data source."""
 
-    fields: tuple[QueryField, ...]
-    filters: tuple[Filter, ...] = ()
-    parameters: tuple[Parameter, ...] = ()
+    fields: list[QueryField]
+    filters: Annotated[_Objects, _GapIfUsed] = []
+    parameters: Annotated[_Objects, _GapIfUsed] = []
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A request; only requests of query-datasource have a query."""
+class MetadataRequest(_Strict):
+    """A request of read-metadata."""
 
-    source: Source
-    options: Options
-    query: Query | None = None
+    datasource: Source
+    options: Options = Options()
+
+
+class QueryRequest(_Strict):
+    """A request of query-datasource."""
+
+    datasource: Source
+    options: QueryOptions = QueryOptions()
+    query: Query
+
+
+Request = MetadataRequest | QueryRequest
+R = TypeVar("R", MetadataRequest, QueryRequest)
+
+
+def parse_request(body: bytes, kind: type[R], schema: str) -> R:
+    """Parse the body of a request as a version of the service does.
+
+    Raises:
+        VdsError: 400000, it is not JSON; 400802, it is not of the form; 400803, a field has a
+            function and a calculation; 501000, it asks for what the sandbox does not emulate.
+    """
+    try:
+        request = kind.model_validate(read_json(body))
+    except JsonError as error:
+        raise VdsError("400000", f"Unable to parse the request body: {error}.") from error
+    except ValidationError as error:
+        raise min(_refusals(error), key=lambda refusal: refusal.code) from error
+    for name in sorted(request.options.model_fields_set):
+        if schema < _SINCE.get(name, schema):
+            raise malformed(f"request.options.{to_camel(name)}: Extra inputs are not permitted.")
+    return request
+
+
+def _refusals(error: ValidationError) -> list[VdsError]:
+    """Return a refusal for each error; what the client did wrong has the smaller codes."""
+    found = []
+    for each in error.errors(include_url=False, include_context=False):
+        steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in each["loc"])
+        message = f"request{''.join(steps)}: {each['msg']}."
+        known = each["type"].isdigit()
+        found.append(VdsError(each["type"], message) if known else malformed(message))
+    return found

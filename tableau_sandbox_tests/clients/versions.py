@@ -8,4 +8,3 @@ TABLEAU_UTILITIES = "tableau-utilities==2.2.15"
 TABCMD = "tabcmd==2.0.21"
 DAGSTER = ("dagster==1.13.27", "dagster-tableau==0.29.27")
 AIRFLOW = ("apache-airflow==3.3.2", "apache-airflow-providers-tableau==5.7.1")
-VIZQL_DATA_SERVICE = ("vizql-data-service-py==20263.0.0", TSC_NEWEST)

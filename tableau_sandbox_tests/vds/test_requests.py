@@ -1,239 +1,129 @@
+"""Bodies of requests as a client writes them, and what the parser says to them."""
+
+import copy
 import json
-from datetime import date
-from decimal import Decimal
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from tableau_sandbox.vds.filters import (
-    Bounds,
-    DateFilter,
-    FieldReference,
-    FilterType,
-    FormulaReference,
-    MatchFilter,
-    NumberFilter,
-    OtherFilter,
-    SetFilter,
+from tableau_sandbox.vds.errors import VdsError
+from tableau_sandbox.vds.requests import MetadataRequest, QueryRequest, parse_request
+
+Path = tuple[str | int, ...]
+# Every key that has an effect, or none that matters.
+FLAGS = (
+    *("debug", "bypassMetadataCache", "interpretFieldCaptionsAsFieldNames", "withNewSession"),
+    *("includeHiddenFields", "includeGroupFormulas"),
 )
-from tableau_sandbox.vds.functions import Function
-from tableau_sandbox.vds.query_fields import (
-    Bin,
-    Calculation,
-    Dimension,
-    Measure,
-    SortDirection,
-    TableCalculation,
-    answer_key,
-)
-from tableau_sandbox.vds.requests import (
-    Connection,
-    Options,
-    Parameter,
-    Query,
-    Request,
-    ReturnFormat,
-    Source,
-)
-from tableau_sandbox.vds.schema import Endpoint, Schema
-from tableau_sandbox_tests.vds.bodies import (
-    CONDITION,
-    FIELD,
-    FULL,
-    NEWEST,
-    SOURCE,
-    TABLE_CALCULATION,
-    body,
-    filtered,
-    parse,
-    refusal,
-)
-
-V1, V2, V3, V4, V5 = Schema
-QUERY = Endpoint.QUERY_DATASOURCE
-SUM = FieldReference("amount", Function.SUM)
-
-
-FIELDS = (
-    Dimension(
-        caption="region",
-        alias="Region",
-        max_decimal_places=2,
-        sort_direction=SortDirection.DESC,
-        sort_priority=1,
-    ),
-    Measure(caption="amount", function=Function.SUM),
-    Calculation(caption="n", formula="COUNT([orders])"),
-    Bin(caption="price", size=10),
-    TableCalculation(caption="amount"),
-)
-REGION, DAY = FieldReference("region"), FieldReference("day")
-FILTERS = (
-    SetFilter(field=REGION, context=True, values=("North", None), exclude=True),
-    MatchFilter(
-        field=FieldReference("region", Function.MIN),
-        starts_with="a",
-        ends_with="b",
-        contains="c",
-        exclude=True,
-    ),
-    NumberFilter(
-        field=FormulaReference("SUM([amount])"),
-        bounds=Bounds.RANGE,
-        minimum=Decimal("0.1"),
-        maximum=9007199254740993,
-        include_nulls=True,
-    ),
-    DateFilter(
-        field=DAY,
-        bounds=Bounds.MIN,
-        minimum=date(2024, 2, 29),
-        maximum=date(2025, 3, 14),
-    ),
-    OtherFilter(field=FieldReference("day", Function.TRUNC_MONTH), filter_type=FilterType.DATE),
-    OtherFilter(field=FieldReference("shop"), filter_type=FilterType.TOP, references=(SUM,)),
-    OtherFilter(
-        field=FieldReference("seller"), filter_type=FilterType.CONDITION, references=(SUM,)
-    ),
-)
-OPTIONS_ON = Options(
-    debug=True,
-    bypass_metadata_cache=True,
-    captions_are_names=True,
-    include_hidden_fields=True,
-    include_group_formulas=True,
-    with_new_session=True,
-    disaggregate=True,
-    return_format=ReturnFormat.ARRAYS,
-    row_limit=10,
-    server_sent_events=True,
-)
-
-
-def test_every_part_arrives():
-    """Prevents: parts of a query get lost or mixed up on the way."""
-    source = Source("1a2a3b4b", (Connection("c", "u", "p"),))
-    query = Query(FIELDS, FILTERS, (Parameter("top", 3),))
-    assert parse(FULL) == Request(source, OPTIONS_ON, query)
-    keys = [answer_key(field) for field in FIELDS]
-    assert keys == ["Region", "SUM(amount)", "n", "price (bin)", "amount"]
-
-
-def test_the_counting_query_of_the_sdk():
-    """Prevents: a query that Tableau's Python SDK writes, with its defaults, is refused."""
-    sent = (
-        b'{"datasource":{"datasourceLuid":"d"},"query":{"fields":[{"fieldCaption":"n",'
-        b'"calculation":"COUNT([orders])"}],"filters":[{"field":{"fieldCaption":"r"},'
-        b'"filterType":"SET","context":false,"values":["x",null],"exclude":false}]}}'
-    )
-    for schema in Schema:
-        request = parse(sent, schema)
-        assert request.source == Source("d")
-        assert request.options == Options()
-        assert request.query == Query(
-            (Calculation(caption="n", formula="COUNT([orders])"),),
-            (SetFilter(field=FieldReference("r"), values=("x", None)),),
-        )
-
-
-def test_passwords_are_not_shown():
-    """Prevents: the credentials of a connection appear in a log of the sandbox."""
-    assert "'p'" not in repr(parse(FULL).source)
-
-
-@given(
-    st.one_of(
-        st.integers(-(10**300), 10**300),
-        st.decimals(-(10**20), 10**20, places=30),
-    )
-)
-def test_numbers_are_exact(number: int | Decimal):
-    """Prevents: a filter compares with another number than the one that was sent."""
-    sent = filtered("SET", values=["@"], exclude=False)
-    written = json.dumps(sent).replace('"@"', str(number)).encode()
-    query = parse(written).query
-    assert query is not None
-    (filter_,) = query.filters
-    assert isinstance(filter_, SetFilter)
-    assert filter_.values == (number,)
-
-
-COMMON = {"debug"}
-SINCE_2025_3 = COMMON | {"bypassMetadataCache", "interpretFieldCaptionsAsFieldNames"}
-SINCE_2026_1 = SINCE_2025_3 | {"includeHiddenFields", "includeGroupFormulas"}
-SINCE_2026_2 = SINCE_2026_1 | {"withNewSession"}
-OF_QUERIES = {"disaggregate", "returnFormat"}
-OF_QUERIES_SINCE_2026_1 = OF_QUERIES | {"rowLimit", "returnServerSentEvents"}
-OPTIONS = {
-    Endpoint.READ_METADATA: [COMMON, COMMON, SINCE_2025_3, SINCE_2026_1, SINCE_2026_2],
-    QUERY: [
-        COMMON | OF_QUERIES,
-        COMMON | OF_QUERIES,
-        SINCE_2025_3 | OF_QUERIES,
-        SINCE_2026_1 | OF_QUERIES_SINCE_2026_1,
-        SINCE_2026_2 | OF_QUERIES_SINCE_2026_1,
-    ],
-    Endpoint.GET_DATASOURCE_MODEL: [None, None, SINCE_2025_3, SINCE_2026_1, SINCE_2026_2],
-    Endpoint.LIST_SUPPORTED_FUNCTIONS: [None, None, None, SINCE_2026_1, SINCE_2026_2],
-    Endpoint.USER_HAS_QUERY_PERMISSIONS: [None, None, None, None, set()],
+OFF = dict.fromkeys(("disaggregate", "returnServerSentEvents"), False)
+CONNECTION = {"connectionLuid": "c", "connectionUsername": "u", "connectionPassword": "p"}
+FIELD = {"fieldCaption": "n", "fieldAlias": "m", "calculation": "COUNT([a])"}
+FULL: dict[str, Any] = {
+    "datasource": {"datasourceLuid": "1a2a3b4b", "connections": [CONNECTION]},
+    "options": dict.fromkeys(FLAGS, True) | OFF | {"returnFormat": "ARRAYS", "rowLimit": 1},
+    "query": {"fields": [FIELD], "filters": [], "parameters": []},
 }
-ALL_OPTIONS = [*FULL["options"], "includeRemoteDatabaseNames"]
-
-
-@pytest.mark.parametrize("endpoint", Endpoint)
-@pytest.mark.parametrize("schema", Schema)
-def test_options_of_each_version(schema: Schema, endpoint: Endpoint):
-    """Prevents: an option or an endpoint passes that real servers of this version refuse."""
-    asked = {"datasource": SOURCE} | ({"query": {"fields": [FIELD]}} if endpoint is QUERY else {})
-    known = OPTIONS[endpoint][list(Schema).index(schema)]
-    if known is None:
-        assert refusal(asked, schema, endpoint) == "404950"
-        return
-    parse(asked, schema, endpoint)
-    for option in ALL_OPTIONS:
-        sent = {**asked, "options": {option: FULL["options"].get(option, True)}}
-        if option in known:
-            parsed = parse(sent, schema, endpoint)
-            assert parsed.options != Options()
-            assert (parsed.query is None) == (endpoint is not QUERY)
-        else:
-            assert refusal(sent, schema, endpoint) == "400802"
-
-
-NESTED = {"tableCalcType": "NESTED", "fieldCaption": "x", "dimensions": []}
-
-
-@pytest.mark.parametrize(
-    ("sent", "since", "code"),
-    [
-        (body({**FIELD, "binSize": 1}), V3, "400802"),
-        (body({**FIELD, **TABLE_CALCULATION}), V3, "400802"),
-        (body({**FIELD, "tableCalculation": NESTED}), V4, "400802"),
-        (body({**FIELD, **TABLE_CALCULATION, "nestedTableCalculations": None}), V4, "400802"),
-        (filtered("CONDITION", condition=CONDITION), V4, "400802"),
-        (filtered("CONDITION", calculation="SUM([a]) > 1"), V4, "400802"),
-    ],
+# What real servers also know.
+GAPS = (
+    ("query.filters", [{"field": {"fieldCaption": "a"}}]),
+    ("query.parameters", [{"parameterCaption": "p", "value": 1}]),
+    ("options.disaggregate", True),
+    ("options.returnServerSentEvents", True),
+    ("query.fields.0.binSize", 1.5),
+    ("query.fields.0.tableCalculation", {}),
+    ("query.fields.0.nestedTableCalculations", []),
+    ("query.fields.0.maxDecimalPlaces", 0),
+    ("query.fields.0.sortDirection", "DESC"),
+    ("query.fields.0.sortPriority", 1),
 )
-def test_parts_of_newer_versions(sent: Any, since: Schema, code: str):
-    """Prevents: a field or a filter passes that real servers of this version do not know."""
-    for schema in Schema:
-        if schema >= since:
-            parse(sent, schema)
-        else:
-            assert refusal(sent, schema) == code
 
 
-def test_data_sources_of_workbooks():
-    """Prevents: a request for a data source of a workbook finds a published one instead."""
-    sent = {**body(), "datasource": {"workbookDatasourceId": "w"}}
-    assert [refusal(sent, schema) for schema in Schema] == ["400802"] * 4 + ["501000"]
-    sent["datasource"] = {**SOURCE, "workbookDatasourceId": "w"}
-    assert refusal(sent) == "400802"
+def refusal(sent: Any) -> VdsError | None:
+    """What the parser says to a query, which is bytes or a value of JSON."""
+    body = sent if isinstance(sent, bytes) else json.dumps(sent).encode()
+    try:
+        parse_request(body, QueryRequest, "20262")
+    except VdsError as error:
+        return error
+    return None
 
 
-def test_the_newest_version_is_last():
-    """Prevents: versions are compared in another order than that of their age."""
-    assert sorted(Schema) == list(Schema)
-    assert max(Schema) is NEWEST
+def code(sent: Any) -> str | None:
+    return (error := refusal(sent)) and error.code
+
+
+def places(value: Any, path: Path = ()) -> Iterator[Path]:
+    """The paths of all values in a JSON value, from the outermost."""
+    yield path
+    if isinstance(value, dict | list):
+        for key in value if isinstance(value, dict) else range(len(value)):
+            yield from places(value[key], (*path, key))
+
+
+def changed(path: Path, value: Any) -> Any:
+    """The full request with another value at a place; a missing one for `...`."""
+    sent = copy.deepcopy({"request": FULL})
+    parent: Any = sent
+    *parents, key = ("request", *path)
+    for each in parents:
+        parent = parent[each]
+    if value is ...:
+        del parent[key]
+    else:
+        parent[key] = value
+    return sent["request"]
+
+
+def at(path: str) -> Path:
+    return tuple(int(part) if part.isdigit() else part for part in path.split("."))
+
+
+PLACES = dict.fromkeys(places(FULL))
+NEEDED = {"connectionUsername", "connectionPassword", "datasourceLuid", "fieldCaption"}
+NEEDED |= {"datasource", "query", "fields"}
+
+
+@pytest.mark.parametrize("path", PLACES, ids=str)
+def test_strictness(path: Path):
+    """Prevents: an unknown key, a value of another type or a gap passes, which servers refuse."""
+    assert refusal(FULL) is None
+    value: Any = FULL
+    for key in path:
+        value = value[key]
+    for wrong in ("?", 1, 1.5, True, None, [], {}, ["?"], {"?": 1}):
+        if type(wrong) is not type(value) or wrong in (["?"], {"?": 1}):
+            assert code(changed(path, wrong)) == "400802", wrong
+    if isinstance(value, dict):
+        assert code(changed((*path, "colour"), 1)) == "400802"
+    if path and isinstance(path[-1], str):
+        assert code(changed(path, ...)) == ("400802" if path[-1] in NEEDED else None)
+
+
+@pytest.mark.parametrize(("path", "used"), GAPS)
+def test_what_is_not_emulated(path: str, used: Any):
+    """Prevents: the sandbox ignores a part of a query, or calls the query malformed."""
+    assert code(changed(at(path), used)) == "501000"
+    assert code(changed(at(path), "another type")) == "400802"
+
+
+def test_what_the_client_did_wrong_comes_first():
+    """Prevents: a client that has to guess what it did wrong, or is told that it did nothing."""
+    error = refusal({**changed(at("options.disaggregate"), True), "colour": "red"})
+    assert error is not None
+    assert (error.code, error.message.partition(": ")[0]) == ("400802", "request.colour")
+    assert code(changed(at("query.fields.0.function"), "SUM")) == "400803"
+
+
+def test_metadata_takes_no_options_of_queries():
+    """Prevents: a request passes that servers refuse, as it is that of another endpoint."""
+    sent = {"datasource": FULL["datasource"], "options": {"rowLimit": 1}}
+    with pytest.raises(VdsError) as refused:
+        parse_request(json.dumps(sent).encode(), MetadataRequest, "20262")
+    assert refused.value.code == "400802"
+
+
+@pytest.mark.parametrize("sent", [b"", b"{", b"\xff", b'{"a":1,"a":1}', b'"\\ud800"', b"[NaN]"])
+def test_what_is_no_json(sent: bytes):
+    """Prevents: a body that is not JSON is called malformed JSON of another form."""
+    assert code(sent) == "400000"

@@ -1,0 +1,241 @@
+"""Compute aggregates of the rows of one logical table."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tableauhyperapi import Date, HyperProcess, TableName, Timestamp, escape_name
+
+from tableau_sandbox.faults import HideRows, QueryFault, StaleRows
+from tableau_sandbox.hyperd import UnreadableFileError, connect, with_hyperd
+from tableau_sandbox.services import Services
+from tableau_sandbox.store.datasources import datasource as find
+from tableau_sandbox.store.records import Datasource
+from tableau_sandbox.vds.errors import VdsError, against_the_rules, invalid_formula, not_emulated
+from tableau_sandbox.vds.formulas import Function, parse_formula
+from tableau_sandbox.vds.model import NUMBERS, DataType, Field, LogicalTable, Model, read_model
+from tableau_sandbox.vds.requests import QueryField, QueryRequest
+
+T = TypeVar("T")
+Value = bool | int | float | str | None
+Row = list[Value]
+_AGGREGATES: Mapping[Function, str] = {
+    Function.COUNT: "COUNT({})",
+    Function.COUNTD: "COUNT(DISTINCT {})",
+    Function.SUM: "SUM({})",
+    Function.MIN: "MIN({})",
+    Function.MAX: "MAX({})",
+    Function.ROWS: "SUM(1)",
+}
+# hyperd has no order of truth values, and the sum of large numbers is no BIGINT.
+_SPECIAL: Mapping[tuple[Function, DataType], str] = {
+    (Function.MIN, DataType.BOOLEAN): "BOOL_AND({})",
+    (Function.MAX, DataType.BOOLEAN): "BOOL_OR({})",
+    (Function.SUM, DataType.INTEGER): "SUM(CAST({} AS NUMERIC(38, 0)))",
+}
+_COUNTS = (Function.COUNT, Function.COUNTD, Function.ROWS)
+
+
+class _FileGoneError(Exception):
+    """The file was replaced by another one before hyperd opened it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """An aggregate of the rows of a logical table; the rows have the alias "t"."""
+
+    sql: str
+    table: str
+    data_type: DataType
+
+
+def compute(
+    services: Services, source: Datasource, request: QueryRequest, faults: Sequence[QueryFault]
+) -> list[Row]:
+    """Return the rows of a query, each in the order of its fields.
+
+    Raises:
+        VdsError: 400800, a calculation is invalid; 400803, the query is against another rule;
+            404935, a caption is not unique; 404937, the data source was deleted meanwhile; 500810,
+            the answer is empty; 501000, the sandbox does not emulate the query.
+    """
+    for fault in faults:
+        if isinstance(fault, StaleRows):
+            source = services.earlier(fault, source)
+    hidden = sum(fault.rows for fault in faults if isinstance(fault, HideRows))
+    while True:
+        try:
+            return _computed(services, source, request, hidden=hidden)
+        except _FileGoneError:
+            before, current = source, find(services.database, source.site, source.luid)
+            if current is None:
+                raise VdsError("404937", "Datasource not found.") from None
+            # Without another file, there is nothing to try again.
+            if current.hyper_file == before.hyper_file:
+                raise
+            source = current
+
+
+def _computed(
+    services: Services, source: Datasource, request: QueryRequest, *, hidden: int
+) -> list[Row]:
+    options, by_name = services.options, request.options.interpret_field_captions_as_field_names
+    names = _Names(read_model(source), by_name=by_name)
+    _check_fields(request.query.fields, names)
+    columns = [
+        _calculation(field.calculation, names, options.vds_schema) for field in request.query.fields
+    ]
+    rows = _table(names.model, {column.table for column in columns})
+    if hidden:
+        rows = f"(SELECT * FROM {rows} OFFSET {hidden})"  # noqa: S608
+    sql = f"SELECT {', '.join(column.sql for column in columns)} FROM {rows} AS t"  # noqa: S608
+    if options.vds_empty != "zero":
+        # Servers have been seen to send hyperd queries that answer nothing over no rows.
+        sql += " HAVING COUNT(1) > 0"
+    found = _run(sql, services.files.content / source.hyper_file)
+    if not found and options.vds_empty == "error":
+        raise VdsError("500810", "The response has an empty table.")
+    types = [column.data_type for column in columns]
+    return [[_json(*each) for each in zip(row, types, strict=True)] for row in found]
+
+
+class _Names:
+    """What a request can name: by captions, or by names and identifiers; nothing hidden."""
+
+    def __init__(self, model: Model, *, by_name: bool):
+        self.model = model
+        self._fields = [
+            (field.name if by_name else field.caption, field)
+            for field in model.fields
+            if not field.hidden
+        ]
+        self._tables = [(table.id if by_name else table.caption, table) for table in model.tables]
+
+    def field(self, name: str) -> Field | None:
+        """Return the field of a name.
+
+        Raises:
+            VdsError: 404935, there are several.
+        """
+        return _only(name, [field for known, field in self._fields if known == name])
+
+    def table(self, name: str) -> LogicalTable | None:
+        """Return the table of a name.
+
+        Raises:
+            VdsError: 404935, there are several.
+        """
+        return _only(name, [table for known, table in self._tables if known == name])
+
+
+def _only(name: str, found: Sequence[T]) -> T | None:
+    if len(found) > 1:
+        raise VdsError("404935", f"The caption '{name}' is not unique.")
+    return found[0] if found else None
+
+
+def _check_fields(fields: Sequence[QueryField], names: _Names) -> None:
+    if not fields:
+        raise against_the_rules("The query needs at least one field.")
+    for field in fields:
+        caption, is_known = field.field_caption, names.field(field.field_caption) is not None
+        if not caption:
+            raise against_the_rules("A field has an empty caption.")
+        if field.is_calculation and is_known:
+            raise against_the_rules(f"The calculation {caption!a} is named like a field.")
+        if not field.is_calculation and not is_known:
+            raise against_the_rules(f"Unknown Field: {caption}.")
+    if twice := _repeated(field.field_caption for field in fields):
+        raise against_the_rules(f"The query has the field {twice!a} twice.")
+    if not all(field.is_calculation for field in fields):
+        raise not_emulated("Fields without a calculation")
+    if twice := _repeated(field.key for field in fields):
+        raise not_emulated(f"Answers with the key {twice!a} for two fields")
+
+
+def _repeated(texts: Iterable[str]) -> str | None:
+    return next((text for text, count in Counter(texts).items() if count > 1), None)
+
+
+def _calculation(formula: str, names: _Names, schema: str) -> _Column:
+    """Return a calculation of a column, or else of a table, in SQL."""
+    parsed = parse_formula(formula)
+    function, name = parsed.function, parsed.name
+    field = names.field(name)
+    if field is None:
+        table = names.table(name) if function is not Function.ROWS else None
+        if table is None:
+            raise invalid_formula(f"The calculation refers to the unknown field [{name}].")
+        if function is not Function.COUNT or schema < "20261":
+            raise invalid_formula(f"{function} does not apply to the table [{name}].")
+        return _Column("COUNT(*)", table.id, DataType.INTEGER)
+    if not _applies(function, field.data_type):
+        raise invalid_formula(f"{function} does not apply to the field [{name}].")
+    if field.column is None:
+        raise not_emulated(f"The field [{name}], of which the sandbox has no data")
+    template = _SPECIAL.get((function, field.data_type), _AGGREGATES[function])
+    return _Column(
+        template.format(f"t.{escape_name(field.column)}"),
+        field.table,
+        DataType.INTEGER if function in _COUNTS else field.data_type,
+    )
+
+
+def _applies(function: Function, data_type: DataType) -> bool:
+    if function is Function.SUM:
+        return data_type in NUMBERS
+    return function is Function.ROWS or data_type not in (DataType.SPATIAL, DataType.UNKNOWN)
+
+
+def _table(model: Model, identifiers: set[str]) -> str:
+    if len(identifiers) > 1:
+        raise not_emulated("Queries of several tables")
+    stored = next((each.stored for each in model.tables if each.id in identifiers), None)
+    if stored is None:
+        raise not_emulated("Queries of data that the sandbox does not have")
+    return str(TableName(*stored))
+
+
+def _run(sql: str, file: Path) -> list[list]:
+    def work(hyper: HyperProcess) -> list[list]:
+        with connect(hyper, file) as connection:
+            return connection.execute_list_query(sql)
+
+    try:
+        return with_hyperd(work, file)
+    except UnreadableFileError as error:
+        if not file.exists():
+            raise _FileGoneError from error
+        raise not_emulated(str(error)) from error
+
+
+def _json(value: Any, data_type: DataType) -> Value:
+    """Return a value of hyperd as JSON has it; what JSON has not is null."""
+    return None if value is None else _WRITERS[data_type](value)
+
+
+def _real(value: Any) -> float | None:
+    number = float(value)
+    return number if math.isfinite(number) else None
+
+
+def _date(value: Date | Timestamp) -> str:
+    return f"{value.year:04}-{value.month:02}-{value.day:02}"
+
+
+def _moment(value: Timestamp) -> str:
+    fraction = f".{value.microsecond:06}".rstrip("0") if value.microsecond else ""
+    return f"{_date(value)}T{value.hour:02}:{value.minute:02}:{value.second:02}{fraction}"
+
+
+_WRITERS: Mapping[DataType, Callable[[Any], Value]] = {
+    DataType.INTEGER: int,
+    DataType.REAL: _real,
+    DataType.STRING: str,
+    DataType.BOOLEAN: bool,
+    DataType.DATE: _date,
+    DataType.DATETIME: _moment,
+}

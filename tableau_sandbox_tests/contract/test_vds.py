@@ -1,0 +1,262 @@
+"""VizQL Data Service: sessions, what it says of a data source, and what it counts."""
+
+import re
+from typing import Any
+
+import pytest
+
+from tableau_sandbox_tests.contract.files import related_file, rows_file, table_file
+from tableau_sandbox_tests.contract.session import Session
+from tableau_sandbox_tests.contract.sources import MCP, NOBODY, TWB, VDS_HELP, VDS_OPENAPI, fact
+from tableau_sandbox_tests.contract.vds import call, fields, query, refused, values
+from tableau_sandbox_tests.contract.workspace import ROWS, Published, Workspace
+
+_METADATA = "POST vizql-data-service/read-metadata"
+_QUERY = "POST vizql-data-service/query-datasource"
+_NO_LUID = {"datasource": {"datasourceLuid": "00000000-0000-0000-0000-000000000000"}}
+# A JSON number of this size is another one for programs that read it as a double.
+_LARGE = 2**53 + 1
+
+
+@fact(_METADATA, VDS_HELP, service_needs_a_session=("a call without a session", ""))
+@fact(_METADATA, MCP, service_with_an_unknown_session=("an unknown session", "a|b|{site}"))
+def test_sessions(session: Session, *, what: str, token: str):
+    """VizQL Data Service refuses {what} with 401001 or 401002."""
+    answer = call(session, "read-metadata", _NO_LUID, token=token.format(site=session.site))
+    refused(answer, "401001 or 401002" if not token else "401002")
+
+
+@fact(
+    _METADATA,
+    MCP,
+    service_of_an_unknown_datasource=("an unknown data source", "read-metadata", {}, "404937"),
+    unknown_endpoint_of_the_service=("an unknown endpoint", "no-such-endpoint", {}, "404950"),
+)
+@fact(
+    _METADATA,
+    VDS_OPENAPI,
+    service_of_another_form=("an unknown key", "read-metadata", {"colour": "red"}, "400802"),
+)
+def test_refused_calls(session: Session, *, what: str, endpoint: str, more: Any, code: str):
+    """VizQL Data Service refuses {what} with {code}."""
+    refused(call(session, endpoint, {**_NO_LUID, **more}), code)
+
+
+@fact(_METADATA, VDS_HELP)
+def test_service_of_no_json(session: Session):
+    """VizQL Data Service refuses a body that is no JSON with 400000, a message and the UTC time."""
+    error = refused(call(session, "read-metadata", "{"), "400000")
+    assert error.get("message"), error.keys()
+    stamp = str(error.get("datetime"))
+    assert re.fullmatch(r"[\d-]{10}T[\d:]{8}(\.\d+)?Z", stamp), stamp
+
+
+@fact(_METADATA, NOBODY)
+def test_service_by_another_verb(session: Session):
+    """VizQL Data Service refuses another verb than POST with the status 405."""
+    assert call(session, "read-metadata", _NO_LUID, method="PUT").status == 405
+
+
+@fact(_METADATA, VDS_OPENAPI)
+def test_metadata_of_fields(workspace: Workspace):
+    """VizQL Data Service tells the name, the caption and the type of each field."""
+    types = {
+        "BIGINT": "INTEGER",
+        "NUMERIC(10, 2)": "REAL",
+        "DOUBLE PRECISION": "REAL",
+        "TEXT": "STRING",
+        "BOOLEAN": "BOOLEAN",
+        "DATE": "DATE",
+        "TIMESTAMP": "DATETIME",
+    }
+    target = workspace.published(table_file(", ".join(f'"{each}" {each}' for each in types)))
+    told = fields(workspace.session, target.luid)
+    assert {each["fieldName"]: each["dataType"] for each in told} == types
+    assert {each["fieldCaption"] for each in told} == types.keys()
+
+
+@fact(_METADATA, VDS_HELP)
+def test_roles_of_fields(workspace: Workspace):
+    """New texts are dimensions that are counted, and new numbers measures that are added up."""
+    told = fields(workspace.session, workspace.shared.luid)
+    if "fieldRole" not in told[0]:
+        pytest.skip("the server's VizQL Data Service tells no roles")
+    assert {
+        each["fieldName"]: (each["fieldRole"], each["fieldType"], each["defaultAggregation"])
+        for each in told
+    } == {"id": ("MEASURE", "CONTINUOUS", "SUM"), "name": ("DIMENSION", "NOMINAL", "COUNT")}
+
+
+@fact(_METADATA, VDS_OPENAPI)
+def test_identifiers_of_tables(workspace: Workspace):
+    """The identifier of the table of a field is its name and 32 hexadecimal digits."""
+    told = fields(workspace.session, workspace.shared.luid)
+    (table,) = {each["logicalTableId"] for each in told}
+    assert re.fullmatch("Extract_[0-9A-Fa-f]{32}", table), table
+
+
+def _two_tables(workspace: Workspace) -> Published:
+    rows = 'INSERT INTO "Extract"."{}" VALUES {}'
+    one, two = rows.format("One", "(1), (2), (3)"), rows.format("Two", "(1), (NULL)")
+    return workspace.published(related_file(one, two))
+
+
+@fact(_METADATA, TWB)
+def test_columns_of_one_name(workspace: Workspace):
+    """Of two columns with one name, that of the second table has its table in its caption."""
+    told = {
+        each["fieldCaption"]: each["logicalTableId"].rpartition("_")[0]
+        for each in fields(workspace.session, _two_tables(workspace).luid)
+    }
+    (other,) = told.keys() - {"id"}
+    assert other == f"id ({told[other]})"
+    assert set(told.values()) == {"One", "Two"}
+
+
+def _counted(workspace: Workspace, target: Published, table: str, **options: bool) -> list[Any]:
+    """Count a table, if the server can."""
+    answer = query(workspace.session, target.luid, f"COUNT([{table}])", options=options)
+    if answer.status == 400:
+        pytest.skip("the server's VizQL Data Service counts no tables")
+    return values(answer)
+
+
+@fact(_QUERY, VDS_HELP)
+def test_count_of_one_of_two_tables(workspace: Workspace):
+    """In a data source of two tables, COUNT of each counts its own rows."""
+    target = _two_tables(workspace)
+    assert [_counted(workspace, target, table) for table in ("One", "Two")] == [[3], [2]]
+
+
+@fact(_QUERY, NOBODY)
+def test_caption_of_the_only_table(workspace: Workspace):
+    """The logical table of a published .hyper file with one table has the caption of the table."""
+    assert _counted(workspace, workspace.shared, "Extract") == [len(ROWS)]
+
+
+@fact(_QUERY, VDS_HELP)
+def test_count_by_the_identifier_of_a_table(workspace: Workspace):
+    """Names in place of captions let a calculation count a table by its identifier."""
+    table = fields(workspace.session, workspace.shared.luid)[0]["logicalTableId"]
+    options = {"interpretFieldCaptionsAsFieldNames": True, "bypassMetadataCache": True}
+    assert _counted(workspace, workspace.shared, table, **options) == [len(ROWS)]
+
+
+@fact(_QUERY, NOBODY)
+def test_count_of_nothing(workspace: Workspace):
+    """An aggregate over no rows is answered without a row."""
+    target = workspace.published(rows_file())
+    assert values(query(workspace.session, target.luid, "COUNT([name])")) == []
+
+
+_NUMBERS = "(1)", "(2)", "(2)", "(7)", "(NULL)"
+
+
+@fact(
+    _QUERY,
+    VDS_HELP,
+    count_of_a_column=("COUNT of a column counts its values, not NULL", _NUMBERS, ["COUNT"], [4]),
+    aggregates=(
+        "One query has several aggregates of a column",
+        _NUMBERS,
+        ["COUNT", "COUNTD", "SUM", "MIN", "MAX"],
+        [4, 3, 12, 1, 7],
+    ),
+    aggregates_of_null=("The largest value of none is null", ["(NULL)"], ["MAX"], [None]),
+)
+@fact(
+    _QUERY,
+    NOBODY,
+    large_numbers=(
+        "Whole numbers beyond 2^53 come with all their digits",
+        [f"({_LARGE})"],
+        ["MAX"],
+        [_LARGE],
+    ),
+)
+def test_aggregates(workspace: Workspace, *, claim: str, rows: Any, functions: Any, expected: Any):
+    """{claim}."""
+    target = workspace.published(table_file("a BIGINT", *rows))
+    asked = (f"{function}([a])" for function in functions)
+    assert values(query(workspace.session, target.luid, *asked)) == expected
+
+
+@fact(_QUERY, NOBODY)
+def test_count_by_a_constant(workspace: Workspace):
+    """A sum of ones by ISNULL of a column is the number of rows of its table."""
+    target = workspace.published(rows_file((1, None), (2, None), (3, "one")))
+    assert values(query(workspace.session, target.luid, "SUM(IIF(ISNULL([name]),1,1))")) == [3]
+
+
+@fact(_QUERY, VDS_HELP)
+def test_values_of_aggregates(workspace: Workspace):
+    """Texts, truth values and days come as those of JSON."""
+    row = "('x', true, DATE '2026-01-31')"
+    target = workspace.published(table_file("t TEXT, b BOOLEAN, d DATE", row))
+    answer = query(workspace.session, target.luid, *(f"MAX([{name}])" for name in "tbd"))
+    text, truth, day = values(answer)
+    assert (text, truth, day[:10]) == ("x", True, "2026-01-31")
+
+
+@fact(_QUERY, NOBODY)
+def test_brackets_in_names(workspace: Workspace):
+    """In a formula, a bracket at the end of a name is written twice."""
+    target = workspace.published(table_file('"a]b" INTEGER', "(1)", "(2)"))
+    assert values(query(workspace.session, target.luid, "SUM([a]]b])")) == [3]
+
+
+@fact(_QUERY, VDS_HELP)
+def test_rows_as_arrays(workspace: Workspace):
+    """With the format ARRAYS, rows are arrays in the order of the fields."""
+    asked, options = ("MAX([id])", "COUNT([name])", "MIN([id])"), {"returnFormat": "ARRAYS"}
+    answer = query(workspace.session, workspace.shared.luid, *asked, options=options)
+    assert answer.succeeds().json() == {"data": [[2, 2, 1]]}
+
+
+_COUNT = {"fieldCaption": "n", "calculation": "COUNT([name])"}
+
+
+@fact(_QUERY, VDS_HELP)
+def test_alias_of_a_field(workspace: Workspace):
+    """The alias of a field replaces its name in the answer."""
+    field = {**_COUNT, "fieldAlias": "n0"}
+    assert values(query(workspace.session, workspace.shared.luid, field)) == [len(ROWS)]
+
+
+@fact(_QUERY, MCP)
+def test_unknown_option_of_a_query(workspace: Workspace):
+    """A query with an option that the server does not know is refused with 400802."""
+    luid, options = workspace.shared.luid, {"noSuchOption": False}
+    refused(query(workspace.session, luid, _COUNT, options=options), "400802")
+
+
+_EITHER = "400802 or 400803"
+
+
+@fact(
+    _QUERY,
+    VDS_HELP,
+    unknown_field_of_a_query=("unknown field", [{"fieldCaption": "x"}], "400803 or 404934"),
+    invalid_formula_of_a_query=("invalid formula", ["COUNT(["], "400800"),
+    field_asked_for_twice=("name twice", [_COUNT, {**_COUNT, "fieldAlias": "m"}], _EITHER),
+)
+@fact(
+    _QUERY,
+    MCP,
+    sum_of_texts=("sum of texts", ["SUM([name])"], "400800 or 400803"),
+    calculation_named_like_a_field=("known name", [{**_COUNT, "fieldCaption": "id"}], _EITHER),
+)
+@fact(
+    _QUERY,
+    VDS_OPENAPI,
+    query_without_fields=("lack of fields", [], _EITHER),
+    function_and_calculation=("second computation", [{**_COUNT, "function": "SUM"}], _EITHER),
+    unknown_function_of_a_query=(
+        "function that does not exist",
+        [{"fieldCaption": "name", "function": "FIRST"}],
+        _EITHER,
+    ),
+)
+def test_refused_queries(workspace: Workspace, *, what: str, asked: list[Any], codes: str):
+    """A query is refused for a {what} with {codes}."""
+    refused(query(workspace.session, workspace.shared.luid, *asked), codes)

@@ -1,0 +1,229 @@
+"""What queries compute of published data, and what they refuse."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import tableauserverclient as tsc
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tableauhyperapi import escape_name
+
+from tableau_sandbox.hyperd import string_literal
+from tableau_sandbox_tests.contract.session import Session
+from tableau_sandbox_tests.contract.vds import call, fields, query, refused, values
+from tableau_sandbox_tests.samples import execute, publish, write_package
+
+FEW = settings(
+    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+NAMES = st.text("a ]['\".\nä😀", min_size=1, max_size=5).map(lambda text: f"x{text}x")
+TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=3)
+ROWS = st.lists(
+    st.tuples(st.none() | st.integers(-(2**63), 2**63 - 1), st.none() | TEXTS), max_size=6
+)
+
+
+def quoted(name: str) -> str:
+    return "[" + name.replace("]", "]]") + "]"
+
+
+def literal(value: int | str | None) -> str:
+    if value is None:
+        return "NULL"
+    return string_literal(value) if isinstance(value, str) else f"CAST('{value}' AS BIGINT)"
+
+
+AGGREGATES = ("COUNT", "COUNTD", "MIN", "MAX")
+
+
+def expected(values: Sequence[Any]) -> list[Any]:
+    """What the aggregates are."""
+    known = [value for value in values if value is not None]
+    return [len(known), len(set(known)), min(known, default=None), max(known, default=None)]
+
+
+@FEW
+@given(table=NAMES, names=st.lists(NAMES, min_size=2, max_size=2, unique=True), rows=ROWS)
+def test_any_table(
+    admin: tsc.Server, session: Session, tmp_path: Path, table: str, names: list[str], rows: list
+):
+    """Prevents: a count that is not that of the rows, whatever they are and are called."""
+    place = f'"Extract".{escape_name(table)}'
+    number, text = map(escape_name, names)
+    file = execute(
+        tmp_path / "any.hyper",
+        f"CREATE TABLE {place} ({number} BIGINT, {text} TEXT)",
+        *(f"INSERT INTO {place} VALUES ({literal(a)}, {literal(b)})" for a, b in rows),
+    )
+    luid = publish(admin, file, name="Any", mode="Overwrite").id
+    assert [each["fieldName"] for each in fields(session, luid)] == names
+    number, text = map(quoted, names)
+    asked = [f"{each}({name})" for name in (number, text) for each in AGGREGATES]
+    asked += [f"COUNT({quoted(table)})", f"SUM(IIF(ISNULL({text}),1,1))", f"SUM({number})"]
+    numbers, texts = ([row[column] for row in rows] for column in (0, 1))
+    known = [value for value in numbers if value is not None]
+    total = [len(rows), len(rows), sum(known) if known else None]
+    answer = values(query(session, luid, *asked))
+    assert answer == ([*expected(numbers), *expected(texts), *total] if rows else [])
+
+
+TYPES = {
+    "NUMERIC(18, 2)": ("0.1", 0.1),
+    "DOUBLE PRECISION": ("'NaN'", None),
+    "CHAR(3)": ("'ab'", "ab "),
+    "BOOL": ("TRUE", True),
+    "DATE": ("'0001-01-01'", "0001-01-01"),
+    "TIMESTAMP": ("'2024-02-29 23:59:59.999990'", "2024-02-29T23:59:59.99999"),
+    "TIMESTAMPTZ": ("'2024-02-29 23:59:59+02'", "2024-02-29T21:59:59"),
+}
+UNKNOWN = ("TIME", "BYTES", "GEOGRAPHY")
+
+
+def test_types(admin: tsc.Server, session: Session, tmp_path: Path):
+    """Prevents: a value that is no JSON, or an answer about a type that nobody knows."""
+    columns = ", ".join(f"{escape_name(each)} {each}" for each in (*TYPES, *UNKNOWN))
+    row = ", ".join(f"CAST({sql} AS {kind})" for kind, (sql, _) in TYPES.items())
+    file = execute(
+        tmp_path / "types.hyper",
+        f'CREATE TABLE "Extract"."Extract" ({columns})',
+        f'INSERT INTO "Extract"."Extract" VALUES ({row}, NULL, NULL, NULL)',
+    )
+    luid = publish(admin, file, name="Types").id
+    answer = query(session, luid, *(f"MAX([{each}])" for each in TYPES))
+    assert values(answer) == [value for _, value in TYPES.values()]
+    for unknown in UNKNOWN:
+        refused(query(session, luid, f"MAX([{unknown}])"), "400800")
+        assert values(query(session, luid, f"SUM(IIF(ISNULL([{unknown}]),1,1))")) == [1]
+
+
+TABLES = (
+    'CREATE TABLE "Extract".customers (id INT NOT NULL, name TEXT, ASSUMED PRIMARY KEY (id))',
+    'CREATE TABLE "Extract".orders (number INT, customer INT)',
+    'ALTER TABLE "Extract".orders ADD ASSUMED FOREIGN KEY (customer)'
+    ' REFERENCES "Extract".customers (id)',
+    "INSERT INTO \"Extract\".customers VALUES (1, 'Ann')",
+)
+COUNT = {"fieldCaption": "n", "calculation": "COUNT([id])"}
+REFUSED = {
+    "400800": (
+        *("", "[id]", "COUNT()", "COUNT([])", "COUNT(id)", "COUNT([id]", "COUNT([id]))"),
+        *("COUNT([i]d])", "COUNT([id]])", "COUNT([id],[id])", "COUNT([customers].[id])"),
+        *("COUNT([id]) + 1", "COUNT(1)", "SUM(1)", "AVG([id])", "\u017fUM([id])", "CO UNT([id])"),
+        *("SUM(IIF(ISNULL([id]),1,0))", "SUM(IIF(ISNULL([id]),1,11))", "COUNT([id]) // rows"),
+        *("COUNT([nothing])", "COUNT([Id])", "SUM([name])", "COUNTD([orders])"),
+        "SUM(IIF(ISNULL([orders]),1,1))",
+    ),
+    "400803": (
+        {"fieldCaption": "nothing"},
+        {**COUNT, "fieldCaption": ""},
+        {**COUNT, "fieldCaption": "name"},
+    ),
+    "501000": ({"fieldCaption": "name"}, {**COUNT, "fieldCaption": "m", "fieldAlias": "n"}),
+}
+
+
+def test_refused_queries(admin: tsc.Server, session: Session, tmp_path: Path):
+    """Prevents: a query is answered that a server refuses, or whose joins nobody knows."""
+    shop = publish(admin, execute(tmp_path / "shop.hyper", *TABLES), name="Shop").id
+    assert values(query(session, shop, " count ( [id]\t)", "Sum(iif(IsNull([name]) ,1, 1))")) == [
+        1,
+        1,
+    ]
+    for code, wrong in REFUSED.items():
+        for field in wrong:
+            beside = [] if isinstance(field, str) else [COUNT]
+            refused(query(session, shop, *beside, field), code)
+    for several in (
+        ["COUNT([name])", "COUNT([customer])"],
+        ["COUNT([customers])", "COUNT([orders])"],
+    ):
+        refused(query(session, shop, *several), "501000")
+
+
+ANY = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=6),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+PARTS = st.sampled_from(["COUNT", "SUM(", "MAX", "([id])", "[", "]", ")", "'", "\0", "\ud800"])
+FORMULAS = st.lists(PARTS | TEXTS, max_size=4).map("".join)
+
+
+@settings(FEW, max_examples=40)
+@given(caption=ANY, formula=FORMULAS | ANY, options=st.just({}) | ANY)
+def test_any_body(session: Session, single: str, caption: Any, formula: Any, options: Any):
+    """Prevents: a query that no client should send fails the service."""
+    field = {"fieldCaption": caption, "calculation": formula}
+    answer = query(session, single, field, options=options)
+    assert answer.status in (200, 400), answer.content
+
+
+# As Tableau Desktop saves an extract of one table of a database.
+RECORD = """<metadata-record class='column'><remote-name>{0}</remote-name>
+  <local-name>[{1}]</local-name><local-type>{2}</local-type>
+  <_.fcp.ObjectModelEncapsulateLegacy.true...object-id>[people_1]</_.fcp.ObjectModelEncapsulateLegacy.true...object-id>
+</metadata-record>"""
+ORIGIN = RECORD.format("ID_OF_IT", "id", "integer") + RECORD.format("NAME", "name", "string")
+STORED = RECORD.format("id", "id", "integer") + RECORD.format("name", "name", "string")
+TDS = f"""<datasource version='18.1'>
+  <connection class='federated'><metadata-records>{ORIGIN}</metadata-records></connection>
+  <column caption='Twice' datatype='integer' name='[Calculation_1]' role='measure'
+      type='quantitative'><calculation class='tableau' formula='[id] * 2' /></column>
+  <column caption='Number' datatype='integer' name='[id]' role='dimension' type='ordinal' />
+  <column datatype='string' name='[name]' role='dimension' type='nominal' NAME />
+  <extract enabled='true'><connection class='hyper' dbname='Data/e.hyper'>
+    <metadata-records>{STORED}</metadata-records>
+  </connection></extract>
+  <_.fcp.ObjectModelEncapsulateLegacy.true...object-graph><objects>
+    <object caption='People' id='people_1'>
+      <properties context=''><relation name='people' table='[public].[people]' type='table' />
+      </properties>
+      <properties context='extract'>
+        <relation name='Extract' table='[Extract].[Extract]' type='table' />
+      </properties>
+    </object>
+  </objects></_.fcp.ObjectModelEncapsulateLegacy.true...object-graph>
+</datasource>"""
+
+
+def analysts(admin: tsc.Server, folder: Path, hyper: Path, name: str) -> str:
+    """Publish a data source as an analyst made it, with an attribute of the field "name"."""
+    members = {"e.tds": TDS.replace("NAME />", f"{name} />"), "Data/e.hyper": hyper}
+    return publish(admin, write_package(folder / "p.tdsx", members), name=f"Analyst {name}").id
+
+
+def test_model_of_an_analyst(admin: tsc.Server, session: Session, tmp_path: Path, one_row: Path):
+    """Prevents: a client that knows our own models only is lost in those that people made."""
+    luid = analysts(admin, tmp_path, one_row, "hidden='true'")
+    number, twice = fields(session, luid)
+    assert (number["fieldName"], number["fieldCaption"]) == ("id", "Number")
+    assert (number["fieldRole"], number["fieldType"]) == ("DIMENSION", "ORDINAL")
+    assert number["logicalTableId"] == "people_1"
+    assert (twice["columnClass"], twice["formula"]) == ("CALCULATION", "[id] * 2")
+    body = {"datasource": {"datasourceLuid": luid}, "options": {"includeHiddenFields": True}}
+    shown = call(session, "read-metadata", body).json()["data"]
+    assert [each["hidden"] for each in shown] == [False, True, False]
+    assert values(query(session, luid, "COUNT([People])", "MAX([Number])")) == [1, 1]
+    named = {"interpretFieldCaptionsAsFieldNames": True}
+    answer = query(session, luid, "COUNT([people_1])", "MAX([id])", options=named)
+    assert values(answer) == [1, 1]
+    for formula, code in (("id", "400800"), ("name", "400800"), ("Twice", "501000")):
+        refused(query(session, luid, f"COUNT([{formula}])"), code)
+
+
+def test_captions_that_are_not_unique(
+    admin: tsc.Server, session: Session, tmp_path: Path, one_row: Path
+):
+    """Prevents: one of two fields with a caption is asked, and nobody knows which."""
+    luid = analysts(admin, tmp_path, one_row, "caption='Number'")
+    refused(query(session, luid, "MAX([Number])"), "404935")
+
+
+def test_data_that_are_elsewhere(admin: tsc.Server, session: Session, tmp_path: Path):
+    """Prevents: a live data source, whose data the sandbox does not have, fails the service."""
+    file = tmp_path / "live.tds"
+    file.write_text(TDS.partition("<extract")[0].replace("NAME />", "/>") + "</datasource>")
+    luid = publish(admin, file, name="Live").id
+    assert len(fields(session, luid)) == 3
+    refused(query(session, luid, "COUNT([Number])"), "501000")

@@ -1,0 +1,169 @@
+"""Who may query, what Tableau leaves open about the answers, and faults of queries."""
+
+from pathlib import Path
+
+import pytest
+import requests
+import tableauserverclient as tsc
+
+from tableau_sandbox.faults import BreakRows, Drop, ExpireSessions, HideRows, Refuse, StaleRows
+from tableau_sandbox.testing import Sandbox
+from tableau_sandbox_tests.contract.session import Session
+from tableau_sandbox_tests.contract.vds import call, query, refused, values
+from tableau_sandbox_tests.samples import publish, write_hyper
+from tableau_sandbox_tests.updates.test_update_data import APPEND, finished, update
+
+QUERY = "vizql-data-service/query-datasource"
+COUNT = "COUNT([Extract])"
+ROWS = "SUM(IIF(ISNULL([id]),1,1))"
+SINCE = {
+    "debug": "20251",
+    "disaggregate": "20251",
+    "bypassMetadataCache": "20253",
+    "interpretFieldCaptionsAsFieldNames": "20253",
+    "includeHiddenFields": "20261",
+    "includeGroupFormulas": "20261",
+    "returnServerSentEvents": "20261",
+    "withNewSession": "20262",
+}
+
+
+def test_capability(vds: Sandbox, admin: tsc.Server, alice: Session, session: Session, single: str):
+    """Prevents: whoever sees a data source may query it here, and is refused in production."""
+    item, herself = admin.datasources.get_by_id(single), tsc.UserItem.as_reference(alice.user)
+
+    def rule(capability: str, mode: str) -> None:
+        rules = [tsc.PermissionsRule(herself, {capability: mode})]
+        admin.datasources.update_permissions(item, rules)
+
+    refused(query(alice, single, COUNT), "403800")
+    refused(call(alice, "read-metadata", {"datasource": {"datasourceLuid": single}}), "403800")
+    with vds.quirks(vds_access="everybody"):
+        assert values(query(alice, single, COUNT)) == [1]
+    rule("VizqlDataApiAccess", "Allow")
+    assert values(query(alice, single, COUNT)) == [1]
+    with vds.quirks(vds_access="nobody"):
+        refused(query(alice, single, COUNT), "403800")
+        refused(query(session, single, COUNT), "403800")
+    rule("Connect", "Deny")
+    refused(query(alice, single, COUNT), "403800")
+    rule("Read", "Deny")
+    refused(query(alice, single, COUNT), "404937")
+
+
+def test_server_without_the_service(vds: Sandbox, session: Session):
+    """Prevents: a client takes the page of a server without the service for an answer of it."""
+    with vds.quirks(vds=False):
+        answer = session.call("POST", QUERY, "{}", version="v1", token=session.token)
+    assert answer.status == 404
+    assert not answer.headers["Content-Type"].startswith("application/json")
+
+
+@pytest.mark.parametrize("schema", ["20251", "20252", "20253", "20261", "20262"])
+def test_each_version(vds: Sandbox, session: Session, single: str, schema: str):
+    """Prevents: a client sends what older servers refuse, and never learns of it."""
+    with vds.quirks(vds_schema=schema):
+        for option, since in SINCE.items():
+            answer = query(session, single, "COUNT([id])", options={option: False})
+            if schema >= since:
+                assert values(answer) == [1]
+            else:
+                refused(answer, "400802")
+        counted = query(session, single, COUNT)
+        if schema < "20261":
+            refused(counted, "400800")
+        else:
+            assert values(counted) == [1]
+
+
+def test_answers_to_empty_aggregates(
+    vds: Sandbox, admin: tsc.Server, session: Session, single: str, tmp_path: Path
+):
+    """Prevents: a client knows one form of zero only."""
+    file = write_hyper(tmp_path / "empty.hyper", "SELECT 1 AS id WHERE FALSE")
+    empty = publish(admin, file, name="Empty").id
+    assert values(query(session, empty, ROWS)) == []
+    with vds.quirks(vds_empty="zero"):
+        assert values(query(session, empty, COUNT, ROWS)) == [0, None]
+    with vds.quirks(vds_empty="error"):
+        refused(query(session, empty, COUNT), "500810")
+        assert values(query(session, single, COUNT)) == [1]
+
+
+def test_error_beside_rows(vds: Sandbox, session: Session, single: str):
+    """Prevents: a client takes the rows before an error for all rows, because the status is 200."""
+    with vds.armed(BreakRows()):
+        answer = query(session, single, COUNT).succeeds().json()
+    assert answer["data"] == [{"n0": 1}]
+    assert answer["error"]["errorCode"] == "500000"
+
+
+def test_rows_that_the_user_may_not_see(
+    vds: Sandbox, admin: tsc.Server, session: Session, single: str, two_rows: Path
+):
+    """Prevents: a client calls rows lost that only its user cannot see."""
+    double = publish(admin, two_rows, name="Double").id
+    with vds.armed(HideRows(rows=1)) as fault:
+        assert values(query(session, double, COUNT)) == [1]
+        assert values(query(session, single, COUNT)) == []
+        assert fault.fired == 2
+
+
+def test_answers_of_before_a_change(
+    vds: Sandbox, admin: tsc.Server, session: Session, one_row: Path
+):
+    """Prevents: a client compares counts of before its update, and calls the update lost."""
+    item = publish(admin, one_row, name="Stale")
+
+    def counts(times: int) -> list[int]:
+        return [values(query(session, item.id, COUNT))[0] for _ in range(times)]
+
+    with vds.armed(StaleRows(times=3)):
+        assert counts(1) == [1]
+        finished(admin, update(admin, item, APPEND, payload=one_row))
+        assert counts(3) == [1, 1, 2]
+    with vds.armed(StaleRows()):
+        publish(admin, one_row, name="Stale", mode="Overwrite")
+        assert counts(2) == [2, 1]
+
+
+def test_a_fault_armed_again_remembers_nothing(
+    vds: Sandbox, admin: tsc.Server, session: Session, one_row: Path, two_rows: Path
+):
+    """Prevents: an answer of before an earlier test, and files that no data source has any more."""
+    before = set((vds.data_dir / "content").iterdir())
+    item = publish(admin, one_row, name="Twice stale")
+    with vds.armed(StaleRows(times=None)):
+        publish(admin, two_rows, name="Twice stale", mode="Overwrite")
+        assert values(query(session, item.id, COUNT)) == [1]
+    with vds.armed(StaleRows(times=None)):
+        assert values(query(session, item.id, COUNT)) == [2]
+    admin.datasources.delete(item.id)
+    # What earlier faults kept may be gone, too.
+    assert set((vds.data_dir / "content").iterdir()) <= before
+
+
+@pytest.mark.parametrize(
+    ("status", "code"), [(401, "401002"), (429, "429000"), (500, "500000"), (503, "503804")]
+)
+def test_refusals_of_the_service(
+    vds: Sandbox, session: Session, single: str, status: int, code: str
+):
+    """Prevents: a client of the service meets refusals in the form of another API."""
+    with vds.armed(Refuse(status=status, path=QUERY, retry_after=7)):  # ty: ignore
+        answer = query(session, single, COUNT)
+    refused(answer, code)
+    assert answer.headers["Retry-After"] == "7"
+
+
+def test_gateways_and_networks_fail_too(
+    vds: Sandbox, session: Session, alice: Session, single: str
+):
+    """Prevents: faults of calls spare the calls of the service."""
+    with vds.quirks(gateway_pages=True), vds.armed(Refuse(status=504, path=QUERY)):
+        answer = query(session, single, COUNT)
+    assert answer.headers["Content-Type"].startswith("text/html")
+    with vds.armed(Drop(when="after", path=QUERY)), pytest.raises(requests.ConnectionError):
+        query(session, single, COUNT)
+    with vds.armed(ExpireSessions(path=QUERY, user="alice")):
+        refused(query(alice, single, COUNT), "401002")
