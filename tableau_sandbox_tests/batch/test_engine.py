@@ -41,15 +41,6 @@ def refused(target: Path, payload: Path | None, *actions: Any) -> BatchError:
     return caught.value
 
 
-def test_actions_see_what_came_before(tmp_path: Path, target: Path):
-    # Prevents: actions of one batch are reordered, or work on the state before the batch.
-    payload = source(tmp_path, SOURCE % "(2, 'zwei'), (3, 'drei')")
-    delete_all = {"action": "delete", "target-table": "Extract", "condition": True}
-    assert applied(target, payload, UPSERT) == [[1, "one"], [2, "zwei"], [3, "drei"]]
-    assert applied(target, payload, INSERT, delete_all) == []
-    assert applied(target, payload, delete_all, INSERT) == [[2, "zwei"], [3, "drei"]]
-
-
 def a_const(op: str, type_: str, value: str | None) -> dict[str, Any]:
     column = "name" if type_ == "string" else "id"
     return {"op": op, "target-col": column, "const": {"type": type_, "v": value}}
@@ -57,39 +48,6 @@ def a_const(op: str, type_: str, value: str | None) -> dict[str, Any]:
 
 def both(op: str, *args: dict[str, Any]) -> dict[str, Any]:
     return {"op": op, "args": args}
-
-
-@pytest.mark.few_variants(5)
-@pytest.mark.parametrize(
-    ("condition", "deleted"),
-    [
-        (a_const("eq", "integer", "2"), [2]),
-        (a_const("neq", "integer", "2"), [1, 3]),
-        (a_const("lt", "integer", "2"), [1]),
-        (a_const("lte", "integer", "2"), [1, 2]),
-        (a_const("gt", "integer", "2"), [3]),
-        (a_const("gte", "integer", "2"), [2, 3]),
-        (a_const("is", "integer", "2"), [2]),
-        (a_const("is", "integer", None), [None]),
-        (a_const("has", "string", "b"), [None, 2]),
-        (a_const("eq", "string", "a'b"), [2]),
-        (both("or", a_const("eq", "integer", "1"), a_const("has", "string", "b")), [None, 1, 2]),
-        (both("and", a_const("gt", "integer", "1"), a_const("has", "string", "a")), [2]),
-        ({"op": "eq", "target-col": "id", "source-col": "id"}, [1]),
-        ({"op": "is", "target-col": "id", "source-col": "id"}, [None, 1]),
-        ({"op": "gt", "target-col": "id", "source-col": "id"}, [2, 3]),
-    ],
-)
-def test_comparisons(tmp_path: Path, condition: dict[str, Any], deleted: list[int | None]):
-    # Prevents: a comparison chooses other rows than its name says, above all where NULLs are.
-    rows = "(CAST(NULL AS INT), 'bc'), (1, 'A'), (2, 'a''b'), (3, CAST(NULL AS TEXT))"
-    target = execute(tmp_path / "target.hyper", TABLE % rows)
-    ids = 'CREATE TABLE "Extract".s AS (SELECT * FROM (VALUES (CAST(NULL AS INT)), (1)) AS s (id))'
-    delete = {"action": "delete", "target-table": "Extract", "condition": condition}
-    if "source-col" in condition:
-        delete["source-table"] = "s"
-    left = [row[0] for row in applied(target, source(tmp_path, ids), delete)]
-    assert left == [id_ for id_ in (None, 1, 2, 3) if id_ not in deleted]
 
 
 def test_repeated_keys_are_named(tmp_path: Path, target: Path):
@@ -178,13 +136,6 @@ def test_columns_must_agree(
     assert error.code in (Code.COLUMNS, Code.TYPES)
     with pytest.raises(AssertionError, match=reason):
         raise AssertionError(error.message)
-
-
-def test_update_by_a_key_of_another_name(tmp_path: Path, target: Path):
-    # Prevents: the key of the source is taken for a value, or refused.
-    statement = "CREATE TABLE \"Extract\".s AS (SELECT 2 AS key, 'zwei' AS name)"
-    action = {**UPDATE, "condition": {**ON_ID, "source-col": "key"}}
-    assert applied(target, source(tmp_path, statement), action) == [[1, "one"], [2, "zwei"]]
 
 
 def test_not_null_is_kept(tmp_path: Path):

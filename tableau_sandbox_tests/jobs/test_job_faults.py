@@ -25,13 +25,6 @@ def test_job_that_fails(sandbox: Sandbox, server: tsc.Server, one_row: Path, not
     assert (done.finish_code, armed.fired) == (0, 1)
 
 
-def test_only_jobs_of_the_kind_fail(sandbox: Sandbox, server: tsc.Server, one_row: Path):
-    # Prevents: a fault that is meant for another kind of job strikes a publish.
-    armed = sandbox.control.add(FailJob(job_kind="other"))
-    done = server.jobs.wait_for_job(publish_job(server, one_row), timeout=20)
-    assert (done.finish_code, armed.seen) == (0, 0)
-
-
 def test_held_jobs_wait_until_released(sandbox: Sandbox, server: tsc.Server, one_row: Path):
     # Prevents: what a client does while its job is queued cannot be tried.
     armed = sandbox.control.add(HoldJobs())

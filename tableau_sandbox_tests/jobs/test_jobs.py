@@ -31,23 +31,6 @@ def status_of(server: tsc.Server, job: tsc.JobItem) -> str:
     return next(found.status for found in server.jobs.filter() if found.id == job.id)
 
 
-def test_failed_job_says_why(server: tsc.Server, tmp_path: Path):
-    # Prevents: a failed publish looks like a success, or leaves people guessing.
-    broken = tmp_path / "broken.hyper"
-    broken.write_bytes(b"broken")
-    job = publish_job(server, broken)
-    with pytest.raises(tsc.server.endpoint.exceptions.JobFailedException) as caught:
-        server.jobs.wait_for_job(job, timeout=20)
-    (note,) = caught.value.job.status_notes
-    assert (note["type"], note["value"]) == ("errorCode", "400011")
-    assert "There was a problem publishing the file 'Flights.hyper'" in note["text"]
-    assert str(tmp_path) not in note["text"]
-    assert server.datasources.get()[0] == []
-    assert [found.id for found in server.jobs.filter(status="Failed")] == [job.id]
-    assert len(server.jobs.filter(job_type="publish_datasource")) == 1
-    assert list((tmp_path / "sandbox" / "incoming").iterdir()) == []
-
-
 def test_jobs_wait_their_turn_and_can_be_cancelled(
     slow: Sandbox, tmp_path: Path, one_row: Path, two_rows: Path
 ):

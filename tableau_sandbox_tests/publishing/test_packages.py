@@ -78,14 +78,6 @@ def test_incomplete_package(
         publish(server, write_package(tmp_path / "p.tdsx", members))
 
 
-def test_package_that_is_no_zip(server: tsc.Server, tmp_path: Path):
-    # Prevents: a broken package ends in an error of the sandbox itself.
-    file = tmp_path / "p.tdsx"
-    file.write_bytes(b"PK\x03\x04 but nothing more")
-    with pytest.raises(tsc.ServerResponseError, match="400011"):
-        publish(server, file)
-
-
 def test_extract_in_a_package(server: tsc.Server, tmp_path: Path, one_row: Path):
     # Prevents: an extract of another database passes for data that live in Hyper.
     package = wrapped_extract(tmp_path / "p.tdsx", one_row)

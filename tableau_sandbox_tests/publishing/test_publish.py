@@ -4,58 +4,17 @@ import pytest
 import tableauserverclient as tsc
 
 from tableau_sandbox.testing import Sandbox
-from tableau_sandbox_tests.conftest import ALICE, VIEWER
 from tableau_sandbox_tests.samples import (
     call,
-    default_project,
     execute,
     multipart,
     publish,
     rows_on_server,
-    signed_in,
     tds_of,
     write_hyper,
 )
 
 ONE, TWO = [[1, "one"]], [[1, "one"], [2, "two"]]
-
-
-def test_create_and_read_back(server: tsc.Server, one_row: Path):
-    # Prevents: what is downloaded is not what was published, or its record lacks what clients read.
-    published = publish(server, one_row, name="NYC Flights (2013)")
-    assert rows_on_server(server, published.id) == ONE
-    read = server.datasources.get_by_id(published.id)
-    assert (read.datasource_type, read.has_extracts, read.size) == ("hyper", False, 1)
-    assert read.content_url == "NYCFlights2013"
-    assert read.project_id == default_project(server)
-    assert read.owner_id == server.user_id
-    assert read.created_at == read.updated_at
-
-
-def test_download_says_what_it_is(sandbox: Sandbox, server: tsc.Server, one_row: Path):
-    # Prevents: clients that take the name and kind of a download from its header get stuck.
-    published = publish(server, one_row, name="World Indicators")
-    path = f"sites/{{site}}/datasources/{published.id}/content"
-    whole = call(sandbox, "GET", path, server=server).headers
-    assert whole["Content-Type"] == "application/octet-stream"
-    assert whole["Content-Disposition"] == (
-        'name="tableau_datasource"; filename="World Indicators.tdsx"'
-    )
-    bare = call(sandbox, "GET", f"{path}?includeExtract=False", server=server)
-    assert bare.headers["Content-Disposition"].endswith('filename="World Indicators.tds"')
-
-
-def test_create_needs_a_free_name(server: tsc.Server, one_row: Path, two_rows: Path):
-    # Prevents: a first publish silently replaces someone's data source.
-    published = publish(server, one_row, name="Flights")
-    with pytest.raises(tsc.ServerResponseError) as caught:
-        publish(server, two_rows, name="FLIGHTS")
-    assert caught.value.code == "403007"
-    assert caught.value.detail == (
-        "The datasource 'Flights' already exists and may not be overwritten without the"
-        " 'overwrite' flag set to 'true'."
-    )
-    assert rows_on_server(server, published.id) == ONE
 
 
 def test_overwrite_keeps_identity(server: tsc.Server, one_row: Path, two_rows: Path):
@@ -87,39 +46,6 @@ def test_replace_changes_data_only(server: tsc.Server, tmp_path: Path, one_row: 
     assert "extra" in tds_of(server, first.id, tmp_path)
 
 
-def test_same_name_in_two_projects(server: tsc.Server, one_row: Path, two_rows: Path):
-    # Prevents: namesakes in different projects overwrite each other.
-    other = server.projects.create(tsc.ProjectItem("Other"))
-    first = publish(server, one_row)
-    second = server.datasources.publish(
-        tsc.DatasourceItem(other.id, name="Flights"), two_rows, "Overwrite"
-    )
-    assert str(second.content_url).startswith("Flights_")
-    assert rows_on_server(server, first.id) == ONE
-    assert rows_on_server(server, second.id) == TWO
-
-
-def test_publish_without_project_goes_to_the_default_one(server: tsc.Server, one_row: Path):
-    # Prevents: a data source without a project is refused or gets lost.
-    item = server.datasources.publish(tsc.DatasourceItem(name="X"), one_row, "CreateNew")
-    assert item.project_name == "Default"
-    with pytest.raises(tsc.ServerResponseError, match="404005"):
-        server.datasources.publish(tsc.DatasourceItem("nowhere", name="X"), one_row, "Overwrite")
-
-
-def test_rights(sandbox: Sandbox, server: tsc.Server, one_row: Path):
-    # Prevents: a pipeline overwrites what it does not own, or publishes without the right to.
-    publish(server, one_row, name="Admin's")
-    alice = signed_in(sandbox, tsc.PersonalAccessTokenAuth(*ALICE.tokens[0]))
-    with pytest.raises(tsc.ServerResponseError, match="403007"):
-        publish(alice, one_row, name="Admin's", mode="Overwrite")
-    hers = publish(alice, one_row, name="Alice's")
-    assert publish(server, one_row, name="Alice's", mode="Overwrite").owner_id == hers.owner_id
-    viewer = signed_in(sandbox, tsc.TableauAuth(VIEWER.name, VIEWER.password))
-    with pytest.raises(tsc.ServerResponseError, match="403007"):
-        publish(viewer, one_row, name="Viewer's")
-
-
 def test_any_name_is_only_a_name(server: tsc.Server, sandbox: Sandbox, one_row: Path):
     # Prevents: a name leads out of the data directory, or breaks XML, headers or packages.
     for name in ("../../escape", "a/b\\c", "Ünï ço∂é", "q\"uo'te<&>", "x" * 255, "..", "%2F"):
@@ -128,25 +54,6 @@ def test_any_name_is_only_a_name(server: tsc.Server, sandbox: Sandbox, one_row: 
         assert rows_on_server(server, published.id) == ONE
         assert sandbox.hyper_file(published.id).parent == sandbox.data_dir / "content"
     assert {path.name for path in sandbox.data_dir.parent.iterdir()} == {"sandbox"}
-
-
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
-        (b"not a database at all", "not a valid database"),
-        (b"", "problem publishing the file 'Flights.hyper'"),
-    ],
-)
-def test_file_that_hyper_cannot_open(
-    server: tsc.Server, tmp_path: Path, content: bytes, reason: str
-):
-    # Prevents: a broken file is published, and found to be broken by whoever opens a dashboard.
-    file = tmp_path / "broken.hyper"
-    file.write_bytes(content)
-    with pytest.raises(tsc.ServerResponseError, match=reason) as caught:
-        publish(server, file)
-    assert caught.value.code == "400011"
-    assert server.datasources.get()[0] == []
 
 
 def test_file_without_tables_or_columns(server: tsc.Server, tmp_path: Path):

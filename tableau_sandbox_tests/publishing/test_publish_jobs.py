@@ -5,7 +5,6 @@ import tableauserverclient as tsc
 
 from tableau_sandbox.testing import Sandbox
 from tableau_sandbox_tests.conftest import NewServer
-from tableau_sandbox_tests.jobs.test_jobs import publish_job
 from tableau_sandbox_tests.samples import (
     call,
     code_of,
@@ -64,30 +63,6 @@ def test_every_mode_as_a_job(
     assert len(listed) == 4
     assert all(job.created_at and job.started_at and job.ended_at for job in listed)
     assert list((sandbox.data_dir / "uploads").iterdir()) == []
-
-
-def test_publish_may_not_name_its_data_source(new_server: NewServer, one_row: Path):
-    # Prevents: a pipeline relies on an answer that no public sample shows.
-    sandbox, server = new_server(publish_jobs_name_target=False)
-    job = publish_job(server, one_row)
-    sandbox.wait_until_idle()
-    found = server.jobs.get_by_id(job.id)
-    assert (found.finish_code, found.datasource_id) == (0, None)
-
-
-def test_target_gone_while_the_job_waited(sandbox: Sandbox, server: tsc.Server, one_row: Path):
-    # Prevents: a publish in the background brings back what was deleted meanwhile, or hangs.
-    item = publish(server, one_row)
-    with sandbox.held_jobs():
-        again = tsc.DatasourceItem(default_project(server), name="Flights")
-        job = server.datasources.publish(again, one_row, "Replace", as_job=True)
-        server.datasources.delete(item.id)
-    sandbox.wait_until_idle()
-    found = server.jobs.get_by_id(job.id)
-    assert found.finish_code == 1
-    assert found.datasource_id is None
-    assert "404004" in found.status_notes[0]["text"]
-    assert server.datasources.get()[0] == []
 
 
 def test_unfinished_jobs_may_have_a_finish_code(

@@ -4,15 +4,11 @@ from zipfile import ZipFile
 import pytest
 import tableauserverclient as tsc
 
-from tableau_sandbox.testing import Sandbox
-from tableau_sandbox_tests.conftest import ALICE, NewServer
+from tableau_sandbox_tests.conftest import NewServer
 from tableau_sandbox_tests.samples import (
-    call,
-    code_of,
     publish,
     rows_of,
     rows_on_server,
-    signed_in,
     tds_of,
 )
 
@@ -60,14 +56,6 @@ def test_a_bounded_number_is_kept(new_server: NewServer, tmp_path: Path, one_row
     assert len(list((tmp_path / "sandbox" / "content").iterdir())) == 2
     server.datasources.delete(item.id)
     assert list((tmp_path / "sandbox" / "content").iterdir()) == []
-
-
-def test_revisions_are_for_those_who_may_write(sandbox: Sandbox, server: tsc.Server, one_row: Path):
-    # Prevents: a missing right to the history goes unnoticed until production.
-    item = publish(server, one_row)
-    alice = signed_in(sandbox, tsc.TableauAuth(ALICE.name, ALICE.password))
-    path = f"sites/{{site}}/datasources/{item.id}/revisions"
-    assert code_of(call(sandbox, "GET", path, server=alice)) == "403004"
 
 
 def test_delete(server: tsc.Server, tmp_path: Path, one_row: Path, two_rows: Path):

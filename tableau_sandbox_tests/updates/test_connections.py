@@ -13,15 +13,6 @@ def connection_of(server: tsc.Server, item: tsc.DatasourceItem) -> tsc.Connectio
     return connection
 
 
-def test_connection(server: tsc.Server, one_row: Path):
-    # Prevents: a client that updates a connection finds none, or a new one after each publish.
-    item = publish(server, one_row)
-    connection = connection_of(server, item)
-    assert connection.connection_type == "hyper"
-    publish(server, one_row, mode="Overwrite")
-    assert connection_of(server, item).id == connection.id
-
-
 def test_update_connection(sandbox: Sandbox, server: tsc.Server, one_row: Path):
     # Prevents: new credentials of a connection are lost at once, outlive a publish, or leak.
     item = publish(server, one_row)

@@ -1,4 +1,3 @@
-import json
 import threading
 import time
 from collections.abc import Callable
@@ -12,7 +11,7 @@ import pytest
 import tableauserverclient as tsc
 
 from tableau_sandbox.testing import Sandbox
-from tableau_sandbox_tests.conftest import ALICE, VIEWER, NewServer
+from tableau_sandbox_tests.conftest import ALICE, NewServer
 from tableau_sandbox_tests.samples import (
     call,
     code_of,
@@ -57,78 +56,6 @@ def patch(
     return code_of(call(sandbox, "PATCH", path, server=server, **arguments))
 
 
-def test_update_by_data_source_and_by_connection(
-    sandbox: Sandbox, server: tsc.Server, one_row: Path, two_rows: Path
-):
-    # Prevents: an update is lost, makes a revision, or loses the identity of its data source.
-    item = publish(server, one_row)
-    job = update(server, item, APPEND, payload=two_rows)
-    assert (job.type, job.mode, job.finish_code) == ("UpdateUploadedFile", "Asynchronous", -1)
-    assert (job.datasource_id, job.datasource_name) == (item.id, "Flights")
-    done = finished(server, job)
-    assert (done.finish_code, done.notes) == (0, [])
-    assert rows_on_server(server, item.id) == [ONE, ONE, TWO]
-    server.datasources.populate_connections(item)
-    (connection,) = item.connections
-    replace = {**APPEND, "action": "replace"}
-    assert finished(server, update(server, connection, replace, payload=two_rows)).finish_code == 0
-    assert rows_on_server(server, item.id) == [ONE, TWO]
-    after = server.datasources.get_by_id(item.id)
-    assert after.updated_at > item.updated_at + timedelta(seconds=1)
-    raw = call(sandbox, "GET", f"sites/{{site}}/jobs/{job.id}", server=server).text
-    about = f'<updateUploadedFileJob><datasource id="{item.id}" name="Flights" />'
-    assert f"{about}<connectionLuid>{connection.id}</connectionLuid></updateUploaded" in raw
-    assert [found.type for found in server.jobs.filter()] == ["update_uploaded_file"] * 2
-    assert list((sandbox.data_dir / "incoming").iterdir()) == []
-    assert len(list((sandbox.data_dir / "content").iterdir())) == 2  # its revision, and itself
-
-
-def test_failed_batch_leaves_all_as_it_was(
-    sandbox: Sandbox, server: tsc.Server, one_row: Path, two_rows: Path
-):
-    # Prevents: half a batch is published, or the client cannot tell why none is.
-    item = publish(server, one_row)
-    job = update(server, item, CLEAR, {**APPEND, "source-table": "no"}, payload=two_rows)
-    with pytest.raises(JobFailed) as caught:
-        finished(server, job)
-    assert "Specified table does not exist: no. (errorCode=410012)" in caught.value.job.notes[0]
-    assert rows_on_server(server, item.id) == [ONE]
-    assert server.datasources.get_by_id(item.id).updated_at == item.updated_at
-    assert list((sandbox.data_dir / "incoming").iterdir()) == []
-
-
-def test_payload_is_optional_but_must_be_sound(server: tsc.Server, tmp_path: Path, one_row: Path):
-    # Prevents: deletes need an upload, or one that is no .hyper file is overlooked.
-    item = publish(server, one_row)
-    broken = tmp_path / "broken.hyper"
-    broken.write_bytes(b"broken")
-    with pytest.raises(JobFailed, match="source file cannot be opened"):
-        finished(server, update(server, item, CLEAR, payload=broken))
-    assert finished(server, update(server, item, CLEAR)).finish_code == 0
-    assert rows_on_server(server, item.id) == []
-
-
-def test_same_request_again(sandbox: Sandbox, server: tsc.Server, one_row: Path):
-    # Prevents: a retry after a lost answer doubles the rows, or gets no job to wait for.
-    item = publish(server, one_row)
-    first = update(server, item, APPEND, payload=one_row, id="again")
-    assert finished(server, first).finish_code == 0
-    upload = server.fileuploads.upload(str(one_row))
-    headers = {"RequestID": "again", "Content-Type": "text/plain"}
-    path = f"sites/{{site}}/datasources/{item.id}/data?uploadSessionId="
-    answer = call(sandbox, "PATCH", path + upload, server=server, data=b"no", headers=headers)
-    assert answer.status_code == 202
-    assert f'id="{first.id}"' in answer.text
-    assert 'finishCode="0"' in answer.text
-    kept = {"json": {"actions": [APPEND]}, "headers": {"RequestID": "other"}}
-    assert call(sandbox, "PATCH", path + upload, server=server, **kept).status_code == 202
-    used = {**kept, "headers": {"RequestID": "third"}}
-    assert code_of(call(sandbox, "PATCH", path + upload, server=server, **used)) == "404015"
-    (second,) = [job for job in server.jobs.filter() if job.id != first.id]
-    finished(server, second)
-    assert rows_on_server(server, item.id) == [ONE] * 3
-
-
 def test_requests_are_remembered_for_a_day(start_sandbox: Callable[..., Sandbox], one_row: Path):
     # Prevents: a failed request is repeated within a day, or a successful one never again.
     now = [datetime(2026, 1, 1, tzinfo=UTC)]
@@ -158,38 +85,6 @@ def test_refused_requests_cost_nothing(
     good = {"actions": [APPEND]}
     answer = call(sandbox, "PATCH", path, server=server, headers=headers, json=good)
     assert answer.status_code == 202, answer.text
-
-
-def test_senseless_requests(sandbox: Sandbox, server: tsc.Server, one_row: Path):
-    # Prevents: what real servers refuse at once is found out in a job, or not at all.
-    item = publish(server, one_row)
-    assert patch(sandbox, server, item.id, headers={}) == "400000"
-    assert patch(sandbox, server, item.id, headers={"RequestID": ""}) == "400000"
-    assert patch(sandbox, server, item.id, json={"actions": [APPEND]}) == "400000"
-    assert patch(sandbox, server, item.id, json={"actions": [], "x": "y" * (1 << 20)}) == "400000"
-    text = {"RequestID": "x", "Content-Type": "text/xml"}
-    body = json.dumps({"actions": [CLEAR]})
-    assert patch(sandbox, server, item.id, json=None, data=body, headers=text) == "400000"
-    assert patch(sandbox, server, item.id, query="?uploadSessionId=1:x-0:0") == "404015"
-    assert patch(sandbox, server, "nothing") == "404004"
-    path = f"sites/{{site}}/datasources/{item.id}/connections/nothing/data"
-    assert code_of(call(sandbox, "PATCH", path, server=server)) == "404020"
-    assert len(server.jobs.filter(job_type="update_uploaded_file")) == 0
-
-
-@pytest.mark.slow
-def test_rights_are_those_of_overwriting(sandbox: Sandbox, server: tsc.Server, one_row: Path):
-    # Prevents: missing rights, or someone else's payload, go unnoticed until production.
-    item = publish(server, one_row)
-    for user in (ALICE, VIEWER):
-        other = signed_in(sandbox, tsc.TableauAuth(user.name, user.password))
-        with pytest.raises(tsc.ServerResponseError, match="403004"):
-            update(other, item, CLEAR)
-    alice = signed_in(sandbox, tsc.TableauAuth(ALICE.name, ALICE.password))
-    hers = publish(alice, one_row, name="Hers")
-    upload = server.fileuploads.upload(str(one_row))
-    assert patch(sandbox, alice, hers.id, query=f"?uploadSessionId={upload}") == "404015"
-    assert finished(server, update(server, hers, CLEAR)).finish_code == 0
 
 
 @pytest.mark.parametrize(
