@@ -1,7 +1,7 @@
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 from pydantic.dataclasses import dataclass as checked_dataclass
@@ -115,19 +115,11 @@ class Options(Quirks):
     upload_hours: float = 24
     upload_blocks: _Count = option(1000, "blocks that an uploaded file may have")
     job_delay: float = option(0, "seconds that a job stays in progress before it takes effect")
-    hyper_profile: Literal["2019.4", "2020.1", "2021.4"] = option(
-        "2021.4",
-        'accept only .hyper files that servers of this release accept: of the table "Extract" in'
-        ' the schema "Extract", of one table, or of one tree of tables',
-    )
     kept_revisions: _Count = option(
         25, "publishes kept of one data source, including the current one"
     )
     update_limit_mb: float | None = option(
         None, "the largest payload of a data update, in units of 2^20 bytes; else as in the product"
-    )
-    lenient_missing_columns: bool = option(
-        False, "rows inserted by data updates have NULL in nullable columns that their source lacks"
     )
     connected_apps: tuple[ConnectedApp, ...] = option(
         (CONNECTED_APP,),

@@ -97,8 +97,7 @@ def prepare(services: Services, publication: Publication, content: Content) -> P
             replace.
     """
     target = find_target(services, publication)
-    if target and publication.mode in _NEEDS_TARGET:
-        _check_have_data(target, content)
+    _check_have_data(publication, target, content)
     rows = content.hyper_path
     if target is None or publication.mode != APPEND or rows is None:
         return Prepared(publication, content)
@@ -115,8 +114,7 @@ def commit(services: Services, prepared: Prepared) -> Datasource:
     """
     database, publication, content = services.database, prepared.publication, prepared.content
     target = find_target(services, publication)
-    if target and publication.mode in _NEEDS_TARGET:
-        _check_have_data(target, content)
+    _check_have_data(publication, target, content)
     if target and prepared.appended_to not in (None, target.hyper_file):
         raise refusal("400011", f"The datasource '{target.name}' was moved meanwhile.")
     saved = _changed(services, target, publication, content)
@@ -134,9 +132,7 @@ def commit(services: Services, prepared: Prepared) -> Datasource:
         keep=services.options.kept_revisions,
     )
     # It is read again for the names of its project and owner, which come from other tables.
-    stored = datasources.datasource(database, publication.site, saved.luid)
-    if stored is None:
-        raise RuntimeError(f"the data source {saved.luid} was not stored")
+    (stored,) = database.records(Datasource, "WHERE datasource.luid = ?", saved.luid)
     return stored
 
 
@@ -172,7 +168,9 @@ def _keeps_metadata(services: Services, publication: Publication) -> bool:
     return publication.mode == APPEND
 
 
-def _check_have_data(target: Datasource, content: Content) -> None:
+def _check_have_data(publication: Publication, target: Datasource | None, content: Content) -> None:
+    if target is None or publication.mode not in _NEEDS_TARGET:
+        return
     if content.hyper_path is None or not target.hyper_file:
         whose = "published data source" if content.hyper_path else "file"
         raise refusal(

@@ -46,15 +46,12 @@ class Quirks:
     pending_publish: Literal["none", "0", "1"] = option(
         "none", "finishCode of an unfinished publish, whatever --early-finish-code says"
     )
-    publish_jobs_name_target: bool = option(True, "a finished publish names its data source")
     replace: Literal["keeps-metadata", "like-overwrite", "refused"] = option(
         "keeps-metadata", "what publish mode Replace does besides replacing the data"
     )
     download_without_extract: Literal["tds", "tdsx"] = option(
         "tds", "the result of a download without the extract"
     )
-    zips_vary: bool = option(False, "the bytes of a package differ from download to download")
-    tds_varies: bool = option(False, "publishes and data updates leave marks in the .tds")
     gateway_pages: bool = option(False, "answers with the status 503 or 504 are HTML")
     vds: bool = option(True, "the server has VizQL Data Service")
     vds_schema: Literal["20262", "20261", "20253", "20252", "20251"] = option(

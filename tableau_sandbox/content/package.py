@@ -1,7 +1,6 @@
 """`.tdsx` packages: zip files with one `.tds` and one `.hyper` file."""
 
 import lzma
-import random
 import re
 import shutil
 import struct
@@ -9,7 +8,6 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 from zipfile import BadZipFile, ZipFile, ZipInfo
@@ -69,44 +67,11 @@ def unpack(package: Path, *, hyper_path: Path) -> tuple[bytes, str]:
         raise UnreadablePackageError(f"the package cannot be read: {reason}") from error
 
 
-@dataclass(frozen=True)
-class Packing:
-    """How a package is written; this does not change the content of its members.
-
-    Attributes:
-        date_time: the time stamp of its members.
-        compression: the compression of its members.
-        backwards: whether its members come in the other order.
-    """
-
-    date_time: tuple[int, int, int, int, int, int]
-    compression: int
-    backwards: bool
-
-    def member(self, name: str) -> ZipInfo:
-        """Return the header of a member with this name."""
-        info = ZipInfo(name, self.date_time)
-        info.compress_type = self.compression
-        return info
-
-
-def any_packing() -> Packing:
-    """Return a random packing, a different one at every call."""
-    pick = random.randrange
-    # The format stores even seconds only.
-    date_time = (pick(1981, 2100), pick(1, 13), pick(1, 29), pick(24), pick(60), pick(30) * 2)
-    compression = random.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))  # noqa: S311
-    return Packing(date_time, compression=compression, backwards=bool(pick(2)))
-
-
-def pack(
-    members: Sequence[tuple[str, BinaryIO]], packing: Packing | None = None
-) -> Iterator[bytes]:
-    """Yield the bytes of a package; close the members at the end.
+def pack(members: Sequence[tuple[str, BinaryIO]]) -> Iterator[bytes]:
+    """Yield the bytes of a package, the same every time; close the members at the end.
 
     Args:
         members: their paths in the package, and their content.
-        packing: how they are written; None for the same bytes every time.
     """
     sink = _Sink()
     with (
@@ -115,10 +80,9 @@ def pack(
     ):
         for _, content in members:
             stack.enter_context(content)
-        for name, content in members[:: -1 if packing and packing.backwards else 1]:
-            info = packing.member(name) if packing else name
+        for name, content in members:
             # A stream has no size yet, and zipfile would fail once it exceeds 2 GiB.
-            with archive.open(info, "w", force_zip64=True) as member:
+            with archive.open(name, "w", force_zip64=True) as member:
                 while block := content.read(_BLOCK):
                     member.write(block)
                     yield sink.take()

@@ -1,8 +1,7 @@
-"""The `.tds` of published data: write it for a `.hyper` file, inspect it, mark it."""
+"""The `.tds` of published data: write it for a `.hyper` file, inspect it in a `.tdsx`."""
 
 import hashlib
 import itertools
-import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from xml.etree import ElementTree
@@ -12,10 +11,6 @@ import defusedxml.ElementTree
 from defusedxml.common import DefusedXmlException
 
 from tableau_sandbox.content.hyper_file import Column, HyperContent, Table
-
-_ROOT = re.compile(rb"""<datasource(?=[\s/>])(?:[^>'"]|'[^']*'|"[^"]*")*>""")
-_BUILD = re.compile(rb"""\ssource-build\s*=\s*(?:'[^']*'|"[^"]*")""")
-_LOCATION = re.compile(rb"""<repository-location\s(?:[^>'"]|'[^']*'|"[^"]*")*/>""")
 
 
 @dataclass(frozen=True)
@@ -225,28 +220,6 @@ def _object_id(schema: str, table: str) -> str:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
-
-
-def mark_tds(tds: bytes, *, content_url: str, revision: int, mark: int) -> bytes:
-    """Add to a `.tds` the build that wrote it, and its location on the server.
-
-    Args:
-        tds: returned unchanged if its encoding is not compatible with ASCII.
-        content_url: the content URL of the data source.
-        revision: the revision of the data source.
-        mark: a number that differs for each state of the data source.
-    """
-    root = _ROOT.search(tds)
-    if root is None:
-        return tds
-    before, tag, after = tds[: root.start()], root.group(), tds[root.end() :]
-    build = b"<datasource source-build='0.0.%d'" % mark
-    tag = build + _BUILD.sub(b"", tag).removeprefix(b"<datasource")
-    location = (
-        f"<repository-location id='{content_url}' path='/datasources' revision='1.{revision}'"
-        f" derived-from='/datasources/{content_url}?rev=1.{mark}' />"
-    )
-    return before + tag + location.encode("ascii", "xmlcharrefreplace") + _LOCATION.sub(b"", after)
 
 
 @dataclass(frozen=True)

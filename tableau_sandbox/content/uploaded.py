@@ -20,8 +20,6 @@ PARQUET = "parquet"
 MODEL = "tds"
 _MODEL_BYTES = 16 << 20
 
-ONE_EXTRACT, ONE_TABLE, ONE_TREE = PROFILES = ("2019.4", "2020.1", "2021.4")
-
 
 class NotPublishableError(ValueError):
     """The content breaks a rule for published data sources; the message names the tables."""
@@ -46,7 +44,7 @@ class Content:
     hyper: HyperContent
 
 
-def read_content(file: Path, *, name: str, file_type: str, hyper_profile: str) -> Content:
+def read_content(file: Path, *, name: str, file_type: str) -> Content:
     """Open an uploaded file and check it against the rules.
 
     Files that are extracted or converted from it are put beside it; `discard` removes them all.
@@ -55,7 +53,6 @@ def read_content(file: Path, *, name: str, file_type: str, hyper_profile: str) -
         file: the upload.
         name: the name of the data source to publish.
         file_type: `HYPER`, `PACKAGE`, `PARQUET` or `MODEL`.
-        hyper_profile: the rules for data without a model, see `check_bare_file`.
 
     Raises:
         RestError: 400011, the file may not be published.
@@ -67,7 +64,7 @@ def read_content(file: Path, *, name: str, file_type: str, hyper_profile: str) -
         check_tables(content.hyper)
         # A package brings its own model, which says how its tables are related.
         if file_type != PACKAGE:
-            check_bare_file(content.hyper, hyper_profile)
+            check_bare_file(content.hyper)
         return content
     except (
         UnreadableFileError,
@@ -140,52 +137,32 @@ def check_tables(content: HyperContent) -> None:
             raise NotPublishableError(f'The table "{table.schema}"."{table.name}" has no columns.')
 
 
-def check_bare_file(content: HyperContent, profile: str = ONE_TREE) -> None:
+def check_bare_file(content: HyperContent) -> None:
     """Check the tables of a file that comes without a model, by the rules of servers.
 
-    They are stated in the Hyper API's guide to publishing, for `.hyper` files alone.
-
-    Args:
-        content: the content of the file.
-        profile: one of `PROFILES`: the release of the servers whose rules apply.
+    They are stated in the Hyper API's guide to publishing, for `.hyper` files alone: assumed
+    foreign keys connect the tables into one tree with one fact table.
 
     Raises:
-        NotPublishableError: there are several tables where only one is allowed; or assumed foreign
-            keys do not connect them into one tree with one fact table; or, with the oldest profile,
-            the one table is not "Extract"."Extract".
+        NotPublishableError: they do not.
     """
-    names = [(table.schema, table.name) for table in content.tables]
-    if profile == ONE_EXTRACT and names != [("Extract", "Extract")]:
-        raise NotPublishableError(
-            f'The file must contain exactly the table "Extract"."Extract", not {_names(names)}.'
-        )
-    if len(names) > 1:
-        if profile == ONE_TABLE:
-            raise NotPublishableError(f"The file must contain one table, not {_names(names)}.")
-        _check_tree(content)
-
-
-def _check_tree(content: HyperContent) -> None:
     tables = [(table.schema, table.name) for table in content.tables]
-    parents = {key.parent for key in content.foreign_keys}
+    parents = [key.parent for key in content.foreign_keys]
     facts = [table for table in tables if table not in parents]
     if len(facts) != 1:
         raise NotPublishableError(
             "The file must contain exactly one fact table, that is, one table to which no assumed"
             f" foreign key leads; it contains {len(facts)}: {_names(facts) or 'none'}."
         )
-    unreached = [table for table in tables if table not in _reached(content, facts[0])]
+    reached = _reached(content, facts[0])
+    unreached = [table for table in tables if table not in reached]
     if unreached:
         raise NotPublishableError(
             "Assumed foreign keys must connect all tables; no chain of them leads from"
             f" {_names(facts)} to {_names(unreached)}."
         )
-    if len(content.foreign_keys) != len(tables) - 1:
-        shared = [
-            table
-            for table in tables
-            if sum(key.parent == table for key in content.foreign_keys) > 1
-        ]
+    shared = [table for table in tables if parents.count(table) > 1]
+    if shared:
         raise NotPublishableError(
             "Assumed foreign keys must connect the tables into one tree; more than one leads to"
             f" {_names(shared)}."

@@ -76,16 +76,14 @@ def _prepare_publish(services: Services, job: Job) -> Commit:
         services.files.incoming / job.parameters["file"],
         name=publication.name,
         file_type=publication.file_type,
-        hyper_profile=services.options.hyper_profile,
     )
     prepared = publishing.prepare(services, publication, content)
 
     def take_effect() -> str:
         published = publishing.commit(services, prepared)
-        if services.options.publish_jobs_name_target:
-            jobs.name_datasource(
-                services.database, job.luid, datasource=published.luid, name=published.name
-            )
+        jobs.name_datasource(
+            services.database, job.luid, datasource=published.luid, name=published.name
+        )
         return _stamp_job(services, published)
 
     return take_effect

@@ -2,14 +2,12 @@
 
 import io
 import re
-from pathlib import Path
 from typing import BinaryIO
 
 from starlette.responses import Response, StreamingResponse
 
 from tableau_sandbox.access import DOWNLOAD, WRITE
-from tableau_sandbox.content.package import any_packing, file_name, pack
-from tableau_sandbox.content.tds import mark_tds
+from tableau_sandbox.content.package import file_name, pack
 from tableau_sandbox.errors import not_found, refusal
 from tableau_sandbox.rest.answers import Reply, revision_element
 from tableau_sandbox.rest.datasources import find_datasource
@@ -43,16 +41,9 @@ def content_response(
 
     The caller must hold the lock of the database.
     """
-    options, content = services.options, earlier or datasource
-    name, tds = file_name(datasource.name), content.tds
-    if options.tds_varies:
-        tds = mark_tds(
-            tds,
-            content_url=datasource.content_url,
-            revision=earlier.number if earlier else datasource.revision,
-            mark=_mark(content),
-        )
-    wants_model = not include_extract and options.download_without_extract == "tds"
+    content, name = earlier or datasource, file_name(datasource.name)
+    tds = content.tds
+    wants_model = not include_extract and services.options.download_without_extract == "tds"
     # What was published without data has no package.
     if wants_model or not content.hyper_file:
         return Response(tds, headers=_headers(f"{name}.tds"), media_type=_BINARY)
@@ -60,14 +51,8 @@ def content_response(
     if include_extract:
         file = services.files.content / content.hyper_file
         members.append((content.packaged_path, file.open("rb")))
-    package = pack(members, any_packing() if options.zips_vary else None)
     headers = _headers(f"{name}.tdsx")
-    return StreamingResponse(package, headers=headers, media_type=_BINARY)
-
-
-def _mark(content: Datasource | Revision) -> int:
-    # Each publish and each data update creates a file whose name consists of random digits.
-    return int(Path(content.hyper_file).stem[:8] or "0", 16)
+    return StreamingResponse(pack(members), headers=headers, media_type=_BINARY)
 
 
 def _headers(filename: str) -> dict[str, str]:

@@ -38,7 +38,6 @@ def publish_datasource(services: Services, call: Call) -> Reply:
             file,
             name=publication.name,
             file_type=publication.file_type,
-            hyper_profile=services.options.hyper_profile,
         )
         with services.publishing:
             prepared = publishing.prepare(services, publication, content)
