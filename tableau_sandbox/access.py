@@ -9,7 +9,6 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache
 
 from tableau_sandbox.errors import refusal
 from tableau_sandbox.store import accounts, projects
@@ -43,34 +42,6 @@ OF_DATASOURCES = frozenset(
         "SaveAs",
     }
 )
-# The sandbox has no such content. What is to hold for it can be set all the same.
-OF_WORKBOOKS = frozenset(
-    {
-        READ,
-        WRITE,
-        DOWNLOAD,
-        MOVE,
-        DELETE,
-        CHANGE_PERMISSIONS,
-        REFRESH,
-        *("AddComment", "ViewComments", "Filter", "ShareView", "WebAuthoring", "SaveAs"),
-        *("ExportData", "ExportImage", "ViewUnderlyingData", "RunExplainData"),
-        "CreateRefreshMetrics",
-    }
-)
-OF_FLOWS = frozenset(
-    {
-        READ,
-        WRITE,
-        DOWNLOAD,
-        MOVE,
-        DELETE,
-        CHANGE_PERMISSIONS,
-        *("Execute", "WebAuthoringForFlows"),
-    }
-)
-OF_LENSES = frozenset({READ, WRITE, MOVE, DELETE, CHANGE_PERMISSIONS})
-
 _ALL = OF_PROJECTS | OF_DATASOURCES
 _VIEWER = frozenset({READ, CONNECT, QUERY_BY_API})
 # What a user of a site role can have at most; no rule gives more.
@@ -96,9 +67,6 @@ class Subject(StrEnum):
     PROJECT = "project"
     DEFAULTS = "datasources"
     DATASOURCE = "datasource"
-    WORKBOOKS = "workbooks"
-    FLOWS = "flows"
-    LENSES = "lenses"
 
 
 # Each project has rules about them.
@@ -217,9 +185,6 @@ _FIRST_CAPABILITIES = {
     Subject.PROJECT: (READ, WRITE),
     Subject.DEFAULTS: (READ, CONNECT),
     Subject.DATASOURCE: (READ, CONNECT),
-    Subject.WORKBOOKS: (READ,),
-    Subject.FLOWS: (READ,),
-    Subject.LENSES: (READ,),
 }
 
 
@@ -228,7 +193,7 @@ def access_to(database: Database, site: str) -> Access:
     return Access(
         projects={project.luid: project for project in projects.projects(database, site)},
         rules_of=lambda rules: rules_of(database, rules),
-        groups_of=lambda user: accounts.groups_of_user(database, site, user),
+        groups_of=lambda _: (accounts.all_users_luid(site),),
     )
 
 
@@ -240,7 +205,7 @@ def access_to_all(database: Database, site: str) -> Access:
     return Access(
         projects={project.luid: project for project in projects.projects(database, site)},
         rules_of=lambda rules: found.get(rules, ()),
-        groups_of=cache(lambda user: accounts.groups_of_user(database, site, user)),
+        groups_of=lambda _: (accounts.all_users_luid(site),),
     )
 
 

@@ -46,7 +46,7 @@ class ControlEndpoint:
             return
         except RestError as error:
             version = self.services.options.rest_version
-            answer = write_error(request, error, rest_version=version)
+            answer = write_error(error, rest_version=version)
         await answer(scope, receive, send)
 
     def _check_may_control(self, request: Request) -> None:

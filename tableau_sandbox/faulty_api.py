@@ -39,7 +39,7 @@ WriteRefusal = Callable[[Services, Request, int], Response]
 
 def write_rest_refusal(services: Services, request: Request, status: int) -> Response:
     """Write a refusal with a status as the REST API does."""
-    return write_error(request, _REFUSALS[status], rest_version=services.options.rest_version)
+    return write_error(_REFUSALS[status], rest_version=services.options.rest_version)
 
 
 def query_faults(scope: Scope) -> tuple[QueryFault, ...]:

@@ -45,17 +45,17 @@ class RestApi:
         try:
             reply = await self._handle(request, stream)
         except RestError as error:
-            return write_error(request, error, rest_version=version)
+            return write_error(error, rest_version=version)
         except ClientDisconnect:
             # Nobody is left to answer.
             raise
         except Exception:
             _logger.exception("%s failed", request.method)
             error = refusal("500000", "The sandbox itself failed; its log shows why.")
-            return write_error(request, error, rest_version=version)
+            return write_error(error, rest_version=version)
         if isinstance(reply, Response):
             return reply
-        return write_reply(request, reply, rest_version=version)
+        return write_reply(reply, rest_version=version)
 
     async def _handle(self, request: Request, stream: AsyncIterator[bytes]) -> Reply | Response:
         route, path = find_route(
@@ -125,9 +125,9 @@ class RestApi:
 
 
 def _check_scopes(session: Session, route: Route) -> None:
-    if not session.scopes or route.scopes is None or scopes_allow(session.scopes, route.scopes):
+    if not session.scopes or not route.scopes or scopes_allow(session.scopes, route.scopes):
         return
     # Servers do not say what is missing; whoever runs a sandbox wants to know.
-    needed = " or ".join(route.scopes) or "another way to sign in"
+    needed = " or ".join(route.scopes)
     _logger.warning("%s %s: the connected app needs %s", route.method, route.pattern, needed)
     raise refusal("401002", "Invalid authentication credentials were provided.")

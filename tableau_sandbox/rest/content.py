@@ -65,16 +65,11 @@ def _headers(filename: str) -> dict[str, str]:
 def query_revisions(services: Services, call: Call) -> Reply:
     """List the revisions of a data source, oldest first."""
     datasource = _own_datasource(services, call)
-    found: list[Revision] = datasources.revisions(services.database, datasource.luid)
-    return Reply(
-        200,
-        list_page(
-            found,
-            call.query,
-            fields={},
-            name="revisions",
-            write=lambda revision: revision_element(revision, current=datasource.revision),
-        ),
+    return list_page(
+        datasources.revisions(services.database, datasource.luid),
+        call.query,
+        name="revisions",
+        write=lambda revision: revision_element(revision, current=datasource.revision),
     )
 
 
@@ -84,31 +79,13 @@ def download_revision(services: Services, call: Call) -> Response:
     with services.database.lock:
         datasource = _own_datasource(services, call)
         find_datasource(services, call, to=DOWNLOAD)
-        number = _number(call)
+        number = call.path["revision"]
         found = None
-        if number < datasource.revision:
-            found = datasources.revision(services.database, datasource.luid, number)
+        if re.fullmatch("[0-9]{1,9}", number) and int(number) < datasource.revision:
+            found = datasources.revision(services.database, datasource.luid, int(number))
         if found is None:
-            raise not_found("Earlier revision", call.path["revision"], code="404024")
+            raise not_found("Earlier revision", number, code="404024")
         return content_response(services, datasource, found, include_extract=include_extract)
-
-
-def delete_revision(services: Services, call: Call) -> Response:
-    """Delete an earlier revision."""
-    with services.database.transaction():
-        datasource = _own_datasource(services, call)
-        number = _number(call)
-        if number == datasource.revision:
-            raise refusal("403055", f"The revision {number} is the current one.")
-        if not datasources.delete_revision(services.database, datasource.luid, number):
-            raise not_found("Revision", call.path["revision"], code="404024")
-    services.sweep_content()
-    return Response(status_code=204)
-
-
-def _number(call: Call) -> int:
-    number = call.path["revision"]
-    return int(number) if re.fullmatch("[0-9]{1,9}", number) else 0
 
 
 def _own_datasource(services: Services, call: Call) -> Datasource:
@@ -119,32 +96,11 @@ def _own_datasource(services: Services, call: Call) -> Datasource:
     return datasource
 
 
+_DATASOURCE = "sites/{site}/datasources/{datasource}"
+_REVISION = f"{_DATASOURCE}/revisions/{{revision}}"
+_SCOPES = ("tableau:datasources:download",)
 ROUTES = (
-    Route(
-        "GET",
-        "sites/{site}/datasources/{datasource}/content",
-        download_datasource,
-        scopes=("tableau:datasources:download",),
-    ),
-    Route(
-        "GET",
-        "sites/{site}/datasources/{datasource}/revisions",
-        query_revisions,
-        since="2.3",
-        scopes=("tableau:content:read",),
-    ),
-    Route(
-        "GET",
-        "sites/{site}/datasources/{datasource}/revisions/{revision}/content",
-        download_revision,
-        since="2.3",
-        scopes=("tableau:datasources:download",),
-    ),
-    Route(
-        "DELETE",
-        "sites/{site}/datasources/{datasource}/revisions/{revision}",
-        delete_revision,
-        since="2.3",
-        scopes=("tableau:datasources:delete",),
-    ),
+    Route("GET", f"{_DATASOURCE}/content", download_datasource, _SCOPES),
+    Route("GET", f"{_DATASOURCE}/revisions", query_revisions, ("tableau:content:read",)),
+    Route("GET", f"{_REVISION}/content", download_revision, _SCOPES),
 )

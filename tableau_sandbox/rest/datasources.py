@@ -1,9 +1,8 @@
 """Data sources: their properties, tags, connections and refreshes."""
 
 import re
-from collections.abc import Sequence
 from dataclasses import replace
-from xml.etree.ElementTree import Element as XmlElement
+from xml.etree.ElementTree import Element
 
 from starlette.responses import Response
 
@@ -21,7 +20,6 @@ from tableau_sandbox.access import (
 from tableau_sandbox.errors import RestError, malformed, not_found, refusal
 from tableau_sandbox.jobs.kinds import queue_refresh
 from tableau_sandbox.rest.answers import (
-    Element,
     Reply,
     connection_element,
     datasource_element,
@@ -31,7 +29,6 @@ from tableau_sandbox.rest.answers import (
 )
 from tableau_sandbox.rest.jobs import accepted
 from tableau_sandbox.rest.lists import (
-    OWNER,
     Field,
     flag_field,
     list_page,
@@ -51,6 +48,7 @@ from tableau_sandbox.services import Services
 from tableau_sandbox.store import accounts, datasources, projects
 from tableau_sandbox.store.records import Datasource
 
+_LONGEST_TAG = 200
 # The operators of each field are those of Tableau's page on filters.
 _FIELDS: dict[str, Field[Datasource]] = {
     "name": text_field(lambda datasource: datasource.name),
@@ -68,36 +66,25 @@ _FIELDS: dict[str, Field[Datasource]] = {
     "updatedAt": time_field(lambda datasource: datasource.updated_at),
     "tags": Field(lambda datasource: datasource.tags, ("eq", "in")),
 }
-_SELECTABLE = (
-    *("id", "name", "contentUrl", "type", "createdAt", "updatedAt", "description", "size"),
-    *("isCertified", "certificationNote", "encryptExtracts", "hasExtracts", "isPublished"),
-    *("useRemoteQueryAgent", "webpageUrl", "tags", "project.id", "project.name", *OWNER),
-    # Known to servers, and requested by clients; the sandbox has no values for them.
-    *("favoritesTotal", "databaseName", "connectedWorkbooksCount", "hasAlert", "serverName", "tag"),
-)
 
 
 def query_datasources(services: Services, call: Call) -> Reply:
     """List the data sources of a site."""
     access = access_to_all(services.database, call.site.luid)
     found = datasources.datasources(services.database, call.site.luid)
-    return Reply(
-        200,
-        list_page(
-            [each for each in found if access.may(call.user, READ, each)],
-            call.query,
-            fields=_FIELDS,
-            name="datasources",
-            selectable=_SELECTABLE,
-            write=lambda datasource: datasource_element(datasource, base_url=call.base_url),
-        ),
+    return list_page(
+        [each for each in found if access.may(call.user, READ, each)],
+        call.query,
+        name="datasources",
+        write=lambda datasource: datasource_element(datasource, base_url=call.base_url),
+        fields=_FIELDS,
     )
 
 
 def get_datasource(services: Services, call: Call) -> Reply:
     """Return one data source."""
     found = find_datasource(services, call)
-    return Reply(200, (datasource_element(found, base_url=call.base_url),))
+    return Reply(200, datasource_element(found, base_url=call.base_url))
 
 
 def update_datasource(services: Services, call: Call) -> Reply:
@@ -121,7 +108,7 @@ def update_datasource(services: Services, call: Call) -> Reply:
                 keep_rules(services.database, [old])
             datasources.save_datasource(services.database, changed)
         found = find_datasource(services, call)
-    return Reply(200, (datasource_element(found, base_url=call.base_url),))
+    return Reply(200, datasource_element(found, base_url=call.base_url))
 
 
 def delete_datasource(services: Services, call: Call) -> Response:
@@ -179,7 +166,7 @@ def _check_may_manage(
             check_may(database, PROJECT_LEADER, user=user, thing=project, code="403032")
 
 
-def _changed(services: Services, call: Call, *, old: Datasource, request: XmlElement) -> Datasource:
+def _changed(services: Services, call: Call, *, old: Datasource, request: Element) -> Datasource:
     project, owner = request.find("project"), request.find("owner")
     moved_to = old.project if project is None else project.get("id", old.project)
     given_to = old.owner if owner is None else owner.get("id", old.owner)
@@ -204,16 +191,13 @@ def _changed(services: Services, call: Call, *, old: Datasource, request: XmlEle
     )
 
 
-_LONGEST = 200
-
-
 def add_tags(services: Services, call: Call) -> Reply:
     """Add tags to a data source; its other tags stay."""
     tags = parse_request(call.body, "tags").findall("tag")
     labels = [label for tag in tags for label in _labels(tag.get("label", ""))]
     # An empty list adds nothing, and is no error.
-    if (tags and not labels) or any(len(label) > _LONGEST for label in labels):
-        raise refusal("400075", f"A tag must have 1 to {_LONGEST} characters.")
+    if (tags and not labels) or any(len(label) > _LONGEST_TAG for label in labels):
+        raise refusal("400075", f"A tag must have 1 to {_LONGEST_TAG} characters.")
     with services.database.transaction():
         datasource = find_datasource(services, call, to=WRITE)
         for label in labels:
@@ -221,7 +205,7 @@ def add_tags(services: Services, call: Call) -> Reply:
         found = find_datasource(services, call)
         if found.tags != datasource.tags:
             _move_stamp(services, datasource)
-    return Reply(200, (tags_element(found.tags),))
+    return Reply(200, tags_element(found.tags))
 
 
 def delete_tag(services: Services, call: Call) -> Response:
@@ -251,58 +235,46 @@ def _labels(text: str) -> list[str]:
 def query_connections(services: Services, call: Call) -> Reply:
     """List the connections of a data source, which always has one."""
     datasource = find_datasource(services, call, unknown="404011")
-    return Reply(200, (listing("connections", [_connection_element(services, datasource)]),))
+    settings = datasources.connection_settings(services.database, datasource.luid)
+    return Reply(200, listing("connections", [connection_element(datasource, settings)]))
 
 
 def update_connection(services: Services, call: Call) -> Reply:
     """Set the values that the request names; a password is accepted but not stored."""
     request = parse_request(call.body, "connection")
-    connection = _with_settings(services, call, luids=[call.path["connection"]], request=request)
-    return Reply(200, (connection,))
-
-
-def update_connections(services: Services, call: Call) -> Reply:
-    """Set the same values for several connections, as `update_connection` does for one."""
-    request = parse_request(call.body, "connection")
-    luids = [element.text or "" for element in parse_request(call.body, "connectionLUIDs")]
-    if not luids:
-        raise malformed("The request names no connections.")
-    connection = _with_settings(services, call, luids=luids, request=request)
-    return Reply(200, (listing("connections", [connection]),))
-
-
-def _with_settings(
-    services: Services, call: Call, *, luids: Sequence[str], request: XmlElement
-) -> Element:
-    """Change the one connection of a data source, if no other is named."""
     with services.database.transaction():
         datasource = find_datasource(services, call, to=WRITE, unknown="404011")
-        for luid in luids:
-            if luid != datasource.connection:
-                raise not_found("Connection", luid, code="404020")
+        check_connection(call, datasource)
         old = datasources.connection_settings(services.database, datasource.luid)
-        embed = flag_attribute(request, "embedPassword", default=bool(old.embed_password))
         changed = replace(
             old,
             server_address=request.get("serverAddress", old.server_address),
             server_port=_port(request, old.server_port),
             user_name=request.get("userName", old.user_name),
-            embed_password=embed,
+            embed_password=flag_attribute(
+                request, "embedPassword", default=bool(old.embed_password)
+            ),
         )
         datasources.save_connection_settings(services.database, datasource.luid, changed)
-        return _connection_element(services, datasource)
+    return Reply(200, connection_element(datasource, changed))
 
 
-def _port(request: XmlElement, default: str) -> str:
+def check_connection(call: Call, datasource: Datasource) -> None:
+    """Refuse a path that names another connection than the one of a data source.
+
+    Raises:
+        RestError: 404020, it does.
+    """
+    connection = call.path.get("connection", datasource.connection)
+    if connection != datasource.connection:
+        raise not_found("Connection", connection, code="404020")
+
+
+def _port(request: Element, default: str) -> str:
     port = request.get("serverPort", default)
     if port and not re.fullmatch("[0-9]{1,5}", port):
         raise malformed(f"The port '{port:.100}' is no number.")
     return port
-
-
-def _connection_element(services: Services, datasource: Datasource) -> Element:
-    settings = datasources.connection_settings(services.database, datasource.luid)
-    return connection_element(datasource, settings)
 
 
 def refresh_datasource(services: Services, call: Call) -> Reply:
@@ -324,63 +296,18 @@ def refresh_datasource(services: Services, call: Call) -> Reply:
     return accepted(services, job, progress=False)
 
 
+_DATASOURCES = "sites/{site}/datasources"
+_DATASOURCE = f"{_DATASOURCES}/{{datasource}}"
+_TAGS, _CONNECTIONS = f"{_DATASOURCE}/tags", f"{_DATASOURCE}/connections"
+_READS, _UPDATES = ("tableau:content:read",), ("tableau:datasources:update",)
 ROUTES = (
-    Route("GET", "sites/{site}/datasources", query_datasources, scopes=("tableau:content:read",)),
-    Route(
-        "GET",
-        "sites/{site}/datasources/{datasource}",
-        get_datasource,
-        scopes=("tableau:content:read",),
-    ),
-    Route(
-        "PUT",
-        "sites/{site}/datasources/{datasource}",
-        update_datasource,
-        scopes=("tableau:datasources:update",),
-    ),
-    Route(
-        "DELETE",
-        "sites/{site}/datasources/{datasource}",
-        delete_datasource,
-        scopes=("tableau:datasources:delete",),
-    ),
-    Route(
-        "PUT",
-        "sites/{site}/datasources/{datasource}/tags",
-        add_tags,
-        scopes=("tableau:datasource_tags:update",),
-    ),
-    Route(
-        "DELETE",
-        "sites/{site}/datasources/{datasource}/tags/{label}",
-        delete_tag,
-        scopes=("tableau:datasource_tags:delete",),
-    ),
-    Route(
-        "GET",
-        "sites/{site}/datasources/{datasource}/connections",
-        query_connections,
-        scopes=("tableau:content:read",),
-    ),
-    Route(
-        "PUT",
-        "sites/{site}/datasources/{datasource}/connections",
-        update_connections,
-        since="3.26",
-        scopes=("tableau:datasources:update",),
-    ),
-    Route(
-        "PUT",
-        "sites/{site}/datasources/{datasource}/connections/{connection}",
-        update_connection,
-        since="2.3",
-        scopes=("tableau:datasources:update",),
-    ),
-    Route(
-        "POST",
-        "sites/{site}/datasources/{datasource}/refresh",
-        refresh_datasource,
-        since="2.8",
-        scopes=("tableau:tasks:run",),
-    ),
+    Route("GET", _DATASOURCES, query_datasources, _READS),
+    Route("GET", _DATASOURCE, get_datasource, _READS),
+    Route("PUT", _DATASOURCE, update_datasource, _UPDATES),
+    Route("DELETE", _DATASOURCE, delete_datasource, ("tableau:datasources:delete",)),
+    Route("PUT", _TAGS, add_tags, ("tableau:datasource_tags:update",)),
+    Route("DELETE", f"{_TAGS}/{{label}}", delete_tag, ("tableau:datasource_tags:delete",)),
+    Route("GET", _CONNECTIONS, query_connections, _READS),
+    Route("PUT", f"{_CONNECTIONS}/{{connection}}", update_connection, _UPDATES),
+    Route("POST", f"{_DATASOURCE}/refresh", refresh_datasource, ("tableau:tasks:run",)),
 )

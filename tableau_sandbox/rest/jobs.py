@@ -22,27 +22,15 @@ _FIELDS: dict[str, Field[Job]] = {
     "notes": text_field(lambda job: job.notes, operators=("has",)),
     "args": text_field(lambda job: job.payload, operators=("has",)),
 }
-_SELECTABLE = (
-    *("id", "status", "createdAt", "startedAt", "endedAt"),
-    *("priority", "jobType", "title", "subtitle"),
-)
 
 
 def query_jobs(services: Services, call: Call) -> Reply:
     """List the jobs of a site, newest first; for administrators only."""
     if not call.user.is_admin:
         raise refusal("403004", "Only administrators may list the jobs of a site.")
-    found: list[Job] = jobs.jobs(services.database, call.site.luid)
-    return Reply(
-        200,
-        list_page(
-            found,
-            call.query,
-            fields=_FIELDS,
-            name="backgroundJobs",
-            write=background_job_element,
-            selectable=_SELECTABLE,
-        ),
+    found = jobs.jobs(services.database, call.site.luid)
+    return list_page(
+        found, call.query, name="backgroundJobs", write=background_job_element, fields=_FIELDS
     )
 
 
@@ -60,7 +48,7 @@ def _reply(services: Services, job: Job, *, status: int, progress: bool = True) 
     early = services.options.finish_code_of_unfinished(is_publish=job.kind == PUBLISH)
     kind = KINDS[job.kind]
     element = job_element(job, kind=kind, early_finish_code=early, progress=progress)
-    return Reply(status, (element,))
+    return Reply(status, element)
 
 
 def cancel_job(services: Services, call: Call) -> Response:
@@ -93,15 +81,10 @@ def _job(services: Services, call: Call) -> Job:
     return job
 
 
+_JOBS, _JOB = "sites/{site}/jobs", "sites/{site}/jobs/{job}"
 ROUTES = (
-    Route("GET", "sites/{site}/jobs", query_jobs, since="2.6", scopes=("tableau:jobs:read",)),
-    Route("GET", "sites/{site}/jobs/{job}", get_job, scopes=("tableau:jobs:read",)),
+    Route("GET", _JOBS, query_jobs, ("tableau:jobs:read",)),
+    Route("GET", _JOB, get_job, ("tableau:jobs:read",)),
     # No copy of Tableau's list at hand names this scope; clients that cancel jobs ask for it.
-    Route(
-        "PUT",
-        "sites/{site}/jobs/{job}",
-        cancel_job,
-        since="3.1",
-        scopes=("tableau:jobs:update",),
-    ),
+    Route("PUT", _JOB, cancel_job, ("tableau:jobs:update",)),
 )

@@ -2,61 +2,15 @@
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, TypeVar
+from xml.etree.ElementTree import Element
 
 from tableau_sandbox.errors import refusal
-from tableau_sandbox.rest.answers import Element, listing
-
-OWNER = ("owner.id", "owner.name", "owner.fullName", "owner.siteRole")
-# By default, the sandbox answers with all that it has.
-_EVERYTHING = ("_all_", "_default_")
-
-
-def selection(
-    query: Mapping[str, str], *, item: str, known: Collection[str]
-) -> Callable[[Element], Element]:
-    """Return a function that leaves in the element of an item what the query requests.
-
-    Args:
-        query: the query parameters.
-        item: the name of the element, by which the names of its own fields may begin.
-        known: the names of all fields; those of a child begin with its name.
-
-    Raises:
-        RestError: 400065, the query requests an unknown field.
-    """
-    names = {name.removeprefix(f"{item}.") for name in query.get("fields", "").split(",") if name}
-    unknown = names - {*known, *_EVERYTHING}
-    if unknown:
-        raise refusal("400065", f"The fields {sorted(unknown)!a:.500} are not recognized.")
-    if not names or names.intersection(_EVERYTHING):
-        return lambda element: element
-    return lambda element: _narrowed(element, names)
-
-
-def _narrowed(element: Element, names: Collection[str]) -> Element:
-    children = []
-    for child in element.children:
-        if child.name in names:
-            children.append(child)
-        elif kept := _attributes(child, names, prefix=f"{child.name}."):
-            children.append(replace(child, attributes=kept))
-    return replace(
-        element, attributes=_attributes(element, names, prefix=""), children=tuple(children)
-    )
-
-
-def _attributes(
-    element: Element, names: Collection[str], *, prefix: str
-) -> dict[str, str | int | bool | None]:
-    return {name: value for name, value in element.attributes.items() if f"{prefix}{name}" in names}
-
+from tableau_sandbox.rest.answers import Reply, element, listing
 
 _LARGEST_PAGE = 1000
-# Fields of jobs are requested by a shorter name than that of their elements.
-_ITEMS = {"backgroundJobs": "job"}
 _COMPARISONS = ("eq", "gt", "gte", "lt", "lte")
 _T = TypeVar("_T")
 
@@ -132,31 +86,26 @@ def list_page(
     items: Sequence[_T],
     query: Mapping[str, str],
     *,
-    fields: Mapping[str, Field[_T]],
     name: str,
     write: Callable[[_T], Element],
-    selectable: Collection[str] | None = None,
-) -> tuple[Element, Element]:
-    """Return the elements that answer a list query: `pagination`, and the list called `name`.
+    fields: Mapping[str, Field[_T]] | None = None,
+) -> Reply:
+    """Return the answer to a list query: `pagination`, and the list called `name`.
 
     Args:
         items: all items, in their usual order.
         query: the query parameters.
-        fields: the fields by which the list can be filtered and sorted.
-        name: the name of the list, the plural of that of its items.
+        name: the name of the list.
         write: returns the element of an item.
-        selectable: what the parameter `fields` may name; without it, the parameter has no effect.
+        fields: the fields by which the list can be filtered and sorted.
 
     Raises:
-        RestError: 400006, 400007, 403014, 400065: the page, its size, the filter, the order or the
-            selected fields are invalid.
+        RestError: 400006, 400007, 403014, 400065: the page, its size, the filter or the order are
+            invalid.
     """
-    select = None
-    if selectable is not None:
-        select = selection(query, item=_ITEMS.get(name, name.removesuffix("s")), known=selectable)
-    clauses = _clauses(query, fields=fields)
+    clauses = _clauses(query, fields=fields or {})
     chosen = [item for item in items if all(clause(item) for clause in clauses)]
-    for reading, descending in _order(query, fields=fields):
+    for reading, descending in _order(query, fields=fields or {}):
         chosen.sort(key=reading.values, reverse=descending)
     number, size = _page(query)
     # The first page exists even if it is empty.
@@ -164,9 +113,7 @@ def list_page(
         raise refusal("400006", f"Page number {number} is beyond the last page.")
     pagination = {"pageNumber": number, "pageSize": size, "totalAvailable": len(chosen)}
     shown = chosen[(number - 1) * size : number * size]
-    written = [write(item) for item in shown]
-    listed = [select(element) for element in written] if select else written
-    return Element("pagination", pagination), listing(name, listed)
+    return Reply(200, element("pagination", pagination), listing(name, map(write, shown)))
 
 
 def _page(query: Mapping[str, str]) -> tuple[int, int]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from xml.etree.ElementTree import Element as XmlElement
+from xml.etree.ElementTree import Element
 
 from starlette.responses import Response
 
@@ -11,10 +11,7 @@ from tableau_sandbox.access import (
     CHANGE_PERMISSIONS,
     DENY,
     OF_DATASOURCES,
-    OF_FLOWS,
-    OF_LENSES,
     OF_PROJECTS,
-    OF_WORKBOOKS,
     PROJECT_LEADER,
     Rule,
     RuleSet,
@@ -26,11 +23,11 @@ from tableau_sandbox.access import (
     rules_of,
 )
 from tableau_sandbox.errors import malformed, not_found, refusal
-from tableau_sandbox.rest.answers import Element, permissions_element
+from tableau_sandbox.rest.answers import Reply, permissions_element
 from tableau_sandbox.rest.datasources import find_datasource
 from tableau_sandbox.rest.projects import find_project
 from tableau_sandbox.rest.requests import Call, parse_request
-from tableau_sandbox.rest.router import OLDEST_VERSION, Reply, Route
+from tableau_sandbox.rest.router import Route
 from tableau_sandbox.services import Services
 from tableau_sandbox.store import accounts
 from tableau_sandbox.store.records import Datasource, Project
@@ -46,7 +43,6 @@ class _Resource:
         find: returns the project or the data source of a call.
         capabilities: those that its rules may be about.
         manage: the capability to see and to change its rules.
-        since: the version of the API that brought its methods.
     """
 
     path: str
@@ -54,11 +50,10 @@ class _Resource:
     find: Callable[[Services, Call], Project | Datasource]
     capabilities: frozenset[str]
     manage: str
-    since: str = OLDEST_VERSION
 
     def query(self, services: Services, call: Call) -> Reply:
         """Return the rules that count."""
-        return Reply(200, (self._written(services, self._found(services, call)),))
+        return Reply(200, self._written(services, self._found(services, call)))
 
     def add(self, services: Services, call: Call) -> Reply:
         """Add rules; what a grantee was allowed or denied before stays so."""
@@ -68,7 +63,7 @@ class _Resource:
             _check_named(request, thing)
             rules = self._unlocked(services, thing)
             add_rules(services.database, rules, list(self._requested(services, call, request)))
-            return Reply(200, (self._written(services, thing),))
+            return Reply(200, self._written(services, thing))
 
     def delete(self, services: Services, call: Call) -> Response:
         """Remove one rule."""
@@ -90,7 +85,7 @@ class _Resource:
             ("DELETE", rule, self.delete, "delete"),
         ):
             scopes = (f"tableau:permissions:{action}",)
-            yield Route(method, path, handler, since=self.since, scopes=scopes)
+            yield Route(method, path, handler, scopes)
 
     def _found(self, services: Services, call: Call) -> Project | Datasource:
         thing = self.find(services, call)
@@ -103,7 +98,7 @@ class _Resource:
             raise refusal("403004", f"The project around '{thing.name}' locks its permissions.")
         return rules
 
-    def _requested(self, services: Services, call: Call, request: XmlElement) -> Iterator[Rule]:
+    def _requested(self, services: Services, call: Call, request: Element) -> Iterator[Rule]:
         for grantee in request.findall("granteeCapabilities"):
             named = [each for each in grantee if each.tag in ("user", "group")]
             if len(named) != 1:
@@ -122,7 +117,7 @@ class _Resource:
         return permissions_element(
             thing,
             rules_of(services.database, governing),
-            groups={group.luid for group in accounts.groups(services.database, thing.site)},
+            groups={group.luid for group in accounts.groups(thing.site)},
             parent=None if governing == rules else governing.luid,
         )
 
@@ -132,7 +127,7 @@ def _governing(services: Services, rules: RuleSet, thing: Project | Datasource) 
     return access.governing(rules, access.project_of(thing))
 
 
-def _check_named(request: XmlElement, thing: Project | Datasource) -> None:
+def _check_named(request: Element, thing: Project | Datasource) -> None:
     """Refuse a request that names something else than its path does; it need not name anything."""
     kind = "project" if isinstance(thing, Project) else "datasource"
     for child in request:
@@ -145,16 +140,10 @@ def _check_named(request: XmlElement, thing: Project | Datasource) -> None:
 def _check_grantee(services: Services, call: Call, *, kind: str, luid: str) -> None:
     if kind == "user" and accounts.user(services.database, luid) is None:
         raise not_found("User", luid, code="404002")
-    if kind == "group" and accounts.group(services.database, call.site.luid, luid) is None:
+    if kind == "group" and luid not in [each.luid for each in accounts.groups(call.site.luid)]:
         raise not_found("Group", luid, code="404012")
     if kind not in ("user", "group"):
         raise refusal("404003", f"There are no permissions of '{kind}'.")
-
-
-def _defaults(subject: Subject, capabilities: frozenset[str], *, since: str) -> _Resource:
-    """Return what the content to come in a project begins with; the path calls it as rules do."""
-    path = f"sites/{{site}}/projects/{{project}}/default-permissions/{subject}"
-    return _Resource(path, subject, find_project, capabilities, PROJECT_LEADER, since)
 
 
 _RESOURCES = (
@@ -165,10 +154,14 @@ _RESOURCES = (
         OF_PROJECTS,
         PROJECT_LEADER,
     ),
-    _defaults(Subject.WORKBOOKS, OF_WORKBOOKS, since="2.1"),
-    _defaults(Subject.DEFAULTS, OF_DATASOURCES, since="2.1"),
-    _defaults(Subject.FLOWS, OF_FLOWS, since="3.4"),
-    _defaults(Subject.LENSES, OF_LENSES, since="3.4"),
+    # What the data sources to come in a project begin with.
+    _Resource(
+        "sites/{site}/projects/{project}/default-permissions/datasources",
+        Subject.DEFAULTS,
+        find_project,
+        OF_DATASOURCES,
+        PROJECT_LEADER,
+    ),
     _Resource(
         "sites/{site}/datasources/{datasource}/permissions",
         Subject.DATASOURCE,

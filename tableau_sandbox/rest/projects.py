@@ -1,6 +1,6 @@
 from collections.abc import Callable
 from dataclasses import replace
-from xml.etree.ElementTree import Element as XmlElement
+from xml.etree.ElementTree import Element
 
 from starlette.responses import Response
 
@@ -17,8 +17,8 @@ from tableau_sandbox.access import (
 )
 from tableau_sandbox.errors import malformed, not_found, refusal
 from tableau_sandbox.identity import new_luid
-from tableau_sandbox.rest.answers import Element, Reply, project_element
-from tableau_sandbox.rest.lists import OWNER, flag_field, list_page, text_field, time_field
+from tableau_sandbox.rest.answers import Reply, project_element
+from tableau_sandbox.rest.lists import flag_field, list_page, text_field, time_field
 from tableau_sandbox.rest.requests import Call, name_attribute, parse_request
 from tableau_sandbox.rest.router import Route
 from tableau_sandbox.services import Services
@@ -27,12 +27,6 @@ from tableau_sandbox.store.projects import default_project_luid
 from tableau_sandbox.store.records import Contents, Datasource, Project
 
 _PERMISSIONS = (MANAGED_BY_OWNER, LOCKED, LOCKED_WITHOUT_NESTED)
-_SELECTABLE = (
-    *("id", "name", "description", "createdAt", "updatedAt", "contentPermissions"),
-    *("parentProjectId", "topLevelProject", "writeable", *OWNER),
-    "contentsCounts",
-    *(f"contentsCounts.{kind}Count" for kind in ("project", "workbook", "view", "datasource")),
-)
 
 
 def query_projects(services: Services, call: Call) -> Reply:
@@ -48,16 +42,8 @@ def query_projects(services: Services, call: Call) -> Reply:
     }
     access = access_to_all(services.database, call.site.luid)
     seen = [each for each in access.projects.values() if access.may(call.user, READ, each)]
-    return Reply(
-        200,
-        list_page(
-            seen,
-            call.query,
-            fields=fields,
-            name="projects",
-            write=_writer(services, call),
-            selectable=_SELECTABLE,
-        ),
+    return list_page(
+        seen, call.query, name="projects", write=_writer(services, call), fields=fields
     )
 
 
@@ -82,7 +68,7 @@ def create_project(services: Services, call: Call) -> Reply:
         # A new project begins with the rules of the one around it; on top, the default one's.
         template = parent or default_project_luid(call.site.luid)
         give_project_rules(services.database, project, template=template)
-        return Reply(201, (_writer(services, call)(project),))
+        return Reply(201, _writer(services, call)(project))
 
 
 def update_project(services: Services, call: Call) -> Reply:
@@ -98,7 +84,7 @@ def update_project(services: Services, call: Call) -> Reply:
             if _place(changed) != _place(project):
                 keep_rules(services.database, _content(services, project))
             projects.save_project(services.database, changed)
-        return Reply(200, (_writer(services, call)(changed),))
+        return Reply(200, _writer(services, call)(changed))
 
 
 def delete_project(services: Services, call: Call) -> Response:
@@ -121,7 +107,7 @@ def _writer(services: Services, call: Call) -> Callable[[Project], Element]:
     )
 
 
-def _changed(services: Services, call: Call, *, project: Project, request: XmlElement) -> Project:
+def _changed(services: Services, call: Call, *, project: Project, request: Element) -> Project:
     is_default = project.luid == default_project_luid(call.site.luid)
     name = name_attribute(request) if "name" in request.attrib else project.name
     if is_default and name != project.name:
@@ -215,26 +201,17 @@ def _check_leads(services: Services, call: Call, project: Project | None) -> Non
         raise refusal("403004", "Only administrators manage projects at the top level.")
 
 
-def _content_permissions(request: XmlElement, default: str) -> str:
+def _content_permissions(request: Element, default: str) -> str:
     value = request.get("contentPermissions", default)
     if value not in _PERMISSIONS:
         raise malformed(f"'{value}' is no way to manage the permissions of a project.")
     return value
 
 
+_PROJECTS, _PROJECT = "sites/{site}/projects", "sites/{site}/projects/{project}"
 ROUTES = (
-    Route("GET", "sites/{site}/projects", query_projects, scopes=("tableau:content:read",)),
-    Route("POST", "sites/{site}/projects", create_project, scopes=("tableau:projects:create",)),
-    Route(
-        "PUT",
-        "sites/{site}/projects/{project}",
-        update_project,
-        scopes=("tableau:projects:update",),
-    ),
-    Route(
-        "DELETE",
-        "sites/{site}/projects/{project}",
-        delete_project,
-        scopes=("tableau:projects:delete",),
-    ),
+    Route("GET", _PROJECTS, query_projects, ("tableau:content:read",)),
+    Route("POST", _PROJECTS, create_project, ("tableau:projects:create",)),
+    Route("PUT", _PROJECT, update_project, ("tableau:projects:update",)),
+    Route("DELETE", _PROJECT, delete_project, ("tableau:projects:delete",)),
 )

@@ -3,7 +3,7 @@
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from xml.etree.ElementTree import Element as XmlElement
+from xml.etree.ElementTree import Element
 
 from tableau_sandbox import publishing
 from tableau_sandbox.content.uploaded import HYPER, MODEL, PACKAGE, PARQUET, discard, read_content
@@ -44,7 +44,7 @@ def publish_datasource(services: Services, call: Call) -> Reply:
             with services.database.transaction():
                 published = publishing.commit(services, prepared)
     services.sweep_content()
-    return Reply(201, (datasource_element(published, base_url=call.base_url),))
+    return Reply(201, datasource_element(published, base_url=call.base_url))
 
 
 def _publication(call: Call) -> Publication:
@@ -64,7 +64,7 @@ def _publication(call: Call) -> Publication:
     )
 
 
-def _use_remote_query_agent(request: XmlElement) -> bool:
+def _use_remote_query_agent(request: Element) -> bool:
     # There is a client in use that sends "none" for what it does not know.
     if request.get("useRemoteQueryAgent", "").lower() == "none":
         return False
@@ -118,7 +118,7 @@ ROUTES = (
         "POST",
         "sites/{site}/datasources",
         publish_datasource,
+        ("tableau:datasources:create",),
         attachment="tableau_datasource",
-        scopes=("tableau:datasources:create",),
     ),
 )

@@ -12,13 +12,16 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
 from tableau_sandbox.errors import RestError, malformed, refusal
-from tableau_sandbox.rest.answers import NAMESPACE
-from tableau_sandbox.rest.json_requests import request_tree
 from tableau_sandbox.store.files import open_private
 from tableau_sandbox.store.records import Session, Site, User
 
 if TYPE_CHECKING:
     from python_multipart.multipart import MultipartCallbacks
+
+PAYLOAD = "request_payload"
+PAYLOAD_BYTES = 1 << 20
+FILE_BYTES = 64 << 20
+_NAMESPACE = "{http://tableau.com/api}"
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,7 @@ class Call:
 
 
 def parse_request(body: bytes, child: str) -> Element:
-    """Return the element `child` of a request in XML or JSON, with names without namespaces.
+    """Return the element `child` of a request, with names without namespaces.
 
     Raises:
         RestError: 400000, the body is not such a request.
@@ -109,9 +112,8 @@ def optional_request(body: bytes, child: str) -> Element | None:
     Raises:
         RestError: 400000, the body is not such a request.
     """
-    text = body.lstrip(b"\xef\xbb\xbf \t\r\n")
     # Some clients send no content type, and some a wrong one.
-    root = request_tree(text) if text.startswith(b"{") else _xml_tree(text)
+    root = _xml_tree(body.lstrip(b"\xef\xbb\xbf \t\r\n"))
     if root.tag != "tsRequest":
         raise malformed(f"The request begins with '{root.tag}' instead of 'tsRequest'.")
     found = root.find(child)
@@ -130,7 +132,7 @@ def _xml_tree(text: bytes) -> Element:
     except (ParseError, DefusedXmlException, ValueError, LookupError) as error:
         raise malformed(f"The request is not well-formed XML: {error}") from error
     for element in root.iter():
-        element.tag = element.tag.removeprefix(f"{{{NAMESPACE}}}")
+        element.tag = element.tag.removeprefix(_NAMESPACE)
     return root
 
 
@@ -158,11 +160,6 @@ def name_attribute(element: Element) -> str:
     if len(name) > 255:
         raise malformed(f"The name of the {element.tag} is longer than 255 characters.")
     return name
-
-
-PAYLOAD = "request_payload"
-PAYLOAD_BYTES = 1 << 20
-FILE_BYTES = 64 << 20
 
 
 async def read_multipart(

@@ -10,11 +10,9 @@ from tableau_sandbox.rest.answers import Reply
 from tableau_sandbox.rest.requests import Call
 from tableau_sandbox.services import Services
 
-OLDEST_VERSION = "2.0"
 _BODY_BYTES = 1 << 20
-
-
-Handler = Callable[[Services, Call], Reply | Response]
+_VERSION = re.compile(r"[0-9]{1,3}\.[0-9]{1,3}")
+_OLDEST_VERSION = "2.0"
 
 
 @dataclass(frozen=True)
@@ -25,23 +23,21 @@ class Route:
         method: HTTP verb.
         pattern: the path under `/api/{version}/`, with `{names}` for its variable parts.
         handler: the function that answers.
+        scopes: the sessions of connected apps need one of these scopes; without any, every session
+            may make the call.
         attachment: the name of the file part, if the body is multipart.
-        scopes: the sessions of connected apps need one of these scopes; without any, they cannot
-            make the call, which is in no list of Tableau's. None lets every session make it.
         signed_in: whether a session is required.
         versioned: whether the path under `/api/` begins with a version.
-        since: the version of the API that brought the method; older ones do not know it.
         body_bytes: the largest body, unless it is multipart.
     """
 
     method: str
     pattern: str
-    handler: Handler
+    handler: Callable[[Services, Call], Reply | Response]
+    scopes: tuple[str, ...] = ()
     attachment: str | None = None
-    scopes: tuple[str, ...] | None = ()
     signed_in: bool = True
     versioned: bool = True
-    since: str = OLDEST_VERSION
     body_bytes: int = _BODY_BYTES
 
 
@@ -53,14 +49,17 @@ def find_route(
     The path is split before it is decoded, because an encoded slash belongs to a name.
 
     Raises:
-        RestError: 404003 for an unknown path, 405000 for a method that the path does not support.
+        RestError: 404003 for an unknown path or version, 405000 for a method that the path does
+            not support.
     """
     path = raw_path.decode("ascii", "replace").removeprefix("/api")
     segments = [unquote(segment) for segment in path.strip("/").split("/")]
+    versioned = _is_served(segments[0], newest=newest)
     found = [
         (route, variables)
         for route in routes
-        if (variables := _match(route, segments, newest=newest)) is not None
+        if route.versioned == versioned
+        and (variables := _match(route.pattern, segments[versioned:])) is not None
     ]
     if not found:
         raise refusal("404003", f"Unknown resource '{path}' specified in URI.")
@@ -70,11 +69,8 @@ def find_route(
     raise refusal("405000", f"The method {method} is not allowed for '{path}'.")
 
 
-def _match(route: Route, segments: list[str], *, newest: str) -> dict[str, str] | None:
-    version = None
-    if route.versioned:
-        version, *segments = segments
-    expected = route.pattern.split("/")
+def _match(pattern: str, segments: list[str]) -> dict[str, str] | None:
+    expected = pattern.split("/")
     if len(expected) != len(segments):
         return None
     variables: dict[str, str] = {}
@@ -84,16 +80,13 @@ def _match(route: Route, segments: list[str], *, newest: str) -> dict[str, str] 
         # Some clients write `serverinfo`, and servers answer them.
         elif name != segment and not (name == "serverInfo" and segment.lower() == "serverinfo"):
             return None
-    # Last, because few routes get here.
-    if version is not None and not _is_served(version, since=route.since, newest=newest):
-        return None
     return variables
 
 
-def _is_served(version: str, *, since: str, newest: str) -> bool:
-    if not re.fullmatch(r"[0-9]{1,3}\.[0-9]{1,3}", version):
+def _is_served(version: str, *, newest: str) -> bool:
+    if not _VERSION.fullmatch(version):
         return False
-    return _numbers(since) <= _numbers(version) <= _numbers(newest)
+    return _numbers(_OLDEST_VERSION) <= _numbers(version) <= _numbers(newest)
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -1,142 +1,58 @@
-"""Sign in and out."""
+"""Sign in and out: by password, personal access token, or token that a connected app has signed."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
-from xml.etree.ElementTree import Element as XmlElement
+from xml.etree.ElementTree import Element
 
 import jwt
 from starlette.responses import Response
 
-from tableau_sandbox.errors import RestError, malformed, not_found, refusal
+from tableau_sandbox.errors import RestError, malformed
 from tableau_sandbox.options import ConnectedApp
-from tableau_sandbox.rest.answers import Element, Reply
-from tableau_sandbox.rest.requests import Call, flag_attribute, parse_request
+from tableau_sandbox.rest.answers import Reply, element
+from tableau_sandbox.rest.requests import Call, parse_request
 from tableau_sandbox.rest.router import Route
 from tableau_sandbox.services import Services
 from tableau_sandbox.store import accounts
-from tableau_sandbox.store.records import Site, User
+from tableau_sandbox.store.records import User
 
 _LONGEST_SECONDS = 600
 _CLAIMS = ("iss", "exp", "jti", "aud", "sub", "scp")
 
 
-class UntrustedTokenError(ValueError):
-    """The token is not accepted; the message states why, without repeating the token."""
-
-
-def user_of_token(services: Services, token: str) -> tuple[User, Sequence[str]]:
-    """Return the user for whom a connected app has signed this token, and the token's scopes.
-
-    The token is valid for one sign-in.
-
-    Raises:
-        UntrustedTokenError: the token is not accepted.
-    """
-    claims = _verified_claims(services, token)
-    user = accounts.user_of_name(services.database, _text(claims, "sub"))
-    if user is None:
-        raise UntrustedTokenError("the claim 'sub' names no user")
-    # This comes last, so that a token which is refused for another reason is not used up.
-    first_use = accounts.use_token_once(
-        services.database, _text(claims, "jti"), expires_at=claims["exp"]
-    )
-    if not first_use:
-        raise UntrustedTokenError("the claim 'jti' was used before")
-    return user, claims["scp"]
-
-
-def _verified_claims(services: Services, token: str) -> Mapping[str, Any]:
-    try:
-        app = _app(services, jwt.get_unverified_header(token))
-        claims = jwt.decode(
-            token,
-            app.secret_value,
-            algorithms=["HS256"],
-            audience="tableau",
-            issuer=app.client_id,
-            # Times are compared with the sandbox's own clock.
-            options={
-                "require": list(_CLAIMS),
-                "verify_exp": False,
-                "verify_iat": False,
-                "verify_nbf": False,
-            },
-        )
-    except jwt.InvalidTokenError as error:
-        raise UntrustedTokenError(str(error)) from error
-    _check_lifetime(claims["exp"], now=services.now_seconds())
-    scopes = claims["scp"]
-    if not (isinstance(scopes, list) and scopes and all(isinstance(s, str) for s in scopes)):
-        raise UntrustedTokenError("the claim 'scp' must be a list of scopes")
-    return claims
-
-
-def _app(services: Services, header: Mapping[str, Any]) -> ConnectedApp:
-    for app in services.options.connected_apps:
-        if (header.get("iss"), header.get("kid")) == (app.client_id, app.secret_id):
-            return app
-    raise UntrustedTokenError("the header's 'iss' and 'kid' name no secret of a connected app")
-
-
-def _check_lifetime(expires_at: object, *, now: float) -> None:
-    if not isinstance(expires_at, int | float) or isinstance(expires_at, bool):
-        raise UntrustedTokenError("the claim 'exp' is no time")
-    if expires_at <= now:
-        raise UntrustedTokenError("the token has expired")
-    # The comparison is negated so that it refuses NaN as well.
-    if not expires_at <= now + _LONGEST_SECONDS:
-        raise UntrustedTokenError("the token is valid for more than 10 minutes")
-
-
-def _text(claims: Mapping[str, Any], name: str) -> str:
-    value = claims[name]
-    if not isinstance(value, str) or not value:
-        raise UntrustedTokenError(f"the claim '{name}' is no text")
-    return value
-
-
-@dataclass(frozen=True)
-class _Identity:
-    """Whom credentials stand for, and what their session is bound to."""
-
-    user: User
-    access_token: str | None = None
-    scopes: Sequence[str] = ()
-
-
 def sign_in(services: Services, call: Call) -> Reply:
-    """Open a session, by password, personal access token or JSON web token."""
+    """Open a session; one by a personal access token ends the former one by it."""
     credentials = parse_request(call.body, "credentials")
-    identity = _identify(services, credentials)
-    site_element = credentials.find("site")
-    content_url = "" if site_element is None else site_element.get("contentUrl", "")
+    user, access_token, scopes = _identify(services, credentials)
+    named = credentials.find("site")
+    content_url = "" if named is None else named.get("contentUrl", "")
     site = accounts.site_by_content_url(services.database, content_url)
-    if identity is None or site is None:
-        raise _sign_in_error("Error signing in to Tableau Server")
-    identity = replace(identity, user=_impersonated(services, credentials, identity.user))
-    if not identity.user.may_sign_in:
-        raise _sign_in_error("The user has no license to sign in.")
-    token = identity.access_token
+    if user is None or site is None:
+        raise _refused()
+    if not user.may_sign_in:
+        raise _refused("the user has no license to sign in")
+    minutes = services.options.session_minutes
     with services.database.transaction():
         accounts.forget_expired_sessions(services.database, now=services.now_seconds())
-        if token and services.options.one_session_per_token:
-            accounts.end_sessions_of_access_token(services.database, token)
-        return _open_session(services, identity, site=site)
-
-
-def switch_site(services: Services, call: Call) -> Reply:
-    """End the session and open one on another site."""
-    content_url = parse_request(call.body, "site").get("contentUrl", "")
-    site = accounts.site_by_content_url(services.database, content_url)
-    if site is None:
-        raise refusal("401003", "Switching to the site failed: there is no such site.")
-    if site == call.site:
-        raise refusal("403070", "The session belongs to this site already.")
-    with services.database.transaction():
-        accounts.end_session(services.database, call.session)
-        identity = _Identity(call.user, call.session.access_token, call.session.scopes)
-        return _open_session(services, identity, site=site)
+        if access_token and services.options.one_session_per_token:
+            accounts.end_sessions_of_access_token(services.database, access_token)
+        token = accounts.open_session(
+            services.database,
+            user=user,
+            site=site,
+            access_token=access_token,
+            scopes=scopes,
+            expires_at=services.now_seconds() + minutes * 60,
+        )
+    hours, seconds = divmod(int(minutes * 60), 3600)
+    lasts = f"{hours}:{seconds // 60:02}:{seconds % 60:02}"
+    answer = element(
+        "credentials",
+        {"token": token, "estimatedTimeToExpiration": lasts},
+        element("site", {"id": site.luid, "contentUrl": site.content_url}),
+        element("user", {"id": user.luid}),
+    )
+    return Reply(200, answer)
 
 
 def sign_out(services: Services, call: Call) -> Response:
@@ -145,81 +61,97 @@ def sign_out(services: Services, call: Call) -> Response:
     return Response(status_code=204)
 
 
-def _identify(services: Services, credentials: XmlElement) -> _Identity | None:
+def _identify(
+    services: Services, credentials: Element
+) -> tuple[User | None, str | None, Sequence[str]]:
+    """Return the user, the name of the access token, and the scopes of a connected app."""
     password = credentials.get("name"), credentials.get("password")
-    token = (
-        credentials.get("personalAccessTokenName"),
-        credentials.get("personalAccessTokenSecret"),
-    )
+    token = tuple(credentials.get(f"personalAccessToken{part}") for part in ("Name", "Secret"))
     signed = credentials.get("jwt")
     if [any(password), any(token), signed is not None].count(True) != 1:
         raise malformed("Give a name and a password, a personal access token, or a signed token.")
     if signed is not None:
-        return _identify_by_signed_token(services, credentials, signed)
+        user, scopes = _user_of_token(services, signed)
+        return user, None, scopes
     name, secret = password if any(password) else token
     if name is None or secret is None:
         raise malformed("The credentials are incomplete.")
     if any(password):
-        user, used = accounts.user_of_password(services.database, name, secret), None
-    else:
-        user, used = accounts.user_of_access_token(services.database, name, secret), name
-    return _Identity(user, used) if user else None
+        return accounts.user_of_password(services.database, name, secret), None, ()
+    return accounts.user_of_access_token(services.database, name, secret), name, ()
 
 
-def _identify_by_signed_token(services: Services, credentials: XmlElement, token: str) -> _Identity:
-    if flag_attribute(credentials, "isUat", default=False):
-        raise _sign_in_error("Unified access tokens are a matter of Tableau Cloud.")
+def _user_of_token(services: Services, token: str) -> tuple[User, Sequence[str]]:
+    """Return whom a connected app has signed a token for (direct trust), and the token's scopes.
+
+    The token is valid for one sign-in.
+    """
+    claims = _verified_claims(services, token)
+    user = accounts.user_of_name(services.database, _text(claims, "sub"))
+    if user is None:
+        raise _refused("the claim 'sub' names no user")
+    # This comes last, so that a token which is refused for another reason is not used up.
+    first_use = accounts.use_token_once(
+        services.database, _text(claims, "jti"), expires_at=claims["exp"]
+    )
+    if not first_use:
+        raise _refused("the claim 'jti' was used before")
+    return user, claims["scp"]
+
+
+def _verified_claims(services: Services, token: str) -> Mapping[str, Any]:
+    # Times are compared with the sandbox's own clock.
+    unchecked = dict.fromkeys(("verify_exp", "verify_iat", "verify_nbf"), False)
     try:
-        user, scopes = user_of_token(services, token)
-    except UntrustedTokenError as error:
-        detail = f"Error signing in to Tableau Server: {error}"
-        raise _sign_in_error(detail) from error
-    return _Identity(user, scopes=scopes)
+        app = _app(services, jwt.get_unverified_header(token))
+        claims = jwt.decode(
+            token,
+            app.secret_value,
+            algorithms=["HS256"],
+            audience="tableau",
+            issuer=app.client_id,
+            options={"require": list(_CLAIMS), **unchecked},
+        )
+    except jwt.InvalidTokenError as error:
+        # The message does not repeat the token.
+        raise _refused(str(error)) from error
+    _check_lifetime(claims["exp"], now=services.now_seconds())
+    scopes = claims["scp"]
+    if not (isinstance(scopes, list) and scopes and all(isinstance(s, str) for s in scopes)):
+        raise _refused("the claim 'scp' must be a list of scopes")
+    return claims
 
 
-def _impersonated(services: Services, credentials: XmlElement, user: User) -> User:
-    wanted = credentials.find("user")
-    luid = None if wanted is None else wanted.get("id")
-    # Some clients name nobody by `{"user": {"id": null}}`.
-    if luid is None:
-        return user
-    if not user.is_admin:
-        raise _sign_in_error("Only administrators may impersonate users.")
-    found = accounts.user(services.database, luid)
-    if found is None:
-        raise not_found("User", luid, code="404002")
-    return found
+def _app(services: Services, header: Mapping[str, Any]) -> ConnectedApp:
+    for app in services.options.connected_apps:
+        if (header.get("iss"), header.get("kid")) == (app.client_id, app.secret_id):
+            return app
+    raise _refused("the header's 'iss' and 'kid' name no secret of a connected app")
 
 
-def _open_session(services: Services, identity: _Identity, *, site: Site) -> Reply:
-    minutes = services.options.session_minutes
-    token = accounts.open_session(
-        services.database,
-        user=identity.user,
-        site=site,
-        access_token=identity.access_token,
-        scopes=identity.scopes,
-        expires_at=services.now_seconds() + minutes * 60,
-    )
-    hours, seconds = divmod(int(minutes * 60), 3600)
-    lasts = f"{hours}:{seconds // 60:02}:{seconds % 60:02}"
-    credentials = Element(
-        "credentials",
-        {"token": token, "estimatedTimeToExpiration": lasts},
-        (
-            Element("site", {"id": site.luid, "contentUrl": site.content_url}),
-            Element("user", {"id": identity.user.luid}),
-        ),
-    )
-    return Reply(200, (credentials,))
+def _check_lifetime(expires_at: object, *, now: float) -> None:
+    if not isinstance(expires_at, int | float) or isinstance(expires_at, bool):
+        raise _refused("the claim 'exp' is no time")
+    if expires_at <= now:
+        raise _refused("the token has expired")
+    # The comparison is negated so that it refuses NaN as well.
+    if not expires_at <= now + _LONGEST_SECONDS:
+        raise _refused("the token is valid for more than 10 minutes")
 
 
-def _sign_in_error(detail: str) -> RestError:
-    return RestError("401001", "Signin Error", detail)
+def _text(claims: Mapping[str, Any], name: str) -> str:
+    value = claims[name]
+    if not isinstance(value, str) or not value:
+        raise _refused(f"the claim '{name}' is no text")
+    return value
+
+
+def _refused(reason: str = "") -> RestError:
+    detail = "Error signing in to Tableau Server"
+    return RestError("401001", "Signin Error", f"{detail}: {reason}" if reason else detail)
 
 
 ROUTES = (
     Route("POST", "auth/signin", sign_in, signed_in=False),
-    Route("POST", "auth/signout", sign_out, scopes=None),
-    Route("POST", "auth/switchSite", switch_site, since="2.6"),
+    Route("POST", "auth/signout", sign_out),
 )

@@ -1,22 +1,19 @@
 """The requests that update the data of a data source."""
 
-from pathlib import Path
-
 from tableau_sandbox.access import WRITE
 from tableau_sandbox.batch.grammar import GrammarError, parse_batch
-from tableau_sandbox.errors import malformed, not_found, refusal
+from tableau_sandbox.errors import malformed, refusal
 from tableau_sandbox.jobs.kinds import queue_update
-from tableau_sandbox.rest.answers import Element, Reply
-from tableau_sandbox.rest.datasources import find_datasource
+from tableau_sandbox.rest.answers import Reply, element
+from tableau_sandbox.rest.datasources import check_connection, find_datasource
 from tableau_sandbox.rest.jobs import accepted
 from tableau_sandbox.rest.requests import Call
 from tableau_sandbox.rest.router import Route
-from tableau_sandbox.rest.uploads import check_is_open, consume_upload
+from tableau_sandbox.rest.uploads import consume_upload
 from tableau_sandbox.services import Services
-from tableau_sandbox.store import files, jobs
+from tableau_sandbox.store import jobs
 from tableau_sandbox.store.records import Datasource, Job
 
-_LIMIT_SETTING = "api.server.update_uploaded_file.max_size_in_mb"
 _LONGEST_DETAIL = 500
 # 5,000 terms with two names of 255 characters each, written as escapes, have 15 MB.
 _BATCH_BYTES = 16 << 20
@@ -25,9 +22,7 @@ _BATCH_BYTES = 16 << 20
 def update_data(services: Services, call: Call) -> Reply:
     """Queue an action batch; a RequestID that was used within 24 hours changes nothing."""
     datasource = find_datasource(services, call, to=WRITE)
-    connection = call.path.get("connection", datasource.connection)
-    if connection != datasource.connection:
-        raise not_found("Connection", connection, code="404020")
+    check_connection(call, datasource)
     request_id = call.headers.get("RequestID", "").strip()
     if not request_id:
         raise malformed("The request lacks the header 'RequestID'.")
@@ -50,7 +45,8 @@ def _queue(services: Services, call: Call, datasource: Datasource, *, request_id
     session = call.query.get("uploadSessionId")
     if batch.needs_payload and not session:
         raise malformed("The actions name source tables, but there is no 'uploadSessionId'.")
-    payload = _take_payload(services, call, session) if session else None
+    limit = services.options.update_limit_bytes
+    payload = consume_upload(services, call, session, limit=limit) if session else None
     with services.database.transaction():
         job = queue_update(
             services, datasource, user=call.user.luid, batch=call.body, payload=payload
@@ -63,17 +59,6 @@ def _queue(services: Services, call: Call, datasource: Datasource, *, request_id
             now=services.now_seconds(),
         )
     return job
-
-
-def _take_payload(services: Services, call: Call, session: str) -> Path:
-    check_is_open(services, call, session)
-    limit = services.options.update_limit_bytes
-    size = files.uploaded_bytes(services.database, session)
-    if size > limit:
-        raise malformed(
-            f"The payload has {size} bytes; {_LIMIT_SETTING} is set to {limit / (1 << 20):g}."
-        )
-    return consume_upload(services, call, session)
 
 
 def _first_job(services: Services, call: Call, request_id: str) -> Job | None:
@@ -91,7 +76,7 @@ def _repeated(services: Services, first: Job, *, request_id: str) -> Reply:
     if answer == "conflict":
         raise refusal("409093", f"The request '{request_id}' was received already.")
     if answer == "empty-job":
-        return Reply(202, (Element("job"),))
+        return Reply(202, element("job"))
     return accepted(services, first)
 
 
@@ -100,9 +85,8 @@ ROUTES = tuple(
         "PATCH",
         f"sites/{{site}}/datasources/{{datasource}}/{path}",
         update_data,
-        since="3.12",
+        ("tableau:hyper_data:update",),
         body_bytes=_BATCH_BYTES,
-        scopes=("tableau:hyper_data:update",),
     )
     for path in ("data", "connections/{connection}/data")
 )

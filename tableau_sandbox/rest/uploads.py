@@ -1,16 +1,17 @@
 """Upload sessions: a file in blocks, to be used by one later request."""
 
+import math
 import re
 from pathlib import Path
 
-from tableau_sandbox.errors import not_found, refusal
-from tableau_sandbox.rest.answers import Element, Reply, megabytes
+from tableau_sandbox.errors import malformed, not_found, refusal
+from tableau_sandbox.rest.answers import Reply, element, megabytes
 from tableau_sandbox.rest.requests import Call
 from tableau_sandbox.rest.router import Route
 from tableau_sandbox.services import Services
 from tableau_sandbox.store import files
 
-_SCOPES = ("tableau:file_uploads:create",)
+_LIMIT_SETTING = "api.server.update_uploaded_file.max_size_in_mb"
 
 
 def initiate_upload(services: Services, call: Call) -> Reply:
@@ -24,20 +25,20 @@ def initiate_upload(services: Services, call: Call) -> Reply:
         user=call.user.luid,
         expires_at=services.now_seconds() + services.options.upload_hours * 3600,
     )
-    return Reply(201, (_upload_element(services, luid),))
+    return _reply(201, services, luid)
 
 
 def append_to_upload(services: Services, call: Call) -> Reply:
     """Append one block; without a sequence number, it is the next one."""
     luid = call.path["upload"]
-    check_is_open(services, call, luid)
+    _check_is_open(services, call, luid)
     if call.body.strip():
         raise refusal("400019", "The request payload of an append must be empty.")
     if call.attachment is None:
         raise refusal("400020", "The request contains no file.")
     with services.database.transaction():
         # Another request may have ended the session since.
-        check_is_open(services, call, luid)
+        _check_is_open(services, call, luid)
         known = files.blocks(services.database, luid)
         most = services.options.upload_blocks
         sequence = _sequence(call.query.get("sequenceID"), known=known, most=most)
@@ -45,19 +46,24 @@ def append_to_upload(services: Services, call: Call) -> Reply:
         files.add_block(
             services.database, luid, sequence=sequence, file=file, size=call.attachment.size
         )
-    return Reply(200, (_upload_element(services, luid),))
+    return _reply(200, services, luid)
 
 
-def consume_upload(services: Services, call: Call, luid: str) -> Path:
-    """End an upload session; return its complete file, in `incoming/`.
+def consume_upload(services: Services, call: Call, luid: str, *, limit: float = math.inf) -> Path:
+    """End an upload session; return its complete file of `limit` bytes at most, in `incoming/`.
 
     Raises:
-        RestError: 404015, this user has no such session; 400000, it is empty, or lacks a block.
+        RestError: 404015, this user has no such session; 400000, it is empty, too large, or lacks
+            a block.
     """
     # The lock keeps the blocks from being swept between the end of their session and their move.
     # They are moved after it, so that a crash never leaves a session without its blocks.
     with services.database.lock:
-        check_is_open(services, call, luid)
+        _check_is_open(services, call, luid)
+        size = files.uploaded_bytes(services.database, luid)
+        if size > limit:
+            setting = f"{_LIMIT_SETTING} is set to {limit / (1 << 20):g}"
+            raise malformed(f"The payload has {size} bytes; {setting}.")
         known = files.blocks(services.database, luid)
         _check_is_complete(known, luid)
         files.close_upload(services.database, luid)
@@ -91,7 +97,7 @@ def _sequence(text: str | None, *, known: dict[int, str], most: int) -> int:
     return sequence
 
 
-def check_is_open(services: Services, call: Call, luid: str) -> None:
+def _check_is_open(services: Services, call: Call, luid: str) -> None:
     """Refuse an upload session that has ended, or belongs to another user.
 
     Raises:
@@ -108,18 +114,14 @@ def check_is_open(services: Services, call: Call, luid: str) -> None:
         raise not_found("File upload", luid, code="404015")
 
 
-def _upload_element(services: Services, luid: str) -> Element:
+def _reply(status: int, services: Services, luid: str) -> Reply:
     size = megabytes(files.uploaded_bytes(services.database, luid))
-    return Element("fileUpload", {"uploadSessionId": luid, "fileSize": size})
+    return Reply(status, element("fileUpload", {"uploadSessionId": luid, "fileSize": size}))
 
 
+_UPLOADS = "sites/{site}/fileUploads"
+_SCOPES = ("tableau:file_uploads:create",)
 ROUTES = (
-    Route("POST", "sites/{site}/fileUploads", initiate_upload, scopes=_SCOPES),
-    Route(
-        "PUT",
-        "sites/{site}/fileUploads/{upload}",
-        append_to_upload,
-        attachment="tableau_file",
-        scopes=_SCOPES,
-    ),
+    Route("POST", _UPLOADS, initiate_upload, _SCOPES),
+    Route("PUT", f"{_UPLOADS}/{{upload}}", append_to_upload, _SCOPES, attachment="tableau_file"),
 )

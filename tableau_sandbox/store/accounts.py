@@ -64,54 +64,9 @@ def all_users_luid(site: str) -> str:
     return identity.seeded_luid("group", site, ALL_USERS)
 
 
-def groups(database: Database, site: str) -> list[Group]:
-    """Return the groups of a site, that of all users first."""
-    everyone = Group(all_users_luid(site), site, ALL_USERS)
-    return [everyone, *database.records(Group, "WHERE site = ? ORDER BY rowid", site)]
-
-
-def group(database: Database, site: str, luid: str) -> Group | None:
-    """Return the group of a site with this LUID."""
-    return next((each for each in groups(database, site) if each.luid == luid), None)
-
-
-def groups_of_user(database: Database, site: str, user: str) -> list[str]:
-    """Return the LUIDs of the groups of a site that a user, given by LUID, belongs to."""
-    sql = (
-        "SELECT user_group FROM membership JOIN user_group ON user_group.luid = user_group"
-        " WHERE site = ? AND user = ?"
-    )
-    rows = database.rows(sql, site, user)
-    return [all_users_luid(site), *(row["user_group"] for row in rows)]
-
-
-def users_of_group(database: Database, group: Group) -> list[User]:
-    """Return the users who belong to a group."""
-    if group.luid == all_users_luid(group.site):
-        return users(database)
-    members = "SELECT user FROM membership WHERE user_group = ?"
-    return database.records(User, f"WHERE luid IN ({members}) ORDER BY rowid", group.luid)
-
-
-def add_group(database: Database, group: Group) -> None:
-    """Add a group without users."""
-    database.save("user_group", vars(group))
-
-
-def delete_group(database: Database, group: Group) -> None:
-    """Remove a group, and the rules about it."""
-    database.change("DELETE FROM user_group WHERE luid = ?", group.luid)
-
-
-def add_to_group(database: Database, group: Group, user: User) -> bool:
-    """Make a user belong to a group; return False if the user does already."""
-    return database.add("membership", user_group=group.luid, user=user.luid)
-
-
-def remove_from_group(database: Database, group: Group, user: User) -> bool:
-    """End that a user belongs to a group; return False if the user does not."""
-    sql = "DELETE FROM membership WHERE user_group = ? AND user = ?"
-    return database.change(sql, group.luid, user.luid) > 0
+def groups(site: str) -> list[Group]:
+    """Return the groups of a site: that of all users is the only one."""
+    return [Group(all_users_luid(site), site, ALL_USERS)]
 
 
 def use_token_once(database: Database, identifier: str, *, expires_at: float) -> bool:

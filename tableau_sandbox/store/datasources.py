@@ -109,12 +109,6 @@ def revisions(database: Database, datasource: str) -> list[Revision]:
     return database.records(Revision, "WHERE datasource = ? ORDER BY number", datasource)
 
 
-def delete_revision(database: Database, datasource: str, number: int) -> bool:
-    """Delete one revision of a data source; return False if there is none."""
-    sql = "DELETE FROM revision WHERE datasource = ? AND number = ?"
-    return database.change(sql, datasource, number) > 0
-
-
 def revision(database: Database, datasource: str, number: int) -> Revision | None:
     """Return one revision of a data source."""
     return database.record(Revision, "WHERE datasource = ? AND number = ?", datasource, number)

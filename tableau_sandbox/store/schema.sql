@@ -9,18 +9,6 @@ CREATE TABLE IF NOT EXISTS user (
     password_hash TEXT NOT NULL,
     site_role TEXT NOT NULL
 );
--- Groups beside that of all users, which is in no table.
-CREATE TABLE IF NOT EXISTS user_group (
-    luid TEXT PRIMARY KEY,
-    site TEXT NOT NULL REFERENCES site,
-    name TEXT NOT NULL COLLATE NOCASE,
-    UNIQUE (site, name)
-);
-CREATE TABLE IF NOT EXISTS membership (
-    user_group TEXT NOT NULL REFERENCES user_group ON DELETE CASCADE,
-    user TEXT NOT NULL REFERENCES user,
-    PRIMARY KEY (user_group, user)
-);
 CREATE TABLE IF NOT EXISTS access_token (
     name TEXT PRIMARY KEY,
     secret_hash TEXT NOT NULL,
@@ -170,7 +158,4 @@ END;
 CREATE TRIGGER IF NOT EXISTS rules_of_datasource AFTER DELETE ON datasource BEGIN
     DELETE FROM rule WHERE luid = OLD.luid;
     DELETE FROM rule_set WHERE luid = OLD.luid;
-END;
-CREATE TRIGGER IF NOT EXISTS rules_of_group AFTER DELETE ON user_group BEGIN
-    DELETE FROM rule WHERE grantee = OLD.luid;
 END;

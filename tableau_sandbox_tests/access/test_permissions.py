@@ -14,7 +14,6 @@ from tableau_sandbox_tests.samples import (
     code_of,
     publish,
     rows_on_server,
-    signed_in,
 )
 
 
@@ -80,99 +79,29 @@ def test_lists_show_what_may_be_seen(sandbox: Sandbox, server: tsc.Server, one_r
         assert code_of(call(sandbox, "GET", path, server=alice)) == "403004"
 
 
-def of_group(server: tsc.Server, *users: tsc.Server) -> tsc.GroupItem:
-    """A new group with the users of some sessions."""
-    group = server.groups.create(tsc.GroupItem("Readers"))
-    for each in users:
-        server.groups.add_user(group, str(each.user_id))
-    return group
-
-
-def members(server: tsc.Server, group: tsc.GroupItem) -> list[str | None]:
-    server.groups.populate_users(group)
-    return [each.name for each in group.users]
-
-
-def test_rules_of_a_group(sandbox: Sandbox, server: tsc.Server, one_row: Path):
-    """Prevents: what a group may do holds for nobody, or also for those who have left it."""
-    item, alice = publish(server, one_row), user(sandbox, ALICE)
-    group = of_group(server, alice)
-    assert members(server, group) == ["alice"]
-    assert [each.name for each in server.groups.get()[0]] == ["All Users", "Readers"]
-    allow(server, item, group, {"ExportXml": "Allow"})
-    assert of_datasource(server, item)["group", group.id] == {"ExportXml": "Allow"}
-    assert rows_on_server(alice, item.id) == [[1, "one"]]
-    assert [each.id for each in alice.datasources.get()[0]] == [item.id]
-    server.groups.remove_user(group, str(alice.user_id))
-    assert members(server, group) == []
-    refused(lambda: rows_on_server(alice, item.id), "403004")
-    server.groups.add_user(group, str(alice.user_id))
-    sandbox.restart()
-    assert rows_on_server(alice, item.id) == [[1, "one"]]
-    server.groups.delete(str(group.id))
-    refused(lambda: rows_on_server(alice, item.id), "403004")
-    assert ("group", group.id) not in of_datasource(server, item)
-
-
-def test_groups_are_of_one_site(sandbox: Sandbox, server: tsc.Server, one_row: Path):
-    """Prevents: a group of another site, or one that is gone, gives somebody a right."""
-    item = publish(server, one_row)
-    second = signed_in(sandbox, tsc.TableauAuth(sandbox.user, sandbox.password, "second"))
-    group = of_group(second)
-    refused(lambda: allow(server, item, group, {"Read": "Allow"}), "404012")
-    refused(lambda: server.groups.delete(str(group.id)), "404012")
-    assert of_group(server).id != group.id
-
-
-def test_changes_of_groups_that_are_refused(sandbox: Sandbox, server: tsc.Server):
-    """Prevents: a pipeline sets up groups that no server would let it have."""
-    alice = user(sandbox, ALICE)
-    group, everybody = of_group(server, alice), everyone(server)
-    refused(lambda: server.groups.create(tsc.GroupItem("READERS")), "409009")
-    directory = tsc.GroupItem("From a directory", domain_name="example.com")
-    refused(lambda: server.groups.create_AD_group(directory), "400000")
-    refused(lambda: server.groups.add_user(group, str(alice.user_id)), "409011")
-    refused(lambda: server.groups.add_user(group, "nobody"), "404002")
-    refused(lambda: server.groups.remove_user(group, str(server.user_id)), "404002")
-    refused(lambda: server.groups.delete(everybody.id), "403004")
-    refused(lambda: server.groups.remove_user(everybody, str(alice.user_id)), "403004")
-    refused(lambda: alice.groups.create(tsc.GroupItem("Mine")), "403004")
-    refused(lambda: members(alice, group), "403004")
-
-
-@pytest.mark.parametrize("kind", ["workbook", "datasource", "flow", "lens"])
-def test_default_permissions(sandbox: Sandbox, server: tsc.Server, kind: str):
-    """Prevents: a pipeline that prepares a project works for one kind of content only."""
+def test_default_permissions(sandbox: Sandbox, server: tsc.Server):
+    """Prevents: a project that a pipeline prepares begins with other rules than it has."""
     project, herself = new_project(server, "New"), user(sandbox, ALICE).user_id
 
-    def shown_defaults(of: Any) -> dict:
-        getattr(server.projects, f"populate_{kind}_default_permissions")(of)
-        return shown(getattr(of, f"default_{kind}_permissions"))
+    def defaults(of: Any) -> dict[str, str] | None:
+        server.projects.populate_datasource_default_permissions(of)
+        return shown(of.default_datasource_permissions).get(("user", herself))
 
     rule = tsc.PermissionsRule(server.users.get_by_id(str(herself)), {"ChangeHierarchy": "Deny"})
-    update = getattr(server.projects, f"update_{kind}_default_permissions")
-    assert ("user", herself) in shown(update(project, [rule]))
-    assert shown_defaults(project)["user", herself] == {"ChangeHierarchy": "Deny"}
+    server.projects.update_datasource_default_permissions(project, [rule])
     inner = new_project(server, "Inner", parent_id=project.id)
-    assert shown_defaults(inner) == shown_defaults(project)
-    getattr(server.projects, f"delete_{kind}_default_permissions")(project, rule)
-    assert ("user", herself) not in shown_defaults(project)
-    assert shown_defaults(inner)["user", herself] == {"ChangeHierarchy": "Deny"}
+    assert defaults(project) == defaults(inner) == {"ChangeHierarchy": "Deny"}
+    server.projects.delete_datasource_default_permissions(project, rule)
+    assert (defaults(project), defaults(inner)) == (None, {"ChangeHierarchy": "Deny"})
 
 
-def test_default_permissions_of_one_kind(sandbox: Sandbox, server: tsc.Server):
-    """Prevents: what is set for workbooks to come also counts for data sources."""
-    project = new_project(server, "New")
-    rule = tsc.PermissionsRule(everyone(server), {"ExportData": "Allow"})
-    server.projects.update_workbook_default_permissions(project, [rule])
-    server.projects.populate_datasource_default_permissions(project)
-    ((_, capabilities),) = shown(project.default_datasource_permissions).items()
-    assert capabilities == {"Read": "Allow", "Connect": "Allow"}
-    refused(
-        lambda: server.projects.update_datasource_default_permissions(project, [rule]), "400000"
-    )
-    path = f"sites/{{site}}/projects/{project.id}/default-permissions/dreams"
-    assert code_of(call(sandbox, "GET", path, server=server)) == "404003"
+def test_deleted_rules_stay_deleted(sandbox: Sandbox, server: tsc.Server):
+    """Prevents: a restart opens what was closed to all users."""
+    project, alice = server.projects.filter(name="Default")[0], user(sandbox, ALICE)
+    rule = tsc.PermissionsRule(everyone(server), {"Read": "Allow", "Write": "Allow"})
+    server.projects.delete_permission(project, rule)
+    sandbox.restart()
+    assert alice.projects.get()[0] == []
 
 
 def test_project_closed_to_others(sandbox: Sandbox, server: tsc.Server, one_row: Path):
@@ -234,61 +163,28 @@ def test_leaders_of_a_project(sandbox: Sandbox, server: tsc.Server, one_row: Pat
     refused(lambda: alice.projects.delete(outer.id), "403004")
 
 
-@pytest.mark.parametrize(
-    ("capabilities", "code"),
-    [
-        ('<user id="{user}"/><capabilities><capability name="Fly" mode="Allow"/>', "400000"),
-        ('<user id="{user}"/><capabilities><capability name="Read" mode="Maybe"/>', "400000"),
-        (
-            '<user id="{user}"/><capabilities><capability name="ProjectLeader" mode="Allow"/>',
-            "400000",
-        ),
-        ('<user id="nobody"/><capabilities><capability name="Read" mode="Allow"/>', "404002"),
-        ('<group id="nobody"/><capabilities><capability name="Read" mode="Allow"/>', "404012"),
-        ('<capabilities><capability name="Read" mode="Allow"/>', "400000"),
+ALLOWED = '<capabilities><capability name="{}" mode="{}"/></capabilities></granteeCapabilities>'
+SENSELESS = [
+    *[
+        (f'<granteeCapabilities><user id="{{user}}"/>{ALLOWED.format(*rule)}', "400000")
+        for rule in (("Fly", "Allow"), ("Read", "Maybe"), ("ProjectLeader", "Allow"))
     ],
-)
-def test_senseless_rules(
-    sandbox: Sandbox, server: tsc.Server, one_row: Path, capabilities: str, code: str
-):
-    """Prevents: a rule that real servers refuse is stored and counts for nothing."""
+    (f'<granteeCapabilities><user id="x"/>{ALLOWED.format("Read", "Allow")}', "404002"),
+    (f'<granteeCapabilities><group id="x"/>{ALLOWED.format("Read", "Allow")}', "404012"),
+    (f"<granteeCapabilities>{ALLOWED.format('Read', 'Allow')}", "400000"),
+    ('<workbook id="{item}"/>', "400000"),
+    ('<project id="{item}"/>', "400000"),
+    ('<datasource id="another"/>', "404009"),
+]
+
+
+def test_senseless_rules(sandbox: Sandbox, server: tsc.Server, one_row: Path):
+    """Prevents: a rule that real servers refuse is stored, or meant for something else."""
     item = publish(server, one_row)
-    grantee = capabilities.replace("{user}", str(server.user_id)) + "</capabilities>"
-    body = (
-        f"<tsRequest><permissions><granteeCapabilities>{grantee}</granteeCapabilities>"
-        "</permissions></tsRequest>"
-    )
+    before = of_datasource(server, item)
     path = f"sites/{{site}}/datasources/{item.id}/permissions"
-    assert code_of(call(sandbox, "PUT", path, server=server, data=body)) == code
-
-
-@pytest.mark.parametrize(
-    ("named", "code"),
-    [
-        ('<workbook id="{item}"/>', "400000"),
-        ('<project id="{item}"/>', "400000"),
-        ('<datasource id="another"/>', "404009"),
-        ('<datasource id="{item}"/>', ""),
-    ],
-)
-def test_rules_about_something_else(
-    sandbox: Sandbox, server: tsc.Server, one_row: Path, named: str, code: str
-):
-    """Prevents: rules meant for one thing are given to another."""
-    item = publish(server, one_row)
-    body = f"<tsRequest><permissions>{named.replace('{item}', item.id)}</permissions></tsRequest>"
-    path = f"sites/{{site}}/datasources/{item.id}/permissions"
-    answer = call(sandbox, "PUT", path, server=server, data=body)
-    assert (code_of(answer) if code else "") == code
-
-
-def test_rules_in_json(sandbox: Sandbox, server: tsc.Server, one_row: Path):
-    """Prevents: of several grantees, clients that read JSON see the last one alone."""
-    item = publish(server, one_row)
-    allow(server, item, server.users.get_by_id(server.user_id), {"Read": "Allow"})
-    path = f"sites/{{site}}/datasources/{item.id}/permissions"
-    headers = {"Accept": "application/json"}
-    answer = call(sandbox, "GET", path, server=server, headers=headers).json()
-    grantees = answer["permissions"]["granteeCapabilities"]
-    assert {next(iter(each)) for each in grantees} == {"user", "group"}
-    assert answer["permissions"]["datasource"]["id"] == item.id
+    for rules, code in SENSELESS:
+        named = rules.replace("{user}", str(server.user_id)).replace("{item}", item.id)
+        body = f"<tsRequest><permissions>{named}</permissions></tsRequest>"
+        assert code_of(call(sandbox, "PUT", path, server=server, data=body)) == code, rules
+    assert of_datasource(server, item) == before

@@ -13,11 +13,9 @@ from tableau_sandbox_tests.access.test_connected_app import token
 from tableau_sandbox_tests.samples import call, code_of, signed_in
 
 MADE_UP = ["tableau:*", "tableau:*:*", "tableau:everything:*", "tableau:datasources", "*", ":*"]
-EVERY_SCOPE = {scope for route in API_ROUTES for scope in route.scopes or ()}
-# Tableau's list has no scope for them, or they need none.
-UNLISTED = {"auth/switchSite", "schedules", "sites/{site}/schedules"}
-FREE = {"auth/signout"}
-ROUTES = [route for route in API_ROUTES if route.signed_in]
+EVERY_SCOPE = {scope for route in API_ROUTES for scope in route.scopes}
+FREE = {"auth/signin", "auth/signout", "serverInfo"}
+ROUTES = [route for route in API_ROUTES if route.pattern not in FREE]
 
 
 def app_session(sandbox: Sandbox, *scopes: str) -> tsc.Server:
@@ -36,21 +34,21 @@ def answered(sandbox: Sandbox, route: Route, *scopes: str) -> str:
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.pattern}")
 def test_each_call_needs_its_own_scope(shared_sandbox: Sandbox, route: Route):
     """Prevents: an app works with scopes that mean something else, and is refused in production."""
-    needed = route.scopes or ()
+    needed = route.scopes
     # The wildcard of a resource is left out with the scope that it covers.
     others = EVERY_SCOPE - set(needed)
-    assert needed or route.pattern in UNLISTED | FREE
-    answer = answered(shared_sandbox, route, *others, *MADE_UP)
-    assert (answer == "401002") is (route.pattern not in FREE)
+    assert needed
+    assert answered(shared_sandbox, route, *others, *MADE_UP) == "401002"
     for scope in needed:
         for granted in (scope, f"{scope.rpartition(':')[0]}:*"):
             assert answered(shared_sandbox, route, granted, "tableau:nothing:read") != "401002"
 
 
-def test_other_sessions_need_no_scopes(shared_sandbox: Sandbox, shared_server: tsc.Server):
-    """Prevents: scopes, which only connected apps have, keep everybody else out."""
-    assert call(shared_sandbox, "GET", "schedules", server=shared_server).status_code == 200
+def test_calls_without_scopes(shared_sandbox: Sandbox, shared_server: tsc.Server):
+    """Prevents: scopes, which only connected apps have, keep all others out, or an app in."""
     assert shared_server.projects.get()[0]
+    signed_out = app_session(shared_sandbox, "tableau:jobs:read")
+    signed_out.auth.sign_out()
 
 
 def test_scopes_survive_a_restart(sandbox: Sandbox):

@@ -191,7 +191,7 @@ def test_workbooks_by_graphql(session: Session):
     assert isinstance(answer.succeeds().json()["data"]["workbooks"], list)
 
 
-_SITE = "GET sites/{any_site}"
+_SITE = "GET sites/{site}"
 
 
 @fact(_SITE, REFERENCE)

@@ -302,7 +302,7 @@ def _elsewhere(session: Session) -> Generator[OtherSession]:
         yield other
 
 
-@fact("GET sites/{any_site}", NOBODY, another_site="The record of another site: ")
+@fact("GET sites/{site}", NOBODY, another_site="The record of another site: ")
 @fact(_DATASOURCES, NOBODY, session_of_another_site="A path of another site: /datasources")
 def test_path_of_another_site(session: Session, *, what: str, path: str):
     """{what} than that of the session is refused with 403004."""

@@ -1,6 +1,5 @@
 """Publishing a file: what is accepted, in which modes and forms, and what a data source is then."""
 
-import json
 import zipfile
 from io import BytesIO
 from uuid import UUID
@@ -301,16 +300,6 @@ def test_publish_as_a_form(workspace: Workspace):
     parts = workspace.request(workspace.new_name()), file
     answer = workspace.send_parts("POST datasources", *parts, kind="form-data")
     assert 400 <= answer.status < 500, answer
-
-
-@fact(_PUBLISH, JSON_CLIENTS)
-def test_publish_by_json(workspace: Workspace):
-    """The request of a publish may be JSON."""
-    name = workspace.new_name()
-    request = json.dumps({"datasource": {"name": name, "project": {"id": workspace.project}}})
-    parts = ("request_payload", "", request), ("tableau_datasource", "f.hyper", rows_file())
-    answer = workspace.send_parts("POST datasources", *parts).succeeds(201)
-    assert answer["datasource@name"] == name
 
 
 @fact(_PUBLISH, TSC)

@@ -56,22 +56,3 @@ def test_a_bounded_number_is_kept(new_server: NewServer, tmp_path: Path, one_row
     assert len(list((tmp_path / "sandbox" / "content").iterdir())) == 2
     server.datasources.delete(item.id)
     assert list((tmp_path / "sandbox" / "content").iterdir()) == []
-
-
-def test_delete(server: tsc.Server, tmp_path: Path, one_row: Path, two_rows: Path):
-    # Prevents: a revision cannot be deleted, or its file stays, or what is current goes with it.
-    for file in (one_row, two_rows, one_row):
-        item = publish(server, file, mode="Overwrite")
-    server.datasources.delete_revision(item.id, "2")
-    server.datasources.populate_revisions(item)
-    assert [found.revision_number for found in item.revisions] == ["1", "3"]
-    assert len(list((tmp_path / "sandbox" / "content").iterdir())) == 2
-    assert rows_of_revision(server, item.id, "1", tmp_path) == [[1, "one"]]
-    for number, code in {"3": "403055", "2": "404024", "x": "404024"}.items():
-        with pytest.raises(tsc.ServerResponseError, match=code):
-            server.datasources.delete_revision(item.id, number)
-    assert rows_on_server(server, item.id) == [[1, "one"]]
-    # Its number is not used again.
-    item = publish(server, two_rows, mode="Overwrite")
-    server.datasources.populate_revisions(item)
-    assert [found.revision_number for found in item.revisions] == ["1", "3", "4"]
