@@ -86,15 +86,6 @@ def test_upsert_by_a_constant(tmp_path: Path, target: Path):
     assert applied(target, payload, {**UPSERT, "condition": condition}) == rows
 
 
-def test_null_is_no_key_to_eq(tmp_path: Path):
-    # Prevents: rows without a key overwrite each other.
-    target = execute(tmp_path / "t.hyper", TABLE % "(CAST(NULL AS INT), 'none'), (1, 'one')")
-    payload = source(tmp_path, SOURCE % "(CAST(NULL AS INT), 'x'), (NULL, 'y')")
-    assert len(applied(target, payload, UPSERT)) == 4
-    with pytest.raises(BatchError, match='"id" = None'):
-        applied(target, payload, {**UPSERT, "condition": {**ON_ID, "op": "is"}})
-
-
 def test_only_schemas_with_tables_count(tmp_path: Path, target: Path):
     # Prevents: the empty schema "public" of every file makes names ambiguous.
     create = 'CREATE TABLE "public".s (id INT, name TEXT)'

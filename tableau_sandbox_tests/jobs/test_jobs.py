@@ -1,12 +1,18 @@
+"""Jobs: their order, their faults, and the list of them."""
+
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 import tableauserverclient as tsc
 
+from tableau_pipeline_tests.waiting import until
+from tableau_sandbox.faults import FailJob, HoldJobs, SlowJob
 from tableau_sandbox.testing import Sandbox
 from tableau_sandbox_tests.samples import (
     call,
+    code_of,
     default_project,
     publish,
     rows_on_server,
@@ -93,3 +99,144 @@ def test_jobs_left_behind_have_failed(slow: Sandbox, one_row: Path):
         assert found.finish_code == 1
         assert found.completed_at is not None
         assert "stopped before the job had finished" in found.status_notes[0]["text"]
+
+
+@pytest.mark.parametrize("notes", ["Out of memory.", None])
+def test_job_that_fails(sandbox: Sandbox, server: tsc.Server, one_row: Path, notes: str | None):
+    # Prevents: a job that fails silently passes for one that succeeded.
+    armed = sandbox.control.add(FailJob(notes=notes))
+    with pytest.raises(tsc.server.endpoint.exceptions.JobFailedException) as caught:
+        server.jobs.wait_for_job(publish_job(server, one_row), timeout=20)
+    texts = [note["text"] for note in caught.value.job.status_notes]
+    assert texts == ([notes] if notes else [])
+    assert server.datasources.get()[0] == []
+    assert list((sandbox.data_dir / "incoming").iterdir()) == []
+    done = server.jobs.wait_for_job(publish_job(server, one_row), timeout=20)
+    assert (done.finish_code, armed.fired) == (0, 1)
+
+
+def test_held_jobs_wait_until_released(sandbox: Sandbox, server: tsc.Server, one_row: Path):
+    # Prevents: what a client does while its job is queued cannot be tried.
+    armed = sandbox.control.add(HoldJobs())
+    job, cancelled = publish_job(server, one_row), publish_job(server, one_row)
+    server.jobs.cancel(cancelled)
+    until(lambda: armed.fired, seconds=10, what="no job is held")
+    assert status_of(server, job) == "Pending"
+    sandbox.control.clear(armed.number)
+    assert server.jobs.wait_for_job(job, timeout=20).finish_code == 0
+    assert server.jobs.get_by_id(cancelled.id).finish_code == 2
+
+
+def test_slow_job_ends_when_the_clock_says_so(sandbox: Sandbox, server: tsc.Server, one_row: Path):
+    # Prevents: nobody tries a job of an hour, because it takes one.
+    armed = sandbox.control.add(SlowJob(seconds=3600))
+    job = publish_job(server, one_row)
+    sandbox.wait_until_running()
+    assert server.datasources.get()[0] == []
+    sandbox.control.advance(3600)
+    done = server.jobs.wait_for_job(job, timeout=20)
+    assert done.finish_code == 0
+    assert (done.completed_at - done.started_at).total_seconds() >= 3600
+    assert armed.fired == 1
+
+
+def test_stop_does_not_wait_for_a_slow_job(sandbox: Sandbox, server: tsc.Server, one_row: Path):
+    # Prevents: a sandbox with a slow job cannot be stopped.
+    sandbox.control.add(SlowJob(seconds=3600))
+    job = publish_job(server, one_row)
+    sandbox.wait_until_running()
+    sandbox.restart()
+    assert server.jobs.get_by_id(job.id).finish_code == 1
+
+
+def test_sessions_and_uploads_follow_the_clock(sandbox: Sandbox, server: tsc.Server):
+    # Prevents: a clock that only some of the sandbox follows.
+    upload = server.fileuploads.initiate()
+    sandbox.control.advance(240 * 60)
+    with pytest.raises(tsc.NotSignedInError, match="401002"):
+        server.projects.get()
+    server.auth.sign_in(tsc.TableauAuth(sandbox.user, sandbox.password))
+    block = tsc.server.RequestFactory.Fileupload.chunk_req(b"x")
+    server.fileuploads.append(upload, *block)
+    sandbox.control.advance(20 * 3600)
+    server.auth.sign_in(tsc.TableauAuth(sandbox.user, sandbox.password))
+    with pytest.raises(tsc.ServerResponseError, match="404015"):
+        server.fileuploads.append(upload, *block)
+    with pytest.raises(ValueError, match="ahead"):
+        sandbox.control.advance(-1)
+
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Jobs:
+    """Three publishes in the background, each on a day of its own; the last one has failed."""
+
+    def __init__(self, sandbox: Sandbox, now: list[datetime], good: Path, bad: Path):
+        self.server = signed_in(sandbox)
+        self.sandbox = sandbox
+        for name, file in (("A", good), ("B", good), ("C", bad)):
+            item = tsc.DatasourceItem(default_project(self.server), name=name)
+            job = self.server.datasources.publish(item, file, "Overwrite", as_job=True)
+            while self.server.jobs.get_by_id(job.id).completed_at is None:
+                pass
+            now[0] += timedelta(days=1)
+
+    def titles(self, query: str = "") -> list[str | None]:
+        response = call(self.sandbox, "GET", f"sites/{{site}}/jobs{query}", server=self.server)
+        assert response.status_code == 200, response.text
+        found = tsc.BackgroundJobItem.from_response(response.content, self.server.namespace)
+        return [job.title for job in found]
+
+
+@pytest.fixture
+def jobs(start_sandbox: Callable[..., Sandbox], tmp_path: Path, one_row: Path) -> Jobs:
+    now = [START]
+    bad = tmp_path / "bad.hyper"
+    bad.write_bytes(b"bad")
+    sandbox = start_sandbox(clock=lambda: now[0], session_minutes=60 * 24 * 9)
+    return Jobs(sandbox, now, one_row, bad)
+
+
+def test_filters_order_and_pages(jobs: Jobs):
+    # Prevents: an orchestrator that looks for its jobs finds others, or all of them.
+    assert jobs.titles() == ["C", "B", "A"]
+    second_day = "2026-01-02T00:00:00Z"
+    for query, expected in {
+        "status:eq:Failed": ["C"],
+        "status:in:[Success,Failed]": ["C", "B", "A"],
+        "jobType:eq:publish_datasource,title:eq:B": ["B"],
+        "jobType:eq:refresh_extracts": [],
+        f"createdAt:gt:{second_day}": ["C"],
+        f"startedAt:gte:{second_day}": ["C", "B"],
+        f"completedAt:lt:{second_day}": ["A"],
+        "completedAt:eq:2026-01-02T01:00:00%2B01:00": ["B"],
+        # As text, 100 comes before 50.
+        "progress:gt:50": ["C", "B", "A"],
+        "progress:lte:50": [],
+        "notes:has:problem publishing": ["C"],
+        "title:has:A": ["A"],
+        "subtitle:has:A": [],
+    }.items():
+        assert jobs.titles(f"?filter={query}") == expected, query
+    assert jobs.titles("?sort=createdAt:asc") == ["A", "B", "C"]
+    assert jobs.titles("?sort=status:asc,title:desc") == ["C", "B", "A"]
+    assert jobs.titles("?pageSize=2&pageNumber=2") == ["A"]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "filter=createdAt:gt:yesterday",
+        "filter=createdAt:gt:2026-01-01T00:00:00",
+        "filter=createdAt:has:2026",
+        "filter=progress:gt:half",
+        "filter=status:has:Fail",
+        "filter=notes:eq:x",
+        "filter=priority:eq:50",
+    ],
+)
+def test_senseless_filters(shared_sandbox: Sandbox, shared_server: tsc.Server, query: str):
+    # Prevents: a filter that real servers do not know is passed over in silence.
+    response = call(shared_sandbox, "GET", f"sites/{{site}}/jobs?{query}", server=shared_server)
+    assert code_of(response) == "400065"

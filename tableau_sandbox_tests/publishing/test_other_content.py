@@ -1,4 +1,3 @@
-import pytest
 import tableauserverclient as tsc
 
 from tableau_sandbox.testing import Sandbox
@@ -10,15 +9,6 @@ def test_lists_of_what_is_not_there(shared_server: tsc.Server):
     items, pagination = shared_server.workbooks.get()
     assert (items, pagination.total_available) == ([], 0)
     assert list(shared_server.workbooks.filter(name="x")) == []
-
-
-def test_users(shared_server: tsc.Server):
-    # Prevents: a client that asks who it is gets no answer.
-    (admin,) = shared_server.users.get()[0]
-    assert (admin.name, admin.site_role) == ("admin", "ServerAdministrator")
-    assert shared_server.users.get_by_id(admin.id).name == "admin"
-    with pytest.raises(tsc.ServerResponseError, match="404002"):
-        shared_server.users.get_by_id("nobody")
 
 
 def test_metadata(shared_sandbox: Sandbox, shared_server: tsc.Server):

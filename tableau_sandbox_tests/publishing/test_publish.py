@@ -1,35 +1,34 @@
+"""Publishing: at once, in the background, in blocks, over what is there."""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 import tableauserverclient as tsc
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tableauserverclient.server.endpoint.exceptions import JobFailedException
 
 from tableau_sandbox.testing import Sandbox
+from tableau_sandbox_tests.conftest import NewServer
 from tableau_sandbox_tests.samples import (
     call,
+    code_of,
+    default_project,
     execute,
     multipart,
     publish,
     rows_on_server,
+    send_parts,
+    signed_in,
     tds_of,
     write_hyper,
 )
+from tableau_sandbox_tests.updates.test_update_data import APPEND, CLEAR, update
 
-ONE, TWO = [[1, "one"]], [[1, "one"], [2, "two"]]
-
-
-def test_overwrite_keeps_identity(server: tsc.Server, one_row: Path, two_rows: Path):
-    # Prevents: dashboards lose their data source on a refresh, or two refreshes look like one.
-    first = publish(server, one_row, mode="Overwrite")
-    server.datasources.add_tags(first, ["kept"])
-    times = {first.updated_at}
-    for _ in range(3):
-        again = publish(server, two_rows, mode="Overwrite")
-        times.add(again.updated_at)
-        assert (again.id, again.content_url) == (first.id, first.content_url)
-    assert len(times) == 4
-    assert again.tags == {"kept"}
-    assert again.created_at == first.created_at
-    assert rows_on_server(server, first.id) == TWO
+ONE, TWO = [1, "one"], [2, "two"]
 
 
 def test_replace_changes_data_only(server: tsc.Server, tmp_path: Path, one_row: Path):
@@ -51,7 +50,7 @@ def test_any_name_is_only_a_name(server: tsc.Server, sandbox: Sandbox, one_row: 
     for name in ("../../escape", "a/b\\c", "Ünï ço∂é", "q\"uo'te<&>", "x" * 255, "..", "%2F"):
         published = publish(server, one_row, name=name)
         assert server.datasources.get_by_id(published.id).name == name
-        assert rows_on_server(server, published.id) == ONE
+        assert rows_on_server(server, published.id) == [ONE]
         assert sandbox.hyper_file(published.id).parent == sandbox.data_dir / "content"
     assert {path.name for path in sandbox.data_dir.parent.iterdir()} == {"sandbox"}
 
@@ -77,7 +76,315 @@ def test_terse_and_streamed_request(sandbox: Sandbox, server: tsc.Server, one_ro
     )
     assert response.status_code == 201, response.text
     (item,) = server.datasources.get()[0]
-    assert rows_on_server(server, item.id) == ONE
+    assert rows_on_server(server, item.id) == [ONE]
 
 
 REQUEST = '<tsRequest><datasource name="Raw"/></tsRequest>'
+
+
+@pytest.mark.parametrize("by_upload", [False, True])
+@pytest.mark.slow
+def test_every_mode_as_a_job(
+    sandbox: Sandbox,
+    server: tsc.Server,
+    one_row: Path,
+    two_rows: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    by_upload: bool,
+):
+    # Prevents: publishing in the background does something else than publishing at once.
+    if by_upload:
+        monkeypatch.setenv("TSC_FILESIZE_LIMIT_MB", "0")
+        monkeypatch.setenv("TSC_CHUNK_SIZE_MB", "1")
+    luids = set()
+    for mode, file, rows in (
+        ("CreateNew", one_row, [ONE]),
+        ("Overwrite", two_rows, [ONE, TWO]),
+        ("Replace", one_row, [ONE]),
+        ("Append", two_rows, [ONE, ONE, TWO]),
+    ):
+        item = tsc.DatasourceItem(default_project(server), name="Flights")
+        job = server.datasources.publish(item, file, mode, as_job=True)
+        sandbox.wait_until_idle()
+        found = server.jobs.get_by_id(job.id)
+        assert (found.type, found.finish_code, found.datasource_name) == (
+            "PublishDatasource",
+            0,
+            "Flights",
+        )
+        luids.add(found.datasource_id)
+        assert rows_on_server(server, found.datasource_id) == rows
+    (item,) = server.datasources.get()[0]
+    assert luids == {item.id}
+    publish(server, one_row, name="At once")
+    listed = server.jobs.filter()
+    assert {(job.type, job.title, job.status) for job in listed} == {
+        ("publish_datasource", "Flights", "Success")
+    }
+    assert len(listed) == 4
+    assert all(job.created_at and job.started_at and job.ended_at for job in listed)
+    assert list((sandbox.data_dir / "uploads").iterdir()) == []
+
+
+def test_unfinished_jobs_may_have_a_finish_code(
+    new_server: NewServer, one_row: Path, two_rows: Path
+):
+    # Prevents: a pipeline takes a job for done by its finish code, and reads old data.
+    sandbox, server = new_server(early_finish_code=True, job_delay=60)
+    item = publish(server, one_row)
+    job = update(server, item, APPEND, payload=two_rows)
+    assert (job.finish_code, job.completed_at) == (0, None)
+    sandbox.wait_until_running()
+    raw = call(sandbox, "GET", f"sites/{{site}}/jobs/{job.id}", server=server).text
+    assert 'finishCode="0"' in raw
+    assert "startedAt" in raw
+    assert "completedAt" not in raw
+    server.jobs.cancel(job)
+    assert server.jobs.get_by_id(job.id).finish_code == 2
+
+
+def test_replace_may_be_refused(new_server: NewServer, one_row: Path, two_rows: Path):
+    # Prevents: a pipeline has no other way on servers that do not know the mode.
+    sandbox, server = new_server(replace="refused")
+    item = publish(server, one_row)
+    for as_job in (False, True):
+        again = tsc.DatasourceItem(default_project(server), name="Flights")
+        with pytest.raises(tsc.ServerResponseError, match="400000"):
+            server.datasources.publish(again, two_rows, "Replace", as_job=as_job)
+    assert list(server.jobs.filter()) == []
+    assert rows_on_server(server, item.id) == [ONE]
+    # An upload outlives the refusal.
+    upload = server.fileuploads.upload(str(two_rows))
+    request = ("request_payload", "", '<tsRequest><datasource name="Flights"/></tsRequest>')
+    for mode, status in (("replace", 400), ("overwrite", 201)):
+        query = f"uploadSessionId={upload}&datasourceType=hyper&{mode}=true"
+        path = f"sites/{{site}}/datasources?{query}"
+        answer = send_parts(sandbox, server, "POST", path, request)
+        assert answer.status_code == status, answer.text
+
+
+def test_replace_may_be_like_overwrite(new_server: NewServer, tmp_path: Path, one_row: Path):
+    # Prevents: the pipeline is tested against one of two readings of Replace only.
+    _, server = new_server(replace="like-overwrite")
+    first = publish(server, one_row)
+    more = write_hyper(tmp_path / "more.hyper", "SELECT 1 AS id, 2 AS extra")
+    publish(server, more, mode="Replace")
+    assert "extra" in tds_of(server, first.id, tmp_path)
+    with pytest.raises(tsc.ServerResponseError, match="404004"):
+        publish(server, more, name="Unknown", mode="Replace")
+
+
+def test_renamed_and_moved(sandbox: Sandbox, server: tsc.Server, one_row: Path):
+    # Prevents: a pipeline that follows a declaration loses its data source on the way.
+    other = server.projects.create(tsc.ProjectItem("Other"))
+    item, taken = publish(server, one_row), publish(server, one_row, name="Taken")
+    path = f"sites/{{site}}/datasources/{item.id}"
+
+    def put(attributes: str, *children: str) -> str:
+        body = f"<tsRequest><datasource {attributes}>{''.join(children)}</datasource></tsRequest>"
+        answer = call(sandbox, "PUT", path, server=server, data=body)
+        return "" if answer.ok else code_of(answer)
+
+    moved = f'<project id="{other.id}"/>'
+    assert put('name="TAKEN"') == "409015"
+    assert put('name="Renamed"', '<project id="nowhere"/>') == "404005"
+    assert server.datasources.get_by_id(item.id).name == "Flights"
+    # In another project, the name is free; the own name is, in any case of letters.
+    assert put('name="FLIGHTS"') == ""
+    assert put('name="Taken"', moved) == ""
+    found = server.datasources.get_by_id(item.id)
+    assert (found.name, found.project_id, found.project_name) == ("Taken", other.id, "Other")
+    assert found.content_url == item.content_url
+    assert put("", f'<project id="{taken.project_id}"/>') == "409015"
+    assert put('name="Renamed"') == ""
+    listed = {found.name: found.size for found in server.datasources.get()[0]}
+    assert listed == {"Renamed": 1, "Taken": 1}
+    assert all(found.created_at for found in server.datasources.get()[0])
+    job = update(server, item, CLEAR)
+    sandbox.wait_until_idle()
+    assert [job.title for job in server.jobs.filter()] == ["Renamed"]
+    found = server.jobs.get_by_id(job.id)
+    assert (found.datasource_id, found.datasource_name) == (item.id, "Renamed")
+
+
+@pytest.fixture
+def more(tmp_path: Path) -> Path:
+    """A file with one more row, its columns in another order."""
+    return write_hyper(tmp_path / "more.hyper", "SELECT 'three' AS name, 3 AS id")
+
+
+def test_rows_are_added(server: tsc.Server, tmp_path: Path, one_row: Path, more: Path):
+    # Prevents: an append replaces the rows, mixes up columns, or makes another data source.
+    with pytest.raises(tsc.ServerResponseError, match="404004"):
+        publish(server, more, mode="Append")
+    first = publish(server, one_row)
+    metadata = tds_of(server, first.id, tmp_path)
+    assert publish(server, more, mode="Append").id == first.id
+    assert rows_on_server(server, first.id) == [[1, "one"], [3, "three"]]
+    assert tds_of(server, first.id, tmp_path) == metadata
+
+
+def test_null_where_none_may_be(server: tsc.Server, tmp_path: Path):
+    # Prevents: an append breaks a promise of the table, or ends in an error of the sandbox.
+    strict = execute(
+        tmp_path / "strict.hyper", 'CREATE TABLE "Extract"."Extract" (id INTEGER NOT NULL)'
+    )
+    publish(server, strict)
+    null = write_hyper(tmp_path / "null.hyper", "SELECT CAST(NULL AS INTEGER) AS id")
+    with pytest.raises(tsc.ServerResponseError, match="400011"):
+        publish(server, null, mode="Append")
+
+
+COUNT = 'SELECT count(*) FROM "Extract"."Extract"'
+
+
+@pytest.fixture(scope="module")
+def two_million_rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file so large that an append to it takes a while."""
+    query = "SELECT i AS id, CAST(i AS TEXT) AS name FROM generate_series(1, 2000000) AS g(i)"
+    return write_hyper(tmp_path_factory.mktemp("files") / "large.hyper", query)
+
+
+@pytest.mark.slow
+def test_reading_while_rows_are_added(
+    sandbox: Sandbox, server: tsc.Server, two_million_rows: Path, one_row: Path
+):
+    """Prevents: whoever asks while a large file is appended to waits until that is done."""
+    large = publish(server, two_million_rows)
+    other = signed_in(sandbox, tsc.TableauAuth(sandbox.user, sandbox.password))
+    waits = []
+    with ThreadPoolExecutor(1) as executor:
+        started = time.monotonic()
+        appending = executor.submit(publish, other, one_row, mode="Append")
+        while not appending.done():
+            asked = time.monotonic()
+            server.datasources.get_by_id(large.id)
+            waits.append(time.monotonic() - asked)
+        took = time.monotonic() - started
+    assert rows_on_server(server, appending.result().id, COUNT) == [[2_000_001]]
+    assert max(waits) < took / 2, (took, waits)
+
+
+@pytest.mark.slow
+def test_other_names_while_rows_are_added(
+    sandbox: Sandbox, server: tsc.Server, two_million_rows: Path, one_row: Path
+):
+    """Prevents: the rows of one data source are stored in another one that got its name."""
+    target = publish(server, two_million_rows)
+    other = publish(server, one_row, name="Other")
+    with ThreadPoolExecutor(1) as executor:
+        writer = signed_in(sandbox, tsc.TableauAuth(sandbox.user, sandbox.password))
+        appending = executor.submit(publish, writer, one_row, mode="Append")
+        while not list((sandbox.data_dir / "incoming").glob("*.appended")):
+            assert not appending.done()
+        for item, name in ((target, "Former"), (other, "Flights")):
+            item.name = name
+            server.datasources.update(item)
+        with pytest.raises(tsc.ServerResponseError, match=r"400011.*\n.*was moved meanwhile"):
+            appending.result()
+    assert rows_on_server(server, target.id, COUNT) == [[2_000_000]]
+    assert rows_on_server(server, other.id, COUNT) == [[1]]
+    assert list((sandbox.data_dir / "incoming").iterdir()) == []
+
+
+def test_deleted_before_rows_are_added(sandbox: Sandbox, server: tsc.Server, one_row: Path):
+    """Prevents: an append that was queued brings a deleted data source back."""
+    published = publish(server, one_row)
+    with sandbox.held_jobs():
+        item = tsc.DatasourceItem(default_project(server), name="Flights")
+        job = server.datasources.publish(item, one_row, "Append", as_job=True)
+        server.datasources.delete(published.id)
+    with pytest.raises(JobFailedException):
+        server.jobs.wait_for_job(job, timeout=20)
+    assert server.datasources.get()[0] == []
+    assert list((sandbox.data_dir / "incoming").iterdir()) == []
+
+
+def test_a_bounded_number_is_kept(new_server: NewServer, tmp_path: Path, one_row: Path):
+    # Prevents: old publishes fill the disk, or the present one is thrown away with them.
+    _, server = new_server(kept_revisions=2)
+    for _ in range(4):
+        item = publish(server, one_row, mode="Overwrite")
+    server.datasources.populate_revisions(item)
+    assert [found.revision_number for found in item.revisions] == ["3", "4"]
+    assert len(list((tmp_path / "sandbox" / "content").iterdir())) == 2
+    server.datasources.delete(item.id)
+    assert list((tmp_path / "sandbox" / "content").iterdir()) == []
+
+
+NO_PAYLOAD = ("request_payload", "", "")
+UPLOADED = '<tsRequest><datasource name="Uploaded"/></tsRequest>'
+
+
+def append(sandbox: Sandbox, server: tsc.Server, upload: str, *parts: tuple[str, str, str | bytes]):
+    return send_parts(sandbox, server, "PUT", f"sites/{{site}}/fileUploads/{upload}", *parts)
+
+
+def append_block(
+    sandbox: Sandbox, server: tsc.Server, upload: str, block: bytes, *, number: int | None = None
+):
+    query = "" if number is None else f"?sequenceID={number}"
+    part = ("tableau_file", "file", block)
+    return append(sandbox, server, f"{upload}{query}", NO_PAYLOAD, part)
+
+
+def publish_upload(
+    sandbox: Sandbox, server: tsc.Server, upload: str, more: str = "&overwrite=true"
+):
+    path = f"sites/{{site}}/datasources?uploadSessionId={upload}&datasourceType=hyper{more}"
+    return send_parts(sandbox, server, "POST", path, ("request_payload", "", UPLOADED))
+
+
+@settings(max_examples=12)
+@given(numbers=st.sets(st.integers(1, 6), min_size=1), data=st.data())
+def test_blocks_with_gaps(
+    shared_sandbox: Sandbox, shared_server: tsc.Server, numbers: set[int], data: st.DataObject
+):
+    """Prevents: a file that lacks a block is put together from the others, as if it were whole."""
+    upload = shared_server.fileuploads.initiate()
+    for number in data.draw(st.permutations(sorted(numbers))):
+        append_block(shared_sandbox, shared_server, upload, b"%d" % number, number=number)
+    missing = sorted(set(range(1, max(numbers))) - numbers)
+    refused = publish_upload(shared_sandbox, shared_server, upload)
+    if missing:
+        assert f"lacks the block {missing[0]}." in refused.text
+        assert code_of(refused) == "400000"
+        # What is missing can still be sent.
+        for number in missing:
+            append_block(shared_sandbox, shared_server, upload, b"x", number=number)
+        refused = publish_upload(shared_sandbox, shared_server, upload)
+    # The file is whole, and no Hyper file.
+    assert code_of(refused) == "400011"
+
+
+def test_a_file_has_a_bounded_number_of_blocks(new_server: NewServer, one_row: Path):
+    # Prevents: a client that cuts a large file too finely is stopped in production only.
+    sandbox, server = new_server(upload_blocks=3)
+    upload, content = server.fileuploads.initiate(), one_row.read_bytes()
+    for block in (content[:1000], content[1000:30000], content[30000:]):
+        assert append_block(sandbox, server, upload, block).status_code == 200
+    for number in (None, 4):
+        assert code_of(append_block(sandbox, server, upload, b"x", number=number)) == "400016"
+    assert publish_upload(sandbox, server, upload).status_code == 201
+    (item,) = server.datasources.get()[0]
+    assert rows_on_server(server, item.id) == [[1, "one"]]
+
+
+def test_refused_request_leaves_the_session(sandbox: Sandbox, server: tsc.Server, one_row: Path):
+    # Prevents: a forbidden publish costs the upload that the corrected request needs.
+    publish(server, one_row, name="Uploaded")
+    upload = server.fileuploads.upload(str(one_row))
+    assert code_of(publish_upload(sandbox, server, upload, "")) == "403007"
+    assert publish_upload(sandbox, server, upload).status_code == 201
+
+
+def test_sessions_expire_and_are_swept(new_server: NewServer, tmp_path: Path, one_row: Path):
+    # Prevents: abandoned uploads fill the disk.
+    now = [datetime(2026, 1, 1, tzinfo=UTC)]
+    sandbox, server = new_server(clock=lambda: now[0], upload_hours=1)
+    upload = server.fileuploads.upload(str(one_row))
+    now[0] += timedelta(hours=1)
+    assert code_of(publish_upload(sandbox, server, upload)) == "404015"
+    server.fileuploads.initiate()
+    assert list((tmp_path / "sandbox" / "uploads").iterdir()) == []

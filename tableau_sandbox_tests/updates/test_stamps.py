@@ -78,16 +78,6 @@ def test_whether_tags_and_edits_move_the_stamp(
     assert seen[-1] == seen[-2]
 
 
-def test_by_default_edits_move_the_stamp_and_tags_do_not(server: tsc.Server, one_row: Path):
-    # Prevents: the quirks above turn the sandbox into another one for those who leave them alone.
-    item = publish(server, one_row)
-    server.datasources.add_tags(item, ["a"])
-    assert updated_at(server, item) == item.updated_at
-    item.description = "described"
-    server.datasources.update(item)
-    assert updated_at(server, item) > item.updated_at
-
-
 @pytest.mark.parametrize("stamps", ["distinct", "shared"])
 @pytest.mark.slow
 def test_stamp_lies_within_the_job(new_server: NewServer, one_row: Path, stamps: str):

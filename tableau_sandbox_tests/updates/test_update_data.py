@@ -1,3 +1,5 @@
+"""Data updates, refreshes, and the connections that they may name."""
+
 import threading
 import time
 from collections.abc import Callable
@@ -185,3 +187,87 @@ def test_cancelled_and_orphaned_updates(new_server: NewServer, one_row: Path, tw
         finished(server, orphan)
     assert list((sandbox.data_dir / "incoming").iterdir()) == []
     assert list((sandbox.data_dir / "content").iterdir()) == []
+
+
+def test_refresh_of_an_extract(server: tsc.Server, tmp_path: Path, one_row: Path):
+    # Prevents: the job of a refresh never ends, or does not say which data source it was for.
+    item = publish(server, wrapped_extract(tmp_path / "p.tdsx", one_row))
+    job = server.datasources.refresh(item)
+    assert (job.type, job.finish_code, job.datasource_id) == ("RefreshExtract", -1, item.id)
+    done = server.jobs.wait_for_job(job, timeout=20)
+    assert (done.finish_code, done.datasource_name) == (0, "Flights")
+    assert "data stay as they are" in done.notes[0]
+    assert rows_on_server(server, item.id) == [[1, "one"]]
+    (listed,) = server.jobs.filter(job_type="refresh_extracts")
+    assert listed.id == job.id
+
+
+def test_one_refresh_at_a_time(new_server: NewServer, tmp_path: Path, one_row: Path):
+    # Prevents: refreshes pile up, which real servers do not let them do.
+    sandbox, server = new_server(job_delay=0.5)
+    item = publish(server, wrapped_extract(tmp_path / "p.tdsx", one_row))
+    # Older clients send no body.
+    path = f"sites/{{site}}/datasources/{item.id}/refresh"
+    assert call(sandbox, "POST", path, server=server).status_code == 202
+    assert server.datasources.refresh(item) is None
+    again = call(sandbox, "POST", path, server=server)
+    assert (again.status_code, 'code="409093"' in again.text) == (409, True)
+
+
+def connection_of(server: tsc.Server, item: tsc.DatasourceItem) -> tsc.ConnectionItem:
+    server.datasources.populate_connections(item)
+    (connection,) = item.connections
+    return connection
+
+
+def test_update_connection(sandbox: Sandbox, server: tsc.Server, one_row: Path):
+    # Prevents: new credentials of a connection are lost at once, outlive a publish, or leak.
+    item = publish(server, one_row)
+    connection = connection_of(server, item)
+    connection.server_address, connection.server_port = "db.example.com", "5432"
+    connection.username, connection.password = "reader", "a-secret-to-keep"
+    connection.embed_password = True
+    updated = server.datasources.update_connection(item, connection)
+    assert updated is not None
+    again = connection_of(server, item)
+    for found in (updated, again):
+        assert (found.server_address, found.server_port) == ("db.example.com", "5432")
+        assert found.username == "reader"
+    stored = b"".join(path.read_bytes() for path in sandbox.data_dir.glob("sandbox.sqlite*"))
+    assert b"a-secret-to-keep" not in stored
+    publish(server, one_row, mode="Overwrite")
+    assert not connection_of(server, item).username
+
+
+def test_unknown_connections(server: tsc.Server, one_row: Path):
+    # Prevents: the credentials of another connection are changed.
+    item = publish(server, one_row)
+    connection = connection_of(server, item)
+    connection._id = "nowhere"
+    with pytest.raises(tsc.ServerResponseError, match="404020"):
+        server.datasources.update_connection(item, connection)
+    item._id = "nothing"
+    with pytest.raises(tsc.ServerResponseError, match="404011"):
+        connection_of(server, item)
+
+
+def test_update_several_connections(server: tsc.Server, one_row: Path):
+    # Prevents: a client that updates all connections at once is refused, or only seems to succeed.
+    item = publish(server, one_row)
+    luid = connection_of(server, item).id
+    (updated,) = server.datasources.update_connections(item, [luid], None, "reader", "p", True)
+    assert (updated.id, updated.username) == (luid, "reader")
+    assert connection_of(server, item).username == "reader"
+    for luids, code in {(luid, "nowhere"): "404020", (): "400000"}.items():
+        with pytest.raises(tsc.ServerResponseError, match=code):
+            server.datasources.update_connections(item, luids, None, "other")
+    assert connection_of(server, item).username == "reader"
+
+
+def test_senseless_port(server: tsc.Server, one_row: Path):
+    # Prevents: a connection gets a port that no answer may contain.
+    item = publish(server, one_row)
+    connection = connection_of(server, item)
+    connection.server_port = "many"
+    with pytest.raises(tsc.ServerResponseError, match="400000"):
+        server.datasources.update_connection(item, connection)

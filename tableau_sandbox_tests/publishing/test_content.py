@@ -1,0 +1,368 @@
+"""What a published file may hold, and the model that the sandbox makes of it."""
+
+import zipfile
+from pathlib import Path
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import tableauserverclient as tsc
+
+from tableau_pipeline.publishing.tds import read_metadata
+from tableau_sandbox.content.hyper_file import read_hyper_file
+from tableau_sandbox.content.uploaded import NotPublishableError, check_bare_file
+from tableau_sandbox.testing import Sandbox
+from tableau_sandbox_tests.samples import (
+    code_of,
+    execute,
+    publish,
+    rows_on_server,
+    send_parts,
+    tds_of,
+    wrapped_extract,
+    write_package,
+)
+from tableau_sandbox_tests.updates.test_update_data import CLEAR, JobFailed, finished, update
+
+FACT = 'CREATE TABLE "Extract".fact (a INT, b INT, c INT)'
+A = 'CREATE TABLE "Extract".a (id INT NOT NULL, b INT, ASSUMED PRIMARY KEY (id))'
+B = 'CREATE TABLE "Extract".b (id INT NOT NULL, a INT, ASSUMED PRIMARY KEY (id))'
+
+
+def key(child: str, column: str, parent: str) -> str:
+    return (
+        f'ALTER TABLE "Extract".{child} ADD ASSUMED FOREIGN KEY ({column})'
+        f' REFERENCES "Extract".{parent} (id)'
+    )
+
+
+STAR = (FACT, A, B, key("fact", "a", "a"), key("fact", "b", "b"))
+SNOWFLAKE = (FACT, A, B, key("fact", "a", "a"), key("a", "b", "b"))
+
+
+@pytest.mark.parametrize("statements", [STAR, SNOWFLAKE])
+def test_trees_are_accepted(tmp_path: Path, statements: tuple[str, ...]):
+    # Prevents: a sound star schema is refused.
+    content = read_hyper_file(execute(tmp_path / "tree.hyper", *statements))
+    check_bare_file(content)
+    assert len(content.foreign_keys) == 2
+    assert content.foreign_keys[-1].child == ("Extract", "fact")
+
+
+@pytest.mark.parametrize(
+    ("statements", "reason"),
+    [
+        ((FACT, A), r'contains 2: "Extract"."a", "Extract"."fact"'),
+        ((FACT, A, B, key("fact", "a", "a")), r'contains 2: "Extract"."b", "Extract"."fact"'),
+        ((A, B, key("a", "b", "b"), key("b", "a", "a")), "contains 0: none"),
+        (
+            (FACT, A, B, key("a", "b", "b"), key("b", "a", "a")),
+            r'leads from "Extract"."fact" to "Extract"."a", "Extract"."b"',
+        ),
+        (
+            (FACT, A, key("fact", "a", "a"), key("fact", "b", "a")),
+            r'more than one leads to "Extract"."a"',
+        ),
+        ((*STAR, key("a", "b", "b")), r'more than one leads to "Extract"."b"'),
+    ],
+)
+def test_other_shapes_are_refused(tmp_path: Path, statements: tuple[str, ...], reason: str):
+    # Prevents: tables that servers cannot relate are published here.
+    content = read_hyper_file(execute(tmp_path / "other.hyper", *statements))
+    with pytest.raises(NotPublishableError, match=reason):
+        check_bare_file(content)
+
+
+def test_uploaded_package_is_served_back(server: tsc.Server, tmp_path: Path, two_rows: Path):
+    # Prevents: the model that comes with a package is replaced by a made-up one.
+    tds = (
+        "<?xml version='1.0' encoding='utf-8' ?><datasource version='18.1'><connection"
+        " class='federated'><named-connections><named-connection name='h'><connection"
+        " class='hyper' dbname='Data/mine/data.hyper'/></named-connection></named-connections>"
+        "</connection><column caption='My calculation' name='[c]'/></datasource>"
+    )
+    package = write_package(tmp_path / "p.tdsx", {"My.tds": tds, "Data/mine/data.hyper": two_rows})
+    published = publish(server, package)
+    assert rows_on_server(server, published.id) == [[1, "one"], [2, "two"]]
+    assert tds_of(server, published.id, tmp_path) == tds
+    downloaded = server.datasources.download(published.id, str(tmp_path / "again"))
+    assert zipfile.ZipFile(downloaded).namelist() == ["Flights.tds", "Data/mine/data.hyper"]
+
+
+def test_package_of_several_tables(server: tsc.Server, tmp_path: Path):
+    """Prevents: a package whose own model relates its tables is refused for lack of keys."""
+    several = execute(
+        tmp_path / "several.hyper",
+        'CREATE TABLE "Extract".flights (carrier TEXT)',
+        'CREATE TABLE "Extract".carriers (carrier TEXT, name TEXT)',
+    )
+    with pytest.raises(tsc.ServerResponseError, match=r"400011.*\n.*exactly one fact table"):
+        publish(server, several)
+    tds = (
+        "<datasource version='18.1'><connection class='federated'><named-connections>"
+        "<named-connection name='h'><connection class='hyper' dbname='Data/d.hyper'/>"
+        "</named-connection></named-connections></connection></datasource>"
+    )
+    package = write_package(tmp_path / "p.tdsx", {"p.tds": tds, "Data/d.hyper": several})
+    published = publish(server, package)
+    assert rows_on_server(server, published.id, 'SELECT name FROM "Extract".carriers') == []
+    assert tds_of(server, published.id, tmp_path) == tds
+
+
+def test_package_without_tables(server: tsc.Server, tmp_path: Path):
+    """Prevents: a package whose data file is empty is published."""
+    empty = execute(tmp_path / "empty.hyper")
+    with pytest.raises(tsc.ServerResponseError, match=r"400011.*\n.*contains no tables"):
+        publish(server, wrapped_extract(tmp_path / "p.tdsx", empty))
+
+
+@pytest.mark.parametrize(
+    ("members", "reason"),
+    [
+        ({}, "holds 0 .tds files"),
+        ({"a.tds": "<datasource/>"}, "holds 0 .hyper files"),
+        ({"a.tds": "", "b.tds": "", "c.hyper": ""}, "holds 2 .tds files"),
+        ({"a.tds": "<x/>", "b.hyper": ""}, "begins with 'x'"),
+        ({"a.tds": "<datasource", "b.hyper": ""}, "not well-formed XML"),
+        ({"a.tds": "<datasource/>", "b.hyper": ""}, "names no connection"),
+    ],
+)
+def test_incomplete_package(
+    server: tsc.Server, tmp_path: Path, members: dict[str, str], reason: str
+):
+    # Prevents: a package without data, or without a model, is published.
+    with pytest.raises(tsc.ServerResponseError, match=rf"400011.*\n.*{reason}"):
+        publish(server, write_package(tmp_path / "p.tdsx", members))
+
+
+def test_extract_in_a_package(server: tsc.Server, tmp_path: Path, one_row: Path):
+    # Prevents: an extract of another database passes for data that live in Hyper.
+    package = wrapped_extract(tmp_path / "p.tdsx", one_row)
+    published = publish(server, package)
+    assert (published.datasource_type, published.has_extracts) == ("postgres", True)
+    assert [item.id for item in server.datasources.filter(has_extracts=True)] == [published.id]
+
+
+def test_damaged_package(server: tsc.Server, tmp_path: Path, one_row: Path):
+    # Prevents: damage inside the compressed data ends in an error of the sandbox itself.
+    file = tmp_path / "p.tdsx"
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.tds", "<datasource/>")
+        archive.write(one_row, "Data/a.hyper")
+    whole = file.read_bytes()
+    middle = len(whole) // 2
+    file.write_bytes(whole[:middle] + bytes(200) + whole[middle + 200 :])
+    with pytest.raises(tsc.ServerResponseError, match="400011"):
+        publish(server, file)
+
+
+def test_nested_parquet(server: tsc.Server, tmp_path: Path):
+    # Prevents: a column type without a counterpart is silently dropped.
+    file = tmp_path / "nested.parquet"
+    pq.write_table(pa.table({"id": [1], "list": [[1, 2]]}), file)
+    with pytest.raises(tsc.ServerResponseError, match="400011"):
+        publish(server, file)
+    assert server.datasources.get()[0] == []
+
+
+@pytest.mark.parametrize(
+    ("filename", "query"),
+    [
+        ("x.tdsx", "&datasourceType=hyper"),
+        ("x.hyper", "&datasourceType=tdsx"),
+        ("x", "&datasourceType=hyper"),
+        ("x.csv", "&datasourceType=hyper"),
+        ("x.hyper", "&datasourceType="),
+        ("x", ""),
+    ],
+)
+def test_names_that_belie_the_type(
+    shared_sandbox: Sandbox, shared_server: tsc.Server, one_row: Path, filename: str, query: str
+):
+    """Prevents: a file whose name and type contradict each other is published here only."""
+    refused = publish_raw(
+        shared_sandbox, shared_server, filename=filename, query=query, file=one_row
+    )
+    assert code_of(refused) == "400010"
+
+
+def test_content_of_another_type(
+    shared_sandbox: Sandbox, shared_server: tsc.Server, tmp_path: Path, one_row: Path
+):
+    """Prevents: a file passes for what its name says, although it is something else."""
+    parquet = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"id": [1]}), parquet)
+    files = {
+        "hyper": one_row,
+        "tdsx": wrapped_extract(tmp_path / "x.tdsx", one_row),
+        "parquet": parquet,
+    }
+    for claimed in files:
+        for kind, file in files.items():
+            if kind != claimed:
+                refused = publish_raw(
+                    shared_sandbox, shared_server, filename=f"x.{claimed}", file=file
+                )
+                assert code_of(refused) == "400011", (claimed, kind)
+
+
+def publish_raw(
+    sandbox: Sandbox, server: tsc.Server, *, filename: str, file: Path, query: str = ""
+):
+    payload = '<tsRequest><datasource name="Claimed"/></tsRequest>'
+    path = f"sites/{{site}}/datasources?overwrite=true{query}"
+    parts = ("request_payload", "", payload), ("tableau_datasource", filename, file.read_bytes())
+    return send_parts(sandbox, server, "POST", path, *parts)
+
+
+LIVE = "<datasource><connection class='postgres' server='db' dbname='x'/></datasource>"
+
+
+def test_model_alone(sandbox: Sandbox, server: tsc.Server, tmp_path: Path, one_row: Path):
+    # Prevents: a live data source cannot be published, or seems to hold data that it has not.
+    file = tmp_path / "live.tds"
+    file.write_text(LIVE, "utf-8")
+    item = publish(server, file, name="Live")
+    found = server.datasources.get_by_id(item.id)
+    assert (found.datasource_type, found.has_extracts, found.size) == ("postgres", False, 0)
+    downloaded = Path(server.datasources.download(item.id, str(tmp_path / "downloaded")))
+    assert (downloaded.suffix, downloaded.read_text("utf-8")) == (".tds", LIVE)
+    for mode, refused in {"Append": file, "Replace": one_row}.items():
+        with pytest.raises(tsc.ServerResponseError, match=r"400011(.|\n)*no data of its own"):
+            publish(server, refused, name="Live", mode=mode)
+    with pytest.raises(tsc.ServerResponseError, match="409090"):
+        server.datasources.refresh(item)
+    with pytest.raises(JobFailed):
+        finished(server, update(server, item, CLEAR))
+    assert list((sandbox.data_dir / "content").iterdir()) == []
+    # It becomes one with data, and back.
+    publish(server, one_row, name="Live", mode="Overwrite")
+    assert rows_on_server(server, item.id) == [[1, "one"]]
+    publish(server, file, name="Live", mode="Overwrite")
+    server.datasources.download_revision(item.id, "1", str(tmp_path / "first"))
+
+
+@pytest.mark.parametrize(
+    "tds",
+    [
+        "<datasource/>",
+        "<workbook/>",
+        LIVE.replace("postgres", "hyper"),
+        LIVE.replace("</d", "<extract/></d"),
+        pytest.param("<datasource>" + " " * (16 << 20) + "</datasource>", id="too large"),
+    ],
+)
+def test_models_of_data_that_are_missing(server: tsc.Server, tmp_path: Path, tds: str):
+    # Prevents: a model is published whose data nobody has.
+    file = tmp_path / "live.tds"
+    file.write_text(tds, "utf-8")
+    with pytest.raises(tsc.ServerResponseError, match="400011"):
+        publish(server, file, name="Live")
+
+
+def test_single_table(server: tsc.Server, tmp_path: Path):
+    # Prevents: the model of a data source misses columns, or mistakes their types.
+    file = execute(
+        tmp_path / "types.hyper",
+        'CREATE TABLE "Extract"."Extract" ("a b" INT NOT NULL, "<&>" NUMERIC(18, 2), t TEXT,'
+        " d DATE, ts TIMESTAMPTZ, x DOUBLE PRECISION, f BOOL, bin BYTES, geo GEOGRAPHY,"
+        " big BIGINT, small SMALLINT)",
+    )
+    published = publish(server, file, name="All <types>")
+    root = ElementTree.fromstring(tds_of(server, published.id, tmp_path))
+    assert (root.tag, root.get("version")) == ("datasource", "18.1")
+    connection = root.find(".//named-connection/connection")
+    assert connection is not None
+    assert connection.get("class") == "hyper"
+    assert connection.get("dbname") == "Data/Extracts/All _types_.hyper"
+    records = [
+        tuple(record.findtext(tag) for tag in ("local-name", "local-type", "contains-null"))
+        for record in root.iter("metadata-record")
+    ]
+    assert records == [
+        ("[a b]", "integer", "false"),
+        ("[<&>]", "real", "true"),
+        ("[t]", "string", "true"),
+        ("[d]", "date", "true"),
+        ("[ts]", "datetime", "true"),
+        ("[x]", "real", "true"),
+        ("[f]", "boolean", "true"),
+        ("[bin]", "string", "true"),
+        ("[geo]", "spatial", "true"),
+        ("[big]", "integer", "true"),
+        ("[small]", "integer", "true"),
+    ]
+
+
+def test_star(server: tsc.Server, tmp_path: Path):
+    # Prevents: the tables of a star come without their relationships, or with ambiguous columns.
+    published = publish(server, execute(tmp_path / "star.hyper", *STAR))
+    root = ElementTree.fromstring(tds_of(server, published.id, tmp_path))
+    tables = [node.get("table") for node in root.findall("./connection/relation/relation")]
+    assert tables == ["[Extract].[a]", "[Extract].[b]", "[Extract].[fact]"]
+    names = [node.get("key") for node in root.iter("map")]
+    assert len(set(names)) == len(names) == 7
+    pairs = [
+        [part.get("op") for part in node.findall("./expression/expression")]
+        for node in root.iter("relationship")
+    ]
+    assert pairs == [["[a (fact)]", "[id]"], ["[b (fact)]", "[id (b)]"]]
+
+
+def test_names_that_other_columns_have(server: tsc.Server, tmp_path: Path):
+    # Prevents: two columns get one name, of which Tableau shows either.
+    keys = 'ALTER TABLE "Extract".%s ADD ASSUMED PRIMARY KEY (id)'
+    file = execute(
+        tmp_path / "equal.hyper",
+        'CREATE TABLE "Extract".a (id INT NOT NULL, "id (b)" INT, "id (b) 1" INT)',
+        'CREATE TABLE "Extract".b (id INT NOT NULL)',
+        keys % "b",
+        'ALTER TABLE "Extract".a ADD ASSUMED FOREIGN KEY (id) REFERENCES "Extract".b (id)',
+    )
+    root = ElementTree.fromstring(tds_of(server, publish(server, file).id, tmp_path))
+    names = [node.get("key") for node in root.iter("map")]
+    assert names == ["[id]", "[id (b)]", "[id (b) 1]", "[id (b) 2]"]
+
+
+def test_each_table_is_an_object(server: tsc.Server, tmp_path: Path, one_row: Path):
+    """Prevents: a client counts rows by an object, or a column of it, that only stars have here."""
+    star = execute(tmp_path / "star.hyper", *STAR)
+    for file, tables in ((one_row, ["Extract"]), (star, ["a", "b", "fact"])):
+        published = publish(server, file, name=file.stem)
+        root = ElementTree.fromstring(tds_of(server, published.id, tmp_path))
+        objects = root.findall("./object-graph/objects/object")
+        assert [each.get("caption") for each in objects] == tables
+        counts = root.findall("./column[@datatype='table']")
+        assert [each.get("name") for each in counts] == [
+            f"[__tableau_internal_object_id__].[{each.get('id')}]" for each in objects
+        ]
+        assert {each.get("aggregation") for each in counts} == {"Count"}
+        assert (
+            read_metadata(_saved(root, tmp_path)).digest
+            == read_metadata(_saved(_without_ids(root), tmp_path)).digest
+        )
+
+
+def test_brackets_in_names(server: tsc.Server, tmp_path: Path):
+    """Prevents: a bracket in a name ends it, and a client takes the rest for something else."""
+    file = execute(tmp_path / "odd.hyper", 'CREATE TABLE "Extract"."t]" ("a]b" INT)')
+    root = ElementTree.fromstring(tds_of(server, publish(server, file).id, tmp_path))
+    assert [node.get("key") for node in root.iter("map")] == ["[a]]b]"]
+    assert [node.get("value") for node in root.iter("map")] == ["[t]]].[a]]b]"]
+    assert [node.get("table") for node in root.iter("relation")] == ["[Extract].[t]]]"] * 2
+
+
+def _saved(root: Element, folder: Path) -> Path:
+    path = folder / "saved.tds"
+    path.write_bytes(ElementTree.tostring(root))
+    return path
+
+
+def _without_ids(root: Element) -> Element:
+    """The same as another publish would write it: with other identifiers of its tables."""
+    text = ElementTree.tostring(root, "unicode")
+    for each in root.findall("./object-graph/objects/object"):
+        text = text.replace(each.get("id", ""), f"{each.get('caption')}_0")
+    return ElementTree.fromstring(text)
