@@ -6,19 +6,10 @@ from xml.etree.ElementTree import Element
 
 from starlette.responses import Response
 
-from tableau_sandbox.access import (
-    DELETE,
-    MOVE,
-    PROJECT_LEADER,
-    READ,
-    REFRESH,
-    WRITE,
-    access_to_all,
-    check_may,
-    keep_rules,
-)
+from tableau_sandbox import access
 from tableau_sandbox.errors import RestError, malformed, not_found, refusal
 from tableau_sandbox.jobs.kinds import queue_refresh
+from tableau_sandbox.rest import lists
 from tableau_sandbox.rest.answers import (
     Reply,
     connection_element,
@@ -28,14 +19,6 @@ from tableau_sandbox.rest.answers import (
     tags_element,
 )
 from tableau_sandbox.rest.jobs import accepted
-from tableau_sandbox.rest.lists import (
-    Field,
-    flag_field,
-    list_page,
-    number_field,
-    text_field,
-    time_field,
-)
 from tableau_sandbox.rest.requests import (
     Call,
     flag_attribute,
@@ -50,30 +33,30 @@ from tableau_sandbox.store.records import Datasource
 
 _LONGEST_TAG = 200
 # The operators of each field are those of Tableau's page on filters.
-_FIELDS: dict[str, Field[Datasource]] = {
-    "name": text_field(lambda datasource: datasource.name),
-    "projectName": text_field(lambda datasource: datasource.project_name, any_case=True),
-    "contentUrl": text_field(lambda datasource: datasource.content_url),
-    "description": text_field(lambda datasource: datasource.description),
-    "type": text_field(lambda datasource: datasource.connection_class, operators=("eq",)),
-    "connectionType": text_field(lambda datasource: datasource.connection_class),
-    "ownerName": text_field(lambda datasource: datasource.owner_name),
-    "hasExtracts": flag_field(lambda datasource: bool(datasource.has_extracts)),
-    "isCertified": flag_field(lambda datasource: bool(datasource.is_certified)),
-    "isPublished": flag_field(lambda datasource: True),
-    "size": number_field(lambda datasource: megabytes(datasource.hyper_bytes)),
-    "createdAt": time_field(lambda datasource: datasource.created_at),
-    "updatedAt": time_field(lambda datasource: datasource.updated_at),
-    "tags": Field(lambda datasource: datasource.tags, ("eq", "in")),
+_FIELDS: dict[str, lists.Field[Datasource]] = {
+    "name": lists.text_field(lambda datasource: datasource.name),
+    "projectName": lists.text_field(lambda datasource: datasource.project_name, any_case=True),
+    "contentUrl": lists.text_field(lambda datasource: datasource.content_url),
+    "description": lists.text_field(lambda datasource: datasource.description),
+    "type": lists.text_field(lambda datasource: datasource.connection_class, operators=("eq",)),
+    "connectionType": lists.text_field(lambda datasource: datasource.connection_class),
+    "ownerName": lists.text_field(lambda datasource: datasource.owner_name),
+    "hasExtracts": lists.flag_field(lambda datasource: bool(datasource.has_extracts)),
+    "isCertified": lists.flag_field(lambda datasource: bool(datasource.is_certified)),
+    "isPublished": lists.flag_field(lambda datasource: True),
+    "size": lists.number_field(lambda datasource: megabytes(datasource.hyper_bytes)),
+    "createdAt": lists.time_field(lambda datasource: datasource.created_at),
+    "updatedAt": lists.time_field(lambda datasource: datasource.updated_at),
+    "tags": lists.Field(lambda datasource: datasource.tags, ("eq", "in")),
 }
 
 
 def query_datasources(services: Services, call: Call) -> Reply:
     """List the data sources of a site."""
-    access = access_to_all(services.database, call.site.luid)
+    decision = access.access_to_all(services.database, call.site.luid)
     found = datasources.datasources(services.database, call.site.luid)
-    return list_page(
-        [each for each in found if access.may(call.user, READ, each)],
+    return lists.list_page(
+        [each for each in found if decision.may(call.user, access.READ, each)],
         call.query,
         name="datasources",
         write=lambda datasource: datasource_element(datasource, base_url=call.base_url),
@@ -91,7 +74,7 @@ def update_datasource(services: Services, call: Call) -> Reply:
     """Rename, move, describe or certify a data source, or change its owner."""
     request = parse_request(call.body, "datasource")
     with services.database.transaction():
-        old = find_datasource(services, call, to=WRITE, refused="403032")
+        old = find_datasource(services, call, to=access.WRITE, refused="403032")
         changed = _changed(services, call, old=old, request=request)
         _check_may_manage(services, call, old=old, changed=changed)
         same_name = datasources.find_by_name(
@@ -105,7 +88,7 @@ def update_datasource(services: Services, call: Call) -> Reply:
             if services.options.edits_move_stamp:
                 changed = replace(changed, updated_at=services.stamp_of_change(old.updated_at))
             if changed.project != old.project:
-                keep_rules(services.database, [old])
+                access.keep_rules(services.database, [old])
             datasources.save_datasource(services.database, changed)
         found = find_datasource(services, call)
     return Reply(200, datasource_element(found, base_url=call.base_url))
@@ -113,7 +96,7 @@ def update_datasource(services: Services, call: Call) -> Reply:
 
 def delete_datasource(services: Services, call: Call) -> Response:
     """Delete a data source."""
-    datasource = find_datasource(services, call, to=DELETE)
+    datasource = find_datasource(services, call, to=access.DELETE)
     datasources.delete_datasource(services.database, datasource.luid)
     services.sweep_content()
     return Response(status_code=204)
@@ -123,7 +106,7 @@ def find_datasource(
     services: Services,
     call: Call,
     *,
-    to: str = READ,
+    to: str = access.READ,
     unknown: str = "404004",
     refused: str = "403004",
 ) -> Datasource:
@@ -137,13 +120,13 @@ def find_datasource(
     found = datasources.datasource(services.database, call.site.luid, luid)
     if found is None:
         raise not_found("Datasource", luid, code=unknown)
-    for capability in dict.fromkeys((READ, to)):
-        check_may(
+    for capability in dict.fromkeys((access.READ, to)):
+        access.check_may(
             services.database,
             capability,
             user=call.user,
             thing=found,
-            code="403004" if capability == READ else refused,
+            code="403004" if capability == access.READ else refused,
         )
     return found
 
@@ -154,16 +137,18 @@ def _check_may_manage(
     """Refuse to move, give away or certify a data source to those who may only write it."""
     database, user = services.database, call.user
     if changed.project != old.project:
-        check_may(database, MOVE, user=user, thing=old, code="403032")
+        access.check_may(database, access.MOVE, user=user, thing=old, code="403032")
         target = projects.project(database, old.site, changed.project)
         if target is not None:
-            check_may(database, WRITE, user=user, thing=target, code="403030")
+            access.check_may(database, access.WRITE, user=user, thing=target, code="403030")
     if changed.owner != old.owner and not user.is_admin:
         raise refusal("403027", "Only administrators may change the owner of a data source.")
     if changed.is_certified != old.is_certified:
         project = projects.project(database, old.site, old.project)
         if project is not None:
-            check_may(database, PROJECT_LEADER, user=user, thing=project, code="403032")
+            access.check_may(
+                database, access.PROJECT_LEADER, user=user, thing=project, code="403032"
+            )
 
 
 def _changed(services: Services, call: Call, *, old: Datasource, request: Element) -> Datasource:
@@ -199,7 +184,7 @@ def add_tags(services: Services, call: Call) -> Reply:
     if (tags and not labels) or any(len(label) > _LONGEST_TAG for label in labels):
         raise refusal("400075", f"A tag must have 1 to {_LONGEST_TAG} characters.")
     with services.database.transaction():
-        datasource = find_datasource(services, call, to=WRITE)
+        datasource = find_datasource(services, call, to=access.WRITE)
         for label in labels:
             datasources.add_tag(services.database, datasource.luid, label)
         found = find_datasource(services, call)
@@ -211,7 +196,7 @@ def add_tags(services: Services, call: Call) -> Reply:
 def delete_tag(services: Services, call: Call) -> Response:
     """Remove one tag."""
     with services.database.transaction():
-        datasource = find_datasource(services, call, to=WRITE)
+        datasource = find_datasource(services, call, to=access.WRITE)
         label = call.path["label"]
         if not datasources.remove_tag(services.database, datasource.luid, label):
             raise not_found("Tag", label, code="404007")
@@ -243,7 +228,7 @@ def update_connection(services: Services, call: Call) -> Reply:
     """Set the values that the request names; a password is accepted but not stored."""
     request = parse_request(call.body, "connection")
     with services.database.transaction():
-        datasource = find_datasource(services, call, to=WRITE, unknown="404011")
+        datasource = find_datasource(services, call, to=access.WRITE, unknown="404011")
         check_connection(call, datasource)
         old = datasources.connection_settings(services.database, datasource.luid)
         changed = replace(
@@ -282,7 +267,7 @@ def refresh_datasource(services: Services, call: Call) -> Reply:
     # Older clients send no body, and others an empty request.
     if call.body.strip():
         optional_request(call.body, "extractRefresh")
-    datasource = find_datasource(services, call, to=REFRESH)
+    datasource = find_datasource(services, call, to=access.REFRESH)
     if not datasource.has_extracts:
         raise RestError(
             "409090",

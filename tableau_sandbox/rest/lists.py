@@ -1,5 +1,6 @@
 """Lists in the form of the API: filtered, sorted, and page by page."""
 
+import operator
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -103,9 +104,10 @@ def list_page(
         RestError: 400006, 400007, 403014, 400065: the page, its size, the filter or the order are
             invalid.
     """
-    clauses = _clauses(query, fields=fields or {})
+    fields = fields or {}
+    clauses = [_clause(part, fields=fields) for part in _split(query.get("filter", ""))]
     chosen = [item for item in items if all(clause(item) for clause in clauses)]
-    for reading, descending in _order(query, fields=fields or {}):
+    for reading, descending in _order(query.get("sort", ""), fields=fields):
         chosen.sort(key=reading.values, reverse=descending)
     number, size = _page(query)
     # The first page exists even if it is empty.
@@ -130,13 +132,6 @@ def _integer(text: str, *, code: str, what: str) -> int:
     return int(text)
 
 
-def _clauses(
-    query: Mapping[str, str], *, fields: Mapping[str, Field[_T]]
-) -> list[Callable[[_T], bool]]:
-    text = query.get("filter", "")
-    return [_clause(part, fields=fields) for part in _split(text)] if text else []
-
-
 def _split(text: str) -> list[str]:
     """Split a filter into its clauses, at commas outside the brackets of a list.
 
@@ -150,13 +145,15 @@ def _split(text: str) -> list[str]:
         elif not inside:
             clauses.append(text[begin : mark.start()])
             begin = mark.end()
+    if not text:
+        return []
     rest = text[begin:]
     # A bracket that is never closed begins no list.
     return [*clauses, *(rest.split(",") if inside else [rest])]
 
 
 def _clause(text: str, *, fields: Mapping[str, Field[_T]]) -> Callable[[_T], bool]:
-    name, operator, value = (*text.split(":", 2), "", "")[:3]
+    name, how, value = (*text.split(":", 2), "", "")[:3]
     if name not in fields:
         raise refusal(
             "400065",
@@ -164,11 +161,9 @@ def _clause(text: str, *, fields: Mapping[str, Field[_T]]) -> Callable[[_T], boo
             f" (key: '{name}')",
         )
     chosen = fields[name]
-    if operator not in chosen.operators:
-        raise refusal(
-            "400065", f"The filter query has an operator unknown for '{name}': '{operator}'."
-        )
-    test = _OPERATORS[operator]
+    if how not in chosen.operators:
+        raise refusal("400065", f"The filter query has an operator unknown for '{name}': '{how}'.")
+    test = _OPERATORS[how]
     fold = str.casefold if chosen.any_case else str
     try:
         wanted = chosen.parse(fold(value))
@@ -177,12 +172,10 @@ def _clause(text: str, *, fields: Mapping[str, Field[_T]]) -> Callable[[_T], boo
     return lambda item: any(test(chosen.parse(fold(found)), wanted) for found in chosen.read(item))
 
 
-def _order(
-    query: Mapping[str, str], *, fields: Mapping[str, Field[_T]]
-) -> list[tuple[Field[_T], bool]]:
+def _order(text: str, *, fields: Mapping[str, Field[_T]]) -> list[tuple[Field[_T], bool]]:
     """Return what to sort by, last key first, because sorting is stable."""
     order = []
-    for part in filter(None, query.get("sort", "").split(",")):
+    for part in filter(None, text.split(",")):
         name, _, direction = part.partition(":")
         if name not in fields or direction not in ("", "asc", "desc"):
             raise refusal("400065", f"The sort expression '{part}' is not recognized.")
@@ -195,11 +188,11 @@ def _listed(found: str, wanted: str) -> bool:
 
 
 _OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
-    "eq": lambda found, wanted: found == wanted,
-    "gt": lambda found, wanted: found > wanted,
-    "gte": lambda found, wanted: found >= wanted,
-    "lt": lambda found, wanted: found < wanted,
-    "lte": lambda found, wanted: found <= wanted,
-    "has": lambda found, wanted: wanted in found,
+    "eq": operator.eq,
+    "has": operator.contains,
     "in": _listed,
+    "gt": operator.gt,
+    "gte": operator.ge,
+    "lt": operator.lt,
+    "lte": operator.le,
 }

@@ -6,22 +6,8 @@ from xml.etree.ElementTree import Element
 
 from starlette.responses import Response
 
-from tableau_sandbox.access import (
-    ALLOW,
-    CHANGE_PERMISSIONS,
-    DENY,
-    OF_DATASOURCES,
-    OF_PROJECTS,
-    PROJECT_LEADER,
-    Rule,
-    RuleSet,
-    Subject,
-    access_to,
-    add_rules,
-    check_may,
-    delete_rule,
-    rules_of,
-)
+from tableau_sandbox import access
+from tableau_sandbox.access import PROJECT_LEADER, Rule, RuleSet, Subject
 from tableau_sandbox.errors import malformed, not_found, refusal
 from tableau_sandbox.rest.answers import Reply, permissions_element
 from tableau_sandbox.rest.datasources import find_datasource
@@ -62,7 +48,9 @@ class _Resource:
             thing = self._found(services, call)
             _check_named(request, thing)
             rules = self._unlocked(services, thing)
-            add_rules(services.database, rules, list(self._requested(services, call, request)))
+            access.add_rules(
+                services.database, rules, list(self._requested(services, call, request))
+            )
             return Reply(200, self._written(services, thing))
 
     def delete(self, services: Services, call: Call) -> Response:
@@ -72,24 +60,21 @@ class _Resource:
             kind, luid = call.path["grantees"], call.path["grantee"]
             _check_grantee(services, call, kind=kind.removesuffix("s"), luid=luid)
             rule = Rule(luid, call.path["capability"], call.path["mode"])
-            if not delete_rule(services.database, rules, rule):
+            if not access.delete_rule(services.database, rules, rule):
                 raise not_found("Capability", f"{rule.capability} {rule.mode}", code="404013")
         return Response(status_code=204)
 
     def routes(self) -> Iterator[Route]:
         """Return the methods of its permissions."""
         rule = f"{self.path}/{{grantees}}/{{grantee}}/{{capability}}/{{mode}}"
-        for method, path, handler, action in (
-            ("GET", self.path, self.query, "read"),
-            ("PUT", self.path, self.add, "update"),
-            ("DELETE", rule, self.delete, "delete"),
-        ):
-            scopes = (f"tableau:permissions:{action}",)
-            yield Route(method, path, handler, scopes)
+        yield Route("GET", self.path, self.query, ("tableau:permissions:read",))
+        yield Route("PUT", self.path, self.add, ("tableau:permissions:update",))
+        yield Route("DELETE", rule, self.delete, ("tableau:permissions:delete",))
 
     def _found(self, services: Services, call: Call) -> Project | Datasource:
         thing = self.find(services, call)
-        check_may(services.database, self.manage, user=call.user, thing=thing, code="403004")
+        database, user = services.database, call.user
+        access.check_may(database, self.manage, user=user, thing=thing, code="403004")
         return thing
 
     def _unlocked(self, services: Services, thing: Project | Datasource) -> RuleSet:
@@ -107,7 +92,7 @@ class _Resource:
             _check_grantee(services, call, kind=named[0].tag, luid=luid)
             for capability in grantee.iterfind("capabilities/capability"):
                 name, mode = capability.get("name", ""), capability.get("mode", "")
-                if name not in self.capabilities or mode not in (ALLOW, DENY):
+                if name not in self.capabilities or mode not in (access.ALLOW, access.DENY):
                     raise malformed(f"'{name}' '{mode}' is no capability with its mode.")
                 yield Rule(luid, name, mode)
 
@@ -116,15 +101,15 @@ class _Resource:
         governing = _governing(services, rules, thing)
         return permissions_element(
             thing,
-            rules_of(services.database, governing),
+            access.rules_of(services.database, governing),
             groups={group.luid for group in accounts.groups(thing.site)},
             parent=None if governing == rules else governing.luid,
         )
 
 
 def _governing(services: Services, rules: RuleSet, thing: Project | Datasource) -> RuleSet:
-    access = access_to(services.database, thing.site)
-    return access.governing(rules, access.project_of(thing))
+    decision = access.access_to(services.database, thing.site)
+    return decision.governing(rules, decision.project_of(thing))
 
 
 def _check_named(request: Element, thing: Project | Datasource) -> None:
@@ -146,28 +131,15 @@ def _check_grantee(services: Services, call: Call, *, kind: str, luid: str) -> N
         raise refusal("404003", f"There are no permissions of '{kind}'.")
 
 
+_PROJECT = "sites/{site}/projects/{project}"
+_DATASOURCE = "sites/{site}/datasources/{datasource}"
+# What the data sources to come in a project begin with.
+_DEFAULTS = f"{_PROJECT}/default-permissions/datasources"
+_OF_PROJECT, _OF_DATASOURCE = access.OF_PROJECTS, access.OF_DATASOURCES
+_MANAGE = access.CHANGE_PERMISSIONS
 _RESOURCES = (
-    _Resource(
-        "sites/{site}/projects/{project}/permissions",
-        Subject.PROJECT,
-        find_project,
-        OF_PROJECTS,
-        PROJECT_LEADER,
-    ),
-    # What the data sources to come in a project begin with.
-    _Resource(
-        "sites/{site}/projects/{project}/default-permissions/datasources",
-        Subject.DEFAULTS,
-        find_project,
-        OF_DATASOURCES,
-        PROJECT_LEADER,
-    ),
-    _Resource(
-        "sites/{site}/datasources/{datasource}/permissions",
-        Subject.DATASOURCE,
-        find_datasource,
-        OF_DATASOURCES,
-        CHANGE_PERMISSIONS,
-    ),
+    (f"{_PROJECT}/permissions", Subject.PROJECT, find_project, _OF_PROJECT, PROJECT_LEADER),
+    (_DEFAULTS, Subject.DEFAULTS, find_project, _OF_DATASOURCE, PROJECT_LEADER),
+    (f"{_DATASOURCE}/permissions", Subject.DATASOURCE, find_datasource, _OF_DATASOURCE, _MANAGE),
 )
-ROUTES = tuple(route for resource in _RESOURCES for route in resource.routes())
+ROUTES = tuple(route for each in _RESOURCES for route in _Resource(*each).routes())

@@ -4,21 +4,11 @@ from xml.etree.ElementTree import Element
 
 from starlette.responses import Response
 
-from tableau_sandbox.access import (
-    LOCKED,
-    LOCKED_WITHOUT_NESTED,
-    MANAGED_BY_OWNER,
-    PROJECT_LEADER,
-    READ,
-    access_to_all,
-    check_may,
-    give_project_rules,
-    keep_rules,
-)
+from tableau_sandbox import access
 from tableau_sandbox.errors import malformed, not_found, refusal
 from tableau_sandbox.identity import new_luid
+from tableau_sandbox.rest import lists
 from tableau_sandbox.rest.answers import Reply, project_element
-from tableau_sandbox.rest.lists import flag_field, list_page, text_field, time_field
 from tableau_sandbox.rest.requests import Call, name_attribute, parse_request
 from tableau_sandbox.rest.router import Route
 from tableau_sandbox.services import Services
@@ -26,23 +16,25 @@ from tableau_sandbox.store import accounts, datasources, projects
 from tableau_sandbox.store.projects import default_project_luid
 from tableau_sandbox.store.records import Contents, Datasource, Project
 
-_PERMISSIONS = (MANAGED_BY_OWNER, LOCKED, LOCKED_WITHOUT_NESTED)
+_PERMISSIONS = (access.MANAGED_BY_OWNER, access.LOCKED, access.LOCKED_WITHOUT_NESTED)
 
 
 def query_projects(services: Services, call: Call) -> Reply:
     """List the projects of a site."""
     names = {user.luid: user.name for user in accounts.users(services.database)}
     fields = {
-        "name": text_field(lambda project: project.name, any_case=True),
-        "parentProjectId": text_field(lambda project: project.parent),
-        "topLevelProject": flag_field(lambda project: project.parent is None),
-        "ownerName": text_field(lambda project: names[project.owner]),
-        "createdAt": time_field(lambda project: project.created_at),
-        "updatedAt": time_field(lambda project: project.updated_at),
+        "name": lists.text_field(lambda project: project.name, any_case=True),
+        "parentProjectId": lists.text_field(lambda project: project.parent),
+        "topLevelProject": lists.flag_field(lambda project: project.parent is None),
+        "ownerName": lists.text_field(lambda project: names[project.owner]),
+        "createdAt": lists.time_field(lambda project: project.created_at),
+        "updatedAt": lists.time_field(lambda project: project.updated_at),
     }
-    access = access_to_all(services.database, call.site.luid)
-    seen = [each for each in access.projects.values() if access.may(call.user, READ, each)]
-    return list_page(
+    decision = access.access_to_all(services.database, call.site.luid)
+    seen = [
+        each for each in decision.projects.values() if decision.may(call.user, access.READ, each)
+    ]
+    return lists.list_page(
         seen, call.query, name="projects", write=_writer(services, call), fields=fields
     )
 
@@ -59,7 +51,7 @@ def create_project(services: Services, call: Call) -> Reply:
             owner=call.user.luid,
             name=name_attribute(request),
             description=request.get("description", ""),
-            content_permissions=_content_permissions(request, MANAGED_BY_OWNER),
+            content_permissions=_content_permissions(request, access.MANAGED_BY_OWNER),
             created_at=services.now(),
             updated_at=services.now(),
         )
@@ -67,7 +59,7 @@ def create_project(services: Services, call: Call) -> Reply:
         projects.save_project(services.database, project)
         # A new project begins with the rules of the one around it; on top, the default one's.
         template = parent or default_project_luid(call.site.luid)
-        give_project_rules(services.database, project, template=template)
+        access.give_project_rules(services.database, project, template=template)
         return Reply(201, _writer(services, call)(project))
 
 
@@ -82,7 +74,7 @@ def update_project(services: Services, call: Call) -> Reply:
             _check_name_is_free(services, changed)
             changed = replace(changed, updated_at=services.now())
             if _place(changed) != _place(project):
-                keep_rules(services.database, _content(services, project))
+                access.keep_rules(services.database, _content(services, project))
             projects.save_project(services.database, changed)
         return Reply(200, _writer(services, call)(changed))
 
@@ -145,7 +137,7 @@ def find_project(services: Services, call: Call) -> Project:
     project = projects.project(services.database, call.site.luid, luid)
     if project is None:
         raise not_found("Project", luid, code="404005")
-    check_may(services.database, READ, user=call.user, thing=project, code="403004")
+    access.check_may(services.database, access.READ, user=call.user, thing=project, code="403004")
     return project
 
 
@@ -196,7 +188,9 @@ def _check_may_change(services: Services, call: Call, *, old: Project, changed: 
 def _check_leads(services: Services, call: Call, project: Project | None) -> None:
     """Refuse to change a project to users who do not lead it; None is the top of the site."""
     if project is not None:
-        check_may(services.database, PROJECT_LEADER, user=call.user, thing=project, code="403004")
+        access.check_may(
+            services.database, access.PROJECT_LEADER, user=call.user, thing=project, code="403004"
+        )
     elif not call.user.is_admin:
         raise refusal("403004", "Only administrators manage projects at the top level.")
 

@@ -149,25 +149,3 @@ def test_decision_follows_the_model(world: World, person: str, role: str):
         for depth in range(3):
             answer = access.may(user, capability, projects[f"p{depth}"])
             assert answer is allowed(world, person, role, capability, depth=depth), capability
-
-
-@settings(deadline=None)
-@given(world=WORLDS, role=st.sampled_from(SITE_ROLES))
-def test_denial_never_gives(world: World, role: str):
-    """Prevents: a rule that denies something opens something else."""
-    projects, datasource = records(world)
-    user = User("ann", "ann", role)
-
-    def may(modes: set[str]) -> set[str]:
-        access = Access(
-            projects=projects,
-            rules_of=lambda rules: [
-                Rule(grantee, capability, mode)
-                for (grantee, capability), mode in world.rules.get(rules, {}).items()
-                if mode in modes and grantee not in GROUPS
-            ],
-            groups_of=lambda _: GROUPS,
-        )
-        return {each for each in CAPABILITIES if access.may(user, each, datasource)}
-
-    assert may({"Allow", "Deny"}) <= may({"Allow"})

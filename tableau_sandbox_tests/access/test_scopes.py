@@ -2,10 +2,7 @@ import re
 
 import pytest
 import tableauserverclient as tsc
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from tableau_sandbox.access import scopes_allow
 from tableau_sandbox.http.app import API_ROUTES
 from tableau_sandbox.rest.router import Route
 from tableau_sandbox.testing import Sandbox
@@ -58,26 +55,3 @@ def test_scopes_survive_a_restart(sandbox: Sandbox):
     assert server.projects.get()[0]
     with pytest.raises(tsc.FailedSignInError, match="401002"):
         server.projects.create(tsc.ProjectItem("New"))
-
-
-PARTS = st.sampled_from(["tableau", "jobs", "tasks", "read", "run", "*", ""])
-GRANTED = st.lists(st.lists(PARTS, min_size=1, max_size=4).map(":".join), max_size=4)
-NEEDED = st.lists(
-    st.builds(
-        "tableau:{}:{}".format, st.sampled_from(["jobs", "tasks"]), st.sampled_from(["read", "run"])
-    ),
-    max_size=2,
-)
-
-
-@settings(deadline=None)
-@given(granted=st.one_of(GRANTED, NEEDED), needed=NEEDED)
-def test_wildcards_cover_one_resource(granted: list[str], needed: list[str]):
-    """Prevents: a wildcard grants more than the actions on its own resource."""
-    covered = [
-        call
-        for call in needed
-        for scope in granted
-        if scope.split(":") == call.split(":") or scope.split(":") == [*call.split(":")[:2], "*"]
-    ]
-    assert scopes_allow(granted, needed) is bool(covered)
