@@ -238,9 +238,7 @@ def _new(services: Services, publication: Publication) -> Datasource:
 def _content_url(services: Services, publication: Publication) -> str:
     """Return the name without spaces and punctuation; a time stamp distinguishes equal names."""
     plain = re.sub(r"[^\w-]", "", publication.name) or "datasource"
-    if not datasources.content_url_taken(services.database, publication.site, plain):
-        return plain
-    mark = int(services.now_seconds() * 1000)
-    while datasources.content_url_taken(services.database, publication.site, f"{plain}_{mark}"):
-        mark += 1
-    return f"{plain}_{mark}"
+    url, mark = plain, int(services.now_seconds() * 1000)
+    while datasources.content_url_taken(services.database, publication.site, url):
+        url, mark = f"{plain}_{mark}", mark + 1
+    return url

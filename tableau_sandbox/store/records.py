@@ -61,10 +61,8 @@ class User(Record):
 
 
 @dataclass(frozen=True)
-class Group(Record):
+class Group:
     """A group of users of a site."""
-
-    SELECT = "SELECT * FROM user_group"
 
     luid: str
     site: str
