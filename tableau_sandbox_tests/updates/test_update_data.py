@@ -251,19 +251,6 @@ def test_unknown_connections(server: tsc.Server, one_row: Path):
         connection_of(server, item)
 
 
-def test_update_several_connections(server: tsc.Server, one_row: Path):
-    # Prevents: a client that updates all connections at once is refused, or only seems to succeed.
-    item = publish(server, one_row)
-    luid = connection_of(server, item).id
-    (updated,) = server.datasources.update_connections(item, [luid], None, "reader", "p", True)
-    assert (updated.id, updated.username) == (luid, "reader")
-    assert connection_of(server, item).username == "reader"
-    for luids, code in {(luid, "nowhere"): "404020", (): "400000"}.items():
-        with pytest.raises(tsc.ServerResponseError, match=code):
-            server.datasources.update_connections(item, luids, None, "other")
-    assert connection_of(server, item).username == "reader"
-
-
 def test_senseless_port(server: tsc.Server, one_row: Path):
     # Prevents: a connection gets a port that no answer may contain.
     item = publish(server, one_row)
