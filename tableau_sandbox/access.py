@@ -126,11 +126,9 @@ class Access:
         """
         around = self._around(project)
         nested = [outer for outer in around if outer.content_permissions == LOCKED]
-        if rules.subject is Subject.PROJECT:
-            return RuleSet(nested[-1].luid, Subject.PROJECT) if nested else rules
         if nested:
-            of_content = rules.subject is Subject.DATASOURCE
-            return RuleSet(nested[-1].luid, Subject.DEFAULTS if of_content else rules.subject)
+            is_project = rules.subject is Subject.PROJECT
+            return RuleSet(nested[-1].luid, Subject.PROJECT if is_project else Subject.DEFAULTS)
         if rules.subject is Subject.DATASOURCE and project.content_permissions != MANAGED_BY_OWNER:
             return RuleSet(project.luid, Subject.DEFAULTS)
         return rules
@@ -184,7 +182,6 @@ def _wildcard(scope: str) -> str:
 _FIRST_CAPABILITIES = {
     Subject.PROJECT: (READ, WRITE),
     Subject.DEFAULTS: (READ, CONNECT),
-    Subject.DATASOURCE: (READ, CONNECT),
 }
 
 
@@ -219,15 +216,7 @@ def add_rules(database: Database, rules: RuleSet, added: Iterable[Rule]) -> None
     """Add rules to a set; a capability that a grantee was given or denied before stays as it is."""
     with database.transaction():
         for rule in added:
-            database.change(
-                "INSERT OR IGNORE INTO rule (luid, subject, grantee, capability, mode)"
-                " VALUES (?, ?, ?, ?, ?)",
-                rules.luid,
-                rules.subject,
-                rule.grantee,
-                rule.capability,
-                rule.mode,
-            )
+            database.add("rule", **vars(rules), **vars(rule))
 
 
 def delete_rule(database: Database, rules: RuleSet, rule: Rule) -> bool:
@@ -289,27 +278,21 @@ def own_rules(thing: Project | Datasource) -> tuple[RuleSet, ...]:
 
 
 def seed_rules(database: Database) -> None:
-    """Give the first rules to all content without any: of a new site, or older than rules are."""
+    """Give the first rules to the default project of each new site."""
     with database.transaction():
-        for subject, capabilities in _FIRST_CAPABILITIES.items():
-            table = "datasource" if subject is Subject.DATASOURCE else "project"
-            rows = database.rows(
-                f"SELECT luid, site FROM {table} AS thing WHERE NOT EXISTS"  # noqa: S608
-                " (SELECT 1 FROM rule_set WHERE luid = thing.luid AND subject = ?)",
-                subject,
-            )
-            for row in rows:
-                rules = RuleSet(row["luid"], subject)
-                everyone = accounts.all_users_luid(row["site"])
-                first = [Rule(everyone, name, ALLOW) for name in capabilities]
-                _begin(database, rules)
-                add_rules(database, rules, first)
+        for site in accounts.sites(database):
+            everyone = accounts.all_users_luid(site.luid)
+            for subject, capabilities in _FIRST_CAPABILITIES.items():
+                rules = RuleSet(projects.default_project_luid(site.luid), subject)
+                if _begin(database, rules):
+                    add_rules(
+                        database, rules, [Rule(everyone, each, ALLOW) for each in capabilities]
+                    )
 
 
-def _begin(database: Database, rules: RuleSet) -> None:
-    """Record that a set exists, so that it stays empty if all its rules are deleted."""
-    sql = "INSERT OR IGNORE INTO rule_set (luid, subject) VALUES (?, ?)"
-    database.change(sql, rules.luid, rules.subject)
+def _begin(database: Database, rules: RuleSet) -> bool:
+    """Record that a set exists, so that it stays empty if its rules are deleted; return if new."""
+    return database.add("rule_set", **vars(rules))
 
 
 def _rule_of(row: dict[str, str]) -> Rule:
