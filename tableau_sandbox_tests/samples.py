@@ -12,7 +12,7 @@ from tableauhyperapi import Connection, CreateMode
 
 from tableau_sandbox.hyperd import hyper_process
 from tableau_sandbox.testing import Sandbox
-from tableau_sandbox_tests.wire.answer_check import check_answer
+from tableau_sandbox_tests.answer_check import check_answer
 
 TIMEOUT = 30
 ADMIN = tsc.TableauAuth(Sandbox.user, Sandbox.password)

@@ -7,6 +7,7 @@ import tableauserverclient as tsc
 
 from tableau_sandbox.faults import Refuse
 from tableau_sandbox.testing import Sandbox
+from tableau_sandbox_tests.answer_check import check_xml
 from tableau_sandbox_tests.conftest import NewServer
 from tableau_sandbox_tests.samples import (
     call,
@@ -15,7 +16,6 @@ from tableau_sandbox_tests.samples import (
     wrapped_extract,
     write_package,
 )
-from tableau_sandbox_tests.wire.answer_check import check_xml
 
 TAGS = '<?xml version="1.0" encoding="UTF-8"?><tsResponse xmlns="http://tableau.com/api">%s</tsResponse>'
 
