@@ -26,7 +26,7 @@ from tableau_sandbox_tests.samples import (
     tds_of,
     write_hyper,
 )
-from tableau_sandbox_tests.updates.test_update_data import APPEND, CLEAR, update
+from tableau_sandbox_tests.updates.test_update_data import CLEAR, update
 
 ONE, TWO = [1, "one"], [2, "two"]
 
@@ -125,23 +125,6 @@ def test_every_mode_as_a_job(
     assert len(listed) == 4
     assert all(job.created_at and job.started_at and job.ended_at for job in listed)
     assert list((sandbox.data_dir / "uploads").iterdir()) == []
-
-
-def test_unfinished_jobs_may_have_a_finish_code(
-    new_server: NewServer, one_row: Path, two_rows: Path
-):
-    # Prevents: a pipeline takes a job for done by its finish code, and reads old data.
-    sandbox, server = new_server(early_finish_code=True, job_delay=60)
-    item = publish(server, one_row)
-    job = update(server, item, APPEND, payload=two_rows)
-    assert (job.finish_code, job.completed_at) == (0, None)
-    sandbox.wait_until_running()
-    raw = call(sandbox, "GET", f"sites/{{site}}/jobs/{job.id}", server=server).text
-    assert 'finishCode="0"' in raw
-    assert "startedAt" in raw
-    assert "completedAt" not in raw
-    server.jobs.cancel(job)
-    assert server.jobs.get_by_id(job.id).finish_code == 2
 
 
 def test_replace_may_be_refused(new_server: NewServer, one_row: Path, two_rows: Path):
