@@ -17,12 +17,9 @@ QUERY = "vizql-data-service/query-datasource"
 COUNT = "COUNT([Extract])"
 ROWS = "SUM(IIF(ISNULL([id]),1,1))"
 SINCE = {
-    "debug": "20251",
-    "disaggregate": "20251",
-    "bypassMetadataCache": "20253",
-    "interpretFieldCaptionsAsFieldNames": "20253",
-    "includeHiddenFields": "20261",
-    "includeGroupFormulas": "20261",
+    **dict.fromkeys(("debug", "disaggregate"), "20251"),
+    **dict.fromkeys(("bypassMetadataCache", "interpretFieldCaptionsAsFieldNames"), "20253"),
+    **dict.fromkeys(("includeHiddenFields", "includeGroupFormulas"), "20261"),
     "returnServerSentEvents": "20261",
     "withNewSession": "20262",
 }
