@@ -18,9 +18,7 @@ from tableau_sandbox_tests.contract.sources import (
 
 _INFO = "GET serverInfo"
 _SIGN_IN = "POST auth/signin"
-_SWITCH = "POST auth/switchSite"
 _SITE = "GET sites/{site}"
-_JSON = {"Accept": "application/json"}
 _NO_TOKEN = {"personalAccessTokenName": "no-such-token", "personalAccessTokenSecret": "x"}
 _NO_SITE = "no-such-site-for-verify"
 
