@@ -74,6 +74,8 @@ def test_lists_show_what_may_be_seen(sandbox: Sandbox, server: tsc.Server, one_r
     server.projects.delete_permission(project, project.permissions)
     assert [each.name for each in alice.projects.get()[0]] == ["Default"]
     assert {each.name for each in server.projects.get()[0]} == {"Default", "Secret"}
+    path, nothing = f"sites/{{site}}/projects/{project.id}", "<tsRequest><project/></tsRequest>"
+    assert code_of(call(sandbox, "PUT", path, server=alice, data=nothing)) == "403004"
     for action in ("", "/connections", "/content", "/revisions"):
         path = f"sites/{{site}}/datasources/{hidden.id}{action}"
         assert code_of(call(sandbox, "GET", path, server=alice)) == "403004"
