@@ -1,0 +1,221 @@
+"""Clients of other people, unchanged: each does what it is made for."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import tableauserverclient as tsc
+
+from tableau_sandbox.testing import Sandbox
+from tableau_sandbox_tests.clients.environment import installed, run, run_script
+from tableau_sandbox_tests.samples import publish, rows_on_server, signed_in, wrapped_extract
+
+TABCMD = "tabcmd==2.0.21"
+DAGSTER = ("dagster==1.13.27", "dagster-tableau==0.29.27")
+ONE, TWO = [1, "one"], [2, "two"]
+
+# What Tableau's samples do: publish, in all modes and as a job; update; refresh; wait for jobs.
+TSC = """
+import sys
+from importlib.metadata import version
+
+import tableauserverclient as TSC
+
+url, file, extract, package = sys.argv[1:]
+server = TSC.Server(url, use_server_version=True)
+with server.auth.sign_in(TSC.PersonalAccessTokenAuth("pipeline", "pipeline-secret")):
+    project = server.projects.create(TSC.ProjectItem("Before"))
+    item = TSC.DatasourceItem(project.id, name="Flights")
+    first = server.datasources.publish(item, file, "CreateNew")
+    job = server.datasources.publish(item, file, "Overwrite", as_job=True)
+    assert int(server.jobs.wait_for_job(job, timeout=30).finish_code) == 0
+    server.datasources.publish(item, file, "Append")
+    everything = TSC.Pager(server.datasources, TSC.RequestOptions(pagesize=1))
+    (found,) = [item for item in everything if item.name == "Flights"]
+    assert found.id == first.id
+    server.datasources.populate_connections(found)
+    assert [connection.connection_type for connection in found.connections] == ["hyper"]
+    found.tags.add("seen")
+    server.datasources.update(found)
+    assert server.datasources.get_by_id(found.id).tags == {"seen"}
+    actions = [{"action": "replace", "target-table": "Extract", "source-table": "Extract"}]
+    for target in (found, found.connections[0]):
+        arguments = {"request_id": str(target), "actions": actions, "payload": file}
+        job = server.datasources.update_hyper_data(target, **arguments)
+        assert int(server.jobs.wait_for_job(job, timeout=30).finish_code) == 0
+    assert server.jobs.get_by_id(job.id).completed_at is not None
+    assert job.id in [listed.id for listed in server.jobs.get()[0]]
+    downloaded = server.datasources.download(found.id, package)
+    assert downloaded.endswith(".tdsx"), downloaded
+    try:
+        server.datasources.refresh(found)
+    except TSC.ServerResponseError as error:
+        assert error.code == "409090", error
+    else:
+        raise AssertionError("data in Hyper were refreshed")
+    item = server.datasources.publish(
+        TSC.DatasourceItem(project.id, name="Extract"), extract, "CreateNew"
+    )
+    job = server.datasources.refresh(item)
+    assert int(server.jobs.wait_for_job(job, timeout=30).finish_code) == 0
+    server.datasources.delete(found.id)
+    server.projects.delete(project.id)
+print("done with", version("tableauserverclient"))
+"""
+WORKSPACE = """
+import sys
+from dagster_tableau import TableauServerWorkspace, load_tableau_asset_specs
+
+server_name, client_id, secret_id, secret_value, hyper, extract = sys.argv[1:]
+workspace = TableauServerWorkspace(
+    connected_app_client_id=client_id,
+    connected_app_secret_id=secret_id,
+    connected_app_secret_value=secret_value,
+    username="admin",
+    site_name="",
+    server_name=server_name,
+)
+with workspace.get_client() as client:
+    assert client.get_workbooks() == []
+    assert {item.id for item in client.get_data_sources()} == {hyper, extract}
+    assert client.get_data_source(hyper).name == "Live"
+    assert client.get_workbook("x") == {"data": {"workbooks": []}}
+with workspace.get_client() as client:
+    assert client.refresh_and_poll_data_source(extract, poll_interval=0.1) == extract
+specs = load_tableau_asset_specs(workspace)
+print(sorted(spec.key.to_user_string() for spec in specs))
+"""
+HYPERLEAUP = """
+import sys
+from types import ModuleType
+
+# It is made for notebooks of Databricks, whose runtime brings this module.
+for name in ("databricks", "databricks.sdk", "databricks.sdk.runtime"):
+    sys.modules[name] = ModuleType(name)
+from hyperleaup import HyperFile
+
+url, first, second = sys.argv[1:]
+signed = {"token_name": "pipeline", "token_value": "pipeline-secret"}
+target = {"project_name": "Default", "datasource_name": "Leaps"}
+luid = HyperFile.load(first).publish(url, **signed, **target)
+assert HyperFile.load(second).publish(url, username="admin", password="admin", **target) == luid
+print(luid)
+"""
+KOHEESIO = """
+import sys
+from koheesio.integrations.spark.tableau.server import (
+    TableauHyperPublisher,
+    TableauHyperPublishMode,
+)
+
+url, first, second = sys.argv[1:]
+for path, mode in ((first, "OVERWRITE"), (second, "APPEND")):
+    publisher = TableauHyperPublisher(
+        url=url,
+        user="admin",
+        password="admin",
+        site_id="",
+        project="Inner",
+        parent_project="Outer",
+        datasource_name="Steps",
+        hyper_path=path,
+        publish_mode=TableauHyperPublishMode[mode],
+    )
+    publisher.publish()
+    assert publisher.working_project.name == "Inner"
+print(publisher.output.datasource_item.id)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("release", ["0.25", "0.42"])
+def test_tableau_server_client(sandbox: Sandbox, one_row: Path, tmp_path: Path, release: str):
+    """Prevents: only the release that we test with ourselves can talk to the sandbox."""
+    extract = wrapped_extract(tmp_path / "e.tdsx", one_row)
+    arguments = (sandbox.url, one_row, extract, tmp_path / "out")
+    packages = (f"tableauserverclient=={release}",)
+    assert f"done with {release}" in run_script(TSC, *arguments, packages=packages)
+
+
+@pytest.mark.slow
+def test_tabcmd(
+    sandbox: Sandbox,
+    tmp_path: Path,
+    one_row: Path,
+    two_rows: Path,
+):
+    """Prevents: scripts that people have around Tableau's own command cannot be tried."""
+    program = str(installed(TABCMD) / "tabcmd")
+    server = signed_in(sandbox)
+
+    def tabcmd(*arguments: str) -> str:
+        # It keeps its session in the home directory, and its log where it runs.
+        return run(program, *arguments, cwd=tmp_path, HOME=str(tmp_path))
+
+    def publish(file: Path, *flags: str) -> list[list]:
+        output = tabcmd("publish", str(file), "--name", "Flights", "-r", "Foreign", *flags)
+        (item,) = server.datasources.filter(name="Flights")
+        assert item.webpage_url in output
+        return rows_on_server(server, item.id)
+
+    token = ("--token-name", sandbox.token_name, "--token-value", sandbox.token_secret)
+    assert "Succeeded" in tabcmd("login", "--server", sandbox.url, *token)
+    tabcmd("createproject", "--name", "Foreign", "--description", "From outside")
+    (project,) = server.projects.filter(name="Foreign")
+    assert project.description == "From outside"
+    assert publish(one_row) == [ONE]
+    assert publish(two_rows, "--overwrite") == [ONE, TWO]
+    assert publish(one_row, "--append") == [ONE, ONE, TWO]
+    assert publish(two_rows, "--replace") == [ONE, TWO]
+    tabcmd("get", "/datasources/Flights.tdsx", "--filename", "got.tdsx")
+    assert (tmp_path / "got.tdsx").read_bytes().startswith(b"PK")
+    assert "Flights" in tabcmd("list", "datasources", "--name")
+    assert "2 total" in tabcmd("list", "projects")
+    assert "No content found" in tabcmd("list", "workbooks")
+    tabcmd("delete", "--datasource", "Flights", "-r", "Foreign")
+    assert server.datasources.get()[0] == []
+    tabcmd("deleteproject", "Foreign")
+    assert list(server.projects.filter(name="Foreign")) == []
+    assert "Signed out" in tabcmd("logout")
+
+
+@pytest.mark.slow
+def test_dagster_tableau(start_sandbox: Callable[..., Sandbox], tmp_path: Path, one_row: Path):
+    """Prevents: the orchestrator we are made for cannot see or refresh what is here, over TLS."""
+    sandbox = start_sandbox(tls=True)
+    server = tsc.Server(sandbox.url, http_options={"verify": str(sandbox.certificate)})
+    server.use_server_version()
+    server.auth.sign_in(tsc.TableauAuth(sandbox.user, sandbox.password))
+    live = publish(server, one_row, name="Live")
+    extract = publish(server, wrapped_extract(tmp_path / "e.tdsx", one_row), name="Extract")
+    app = sandbox.connected_app
+    printed = run_script(
+        WORKSPACE,
+        sandbox.url.removeprefix("https://"),
+        app.client_id,
+        app.secret_id,
+        app.secret_value,
+        live.id,
+        extract.id,
+        packages=DAGSTER,
+        REQUESTS_CA_BUNDLE=str(sandbox.certificate),
+    )
+    assert "['extract', 'live']" in printed
+
+
+@pytest.mark.slow
+def test_hyperleaup(sandbox: Sandbox, server: tsc.Server, one_row: Path, two_rows: Path):
+    """Prevents: what publishes DataFrames from Databricks cannot be tried."""
+    packages = ("hyperleaup==0.1.2",)
+    printed = run_script(HYPERLEAUP, sandbox.url, one_row, two_rows, packages=packages)
+    assert rows_on_server(server, printed.split()[-1]) == [ONE, TWO]
+
+
+@pytest.mark.slow
+def test_koheesio(sandbox: Sandbox, server: tsc.Server, one_row: Path, two_rows: Path):
+    """Prevents: steps of other pipelines that publish and append files cannot be tried."""
+    outer = server.projects.create(tsc.ProjectItem("Outer"))
+    server.projects.create(tsc.ProjectItem("Inner", parent_id=outer.id))
+    packages = ("koheesio[tableau]==0.11.1",)
+    printed = run_script(KOHEESIO, sandbox.url, one_row, two_rows, packages=packages)
+    assert rows_on_server(server, printed.split()[-1]) == [ONE, ONE, TWO]
