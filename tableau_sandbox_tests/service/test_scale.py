@@ -1,10 +1,8 @@
 import subprocess
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from statistics import median
 
 import pytest
 import tableauserverclient as tsc
@@ -14,7 +12,7 @@ from tableau_sandbox.identity import new_luid, seeded_luid
 from tableau_sandbox.options import Options
 from tableau_sandbox.services import open_services
 from tableau_sandbox.store import datasources
-from tableau_sandbox.testing import Sandbox, running_sandbox
+from tableau_sandbox.testing import Sandbox
 from tableau_sandbox_tests.samples import (
     call,
     publish,
@@ -98,40 +96,6 @@ def test_twenty_uploads_at_once(
         assert found == [[number % 4, number % 4, 100_000]]
     assert list((sandbox.data_dir / "uploads").iterdir()) == []
     assert list((sandbox.data_dir / "incoming").iterdir()) == []
-
-
-@pytest.mark.long
-@pytest.mark.timeout(1800)
-def test_two_thousand_publishes(
-    start_sandbox: Callable[..., Sandbox], tmp_path: Path, one_row: Path
-):
-    # Prevents: each publish takes longer than the one before, or leaves something behind.
-    sandbox = start_sandbox()
-
-    def publish_share(share: int) -> None:
-        server = signed_in(sandbox)
-        for number in range(share, MANY, 8):
-            publish(server, one_row, name=f"N{number:04}")
-
-    with ThreadPoolExecutor(8) as executor:
-        list(executor.map(publish_share, range(8)))
-    assert len(list((sandbox.data_dir / "content").iterdir())) == MANY
-    assert list((sandbox.data_dir / "incoming").iterdir()) == []
-    with running_sandbox(tmp_path / "empty") as empty:
-        crowded_seconds, empty_seconds = publish_in_turns(sandbox, empty, file=one_row)
-    assert crowded_seconds < 4 * empty_seconds
-
-
-def publish_in_turns(*sandboxes: Sandbox, file: Path) -> list[float]:
-    """The usual seconds of a publish to each; what else slows the machine, slows all of them."""
-    servers = [signed_in(each) for each in sandboxes]
-    seconds: list[list[float]] = [[] for _ in servers]
-    for number in range(50):
-        for server, so_far in zip(servers, seconds, strict=True):
-            started = time.monotonic()
-            publish(server, file, name=f"Turn {number}")
-            so_far.append(time.monotonic() - started)
-    return [median(each) for each in seconds]
 
 
 @pytest.mark.slow
