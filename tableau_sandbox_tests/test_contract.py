@@ -28,7 +28,6 @@ from tableau_sandbox_tests.access.test_roles import user
 from tableau_sandbox_tests.conftest import ALICE
 from tableau_sandbox_tests.contract import (
     test_datasources,
-    test_jobs,
     test_publish,
     test_updates,
     test_vds,
@@ -229,7 +228,7 @@ QUIRKS: list[tuple[Callable[[Workspace], None], dict[str, Any]]] = [
     (test_datasources.test_revision_of_each_publish, {"revisions": False}),
     (test_datasources.test_tags_leave_the_stamp, {"tags_move_stamp": True}),
     (test_datasources.test_download_without_the_extract, {"download_without_extract": "tdsx"}),
-    (test_jobs.test_unfinished_job, {"early_finish_code": True}),
+    (test_datasources.test_unfinished_job, {"early_finish_code": True}),
     (replaced, {"replace": "refused"}),
     (test_vds.test_count_of_nothing, {"vds_empty": "zero"}),
     (test_vds.test_count_by_a_constant, {"vds_access": "nobody"}),

@@ -1,14 +1,15 @@
-"""Publishing a file: what is accepted, in which modes and forms, and what a data source is then."""
+"""Publishing and uploading files: what is accepted, in which modes and forms, and what it makes."""
 
 import zipfile
+from collections.abc import Callable
 from io import BytesIO
-from uuid import UUID
+from urllib.parse import quote
+from uuid import uuid4
 from xml.sax.saxutils import quoteattr
 
 import pyarrow as pa
 from pyarrow import parquet
 
-from tableau_sandbox_tests.contract.answer import Answer
 from tableau_sandbox_tests.contract.files import hyper_file, related_file, rows_file
 from tableau_sandbox_tests.contract.sources import (
     JSON_CLIENTS,
@@ -29,6 +30,9 @@ _PUBLISH = "POST sites/{site}/datasources"
 _RECORD = "GET sites/{site}/datasources/{datasource}"
 _ONE, _TWO = (f'CREATE TABLE "Extract"."{name}" (id INTEGER)' for name in ("One", "Two"))
 _THREE = (3, "three")
+_BLOCK = "PUT sites/{site}/fileUploads/{upload}"
+_HYPER = "datasourceType=hyper"
+_NO_SESSION = "1:00000000000000000000000000000000-0:0"
 
 
 @fact(_PUBLISH, TSC)
@@ -141,69 +145,60 @@ def test_overwrite_keeps_tags(workspace: Workspace):
 
 @fact(
     _PUBLISH,
-    PUBLISH_GUIDE,
-    two_unrelated_tables=(
-        "A .hyper file with two tables and nothing between them",
-        {"file": lambda: hyper_file(_ONE, _TWO)},
-        "400011",
-    ),
-    file_without_tables=("A .hyper file without a table", {"file": hyper_file}, "400011"),
-)
-@fact(
-    _PUBLISH,
-    LIVE_MESSAGES,
-    file_that_is_no_hyper_file=("A file that cannot be read", {"file": lambda: b"x"}, "400011"),
-)
-@fact(
-    _PUBLISH,
     REFERENCE,
-    file_of_another_type=("A type that is not one of data sources", {"suffix": "xlsx"}, "400010"),
-    overwrite_perhaps=(
-        "A mode that is neither true nor false",
-        {"query": "overwrite=perhaps"},
-        "400008",
-    ),
-    overwrite_and_append=(
-        "Overwriting and appending at once",
-        {"query": "overwrite=true&append=true"},
-        "400055",
-    ),
-    append_to_nothing=(
-        "Appending to a name that does not exist",
-        {"query": "append=true"},
-        "404004",
-    ),
-    publish_into_an_unknown_project=(
-        "A project that does not exist",
-        {"project": str(UUID(int=0))},
-        "404005",
-    ),
+    overwrite_perhaps="A mode that is neither true nor false: overwrite=perhaps -> 400008",
+    overwrite_and_append="Overwriting and appending at once: overwrite=true&append=true -> 400055",
+    append_to_nothing="Appending to a name that does not exist: append=true -> 404004",
+    file_of_another_type="A type that is not one of data sources: datasourceType=xlsx -> 400010",
 )
 @fact(
     _PUBLISH,
     NOBODY,
-    replace_of_nothing=(
-        "Replacing a name that does not exist",
-        {"query": "replace=true"},
-        "404004",
-    ),
+    replace_of_nothing="Replacing a name that does not exist: replace=true -> 404004",
 )
-def test_refused_publish(workspace: Workspace, *, what: str, options: dict, codes: str):
+def test_refused_query(workspace: Workspace, *, what: str, query: str, codes: str):
     """{what} is refused with {codes}."""
-    made = {name: value() if callable(value) else value for name, value in options.items()}
-    workspace.publish(workspace.new_name(), **made).is_refused(codes)
+    workspace.publish(workspace.new_name(), query=query).is_refused(codes)
 
 
-@fact(_PUBLISH, LIVE_MESSAGES)
-def test_name_is_taken(workspace: Workspace):
-    """Without a mode, a name that exists in the project is refused with 403007."""
-    workspace.publish(workspace.shared.name).is_refused("403007")
+@fact(_PUBLISH, REFERENCE)
+def test_publish_into_an_unknown_project(workspace: Workspace):
+    """A project that does not exist is refused with 404005."""
+    workspace.publish(workspace.new_name(), project=str(uuid4())).is_refused("404005")
 
 
-@fact(_PUBLISH, NOBODY)
-def test_name_is_taken_in_capitals(workspace: Workspace):
-    """Names of data sources differ in more than the case of letters."""
-    workspace.publish(workspace.shared.name.upper()).is_refused("403007")
+@fact(
+    _PUBLISH,
+    PUBLISH_GUIDE,
+    two_unrelated_tables=("A .hyper file with two tables and nothing between them", (_ONE, _TWO)),
+    file_without_tables=("A .hyper file without a table", ()),
+)
+@fact(_PUBLISH, LIVE_MESSAGES, file_that_is_no_hyper_file=("A file that cannot be read", None))
+def test_refused_file(workspace: Workspace, *, what: str, statements: tuple[str, ...] | None):
+    """{what} is refused with 400011."""
+    file = b"this is no .hyper file" if statements is None else hyper_file(*statements)
+    workspace.publish(workspace.new_name(), file).is_refused("400011")
+
+
+@fact(
+    _PUBLISH,
+    REFERENCE,
+    publish_without_a_file=("A request without a file", "", 0, "400000"),
+    publish_of_two_files=("A request with two files", "", 2, "400010"),
+    malformed_publish=("A request that breaks off", "<tsRequest>", 1, "400000"),
+)
+def test_refused_parts(workspace: Workspace, *, what: str, text: str, files: int, codes: str):
+    """{what} is refused with {codes}."""
+    request = ("request_payload", "", text) if text else workspace.request(workspace.new_name())
+    parts = request, *[("tableau_datasource", "f.hyper", rows_file())] * files
+    workspace.send_parts("POST datasources?datasourceType=hyper", *parts).is_refused(codes)
+
+
+@fact(_PUBLISH, LIVE_MESSAGES, name_is_taken=("a name that exists in the project", str.lower))
+@fact(_PUBLISH, NOBODY, name_is_taken_in_capitals=("such a name in capitals", str.upper))
+def test_taken_name(workspace: Workspace, *, what: str, form: Callable[[str], str]):
+    """Without a mode, {what} is refused with 403007."""
+    workspace.publish(form(workspace.shared.name)).is_refused("403007")
 
 
 @fact(_PUBLISH, NOBODY)
@@ -272,28 +267,6 @@ def test_published_package(workspace: Workspace):
 
 
 @fact(_PUBLISH, REFERENCE)
-def test_publish_without_a_file(workspace: Workspace):
-    """A request without a file is refused with 400000."""
-    request = workspace.request(workspace.new_name())
-    workspace.send_parts("POST datasources?datasourceType=hyper", request).is_refused("400000")
-
-
-@fact(_PUBLISH, REFERENCE)
-def test_publish_of_two_files(workspace: Workspace):
-    """Two files in one request are refused with 400010."""
-    file = ("tableau_datasource", "file.hyper", rows_file())
-    parts = workspace.request(workspace.new_name()), file, file
-    workspace.send_parts("POST datasources", *parts).is_refused("400010")
-
-
-@fact(_PUBLISH, REFERENCE)
-def test_malformed_publish(workspace: Workspace):
-    """A request that breaks off is refused with 400000."""
-    parts = ("request_payload", "", "<tsRequest>"), ("tableau_datasource", "f.hyper", rows_file())
-    workspace.send_parts("POST datasources", *parts).is_refused("400000")
-
-
-@fact(_PUBLISH, REFERENCE)
 def test_publish_as_a_form(workspace: Workspace):
     """A body must be multipart/mixed, not multipart/form-data."""
     file = ("tableau_datasource", "f.hyper", rows_file())
@@ -314,15 +287,6 @@ def test_description_of_a_publish(workspace: Workspace):
     answer = workspace.send_parts("POST datasources", *parts).succeeds(201)
     record = workspace.send(f"GET datasources/{answer['datasource@id']}").succeeds()
     assert record["datasource@description"] == "Seen"
-
-
-def _publish_by(workspace: Workspace, name: str, *heads: str) -> Answer:
-    """Publish the first rows with these heads of the request and of the file."""
-    body, contents = b"", (str(workspace.request(name)[2]).encode(), rows_file(*ROWS))
-    for head, content in zip(heads, contents, strict=True):
-        body += f"--b\r\nContent-Disposition: {head}\r\n\r\n".encode() + content + b"\r\n"
-    headers = {"Content-Type": "multipart/mixed; boundary=b"}
-    return workspace.ask("POST", "datasources", body + b"--b--\r\n", headers=headers)
 
 
 @fact(
@@ -354,9 +318,12 @@ def _publish_by(workspace: Workspace, name: str, *heads: str) -> Answer:
 )
 def test_heads_of_parts(workspace: Workspace, *, claim: str, head: str, file: str):
     """{claim}."""
-    name = workspace.new_name()
-    answer = _publish_by(workspace, name, head, file).succeeds(201)
-    assert answer["datasource@name"] == name
+    name, body = workspace.new_name(), b""
+    for part, content in ((head, str(workspace.request(name)[2]).encode()), (file, rows_file())):
+        body += f"--b\r\nContent-Disposition: {part}\r\n\r\n".encode() + content + b"\r\n"
+    headers = {"Content-Type": "multipart/mixed; boundary=b"}
+    answer = workspace.ask("POST", "datasources", body + b"--b--\r\n", headers=headers)
+    assert answer.succeeds(201)["datasource@name"] == name
 
 
 @fact(_PUBLISH, TSC)
@@ -370,3 +337,115 @@ def test_name_in_other_letters(workspace: Workspace):
     )
     answer = workspace.send_parts("POST datasources", *parts).succeeds(201)
     assert answer["datasource@name"] == name
+
+
+@fact("POST sites/{site}/fileUploads", TSC)
+def test_new_upload(workspace: Workspace):
+    """An upload begins with 201 and the size 0."""
+    answer = workspace.send("POST fileUploads").succeeds(201)
+    assert answer["fileUpload@uploadSessionId"]
+    assert answer["fileUpload@fileSize"] == "0"
+
+
+@fact(_BLOCK, TSC)
+def test_appended_block(workspace: Workspace):
+    """A block is answered 200 and the size of the file in megabytes."""
+    upload = workspace.upload()
+    answer = workspace.append_block(upload, b"x").succeeds()
+    found = answer["fileUpload@uploadSessionId"], answer["fileUpload@fileSize"]
+    assert found == (upload, "1")
+
+
+@fact(_BLOCK, SAMPLES)
+def test_encoded_session(workspace: Workspace):
+    """The identifier of an upload may be percent-encoded in a path."""
+    workspace.append_block(quote(workspace.upload(), safe=""), b"x").succeeds()
+
+
+@fact(_BLOCK, REFERENCE)
+def test_block_for_an_unknown_upload(workspace: Workspace):
+    """A block for an upload that does not exist is refused with 404015."""
+    workspace.append_block(_NO_SESSION, b"x").is_refused("404015")
+
+
+@fact(
+    _BLOCK,
+    REFERENCE,
+    block_with_a_request=(
+        "with a request that is not empty",
+        [("request_payload", "", "<tsRequest/>"), ("tableau_file", "file", b"x")],
+        "400019",
+    ),
+    block_without_a_file=("without a file", [("request_payload", "", "")], "400020"),
+)
+def test_refused_block(workspace: Workspace, *, what: str, parts: list, codes: str):
+    """A block {what} is refused with {codes}."""
+    path = f"PUT fileUploads/{workspace.upload()}"
+    workspace.send_parts(path, *parts).is_refused(codes)
+
+
+@fact(_BLOCK, REFERENCE)
+def test_blocks_by_number(workspace: Workspace):
+    """Numbered blocks make a file in the order of their numbers, whichever comes first."""
+    workspace.session.needs_version("3.27")
+    file, upload = rows_file(*ROWS), workspace.upload()
+    for number, block in ((2, file[1000:]), (1, file[:1000])):
+        workspace.append_block(f"{upload}?sequenceID={number}", block).succeeds()
+    workspace.publish_upload(upload).succeeds(201)
+
+
+@fact(_PUBLISH, TSC)
+def test_publish_an_upload(workspace: Workspace):
+    """A file that was uploaded in blocks is published with all its rows."""
+    file, name = rows_file(*ROWS), workspace.new_name()
+    upload = workspace.upload(file[:1000], file[1000:])
+    assert workspace.publish_upload(upload, name).succeeds(201)["datasource@name"] == name
+
+
+@fact(_PUBLISH, LIVE_TESTS)
+def test_append_by_an_upload(workspace: Workspace):
+    """Rows of an uploaded file are appended to a data source."""
+    target, upload = workspace.published(), workspace.upload(rows_file((3, "three")))
+    query = "datasourceType=hyper&append=true"
+    workspace.publish_upload(upload, target.name, query=query).succeeds(201)
+    assert workspace.rows(target) == [*ROWS, (3, "three")]
+
+
+@fact(
+    _PUBLISH,
+    REFERENCE,
+    publish_an_upload_without_a_type=("An upload without its type", [b"x"], "", "400010"),
+    publish_an_unknown_upload=("An upload that does not exist", None, _HYPER, "404015"),
+)
+@fact(_PUBLISH, NOBODY, publish_an_empty_upload=("An upload of no block", [], _HYPER, "400000"))
+def test_refused_upload(
+    workspace: Workspace, *, what: str, blocks: list[bytes] | None, query: str, codes: str
+):
+    """{what} is refused with {codes}."""
+    upload = _NO_SESSION if blocks is None else workspace.upload(*blocks)
+    workspace.publish_upload(upload, query=query).is_refused(codes)
+
+
+@fact(_PUBLISH, REFERENCE)
+def test_publish_an_upload_and_a_file(workspace: Workspace):
+    """An upload and a file in one request are refused with 400010."""
+    query = f"uploadSessionId={workspace.upload(b'x')}&datasourceType=hyper"
+    workspace.publish(workspace.new_name(), query=query).is_refused("400010")
+
+
+@fact(_PUBLISH, UPDATE_GUIDE)
+def test_upload_serves_one_publish(workspace: Workspace):
+    """An upload that was published cannot be used again."""
+    upload = workspace.upload(rows_file(*ROWS))
+    workspace.publish_upload(upload).succeeds(201)
+    workspace.publish_upload(upload).is_refused("404015")
+
+
+@fact("PATCH sites/{site}/datasources/{datasource}/data", UPDATE_GUIDE)
+def test_upload_serves_one_update(workspace: Workspace):
+    """An upload that an update has used cannot be used again."""
+    action = {"action": "insert", "target-table": "Extract", "source-table": "Extract"}
+    upload, target = workspace.upload(rows_file()), workspace.published()
+    path = f"{target.path}/data?uploadSessionId={upload}"
+    workspace.finished(workspace.send_batch(path, [action]))
+    workspace.send_batch(path, [action]).is_refused("404015")

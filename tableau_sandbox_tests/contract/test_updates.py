@@ -23,13 +23,7 @@ from tableau_sandbox_tests.contract.workspace import ROWS, Published, Workspace
 _UPDATE = "PATCH sites/{site}/datasources/{datasource}/data"
 _CONNECTION = "PATCH sites/{site}/datasources/{datasource}/connections/{connection}/data"
 _ONE, _TWO = ROWS
-_THREE = (3, "three")
-_COLUMNS = "id INTEGER, name TEXT"
 Batch = Sequence[Mapping[str, Any]]
-
-
-def _equal(column: str, source: str = "") -> dict[str, Any]:
-    return {"op": "eq", "target-col": column, "source-col": source or column}
 
 
 def _const(column: str, operator: str, kind: str, value: object) -> dict[str, Any]:
@@ -46,17 +40,28 @@ def _take(kind: str, condition: object = None, **parts: object) -> dict[str, Any
     return action if condition is None else action | {"condition": condition}
 
 
+def _equal(column: str, source: str = "") -> dict[str, Any]:
+    return {"op": "eq", "target-col": column, "source-col": source or column}
+
+
 _BY_ID = _equal("id")
-_NESTED = {
-    "op": "or",
-    "args": [
-        {
-            "op": "and",
-            "args": [_const("id", op, "integer", v) for op, v in (("gte", "2"), ("lt", "3"))],
-        }
-    ],
-}
-_BOTH = {"op": "and", "args": [_BY_ID, _equal("name")]}
+
+
+def _action(text: str) -> dict[str, Any]:
+    """An action such as "insert", "update by id name", "delete" or "delete id eq integer 1"."""
+    kind, *words = text.split()
+    if words[:1] == ["by"]:
+        columns = [_equal(column) for column in words[1:]]
+        return _take(kind, {"op": "and", "args": columns} if columns[1:] else columns[0])
+    if kind != "delete":
+        return _take(kind)
+    return _delete(_const(*words) if words else True)
+
+
+def _rows(text: str) -> list[tuple]:
+    """Rows such as "1 one, 2 NULL", or "none"."""
+    pairs = [] if text == "none" else [row.split() for row in text.split(", ")]
+    return [(int(number), None if name == "NULL" else name) for number, name in pairs]
 
 
 def _becomes(workspace: Workspace, target: Published, batch: Batch, payload: bytes | None, rows):
@@ -68,115 +73,83 @@ def _becomes(workspace: Workspace, target: Published, batch: Batch, payload: byt
 @fact(
     _UPDATE,
     UPDATE_GUIDE,
-    insert_appends=(
-        "An insert appends all rows of the source",
-        [_take("insert", **{"target-schema": "Extract", "source-schema": "Extract"})],
-        [_TWO],
-        [_ONE, _TWO, _TWO],
-    ),
-    default_schemas=(
-        "A schema need not be named where a file has tables in one only",
-        [_take("insert")],
-        [_TWO],
-        [_ONE, _TWO, _TWO],
-    ),
-    update_changes=(
-        "An update changes the rows that match, and no others",
-        [_take("update", _BY_ID)],
-        [(2, "TWO"), _THREE],
-        [_ONE, (2, "TWO")],
-    ),
-    upsert_changes_and_appends=(
-        "An upsert changes the rows that match and appends the others",
-        [_take("upsert", _BY_ID)],
-        [(2, "TWO"), _THREE],
-        [_ONE, (2, "TWO"), _THREE],
-    ),
-    delete_by_a_source=(
-        "A delete removes the rows that match a row of its source",
-        [_take("delete", _BOTH)],
-        [_TWO],
-        [_ONE],
-    ),
-    delete_everything=("The condition true matches all rows", [_delete()], None, []),
-    replace_changes_everything=(
-        "A replace leaves the rows of the source, and no others",
-        [_take("replace")],
-        [_THREE],
-        [_THREE],
-    ),
-    actions_run_in_order=(
-        "The actions of a batch run one after another",
-        [_delete(), _take("insert")],
-        [_THREE],
-        [_THREE],
-    ),
-    operator_has=(
-        "The operator has finds a text in a column",
-        [_delete(_const("name", "has", "string", "ne"))],
-        None,
-        [_TWO],
-    ),
+    insert_appends="An insert appends all rows of the source: insert with 3 x -> 1 one, 2 two, 3 x",
+    update_changes="An update changes the rows that match, and no others: "
+    "update by id with 2 TWO, 3 three -> 1 one, 2 TWO",
+    upsert_changes_and_appends="An upsert changes the rows that match and appends the others: "
+    "upsert by id with 2 TWO, 3 three -> 1 one, 2 TWO, 3 three",
+    delete_by_a_source="A delete removes the rows that match a row of its source: "
+    "delete by id name with 2 two -> 1 one",
+    delete_everything="The condition true matches all rows: delete -> none",
+    replace_changes_everything="A replace leaves the rows of the source, and no others: "
+    "replace with 3 three -> 3 three",
+    actions_run_in_order="The actions of a batch run one after another: "
+    "delete; insert with 3 three -> 3 three",
+    operator_has="The operator has finds a text in a column: delete name has string ne -> 2 two",
 )
 @fact(
     _UPDATE,
     SAMPLES,
-    delete_by_a_constant=(
-        "A delete by a constant needs no source and no payload",
-        [_delete(_const("id", "eq", "integer", "1"))],
-        None,
-        [_TWO],
-    ),
+    delete_by_a_constant="A delete by a constant needs no source and no payload: "
+    "delete id eq integer 1 -> 2 two",
 )
 @fact(
     _UPDATE,
     LIVE_TESTS,
-    delete_with_an_unused_payload=(
-        "A payload that no action names does no harm",
-        [_delete(_const("name", "eq", "string", "one"))],
-        [],
-        [_TWO],
-    ),
-)
-@fact(
-    _UPDATE,
-    SCHEMA,
-    nested_conditions=("Conditions are combined by op and args", [_delete(_NESTED)], None, [_ONE]),
+    delete_with_an_unused_payload="A payload that no action names does no harm: "
+    "delete name eq string one with none -> 2 two",
 )
 @fact(
     _UPDATE,
     NOBODY,
-    case_of_has=(
-        "The operator has distinguishes the case of letters",
-        [_delete(_const("name", "has", "string", "ON"))],
-        None,
-        [_ONE, _TWO],
-    ),
-    null_overwrites=(
-        "NULL in the source of an update replaces the value",
-        [_take("update", _BY_ID)],
-        [(1, None)],
-        [(1, None), _TWO],
-    ),
-    constant_as_a_number=(
-        "A constant may be a number of JSON",
-        [_delete(_const("id", "eq", "integer", 1))],
-        None,
-        [_TWO],
-    ),
-    source_file_in_an_action=(
-        "An action may name a source-file, which has no effect",
-        [_take("insert", **{"source-file": "any.hyper"})],
-        [_TWO],
-        [_ONE, _TWO, _TWO],
+    case_of_has="The operator has distinguishes the case of letters: "
+    "delete name has string ON -> 1 one, 2 two",
+    null_overwrites="NULL in the source of an update replaces the value: "
+    "update by id with 1 NULL -> 1 NULL, 2 two",
+)
+def test_rows_of_a_batch(workspace: Workspace, *, claim: str, batch: str, rows: str):
+    """{claim}."""
+    actions, _, payload = batch.partition(" with ")
+    file = rows_file(*_rows(payload)) if payload else None
+    actions = [_action(each) for each in actions.split("; ")]
+    _becomes(workspace, workspace.published(), actions, file, sorted(_rows(rows), key=repr))
+
+
+@fact(_UPDATE, SCHEMA)
+def test_nested_conditions(workspace: Workspace):
+    """Conditions are combined by op and args."""
+    between = [_const("id", *each) for each in (("gte", "integer", "2"), ("lt", "integer", "3"))]
+    batch = [_delete({"op": "or", "args": [{"op": "and", "args": between}]})]
+    _becomes(workspace, workspace.published(), batch, None, [_ONE])
+
+
+@fact(_UPDATE, NOBODY)
+def test_constant_as_a_number(workspace: Workspace):
+    """A constant may be a number of JSON."""
+    batch = [_delete(_const("id", "eq", "integer", 1))]
+    _becomes(workspace, workspace.published(), batch, None, [_TWO])
+
+
+@fact(
+    _UPDATE,
+    UPDATE_GUIDE,
+    schemas_by_name=(
+        "An action may name the schemas of its tables, or leave them out where there is one",
+        {"target-schema": "Extract", "source-schema": "Extract"},
     ),
 )
-def test_rows_of_a_batch(
-    workspace: Workspace, *, claim: str, batch: Batch, payload: list | None, rows: list
-):
+@fact(
+    _UPDATE,
+    NOBODY,
+    source_file_in_an_action=(
+        "An action may name a source-file, which has no effect",
+        {"source-file": "any.hyper"},
+    ),
+)
+def test_parts_of_an_action(workspace: Workspace, *, claim: str, parts: dict[str, str]):
     """{claim}."""
-    file = None if payload is None else rows_file(*payload)
-    _becomes(workspace, workspace.published(), batch, file, sorted(rows, key=repr))
+    batch = [_take("insert", **parts)]
+    _becomes(workspace, workspace.published(), batch, rows_file(_TWO), [_ONE, _TWO, _TWO])
 
 
 @fact(_UPDATE, UPDATE_GUIDE)
@@ -297,64 +270,41 @@ def test_unknown_source_table(workspace: Workspace):
     assert "errorCode=410012" in notes
 
 
+@fact(_UPDATE, UPDATE_GUIDE)
+def test_batches_are_atomic(workspace: Workspace):
+    """If an action fails, none of its batch takes effect; names of tables distinguish the case."""
+    _fails(workspace, [_delete(), _delete(**{"target-table": "EXTRACT"})], None)
+
+
 @fact(
     _UPDATE,
     UPDATE_GUIDE,
-    batches_are_atomic=(
-        "If an action fails, none of its batch takes effect",
-        [_delete(), _take("insert", **{"source-table": "NoSuchTable"})],
-        [_COLUMNS],
-    ),
-    names_in_another_case=(
-        "Names of tables distinguish the case of letters",
-        [_delete(**{"target-table": "EXTRACT"})],
-        None,
-    ),
-    delete_with_columns_beyond_the_condition=(
-        "A delete fails if its source has columns that the condition does not name",
-        [_take("delete", _BY_ID)],
-        [_COLUMNS, "(1, 'one')"],
-    ),
-    replace_with_other_columns=(
-        "A replace fails if the columns of the source differ from those of the target",
-        [_take("replace")],
-        ["id INTEGER"],
-    ),
+    delete_with_columns_beyond_the_condition="A delete fails if its source has columns that the "
+    "condition does not name: delete by id -> id INTEGER, name TEXT",
+    replace_with_other_columns="A replace fails if the columns of the source differ from those of "
+    "the target: replace -> id INTEGER",
 )
 @fact(
     _UPDATE,
     NOBODY,
-    insert_of_unknown_columns=(
-        "An insert fails if the source has a column that the target lacks",
-        [_take("insert")],
-        ["id INTEGER, other TEXT"],
-    ),
-    insert_without_a_column=(
-        "An insert fails if the source lacks a column of the target",
-        [_take("insert")],
-        ["id INTEGER"],
-    ),
-    insert_of_another_type=(
-        "An insert fails if a column has another type in the source",
-        [_take("insert")],
-        ["id TEXT, name TEXT"],
-    ),
-    update_by_an_ambiguous_source=(
-        "An update fails if several rows of the source match one row",
-        [_take("update", _BY_ID)],
-        [_COLUMNS, "(1, 'a')", "(1, 'b')"],
-    ),
-    constant_of_another_type=(
-        "A comparison of a text with a number fails the job",
-        [_delete(_const("name", "eq", "integer", "1"))],
-        None,
-    ),
+    insert_of_unknown_columns="An insert fails if the source has a column that the target lacks: "
+    "insert -> id INTEGER, other TEXT",
+    insert_without_a_column="An insert fails if the source lacks a column of the target: "
+    "insert -> id INTEGER",
+    insert_of_another_type="An insert fails if a column has another type in the source: "
+    "insert -> id TEXT, name TEXT",
+    constant_of_another_type="A comparison of a text with a number fails the job: "
+    "delete name eq integer 1 -> id INTEGER",
 )
-def test_failure_of_a_batch(
-    workspace: Workspace, *, claim: str, batch: Batch, payload: list[str] | None
-):
+def test_failure_of_a_batch(workspace: Workspace, *, claim: str, batch: str, columns: str):
     """{claim}."""
-    _fails(workspace, batch, table_file(*payload) if payload else None)
+    _fails(workspace, [_action(batch)], table_file(columns))
+
+
+@fact(_UPDATE, NOBODY)
+def test_update_by_an_ambiguous_source(workspace: Workspace):
+    """An update fails if several rows of the source match one row."""
+    _fails(workspace, [_take("update", _BY_ID)], rows_file((1, "a"), (1, "b")))
 
 
 @fact(_UPDATE, NOBODY)
@@ -367,47 +317,41 @@ def test_payload_that_is_no_hyper_file(workspace: Workspace):
 def test_order_of_collated_texts(workspace: Workspace):
     """Texts with a collation are compared by equality only; the job fails otherwise."""
     file = table_file('id INTEGER, name TEXT COLLATE "en_US"', "(1, 'one')")
-    batch = [_delete(_const("name", "gt", "string", "a"))]
-    job = workspace.finished(workspace.update(workspace.published(file), batch))
-    assert job["job@finishCode"] == "1"
+    update = workspace.update(workspace.published(file), [_action("delete name gt string a")])
+    assert workspace.finished(update)["job@finishCode"] == "1"
 
 
-@fact(_UPDATE, SCHEMA, no_actions=("A batch without an action", []))
+_NO_SOURCE = {"op": "has", "source-col": "name", "const": {"type": "string", "v": "x"}}
+
+
+@fact(_UPDATE, SCHEMA, no_actions=("A batch without an action", None))
 @fact(
     _UPDATE,
     NOBODY,
-    unknown_action=("An unknown action", [_delete(action="merge")]),
+    unknown_action=("An unknown action", _delete(action="merge")),
     delete_without_a_condition=(
         "A delete without a condition",
-        [{"action": "delete", "target-table": "Extract"}],
+        {"action": "delete", "target-table": "Extract"},
     ),
-    conditions_without_arguments=(
-        "A combined condition without parts",
-        [_delete({"op": "and", "args": []})],
-    ),
-    upsert_by_more_than_keys=(
-        "An upsert whose condition compares by order",
-        [_take("upsert", _BY_ID | {"op": "gt"})],
-    ),
-    unknown_key=("A key that no action has", [_delete(colour="red")]),
-    insert_with_a_condition=("An insert with a condition", [_take("insert", condition=True)]),
-    operator_in_signs=("An operator in signs", [_delete(_const("id", "<", "integer", "1"))]),
+    conditions_without_arguments=("An and of nothing", _delete({"op": "and", "args": []})),
+    upsert_by_more_than_keys=("An upsert by order", _take("upsert", _BY_ID | {"op": "gt"})),
+    unknown_key=("A key that no action has", _delete(colour="red")),
+    insert_with_a_condition=("An insert with a condition", _take("insert", condition=True)),
+    operator_in_signs=("An operator in signs", _action("delete id < integer 1")),
     two_columns_and_a_constant=(
         "A comparison of two columns and a constant",
-        [_take("update", _BY_ID | _const("id", "eq", "integer", "1"))],
+        _take("update", _BY_ID | _const("id", "eq", "integer", "1")),
     ),
     time_without_a_zone=(
         "A time without a zone",
-        [_delete(_const("id", "lt", "datetime", "2026-01-31T10:00:00"))],
+        _action("delete id lt datetime 2026-01-31T10:00:00"),
     ),
-    column_of_no_source=(
-        "A condition on a source that there is not",
-        [_delete({"op": "has", "source-col": "name", "const": {"type": "string", "v": "x"}})],
-    ),
+    column_of_no_source=("A condition on a source that there is not", _delete(_NO_SOURCE)),
 )
-def test_refused_batch(workspace: Workspace, *, what: str, batch: Batch):
+def test_refused_batch(workspace: Workspace, *, what: str, action: dict[str, Any] | None):
     """{what} is refused with 400000."""
-    payload = rows_file() if any("source-table" in action for action in batch) else None
+    payload = rows_file() if "source-table" in (action or {}) else None
+    batch = [action] if action else []
     workspace.update(workspace.shared, batch, payload).is_refused("400000")
 
 
@@ -454,21 +398,13 @@ def _twice(
 
 @fact(_UPDATE, UPDATE_GUIDE)
 def test_repeated_request_changes_nothing(workspace: Workspace):
-    """A request with a known RequestID is not carried out again."""
+    """A request with a known RequestID is not carried out, whatever it asks for."""
     batch = [_take("insert")]
-    _, second, target = _twice(workspace, batch, batch, rows_file(_TWO))
-    if second.get("job@id"):
-        workspace.finished(second)
-    assert workspace.rows(target) == [*ROWS, _TWO]
-
-
-@fact(_UPDATE, UPDATE_GUIDE)
-def test_repeated_request_with_other_actions(workspace: Workspace):
-    """A known RequestID is ignored, even if the request asks for something else."""
-    _, second, target = _twice(workspace, [_take("insert")], [_delete()], rows_file())
-    if second.get("job@id"):
-        workspace.finished(second)
-    assert workspace.rows(target) == [*ROWS]
+    for again in (batch, [_delete()]):
+        _, second, target = _twice(workspace, batch, again, rows_file(_TWO))
+        if second.get("job@id"):
+            workspace.finished(second)
+        assert workspace.rows(target) == [*ROWS, _TWO]
 
 
 @fact(_UPDATE, NOBODY)
