@@ -38,6 +38,19 @@ class Answer:
         assert error.findtext("summary"), self
         assert error.findtext("detail"), self
 
+    def meets(self, expected: str) -> None:
+        """Check it against codes, or a status, by default 200, and paths with or without a value.
+
+        For instance "404004", "400000 or 400009", "204", or "201 project@id project@name=Seen".
+        """
+        if re.match(r"\d{6}", expected):
+            self.is_refused(expected)
+            return
+        *status, paths = re.fullmatch(r"(?:(\d{3})\b)? ?(.*)", expected).groups()
+        self.succeeds(*(int(each) for each in status if each))
+        for path, _, value in (each.partition("=") for each in paths.split()):
+            assert self[path] == (value or self[path]), f"{path} is not {value}: {self}"
+
     def elements(self, path: str) -> list[Element]:
         """Return all elements at a path below the root of an XML answer."""
         assert self._tree is not None, f"no XML: {self}"

@@ -2,7 +2,6 @@
 
 import inspect
 import os
-import re
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping
@@ -104,7 +103,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if names:
         cases = [
             pytest.param(
-                *(re.split(": | -> ", values) if isinstance(values, str) else values),
+                *(_read(values, len(names)) if isinstance(values, str) else values),
                 id=name.replace("_", "-"),
                 marks=pytest.mark.fact(*mark.args),
             )
@@ -112,6 +111,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             for name, values in mark.kwargs.items()
         ]
         metafunc.parametrize(names, cases)
+
+
+def _read(text: str, count: int) -> list[str]:
+    """Return the values of a case that is one text: the claim or what it is about comes first."""
+    first, _, rest = text.partition(": ")
+    return [first, *rest.split(" -> ", count - 2)]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

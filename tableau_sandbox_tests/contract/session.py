@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from uuid import uuid4
 from xml.sax.saxutils import quoteattr
 
@@ -31,6 +32,19 @@ def send(ask: Callable[..., Answer], request: str, **values: str) -> Answer:
     """
     method, path, *body = request.format(nothing=uuid4(), **values).split(" ", 2)
     return ask(method, path, f"<tsRequest>{body[0]}</tsRequest>" if body else b"")
+
+
+def converse(
+    ask: Callable[..., Answer], text: str, values: Mapping[str, Callable[[], str]]
+) -> None:
+    """Send requests such as "GET projects -> 200; GET nothing -> 404003", and check the answers.
+
+    They may name values in braces, which are made for them.
+    """
+    made = {name: values[name]() for name in set(re.findall(r"{(\w+)}", text)) & set(values)}
+    for step in text.split("; "):
+        request, _, expected = step.partition(" -> ")
+        send(ask, request, **made).meets(expected.format(**made))
 
 
 class OtherSession:
@@ -148,6 +162,15 @@ class Session(OtherSession):
             allow_redirects=False,
         )
         return Answer(answer.status_code, answer.headers, answer.content)
+
+    def converse(self, text: str) -> None:
+        """Send requests and check their answers, see `converse`.
+
+        They may name {site}, {user} and {content_url}, and any {project} and {datasource}.
+        """
+        values = {name: partial(getattr, self, name) for name in ("site", "user", "content_url")}
+        any_one = {kind: partial(self.first, kind) for kind in ("project", "datasource")}
+        converse(self.ask, text, values | any_one)
 
     def first(self, kind: str) -> str:
         """Return the LUID of some data source, project or other item of the site."""

@@ -24,16 +24,9 @@ _UPDATE = f"PUT {_ONE}"
 _TAG = f"PUT {_ONE}/tags"
 _CONNECTIONS = f"GET {_ONE}/connections"
 _CONTENT = f"GET {_ONE}/content"
+_PERMISSIONS = f"{_ONE}/permissions"
+_DEFAULTS = "sites/{site}/projects/{project}/default-permissions/datasources"
 _REVISION = f"{_ONE}/revisions/{{revision}}"
-
-
-@fact(_UPDATE, REFERENCE)
-def test_described_datasource(workspace: Workspace):
-    """A data source is described, and keeps its name."""
-    target = workspace.published()
-    answer = workspace.send(f"PUT {target.path} <datasource description='Seen'/>").succeeds()
-    found = answer["datasource@description"], answer["datasource@name"]
-    assert found == ("Seen", target.name)
 
 
 @fact(_UPDATE, REFERENCE)
@@ -63,24 +56,6 @@ def test_certified_datasource(workspace: Workspace):
     assert answer.succeeds()["datasource@isCertified"] == "true"
 
 
-@fact(_UPDATE, REFERENCE)
-def test_moved_datasource(workspace: Workspace):
-    """A data source that moves to another project keeps its LUID."""
-    target, project = workspace.published(), workspace.new_project()
-    change = f"<datasource><project id='{project}'/></datasource>"
-    answer = workspace.send(f"PUT {target.path} {change}").succeeds()
-    found = answer["datasource@id"], answer["datasource/project@id"]
-    assert found == (target.luid, project)
-
-
-@fact(f"DELETE {_ONE}", REFERENCE)
-def test_deleted_datasource(workspace: Workspace):
-    """A deletion is answered 204, and then the data source is unknown."""
-    target = workspace.published()
-    workspace.ask("DELETE", target.path).succeeds(204)
-    workspace.ask("GET", target.path).is_refused("404004")
-
-
 def _add_tag(workspace: Workspace, target: Published, label: str) -> set[str | None]:
     request = f"PUT {target.path}/tags <tags><tag label='{label}'/></tags>"
     return set(workspace.send(request).succeeds().all("tags/tag@label"))
@@ -93,12 +68,6 @@ def test_added_tags(workspace: Workspace):
     _add_tag(workspace, target, "first")
     _add_tag(workspace, target, "second")
     assert sorted(workspace.record(target).all("datasource/tags/tag@label")) == ["first", "second"]
-
-
-@fact(_TAG, REFERENCE)
-def test_no_tags(workspace: Workspace):
-    """An empty list of tags adds nothing, and is no error."""
-    workspace.send("PUT {shared}/tags <tags/>").succeeds()
 
 
 @fact(
@@ -120,13 +89,6 @@ def test_tags(workspace: Workspace, *, claim: str, label: str, tags: set[str]):
     assert _add_tag(workspace, workspace.published(), label) == tags
 
 
-@fact(_TAG, REFERENCE)
-def test_long_tag(workspace: Workspace):
-    """A tag of more than 200 characters is refused with 400075."""
-    request = f"PUT {{shared}}/tags <tags><tag label='{'x' * 201}'/></tags>"
-    workspace.send(request).is_refused("400075")
-
-
 @fact(_TAG, NOBODY)
 def test_tags_leave_the_stamp(workspace: Workspace):
     """Adding a tag does not move updatedAt."""
@@ -136,30 +98,6 @@ def test_tags_leave_the_stamp(workspace: Workspace):
     workspace.pass_a_second()
     _add_tag(workspace, target, "seen")
     assert workspace.record(target)["datasource@updatedAt"] == before
-
-
-@fact(f"DELETE {_ONE}/tags/{{label}}", TSC)
-def test_removed_tag(workspace: Workspace):
-    """A tag is removed by its encoded name, also with a slash in it."""
-    target = workspace.published()
-    _add_tag(workspace, target, "a/b")
-    workspace.send(f"DELETE {target.path}/tags/a%2Fb").succeeds(204)
-    assert workspace.record(target).elements("datasource/tags/tag") == []
-
-
-@fact(
-    _CONNECTIONS,
-    TSC,
-    connection_of_hyper_data="A published .hyper file has one connection, of the type hyper: "
-    "type -> hyper",
-    tagged_queries="Queries of a published .hyper file are always tagged: "
-    "queryTaggingEnabled -> true",
-)
-def test_connection(workspace: Workspace, *, claim: str, name: str, value: str):
-    """{claim}."""
-    answer = workspace.send("GET {shared}/connections").succeeds()
-    assert answer["connections/connection@id"]
-    assert answer.all(f"connections/connection@{name}") == [value]
 
 
 @fact("PUT sites/{site}/datasources/{datasource}/connections/{connection}", TSC)
@@ -327,3 +265,45 @@ def test_record_of_a_listed_job(workspace: Workspace):
     listed = _listed(workspace)
     assert listed["status"] == "Success"
     assert {"createdAt", "startedAt", "endedAt", "priority", "jobType"} <= set(listed)
+
+
+def _grant(workspace: Workspace, path: str, capability: str) -> Answer:
+    capabilities = f"<capabilities><capability name='{capability}' mode='Allow'/></capabilities>"
+    rule = f"<granteeCapabilities><user id='{{user}}'/>{capabilities}</granteeCapabilities>"
+    return workspace.send(f"PUT {path} <permissions>{rule}</permissions>")
+
+
+def _has(workspace: Workspace, answer: Answer, capability: str) -> bool:
+    """Whether an answer lists a capability of the user; others may have it by other rules."""
+    return any(
+        rule.find(f"capabilities/capability[@name='{capability}'][@mode='Allow']") is not None
+        for rule in answer.succeeds().elements("permissions/granteeCapabilities")
+        if rule.find(f"user[@id='{workspace.session.user}']") is not None
+    )
+
+
+@fact(f"PUT {_PERMISSIONS}", REFERENCE)
+def test_granted_capability(workspace: Workspace):
+    """A capability is granted to a user, and listed from then on."""
+    path = f"{workspace.published().path}/permissions"
+    assert _has(workspace, _grant(workspace, path, "Read"), "Read")
+    assert _has(workspace, workspace.ask("GET", path), "Read")
+
+
+@fact(f"DELETE {_PERMISSIONS}/{{grantees}}/{{grantee}}/{{capability}}/{{mode}}", REFERENCE)
+def test_revoked_capability(workspace: Workspace):
+    """A capability is revoked with 204."""
+    path = f"{workspace.published().path}/permissions"
+    _grant(workspace, path, "Read").succeeds()
+    workspace.send(f"DELETE {path}/users/{{user}}/Read/Allow").succeeds(204)
+    assert not _has(workspace, workspace.ask("GET", path), "Read")
+
+
+@fact(f"PUT {_DEFAULTS}", REFERENCE)
+def test_default_permission_of_a_new_datasource(workspace: Workspace):
+    """A data source begins with the default permissions of its project."""
+    project = workspace.new_project()
+    path = f"projects/{project}/default-permissions/datasources"
+    _grant(workspace, path, "ExportXml").succeeds()
+    target = workspace.published(project=project)
+    assert _has(workspace, workspace.ask("GET", f"{target.path}/permissions"), "ExportXml")

@@ -70,17 +70,6 @@ def test_content_url_of_a_namesake(workspace: Workspace):
     assert answer["datasource@contentUrl"] != first["datasource@contentUrl"]
 
 
-@fact(_RECORD, TSC, type_of_hyper_data=("has the type hyper", "type", "hyper"))
-@fact(
-    _RECORD,
-    NOBODY,
-    hyper_data_are_no_extract=("counts as live, not as an extract", "hasExtracts", "false"),
-)
-def test_record_of_hyper_data(workspace: Workspace, *, what: str, name: str, value: str):
-    """A published .hyper file {what}."""
-    assert workspace.record(workspace.shared)[f"datasource@{name}"] == value
-
-
 @fact(_PUBLISH, TSC)
 def test_publish_as_a_job(workspace: Workspace):
     """With asJob, a publish is answered 202 and a job PublishDatasource, which then succeeds."""

@@ -15,7 +15,7 @@ from requests import RequestException
 
 from tableau_sandbox_tests.contract.answer import Answer
 from tableau_sandbox_tests.contract.files import Part, multipart, packaged_hyper, rows_file, rows_of
-from tableau_sandbox_tests.contract.session import OtherSession, Session, send
+from tableau_sandbox_tests.contract.session import OtherSession, Session, converse, send
 
 ROWS: tuple[tuple[int | None, str | None], ...] = ((1, "one"), (2, "two"))
 _JOB_SECONDS = 600
@@ -137,14 +137,25 @@ class Workspace:
         return answer
 
     def send(self, request: str, **values: str) -> Answer:
-        """Send a request in one line, see `send`; remember what it creates.
+        """Send a request in one line, see `send`. It may also name {user} and the path {shared}."""
+        known = {"shared": self.shared.path} if "{shared}" in request else {}
+        return send(self.ask, request, user=self.session.user, **known, **values)
 
-        It may also name the paths {shared} and {project}, and {user}.
+    def converse(self, text: str) -> None:
+        """Send requests and check their answers, see `converse`.
+
+        They may name the LUIDs {project}, {folder} of a new project and {user}, the paths {shared}
+        and {new} of data sources, and a new {name}.
         """
-        known = {"project": f"projects/{self.project}", "user": self.session.user} | values
-        if "{shared}" in request:
-            known["shared"] = self.shared.path
-        return send(self.ask, request, **known)
+        values = {
+            "project": lambda: self.project,
+            "folder": self.new_project,
+            "user": lambda: self.session.user,
+            "shared": lambda: self.shared.path,
+            "new": lambda: self.published().path,
+            "name": self.new_name,
+        }
+        converse(self.ask, text, values)
 
     def send_parts(self, request: str, *parts: Part, kind: str = "mixed") -> Answer:
         """Send a multipart request to a method and a path."""

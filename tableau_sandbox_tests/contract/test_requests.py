@@ -1,0 +1,428 @@
+"""What a request in one line shows, or a few of them: records, lists, changes and refusals."""
+
+import json
+import re
+
+import pytest
+
+from tableau_sandbox_tests.contract.session import Session
+from tableau_sandbox_tests.contract.sources import (
+    DAGSTER,
+    LIVE_MESSAGES,
+    NOBODY,
+    REFERENCE,
+    SAMPLES,
+    SCHEMA,
+    TABCMD,
+    TSC,
+    fact,
+)
+from tableau_sandbox_tests.contract.workspace import Workspace
+
+_PROJECTS = "sites/{site}/projects"
+_PROJECT = "sites/{site}/projects/{project}"
+_ALL = "GET sites/{site}/datasources"
+_ONE = "sites/{site}/datasources/{datasource}"
+_RULE = (
+    "<permissions><granteeCapabilities><user id='{{user}}'/><capabilities>"
+    "<capability name='{}' mode='Allow'/></capabilities></granteeCapabilities></permissions>"
+)
+
+
+@fact(
+    f"GET {_PROJECTS}",
+    REFERENCE,
+    chosen_page="A page has as many items as asked for, and says how many there are: GET projects?"
+    "pageSize=1&pageNumber=1 -> pagination@pageNumber=1 pagination@pageSize=1 projects/project@id",
+    page_beyond_the_last="There is nothing beyond the last page: "
+    "GET projects?pageNumber=9999 -> 400006",
+    page_number_below_one="There is no page 0: GET projects?pageNumber=0 -> 400006",
+    wrong_method="A path has its methods only: PATCH projects -> 405000",
+    filter_by_time="A filter by a time, with the colons in it, finds what is later: "
+    "GET projects?filter=createdAt:gt:2001-01-01T00:00:00Z -> projects/project@id; "
+    "GET projects?filter=createdAt:lt:2001-01-01T00:00:00Z -> pagination@totalAvailable=0",
+    filters_of_projects="Projects are filtered by name, parent, top level, owner and times: "
+    "GET projects?filter=name:in:[no-such-name]; GET projects?filter=topLevelProject:eq:false; "
+    "GET projects?filter=parentProjectId:eq:{nothing}; GET projects?filter=ownerName:eq:no-such; "
+    "GET projects?filter=updatedAt:lte:2001-01-01T00:00:00Z",
+)
+@fact(
+    f"GET {_PROJECTS}",
+    TSC,
+    encoded_filter="A filter may be percent-encoded as forms are, and its clauses all count: GET "
+    "projects?filter=topLevelProject%3Aeq%3Atrue%2Cname%3Aeq%3Ano+such+name"
+    " -> pagination@totalAvailable=0",
+)
+@fact(
+    f"GET {_PROJECTS}",
+    TABCMD,
+    default_project="There is a project called Default, in any case of letters: "
+    "GET projects?filter=name:eq:Default,topLevelProject:eq:true -> pagination@totalAvailable=1; "
+    "GET projects?filter=name:eq:default,topLevelProject:eq:true -> pagination@totalAvailable=1",
+)
+@fact(
+    f"GET {_PROJECTS}",
+    SCHEMA,
+    project_record="A project has a name, times, an owner and its way of permissions: "
+    "GET projects?pageSize=1 -> projects/project@id projects/project@name"
+    " projects/project@createdAt projects/project@updatedAt projects/project@contentPermissions projects/project/owner@id",
+)
+@fact(
+    _ALL,
+    REFERENCE,
+    default_page="Without parameters, a list is the first page of 100 items: "
+    "GET datasources -> pagination@pageNumber=1 pagination@pageSize=100",
+    page_size_below_one="A page has one item or more: GET datasources?pageSize=0 -> 400007",
+    page_size_in_words="The size of a page is a number: GET datasources?pageSize=many -> 400007",
+    page_size_above_the_maximum="A page has 1000 items or less: "
+    "GET datasources?pageSize=1001 -> 403014",
+    unknown_site_in_a_path="A path names a site: GET /sites/{nothing}/datasources -> 404000",
+    filter_by_several_values="The operator in takes several values in brackets: "
+    "GET datasources?filter=name:in:%5Bno-such-name,nor-this%5D -> pagination@totalAvailable=0",
+    filters_of_datasources="Data sources are filtered by project, URL, type, tag, owner, flag: "
+    "GET datasources?filter=projectName:eq:no-such; GET datasources?filter=contentUrl:eq:no-such; "
+    "GET datasources?filter=type:eq:hyper; GET datasources?filter=tags:in:[no-such-tag]; "
+    "GET datasources?filter=ownerName:eq:no-such; GET datasources?filter=hasExtracts:eq:true; "
+    "GET datasources?filter=isCertified:eq:true",
+)
+@fact(
+    _ALL,
+    LIVE_MESSAGES,
+    unknown_filter_field="Not every field is a filter: GET datasources?filter=no:eq:x -> 400065",
+    datasources_have_no_filter_by_project_id="There is no filter by the LUID of a project: "
+    "GET datasources?filter=projectId:eq:{nothing} -> 400065",
+)
+@fact(
+    _ALL,
+    NOBODY,
+    unknown_filter_operator="A filter with an unknown operator is refused with 400065: "
+    "GET datasources?filter=name:resembles:x -> 400065",
+    filter_by_no_time="A filter that compares a time with something else is refused with 400065: "
+    "GET datasources?filter=updatedAt:gt:yesterday -> 400065",
+)
+@fact(
+    _ALL,
+    TSC,
+    first_page_of_nothing="The first page of an empty list is no error: "
+    "GET datasources?filter=name:eq:no-such-name&pageNumber=1 -> pagination@totalAvailable=0",
+    unknown_parameters="Unknown parameters are ignored: GET datasources?noSuch=true -> 200",
+    unknown_path="A path that does not exist is refused: GET noSuchThings -> 404003",
+)
+@fact(
+    "GET sites/{site}/groups",
+    REFERENCE,
+    group_of_all_users="Each site has a group All Users: "
+    "GET groups?filter=name:eq:All+Users -> pagination@totalAvailable=1 groups/group@id",
+)
+@fact(
+    "GET sites/{site}/workbooks",
+    REFERENCE,
+    list_of_workbooks="Workbooks are listed in pages: "
+    "GET workbooks?pageSize=1 -> pagination@totalAvailable",
+)
+@fact(
+    "GET sites/{any_site}",
+    REFERENCE,
+    site_of_the_session="A session reads its site, with its name and its content URL: "
+    "GET /sites/{site} -> site@id={site} site@contentUrl={content_url} site@name site@state=Active",
+)
+@fact(
+    "GET sites/{site}/users/{user}",
+    REFERENCE,
+    unknown_user="A user who does not exist is refused: GET users/{nothing} -> 404002",
+)
+@fact(
+    "GET sites/{site}/users/{user}",
+    TABCMD,
+    user_of_the_session="A session reads its own user, with name and site role: "
+    "GET users/{user} -> user@id={user} user@name user@siteRole",
+)
+@fact(
+    f"GET {_ONE}",
+    REFERENCE,
+    unknown_datasource="An unknown data source is refused: GET datasources/{nothing} -> 404004",
+)
+@fact(
+    f"GET {_ONE}/content",
+    REFERENCE,
+    content_of_an_unknown_datasource="An unknown data source has no content: "
+    "GET datasources/{nothing}/content -> 404004",
+)
+@fact(
+    f"GET {_ONE}/connections",
+    REFERENCE,
+    connections_of_an_unknown_datasource="An unknown data source has no connections: "
+    "GET datasources/{nothing}/connections -> 404011",
+)
+@fact(
+    f"GET {_ONE}/permissions",
+    REFERENCE,
+    permissions_of_an_unknown_datasource="An unknown data source has no permissions: "
+    "GET datasources/{nothing}/permissions -> 404004",
+)
+@fact(
+    "GET sites/{site}/jobs/{job}",
+    REFERENCE,
+    unknown_job="A job that does not exist is refused: GET jobs/{nothing} -> 404018",
+)
+@fact(
+    f"GET {_PROJECT}/permissions",
+    REFERENCE,
+    permissions_of_a_project="The permissions of a project name it: "
+    "GET projects/{project}/permissions -> permissions/project@id={project}",
+)
+@fact(
+    f"GET {_PROJECT}/default-permissions/datasources",
+    REFERENCE,
+    default_permissions_of_a_project="A project has default permissions for its data sources: GET "
+    "projects/{project}/default-permissions/datasources -> permissions/project@id={project}",
+)
+@fact(
+    f"GET {_ONE}",
+    TSC,
+    datasource_record="A data source has what clients read, its project and its owner: "
+    "GET datasources/{datasource} -> datasource@id datasource@name datasource@contentUrl"
+    " datasource@type datasource@createdAt datasource@updatedAt datasource@isCertified"
+    " datasource@hasExtracts datasource@webpageUrl datasource/project@id datasource/owner@id",
+)
+def test_site(session: Session, *, claim: str, requests: str):
+    """{claim}."""
+    session.converse(requests)
+
+
+@fact(
+    f"POST {_PROJECTS}",
+    REFERENCE,
+    created_project="A project is created inside another one, with 201: POST projects <project "
+    "name='{name}' parentProjectId='{project}'/> -> 201 project@parentProjectId={project}",
+)
+@fact(
+    f"POST {_PROJECTS}",
+    LIVE_MESSAGES,
+    taken_project_name="A name that another project has at this place is refused, in any case: "
+    "POST projects <project name='a{name}' parentProjectId='{project}'/> -> 201; "
+    "POST projects <project name='A{name}' parentProjectId='{project}'/> -> 409006",
+)
+@fact(
+    f"POST {_PROJECTS}",
+    SAMPLES,
+    same_name_elsewhere="Projects inside different projects may have the same name: "
+    "POST projects <project name='{name}' parentProjectId='{project}'/> -> 201; "
+    "POST projects <project name='{name}' parentProjectId='{folder}'/> -> 201",
+)
+@fact(
+    f"POST {_PROJECTS}",
+    TSC,
+    parameter_given_twice="A parameter that is given twice is no error: "
+    "POST projects?publishSamples=False&publishSamples=False "
+    "<project name='{name}' parentProjectId='{project}'/> -> 201",
+)
+@fact(
+    f"PUT {_PROJECT}",
+    TSC,
+    project_read_by_put="A change without attributes returns the project as it is: "
+    "PUT projects/{project}?publishSamples=False <project/> -> project@id={project} project@name",
+)
+@fact(
+    f"PUT {_PROJECT}",
+    REFERENCE,
+    described_project="A project is described, and keeps its name: "
+    "PUT projects/{folder} <project name='{name}'/>; PUT projects/{folder} "
+    "<project description='Seen'/> -> project@name={name} project@description=Seen",
+)
+@fact(
+    f"DELETE {_PROJECT}",
+    REFERENCE,
+    deleted_project="A deletion is answered 204, and then the project is unknown: "
+    "DELETE projects/{folder} -> 204; DELETE projects/{folder} -> 404005",
+)
+@fact(
+    f"GET {_ONE}",
+    TSC,
+    type_of_hyper_data="A published .hyper file has the type hyper: "
+    "GET {shared} -> datasource@type=hyper",
+)
+@fact(
+    f"GET {_ONE}",
+    NOBODY,
+    hyper_data_are_no_extract="A published .hyper file counts as live, not as an extract: "
+    "GET {shared} -> datasource@hasExtracts=false",
+)
+@fact(
+    f"PUT {_ONE}",
+    REFERENCE,
+    described_datasource="A data source is described, and keeps its name: "
+    "PUT {new} <datasource name='{name}'/>; PUT {new} <datasource description='Seen'/>"
+    " -> datasource@name={name} datasource@description=Seen",
+    moved_datasource="A data source moves to another project: PUT {new} "
+    "<datasource><project id='{folder}'/></datasource> -> datasource/project@id={folder}; "
+    "GET {new} -> datasource/project@id={folder}",
+    moved_to_an_unknown_project="Nothing moves to an unknown project: "
+    "PUT {shared} <datasource><project id='{nothing}'/></datasource> -> 404005",
+    given_to_an_unknown_user="Nothing belongs to a user who does not exist: "
+    "PUT {shared} <datasource><owner id='{nothing}'/></datasource> -> 404002",
+)
+@fact(
+    f"DELETE {_ONE}",
+    REFERENCE,
+    deleted_datasource="A deletion is answered 204, and then the data source is unknown: "
+    "DELETE {new} -> 204; GET {new} -> 404004",
+)
+@fact(
+    f"PUT {_ONE}/tags",
+    REFERENCE,
+    no_tags="An empty list of tags adds nothing, and is no error: PUT {shared}/tags <tags/> -> 200",
+    long_tag="A tag of more than 200 characters is refused: "
+    f"PUT {{shared}}/tags <tags><tag label='{'x' * 201}'/></tags> -> 400075",
+)
+@fact(
+    f"DELETE {_ONE}/tags/{{label}}",
+    TSC,
+    removed_tag="A tag is removed by its encoded name, also with a slash in it: "
+    "PUT {new}/tags <tags><tag label='a/b'/></tags> -> tags/tag@label=a/b; "
+    "DELETE {new}/tags/a%2Fb -> 204; DELETE {new}/tags/a%2Fb -> 404007",
+)
+@fact(
+    f"DELETE {_ONE}/tags/{{label}}",
+    REFERENCE,
+    unknown_tag="A tag that a data source lacks is refused: DELETE {shared}/tags/no -> 404007",
+)
+@fact(
+    f"GET {_ONE}/connections",
+    TSC,
+    connection_of_hyper_data="A published .hyper file has a connection of the type hyper: "
+    "GET {shared}/connections -> connections/connection@id connections/connection@type=hyper",
+    tagged_queries="Queries of a published .hyper file are always tagged: "
+    "GET {shared}/connections -> connections/connection@queryTaggingEnabled=true",
+)
+@fact(
+    f"POST {_ONE}/refresh",
+    LIVE_MESSAGES,
+    refresh_of_hyper_data="There is no extract to refresh in a published .hyper file: "
+    "POST {shared}/refresh <extractRefresh/> -> 409090",
+)
+@fact(
+    f"GET {_ONE}/revisions/{{revision}}/content",
+    REFERENCE,
+    unknown_revision="An unknown revision is refused: GET {shared}/revisions/9/content -> 404024",
+)
+@fact(
+    f"GET {_ONE}/permissions",
+    REFERENCE,
+    permissions_of_a_datasource="The permissions of a data source name it: "
+    "GET {shared}/permissions -> permissions/datasource@id",
+)
+@fact(
+    f"PUT {_ONE}/permissions",
+    SCHEMA,
+    capability_of_the_data_service="VizqlDataApiAccess is a capability of data sources: "
+    f"PUT {{new}}/permissions {_RULE.format('VizqlDataApiAccess')} -> 200",
+)
+@fact(
+    f"PUT {_ONE}/permissions",
+    REFERENCE,
+    unknown_capability="A capability that does not exist is refused: "
+    f"PUT {{shared}}/permissions {_RULE.format('NoSuch')} -> 400000 or 400009",
+    permissions_of_something_else="A request names what its path names: PUT {shared}/permissions"
+    " <permissions><workbook id='{nothing}'/></permissions> -> 400000; PUT {shared}/permissions"
+    " <permissions><datasource id='{nothing}'/></permissions> -> 400000 or 404009",
+    permissions_in_a_locked_project="Where a project locks the permissions, those of a data source "
+    "cannot be changed: PUT projects/{folder} <project contentPermissions='LockedToProject'/>"
+    " -> project@contentPermissions=LockedToProject; "
+    "PUT {new} <datasource><project id='{folder}'/></datasource> -> 200; "
+    f"PUT {{new}}/permissions {_RULE.format('Read')} -> 403004",
+)
+@fact(
+    f"DELETE {_ONE}/permissions/{{grantees}}/{{grantee}}/{{capability}}/{{mode}}",
+    REFERENCE,
+    revoked_without_a_grant="What was not granted cannot be revoked: "
+    "DELETE {shared}/permissions/users/{user}/VizqlDataApiAccess/Allow -> 404013",
+)
+def test_project(workspace: Workspace, *, claim: str, requests: str):
+    """{claim}."""
+    workspace.converse(requests)
+
+
+@fact(f"GET {_PROJECTS}", REFERENCE)
+def test_sorted_list(session: Session):
+    """A list is sorted as asked for."""
+    for order in ("asc", "desc"):
+        answer = session.send(f"GET projects?pageSize=1000&sort=createdAt:{order}").succeeds()
+        times = [str(each) for each in answer.all("projects/project@createdAt")]
+        assert times == sorted(times, reverse=order == "desc")
+
+
+@fact(_ALL, NOBODY)
+def test_case_of_filters(workspace: Workspace):
+    """A filter by the name of a data source distinguishes the case of letters."""
+    answer = workspace.send(f"GET datasources?filter=name:eq:{workspace.shared.name.upper()}")
+    assert answer.succeeds().elements("datasources/datasource") == []
+
+
+@fact(_ALL, TSC)
+def test_published_name_is_found(workspace: Workspace):
+    """A filter by name finds what was published, at once."""
+    target = workspace.published()
+    answer = workspace.send(f"GET datasources?filter=name:eq:{target.name}").succeeds()
+    assert answer.all("datasources/datasource@id") == [target.luid]
+
+
+def _for_administrators(session: Session, request: str):
+    answer = session.send(request)
+    if answer.status == 403:
+        pytest.skip("the user is no administrator")
+    assert answer.succeeds()["pagination@totalAvailable"]
+    return answer
+
+
+@fact("GET sites/{site}/jobs", REFERENCE)
+def test_list_of_jobs(session: Session):
+    """Administrators list jobs, filtered by status."""
+    answer = _for_administrators(session, "GET jobs?filter=status:eq:Success&pageSize=1")
+    assert set(answer.all("backgroundJobs/backgroundJob@status")) <= {"Success"}
+
+
+@fact("GET sites/{site}/users", TSC)
+def test_list_of_users(session: Session):
+    """Administrators list users, with all their fields."""
+    answer = _for_administrators(session, "GET users?pageSize=1&fields=_all_")
+    assert all(answer[f"users/user@{name}"] for name in ("id", "name", "siteRole"))
+
+
+@fact("POST metadata/graphql", DAGSTER)
+def test_workbooks_by_graphql(session: Session):
+    """The metadata API answers queries about workbooks in JSON."""
+    answer = session.call(
+        "POST",
+        "graphql",
+        json.dumps({"query": "{workbooks {luid}}"}),
+        version="metadata",
+        token=session.token,
+        headers={"Content-Type": "application/json", "Accept": "application/json"},
+    )
+    if answer.status in (403, 404):
+        pytest.skip("the server has no metadata API")
+    assert isinstance(answer.succeeds().json()["data"]["workbooks"], list)
+
+
+@fact(f"GET {_PROJECTS}", TSC)
+def test_times_without_fractions(session: Session):
+    """Times are in UTC and have neither fractions of a second nor an offset."""
+    answer = session.send("GET projects?pageSize=1").succeeds()
+    for name in ("createdAt", "updatedAt"):
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", answer[f"projects/project@{name}"])
+
+
+@fact(f"GET {_ONE}", SCHEMA)
+def test_order_in_a_record(session: Session):
+    """In the record of a data source, its project, its owner and its tags follow in this order."""
+    answer = session.send(f"GET datasources/{session.first('datasource')}").succeeds()
+    known = ["project", "owner", "tags"]
+    assert [each.tag for each in answer.element("datasource") if each.tag in known] == known
+
+
+@fact(f"GET {_ONE}", TSC)
+def test_size_of_a_datasource(session: Session):
+    """The size of a data source is a whole number of megabytes."""
+    answer = session.send(f"GET datasources/{session.first('datasource')}").succeeds()
+    assert (answer.get("datasource@size") or "0").isdecimal()
