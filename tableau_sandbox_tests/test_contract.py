@@ -160,17 +160,19 @@ def test_others_without_their_role(start_sandbox: Callable[..., Sandbox]):
 def test_removal_after_an_interrupt(sandbox: Sandbox, server: tsc.Server):
     """Prevents: an interrupted check leaves data sources or projects on somebody's site."""
     before = content(server)[:2]
+    facts = "content_url_of_a_namesake or publish_as_a_job"
     with (
         sandbox.held_jobs(),
-        suite("--server", sandbox.url, *WRITING, "moved_datasource or publish_as_a_job") as process,
+        suite("--server", sandbox.url, *WRITING, facts) as process,
     ):
-        while not content(server)[2]:
+        while not content(server)[2] and process.poll() is None:
             time.sleep(0.1)
-        assert content(server)[:2] != before
+        during = content(server)[:2]
         process.send_signal(signal.SIGINT)
         text, _ = process.communicate()
     assert process.returncode == pytest.ExitCode.INTERRUPTED, text
     sandbox.wait_until_idle()
+    assert during != before
     assert content(server)[:2] == before
 
 

@@ -65,7 +65,8 @@ _RULE = (
     SCHEMA,
     project_record="A project has a name, times, an owner and its way of permissions: "
     "GET projects?pageSize=1 -> projects/project@id projects/project@name"
-    " projects/project@createdAt projects/project@updatedAt projects/project@contentPermissions projects/project/owner@id",
+    " projects/project@createdAt projects/project@updatedAt projects/project@contentPermissions"
+    " projects/project/owner@id",
 )
 @fact(
     _ALL,
