@@ -123,7 +123,7 @@ def test_read_only(sandbox: Sandbox, server: tsc.Server):
     assert content(server) == before
     assert sandbox.token_secret not in text
     assert "   0 of 2   GET sites/{site}/users/{user}" in text
-    assert "unknown-user: A user who does not exist is refused with 404002." in text
+    assert "unknown-user: A user who does not exist is refused. Source: " in text
     assert "503 with the error 503000" in text
     assert "POST sites/{site}/datasources" not in text
 

@@ -122,7 +122,7 @@ _RULE = (
     "GET workbooks?pageSize=1 -> pagination@totalAvailable",
 )
 @fact(
-    "GET sites/{any_site}",
+    "GET sites/{site}",
     REFERENCE,
     site_of_the_session="A session reads its site, with its name and its content URL: "
     "GET /sites/{site} -> site@id={site} site@contentUrl={content_url} site@name site@state=Active",
