@@ -130,9 +130,11 @@ def test_a_fault_armed_again_remembers_nothing(
     """Prevents: an answer of before an earlier test, and files that no data source has any more."""
     before = set((vds.data_dir / "content").iterdir())
     item = publish(admin, one_row, name="Twice stale")
-    with vds.armed(StaleRows(times=None)):
+    with vds.armed(StaleRows()):
         publish(admin, two_rows, name="Twice stale", mode="Overwrite")
         assert values(query(session, item.id, COUNT)) == [1]
+        with vds.armed(StaleRows(times=None)):
+            assert values(query(session, item.id, COUNT)) == [2]
     with vds.armed(StaleRows(times=None)):
         assert values(query(session, item.id, COUNT)) == [2]
     admin.datasources.delete(item.id)
