@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DateType, TimestampNTZType, TimestampType
 
@@ -83,14 +84,14 @@ def _is_midnight(moment: datetime) -> bool:
     return (moment.hour, moment.minute, moment.second) == (0, 0, 0)
 
 
-def _day(value: Column, type_: DataType, zone: str) -> Column | None:
+def _day(value: SparkColumn, type_: DataType, zone: str) -> SparkColumn | None:
     """Return the day in the calendar of the zone; the session's own zone is UTC."""
     if isinstance(type_, TimestampType):
         return F.from_utc_timestamp(value, zone).cast("date")
     return value.cast("date") if isinstance(type_, DateType | TimestampNTZType) else None
 
 
-def _minute(value: Column, type_: DataType, zone: str) -> Column | None:
+def _minute(value: SparkColumn, type_: DataType, zone: str) -> SparkColumn | None:
     """Return the instant truncated to the minute: all Dagster windows begin on a full minute."""
     if isinstance(type_, TimestampNTZType):
         value = F.to_utc_timestamp(value.cast("timestamp"), zone)
