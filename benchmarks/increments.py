@@ -15,7 +15,7 @@ from benchmarks.uplink import uplink
 from tableau_pipeline.core.declaration import Declaration, Table
 from tableau_pipeline.core.policies import Diff
 from tableau_pipeline.demo.sandbox_process import sandbox_process
-from tableau_pipeline.extracts.desired import source
+from tableau_pipeline.extracts.desired import table_source
 from tableau_pipeline.hyper.build import build_extract
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.refresh.recover.history import read_history
@@ -140,7 +140,7 @@ class _Bench:
         )
 
     def _bytes_of_rows(self, content: Content) -> int:
-        rows = source("lineitem", content.changed)
+        rows = table_source("lineitem", content.changed)
         return build_extract(hyper_process(), self.folder / "rows.hyper", tables=[rows]).size
 
     def _check(self, declaration: Declaration, content: Content) -> None:

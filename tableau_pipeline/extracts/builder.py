@@ -13,7 +13,7 @@ from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.snapshot import Snapshot, Snapshots
 from tableau_pipeline.core.units import megabytes
 from tableau_pipeline.errors import DamagedSnapshotError
-from tableau_pipeline.extracts.desired import Models, desired_tables, source
+from tableau_pipeline.extracts.desired import Models, desired_tables, table_source
 from tableau_pipeline.extracts.updates.change import Change, TableVersion
 from tableau_pipeline.extracts.updates.delta import Delta, build_delta
 from tableau_pipeline.extracts.updates.split import split_delta
@@ -69,7 +69,7 @@ class Builder:
             self.hyper(),
             self._new(),
             tables=[
-                source(
+                table_source(
                     declaration.published_name(table.name),
                     self.models[table.model],
                     desired[table.name].cutoff,

@@ -10,7 +10,7 @@ from tableau_pipeline.core.checkpoint import Checkpoint, TableContent
 from tableau_pipeline.core.counting import CountWay
 from tableau_pipeline.core.snapshot import Snapshot, Snapshots
 from tableau_pipeline.errors import RefreshError
-from tableau_pipeline.extracts.desired import source
+from tableau_pipeline.extracts.desired import table_source
 from tableau_pipeline.hyper.parquet.rows import rows
 from tableau_pipeline.hyper.tables import EXTRACT_SCHEMA
 from tableau_pipeline.hyper.types.row_text import number_of, row_text, value_text
@@ -114,7 +114,7 @@ def model_rows(name: str, table: TableContent, snapshots: Snapshots) -> str:
     Raises:
         RefreshError: the snapshot of the model is gone.
     """
-    return rows(source(name, _snapshot(snapshots, table), table.cutoff))
+    return rows(table_source(name, _snapshot(snapshots, table), table.cutoff))
 
 
 def _same_rows(

@@ -22,7 +22,7 @@ Models = Mapping[str, Snapshot]
 HASH = Column(ROW_HASH, "bigint")
 
 
-def source(
+def table_source(
     name: str,
     snapshot: Snapshot,
     cutoff: Cutoff | None = None,
@@ -152,7 +152,7 @@ def _content(
 ) -> Fingerprint:
     """Return the fingerprint of the rows that a cutoff keeps."""
     is_additive = snapshot.fingerprint.is_additive
-    kept = rows(source(table.name, snapshot, cutoff, hashed=is_additive))
+    kept = rows(table_source(table.name, snapshot, cutoff, hashed=is_additive))
     with connect(hyper()) as connection:
         if is_additive:
             return fingerprint(connection, f"{kept} source")
@@ -184,7 +184,7 @@ def _cutoff(
     with connect(hyper()) as connection:
         last = connection.execute_scalar_query(
             f"SELECT CAST(CAST(MAX({escape_name(retain.column)}) - INTERVAL '{retain.days} days' "  # noqa: S608
-            f"AS {type_}) AS TEXT) FROM {rows(source(table, snapshot))} source"
+            f"AS {type_}) AS TEXT) FROM {rows(table_source(table, snapshot))} source"
         )
     if last is None:
         return None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from tableau_pipeline.core.checkpoint import Cutoff
 from tableau_pipeline.core.declaration import Table
 from tableau_pipeline.core.snapshot import DataFile, Fingerprint, Snapshot
-from tableau_pipeline.extracts.desired import kept, source
+from tableau_pipeline.extracts.desired import kept, table_source
 from tableau_pipeline.extracts.updates.affected_rows import KeyMatch, KeyTable, Kind
 from tableau_pipeline.hyper.parquet.rows import rows
 from tableau_pipeline.hyper.tables import Column, TableSource
@@ -27,7 +27,7 @@ class TableVersion:
 
     def rows(self, files: Iterable[DataFile] | None = None) -> str:
         """Return its rows with their hashes, as SQL; those of some files, or all."""
-        return rows(source("", self.snapshot, self.cutoff, hashed=True, files=files))
+        return rows(table_source("", self.snapshot, self.cutoff, hashed=True, files=files))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Change:
 
     def source(self, files: Iterable[DataFile]) -> TableSource:
         """Return the desired rows of some files of the new version."""
-        return source(self.table.name, self.new.snapshot, self.new.cutoff, files=files)
+        return table_source(self.table.name, self.new.snapshot, self.new.cutoff, files=files)
 
     def came(self) -> str:
         """Return the rows of files not shared that the new version has, as SQL."""

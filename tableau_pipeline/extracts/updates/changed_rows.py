@@ -7,7 +7,7 @@ from tableauhyperapi import Connection, HyperException, escape_name
 
 from tableau_pipeline.core.policies import Append, Diff, Feed, Partitions, Policy, Replace
 from tableau_pipeline.core.snapshot import Snapshot
-from tableau_pipeline.extracts.desired import Models, cutoff_value, source
+from tableau_pipeline.extracts.desired import Models, cutoff_value, table_source
 from tableau_pipeline.extracts.updates.affected_partitions import changed_partitions
 from tableau_pipeline.extracts.updates.affected_rows import Affected, KeyMatch, KeyTable, fill
 from tableau_pipeline.extracts.updates.change import Change, NotProvedError, key_table
@@ -72,7 +72,7 @@ def _named_keys(
     ]
     # A key with a NULL matches no row on the server, so it names nothing.
     complete = " AND ".join(f"{escape_name(of_feed)} IS NOT NULL" for _, of_feed in feed.columns)
-    named = rows(source(feed.model, changes, only=[of_feed for _, of_feed in feed.columns]))
+    named = rows(table_source(feed.model, changes, only=[of_feed for _, of_feed in feed.columns]))
     select = f"SELECT DISTINCT {', '.join(values)} FROM {named} feed WHERE {complete}"  # noqa: S608
     try:
         fill(connection, keys, [change.column(name) for name in key], select)

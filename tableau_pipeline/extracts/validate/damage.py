@@ -5,7 +5,7 @@ from collections.abc import Callable
 from tableauhyperapi import HyperException, HyperProcess, escape_name
 
 from tableau_pipeline.core.snapshot import DataFile, Snapshot
-from tableau_pipeline.extracts.desired import source
+from tableau_pipeline.extracts.desired import table_source
 from tableau_pipeline.hyper.memory import is_out_of_memory
 from tableau_pipeline.hyper.parquet.rows import rows
 from tableau_pipeline.hyper.process import connect
@@ -20,7 +20,7 @@ def damage(hyper: Callable[[], HyperProcess], snapshot: Snapshot) -> str | None:
 
 
 def _reason(hyper: Callable[[], HyperProcess], snapshot: Snapshot, file: DataFile) -> str | None:
-    table = source("", snapshot, hashed=True, files=[file])
+    table = table_source("", snapshot, hashed=True, files=[file])
     # A plain count need not read the values.
     counts = ", ".join(f"COUNT({escape_name(column.name)})" for column in table.columns)
     try:

@@ -9,7 +9,7 @@ from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.core.units import megabytes
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.extracts.desired import Models, source
+from tableau_pipeline.extracts.desired import Models, table_source
 from tableau_pipeline.extracts.validate.damage import damage
 from tableau_pipeline.hyper.memory import is_out_of_memory
 from tableau_pipeline.hyper.process import Hyperd
@@ -47,7 +47,9 @@ def readable(
         problems = [
             problem
             for table in declaration.tables
-            for problem in unreadable_columns(hyper(), source(table.name, models[table.model]))
+            for problem in unreadable_columns(
+                hyper(), table_source(table.name, models[table.model])
+            )
         ]
         if not problems:
             raise

@@ -8,7 +8,7 @@ from tableau_pipeline.core.checkpoint import TableContent
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.policies import Append, Diff
 from tableau_pipeline.errors import Check, RefusedError
-from tableau_pipeline.extracts.desired import Models, source
+from tableau_pipeline.extracts.desired import Models, table_source
 from tableau_pipeline.extracts.updates.change import Change
 from tableau_pipeline.extracts.validate.relationships import relationship_problems
 from tableau_pipeline.hyper.keys import key_problem, null_problem
@@ -54,7 +54,7 @@ def sources(
 ) -> dict[str, TableSource]:
     """Return the desired rows of each table."""
     return {
-        table.name: source(table.name, models[table.model], desired[table.name].cutoff)
+        table.name: table_source(table.name, models[table.model], desired[table.name].cutoff)
         for table in declaration.tables
     }
 

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tableau_pipeline.core.snapshot import Snapshot
-from tableau_pipeline.extracts.desired import source
+from tableau_pipeline.extracts.desired import table_source
 from tableau_pipeline.hyper.build import build_extract
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.objects import arrow_files
@@ -80,7 +80,7 @@ def test_hyperd_reads_what_was_stored(spark: SparkSession, objects: SnapshotStor
     frame = spark.range(10_000).repartition(3).withColumn("text", F.concat(F.lit("é"), "id"))
     stored = write(frame, objects)
     assert len(stored.files) == 3
-    table = source("Extract", stored)
+    table = table_source("Extract", stored)
     assert not (tmp_path / "copies").exists()
     built = build_extract(hyper_process(), tmp_path / "x.hyper", tables=[table])
     assert built.rows == {"Extract": 10_000}
