@@ -47,7 +47,7 @@ ENV PATH=/opt/venv/bin:$PATH \
 # would write more beside dagster.yaml for its telemetry only, which is off.
 RUN install --directory --owner=pipeline --group=pipeline deploy/storage /srv/data \
     && python -m compileall -q tableau_pipeline \
-    && python -m tableau_pipeline.snapshots.spark.make_class_archive
+    && python -m tableau_pipeline.snapshots.make_class_archive
 USER 10001
 
 CMD ["dagster", "api", "grpc", "--host", "0.0.0.0", "--port", "4000", "--module-name", "tableau_pipeline.definitions"]

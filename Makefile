@@ -70,7 +70,7 @@ clean: # Remove what these made
 
 # Spark starts in half the time from an archive of the classes that it loads.
 .venv/classes: .venv/installed | java
-	@$(BIN)/python -m tableau_pipeline.snapshots.spark.make_class_archive
+	@$(BIN)/python -m tableau_pipeline.snapshots.make_class_archive
 	@touch $@
 
 python:

@@ -16,9 +16,9 @@ from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.defs.flights import sources, transformations
 from tableau_pipeline.demo.story import datasources
 from tableau_pipeline.extracts.builder import Builder
-from tableau_pipeline.hyper.open_file import read_table
+from tableau_pipeline.hyper.hyper_file import read_table
 from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline.snapshots.spark.session import spark_session
+from tableau_pipeline.snapshots.spark import spark_session
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline.snapshots.write import write_snapshot
 

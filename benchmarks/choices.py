@@ -21,7 +21,7 @@ from benchmarks.lineitem import KEY, generate
 from benchmarks.peers.process_tree import processor_seconds
 from benchmarks.spread import spread
 from tableau_pipeline.hyper.process import connect, hyper_process
-from tableau_pipeline.snapshots.spark.session import spark_session
+from tableau_pipeline.snapshots.spark import spark_session
 
 _MB = 1 << 20
 

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from benchmarks.fresh_process import in_fresh_process, peak_memory
 from benchmarks.spread import spread
 from benchmarks.waits import waits
-from tableau_pipeline.components.published_datasource.model_snapshots import ModelSnapshots
+from tableau_pipeline.components.published_datasource import ModelSnapshots
 from tableau_pipeline.core.checkpoint import Record
 from tableau_pipeline.core.declaration import Declaration, Table
 from tableau_pipeline.core.snapshot import (
@@ -29,9 +29,8 @@ from tableau_pipeline.core.snapshot import (
 from tableau_pipeline.demo.sandbox_process import sandbox_process
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.tables import ROW_HASH, Column
-from tableau_pipeline.publishing.session.credentials import PersonalAccessToken
-from tableau_pipeline.publishing.session.sign_in import signed_in
-from tableau_pipeline.refresh.plan.decide import Options
+from tableau_pipeline.publishing.session import PersonalAccessToken, signed_in
+from tableau_pipeline.refresh.plan import Options
 from tableau_pipeline.refresh.refresh import Refresh
 from tableau_pipeline.resources import SnapshotIOManager, SparkResource
 from tableau_pipeline.scripting.file_journal import FileJournal

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tableau_pipeline.core.snapshot import Snapshot
-from tableau_pipeline.snapshots.spark.session import spark_session
+from tableau_pipeline.snapshots.spark import spark_session
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline.snapshots.write import write_snapshot
 

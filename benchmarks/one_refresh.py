@@ -13,9 +13,8 @@ from benchmarks.waits import waits
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.hyper.process import Hyperd, hyper_process
-from tableau_pipeline.publishing.session.credentials import PersonalAccessToken
-from tableau_pipeline.publishing.session.sign_in import signed_in
-from tableau_pipeline.refresh.plan.decide import Options
+from tableau_pipeline.publishing.session import PersonalAccessToken, signed_in
+from tableau_pipeline.refresh.plan import Options
 from tableau_pipeline.refresh.refresh import Refresh
 from tableau_pipeline.scripting.file_journal import FileJournal
 from tableau_pipeline.snapshots.store import SnapshotStore

@@ -9,8 +9,7 @@ from tableauhyperapi import HyperProcess, TableName
 
 from benchmarks.bare import differing_rows
 from benchmarks.lineitem import KEY
-from tableau_pipeline.publishing.session.credentials import PersonalAccessToken
-from tableau_pipeline.publishing.session.sign_in import signed_in
+from tableau_pipeline.publishing.session import PersonalAccessToken, signed_in
 
 
 def check_published(

@@ -11,8 +11,8 @@ from typing import Any
 from pydantic import BaseModel, TypeAdapter
 
 from tableau_pipeline.components import Audit, FileDrop, PublishedDatasource
-from tableau_pipeline.components.publish_file.config import PublishFileConfig
-from tableau_pipeline.components.published_datasource.assets import RefreshConfig
+from tableau_pipeline.components.publish_file import PublishFileConfig
+from tableau_pipeline.components.published_datasource import RefreshConfig
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "yaml.md"
 BEGIN, END = "<!-- begin generated: {} -->", "<!-- end generated: {} -->"

@@ -8,14 +8,12 @@ from enum import StrEnum
 from tableau_pipeline.core.checkpoint import Checkpoint, Claim, Recovered
 from tableau_pipeline.core.declaration import Declaration, tags_of
 from tableau_pipeline.core.server import RemoteDatasource, Server
+from tableau_pipeline.extracts.checks import Declared
 from tableau_pipeline.extracts.compare import Reconciliation
-from tableau_pipeline.extracts.validate.models import Declared
-from tableau_pipeline.refresh.claim import live_claims
-from tableau_pipeline.refresh.job_waiting import Jobs
+from tableau_pipeline.refresh.claim import History, live_claims, read_history
+from tableau_pipeline.refresh.jobs import Jobs
+from tableau_pipeline.refresh.observe import Observer, Published, Recovery, moves
 from tableau_pipeline.refresh.reconcile import Reconciler
-from tableau_pipeline.refresh.recover.history import History, read_history
-from tableau_pipeline.refresh.recover.observe import Observer, Published, moves
-from tableau_pipeline.refresh.recover.recovery import Recovery
 from tableau_pipeline.refresh.refresh import Refresh
 
 # Not the log of the run, which has one line for each data source.

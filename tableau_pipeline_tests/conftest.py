@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 from sqlalchemy import Engine, event
 
-from tableau_pipeline.snapshots.spark.session import spark_session
+from tableau_pipeline.snapshots.spark import spark_session
 from tableau_sandbox.testing import Sandbox, running_sandbox
 
 if TYPE_CHECKING:

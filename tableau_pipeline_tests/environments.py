@@ -10,7 +10,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from tableau_pipeline.objects.own_folder import temporary_folder
+from tableau_pipeline.objects.local import temporary_folder
 
 _INSTALL_SECONDS = 900
 # Newer than Linux distributions have them, and from the registry that Python's packages are from.

@@ -2,7 +2,6 @@
 
 import ast
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +16,7 @@ _PACKAGES = (
 _PUBLIC = {
     f"tableau_sandbox.{name}" for name in ("testing", "faults", "options", "quirks", "simulation")
 }
-_LINES_OF_A_FILE, _LINES_OF_A_FUNCTION, _SHARED_NAMES = 600, 50, 6
+_LINES_OF_A_FILE, _LINES_OF_A_FUNCTION = 600, 50
 
 
 def problems() -> Iterator[str]:
@@ -30,12 +29,6 @@ def problems() -> Iterator[str]:
         yield from _long_functions(file, text)
         if file.is_relative_to(_ROOT / "tableau_pipeline_tests"):
             yield from _private_imports(file, text)
-    modules = [file for file in files if file.name != "__init__.py"]
-    product = _ROOT / _PACKAGES[0]
-    names = Counter(file.stem for file in modules if file.is_relative_to(product))
-    shared = sorted(name for name, count in names.items() if count > 1)
-    if len(shared) > _SHARED_NAMES:
-        yield f"more than {_SHARED_NAMES} names belong to several modules: {', '.join(shared)}"
 
 
 def _long_functions(file: Path, text: str) -> Iterator[str]:

@@ -20,7 +20,7 @@ from benchmarks.peers.process_tree import processes, watched
 from tableau_pipeline.components import PublishedDatasource
 from tableau_pipeline.ingest import files_version
 from tableau_pipeline.resources import SparkResource, resources_from_env, unchanged
-from tableau_pipeline.snapshots.spark.session import spark_session
+from tableau_pipeline.snapshots.spark import spark_session
 
 # A model of Spark that is written by partitions, or as a whole; or a table by reference.
 Kind = Literal["partitions", "whole", "delta"]

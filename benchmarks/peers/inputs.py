@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 from benchmarks import lineitem
 from benchmarks.fresh_process import in_fresh_process
 from tableau_pipeline.defs.flights import sources, transformations
-from tableau_pipeline.snapshots.spark.session import spark_session
+from tableau_pipeline.snapshots.spark import spark_session
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,29 @@
 """Columns in conditions: `target("a") == source("a")`."""
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from tableau_pipeline.actions.conditions import Op, Predicate, Side
-from tableau_pipeline.actions.constants import NULL, Constant, ConstantType, Value, constant
-from tableau_pipeline.actions.names import checked_name
+from tableauhyperapi import TableName
+
+from tableau_pipeline.actions.conditions import (
+    NULL,
+    Condition,
+    Constant,
+    ConstantType,
+    Joint,
+    Junction,
+    Op,
+    Predicate,
+    Side,
+    Value,
+    checked_name,
+    columns_of,
+    constant,
+    predicates,
+    schema_and_table,
+)
 from tableau_pipeline.errors import BatchError
+from tableau_pipeline.hyper.types import is_collated, type_family
 
 _MIRRORED = {Op.GT: Op.LT, Op.LT: Op.GT, Op.GTE: Op.LTE, Op.LTE: Op.GTE}
 
@@ -106,3 +124,255 @@ def source(column: str) -> Column:
         BatchError: the name is not valid for a column.
     """
     return Column(Side.SOURCE, column)
+
+
+# Find the tables that an action names in a file.
+
+
+# The tables of a file, each with the SQL types of its columns.
+Tables = Mapping[TableName, Mapping[str, str]]
+
+_MOST_LISTED = 10
+
+
+@dataclass(frozen=True)
+class KnownTable:
+    """A table that exists.
+
+    Attributes:
+        side: the file that holds it.
+        name: the name of the table, with its schema.
+        types: the SQL types of its columns by name.
+    """
+
+    side: Side
+    name: TableName
+    types: Mapping[str, str]
+
+    def __str__(self) -> str:
+        return f"the {self.side} table {self.name}"
+
+
+def find_table(tables: Tables, side: Side, name: TableName | str) -> KnownTable:
+    """Find the table of a file that an action names.
+
+    Raises:
+        BatchError: there is none, or the schema is needed to identify it.
+    """
+    known = {schema_and_table(table, what=f"a {side} table"): table for table in tables}
+    schema, table = schema_and_table(name, what=f"the {side} table")
+    if schema is None:
+        schema = _only_schema(known, side, table)
+    found = known.get((schema, table))
+    if found is None:
+        wanted = TableName(table) if schema is None else TableName(schema, table)
+        raise BatchError(
+            f"the {side} has no table {wanted}; it has "
+            f"{listed(map(str, tables)) or 'no tables at all'} (names are exact, also in case)"
+        )
+    return KnownTable(side, found, tables[found])
+
+
+def check_types(tables: Tables) -> None:
+    """Refuse unknown types.
+
+    Raises:
+        ValueError: a type is not spelled as `table_columns` spells it.
+    """
+    for table, types in tables.items():
+        for column, sql in types.items():
+            try:
+                type_family(sql)
+            except ValueError as error:
+                raise ValueError(f'{table}, column "{column}": {error}') from None
+
+
+def listed(names: Iterable[str]) -> str:
+    """List names in a sentence; only the first ones if there are many."""
+    names = list(names)
+    more = len(names) - _MOST_LISTED
+    return ", ".join(names[:_MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _only_schema(known: Iterable[tuple[str | None, str]], side: Side, table: str) -> str | None:
+    # The key is needed because None, for no schema, does not compare with text.
+    schemas = sorted({schema for schema, _ in known}, key=str)
+    if len(schemas) > 1:
+        raise BatchError(
+            f"the {side} holds tables in several schemas, {listed(map(str, schemas))}: name one, "
+            f'as in TableName("{schemas[0]}", "{table}")'
+        )
+    return schemas[0] if schemas else None
+
+
+# Check which columns an action reads and writes: by exact name and equal type.
+
+
+def inserting_problems(
+    target: KnownTable, source: KnownTable, where: Condition | None
+) -> Iterator[str]:
+    """Yield why rows of the source cannot be inserted into the target."""
+    missing = [name for name in target.types if name not in source.types]
+    if missing:
+        yield (
+            f"{source} lacks {_described(target, missing)} of {target}: add it to the payload, "
+            "NULL where there is no value"
+        )
+    yield from _common_problems(target, source, where)
+
+
+def updating_problems(
+    target: KnownTable, source: KnownTable, where: Condition | None
+) -> Iterator[str]:
+    """Yield why rows of the source cannot update rows of the target."""
+    if not set(source.types) & set(target.types):
+        yield (
+            f"{source} has no column of {target}, so there is nothing to set: use the same "
+            "column names"
+        )
+    yield from _common_problems(target, source, where)
+
+
+def upserting_problems(
+    target: KnownTable, source: KnownTable, where: Condition | None
+) -> Iterator[str]:
+    """Yield why rows of the source can neither update rows of the target nor be added to them."""
+    yield from inserting_problems(target, source, where)
+    yield from updating_problems(target, source, where)
+
+
+def deleting_problems(
+    target: KnownTable, source: KnownTable, where: Condition | None
+) -> Iterator[str]:
+    """Yield why the source has more than what identifies the rows to delete."""
+    used = columns_of(where, Side.SOURCE)
+    unused = [name for name in source.types if name not in used]
+    if unused:
+        yield (
+            f"{source} has {_described(source, unused)}, which the condition does not use: "
+            f"remove it from the payload, or compare it with a column of {target}"
+        )
+
+
+def _common_problems(
+    target: KnownTable, source: KnownTable, where: Condition | None
+) -> Iterator[str]:
+    used = columns_of(where, Side.SOURCE)
+    # A column that the condition names may be there to find rows only; it is not copied.
+    extra = [name for name in source.types if name not in target.types and name not in used]
+    if extra:
+        yield (
+            f"{source} has {_described(source, extra)}, which {target} lacks: remove it from the "
+            "payload, or publish a file that has it"
+        )
+    for name, type_ in target.types.items():
+        if name in source.types and source.types[name] != type_:
+            yield (
+                f'column "{name}" is {type_} in {target} and {source.types[name]} in {source}: '
+                f"cast it to {type_} in the payload"
+            )
+
+
+def _described(table: KnownTable, columns: list[str]) -> str:
+    return listed(f'"{name}" ({table.types[name]})' for name in columns)
+
+
+# Check comparisons: only equal types, as the engine would otherwise convert silently.
+
+
+_CONSTANTS = {
+    **dict.fromkeys(("SMALLINT", "INTEGER", "BIGINT"), ConstantType.INTEGER),
+    **dict.fromkeys(("DOUBLE PRECISION", "NUMERIC", "REAL"), ConstantType.DOUBLE),
+    **dict.fromkeys(("TEXT", "VARCHAR", "CHAR"), ConstantType.STRING),
+    **dict.fromkeys(("DATE", "TIMESTAMP", "TIMESTAMPTZ"), ConstantType.DATETIME),
+    "BOOLEAN": ConstantType.BOOLEAN,
+}
+_IN_PYTHON = {
+    ConstantType.INTEGER: "int, such as 5",
+    ConstantType.DOUBLE: "float, such as 5.0",
+    ConstantType.STRING: "str",
+    ConstantType.DATETIME: "datetime with a time zone",
+    ConstantType.BOOLEAN: "bool",
+}
+_INCOMPARABLE = frozenset({"INTERVAL", "JSON", "GEOGRAPHY", "UNSUPPORTED"})
+_EQUALITY = frozenset({Op.EQ, Op.NEQ, Op.IS})
+_ORDER = _EQUALITY | {Op.LT, Op.LTE, Op.GT, Op.GTE}
+
+
+def comparison_problems(
+    condition: Condition | None, tables: Mapping[Side, KnownTable]
+) -> Iterator[str]:
+    """Yield why the comparisons of a condition do not fit the columns of its tables."""
+    for predicate in predicates(condition):
+        missing = [name for side, name in predicate.columns if name not in tables[side].types]
+        if missing:
+            yield from _missing(predicate, tables)
+        elif problem := _problem(predicate, tables):
+            yield f"{predicate}: {problem}"
+
+
+def _missing(predicate: Predicate, tables: Mapping[Side, KnownTable]) -> Iterator[str]:
+    for side, name in predicate.columns:
+        if name not in tables[side].types:
+            had = listed(f'"{each}"' for each in tables[side].types)
+            yield f'{tables[side]} has no column "{name}", which the condition names; it has {had}'
+
+
+def _problem(predicate: Predicate, tables: Mapping[Side, KnownTable]) -> str | None:
+    types = [tables[side].types[name] for side, name in predicate.columns]
+    described = ", ".join(
+        f'"{name}" of {tables[side]} is {type_}'
+        for (side, name), type_ in zip(predicate.columns, types, strict=True)
+    )
+    if len(set(types)) > 1:
+        return f"{described}; cast the column in the payload"
+    (type_,) = set(types)
+    constant = predicate.constant
+    if constant is not None and constant.text is None:
+        return None
+    if constant is not None and constant.type is not _CONSTANTS.get(type_family(type_)):
+        return f"{described}, the constant of type {constant.type}; {_constant_remedy(type_)}"
+    if predicate.op not in _operators(type_):
+        allowed = ", ".join(op.symbol for op in Op if op in _operators(type_))
+        return (
+            f"{described}, which supports {allowed or 'only .is_null()'}: use another column or "
+            "operator"
+        )
+    return None
+
+
+def _constant_remedy(type_: str) -> str:
+    fitting = _CONSTANTS.get(type_family(type_))
+    if fitting is None:
+        return "put the values into a small table of the payload, and compare with its column"
+    return f"write it as {_IN_PYTHON[fitting]}"
+
+
+def _operators(type_: str) -> frozenset[Op]:
+    family = type_family(type_)
+    if family in _INCOMPARABLE:
+        return frozenset()
+    if family == "BYTES" or is_collated(type_):
+        return _EQUALITY
+    return _ORDER | {Op.HAS} if _CONSTANTS.get(family) is ConstantType.STRING else _ORDER
+
+
+def upsert_problem(condition: Condition | None) -> str | None:
+    """Return why a condition does not determine which rows an upsert updates and inserts.
+
+    The columns of a key may have different names in the two tables. Constants restrict the rows
+    that match; a source row without a match is inserted.
+    """
+    if not _is_conjunction(condition):
+        return 'its condition must be key comparisons, target("k") == source("k"), combined by &'
+    if any(each.op not in (Op.EQ, Op.IS) for each in predicates(condition)):
+        return "its condition may compare by == and .is_() only: it finds rows by a key"
+    if all(each.constant is not None for each in predicates(condition)):
+        return "its condition must compare a key column of the target with one of the source"
+    return None
+
+
+def _is_conjunction(condition: Condition | None) -> bool:
+    if isinstance(condition, Junction):
+        return condition.joint is Joint.AND and all(_is_conjunction(arg) for arg in condition.args)
+    return isinstance(condition, Predicate)

@@ -5,7 +5,7 @@ from pathlib import Path
 import dagster as dg
 
 from tableau_pipeline.actions.batch import Batch
-from tableau_pipeline.components.dagster_journal import DagsterJournal
+from tableau_pipeline.components.journal import DagsterJournal
 from tableau_pipeline.refresh.custom_batch import send_custom_batch
 from tableau_pipeline.resources import HyperResource, TableauServerResource
 from tableau_pipeline.resources.failures import as_failure

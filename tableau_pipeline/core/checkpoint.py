@@ -11,10 +11,27 @@ from uuid import uuid4
 from pydantic import Field, TypeAdapter, ValidationError
 from tableauhyperapi import TableName
 
-from tableau_pipeline.core.counting import CountWay
 from tableau_pipeline.core.snapshot import Fingerprint, Frozen
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.tables import EXTRACT_SCHEMA, Column
+
+# What a server can count of the tables that it publishes.
+
+
+# What the server counts to learn the rows of a table; each way gives the exact number:
+# * "table": the table itself.
+# * "key": a column without NULL.
+# * "cells": a column, by a calculation that takes NULL for a value. It needs a data source with
+#   this table alone.
+CountWay = Literal["table", "key", "cells"]
+
+# The rows of a table, and the way in which they were counted.
+Counted = tuple[int, CountWay]
+
+# The number of values of a column that are not NULL, the number of different ones among them, and
+# if asked for, the least and the greatest as text.
+ColumnCounts = tuple[int | str, ...]
+
 
 # The format of the records of this release. Whatever changes what a record means changes it.
 FORMAT = 3

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import IO
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
-from tableau_pipeline.core.units import megabytes
+from tableau_pipeline.core.declaration import megabytes
 from tableau_pipeline.errors import RefreshError
 
 

@@ -13,7 +13,7 @@ from tableauhyperapi import HyperProcess
 from tableau_pipeline.core.checkpoint import Cutoff
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.snapshot import Snapshot
-from tableau_pipeline.hyper.open_file import read_table
+from tableau_pipeline.hyper.hyper_file import read_table
 
 
 def differences(

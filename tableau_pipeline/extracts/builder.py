@@ -1,28 +1,27 @@
 """Build the files of a refresh: whole data sources, and payloads of updates."""
 
+import hashlib
 import logging
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from tableauhyperapi import HyperException
 
 from tableau_pipeline.core.checkpoint import Checkpoint, TableContent
-from tableau_pipeline.core.declaration import Declaration
-from tableau_pipeline.core.snapshot import Snapshot, Snapshots
-from tableau_pipeline.core.units import megabytes
-from tableau_pipeline.errors import DamagedSnapshotError
+from tableau_pipeline.core.declaration import Declaration, megabytes
+from tableau_pipeline.core.snapshot import Fingerprint, Snapshot, Snapshots
+from tableau_pipeline.errors import DamagedSnapshotError, RefusedError
+from tableau_pipeline.extracts.affected import Change, TableVersion
+from tableau_pipeline.extracts.checks import check_rows, count_orphans, damage, sources
+from tableau_pipeline.extracts.delta import Delta, build_delta, split_delta
 from tableau_pipeline.extracts.desired import Models, desired_tables, table_source
-from tableau_pipeline.extracts.updates.change import Change, TableVersion
-from tableau_pipeline.extracts.updates.delta import Delta, build_delta
-from tableau_pipeline.extracts.updates.split import split_delta
-from tableau_pipeline.extracts.validate.damage import damage
-from tableau_pipeline.extracts.validate.relationships import count_orphans
-from tableau_pipeline.extracts.validate.rows import check_rows, sources
 from tableau_pipeline.hyper.build import Extract, build_extract
-from tableau_pipeline.hyper.memory import is_out_of_memory
-from tableau_pipeline.hyper.process import Hyperd
+from tableau_pipeline.hyper.process import Hyperd, is_out_of_memory
+from tableau_pipeline.hyper.tables import Column
 
 
 @dataclass(frozen=True)
@@ -242,3 +241,76 @@ def _is_another(found: Snapshot, recorded: TableContent) -> bool:
 def _is_checked(desired: TableContent, published: TableContent) -> bool:
     """Whether the published rows were found to meet the condition of the table's policy, if any."""
     return (desired.key, desired.cursor) in (((), None), (published.key, published.cursor))
+
+
+# A Parquet file that is published unread: only its schema and metadata are used.
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParquetFile(Builder):
+    """A whole file that need not be built, and that no update can replace."""
+
+    extract: Extract
+    table: TableContent
+
+    @property
+    def whole(self) -> str:
+        """Why only the whole file may be sent."""
+        return "the server converts the file as it is"
+
+    @property
+    def digest(self) -> str:
+        """A digest that differs from that of a built file, as the server's extract may differ."""
+        return f"as it is: {self.declaration.digest()}"
+
+    def desired(self, record: Checkpoint | None) -> Mapping[str, TableContent]:
+        """Return the content of the one table: the rows of the file."""
+        return {self.declaration.fact_table: self.table}
+
+    def check(self, desired: Mapping[str, TableContent]) -> None:
+        """Do nothing: the server reads the rows."""
+
+    def file(self, desired: Mapping[str, TableContent]) -> Extract:
+        """Return the file itself."""
+        return self.extract
+
+    def orphans(
+        self,
+        desired: Mapping[str, TableContent],
+        *,
+        changed: Collection[str],
+        base: Checkpoint | None,
+    ) -> dict[str, int]:
+        """Return nothing: one table has no relationships."""
+        return {}
+
+
+def parquet_file(file: Path, bare: Builder) -> ParquetFile:
+    """Describe a Parquet file by its schema, its row count and a hash of its bytes.
+
+    Args:
+        bare: the builder of the same data source, without models.
+
+    Raises:
+        RefusedError: it is not a Parquet file.
+    """
+    try:
+        metadata = pq.read_metadata(file)
+        schema = metadata.schema.to_arrow_schema()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+        raise RefusedError(f"it cannot be read as Parquet: {error}") from error
+    with file.open("rb") as opened:
+        digest = hashlib.file_digest(opened, "sha256").hexdigest()
+    content = Fingerprint(
+        rows=metadata.num_rows, hash_sum=int(digest[:16], 16), algorithm="sha256 of the file"
+    )
+    name = bare.declaration.fact_table
+    columns = tuple(Column(field.name, str(field.type)) for field in schema)
+    return ParquetFile(
+        **{field.name: getattr(bare, field.name) for field in fields(bare) if field.init},
+        extract=Extract(file, {name: metadata.num_rows}, file.stat().st_size, version=2),
+        # No store has a version with this number.
+        table=TableContent(
+            model=name, version=-1, columns=columns, all_rows=content, content=content
+        ),
+    )

@@ -1,19 +1,20 @@
 """Compare a published file with the snapshots that it was made from."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tableauhyperapi import Connection, TableName
+from tableauhyperapi import Connection, HyperProcess, TableName, escape_name
 
-from tableau_pipeline.core.checkpoint import Checkpoint, TableContent
-from tableau_pipeline.core.counting import CountWay
+from tableau_pipeline.core.checkpoint import Checkpoint, ColumnCounts, CountWay, TableContent
+from tableau_pipeline.core.server import Server
 from tableau_pipeline.core.snapshot import Snapshot, Snapshots
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.extracts.desired import table_source
-from tableau_pipeline.hyper.parquet.rows import rows
+from tableau_pipeline.hyper.parquet import number_of, row_text, rows, value_text
+from tableau_pipeline.hyper.process import connect
 from tableau_pipeline.hyper.tables import EXTRACT_SCHEMA
-from tableau_pipeline.hyper.types.row_text import number_of, row_text, value_text
+from tableau_pipeline.hyper.types import hyper_type
 
 # The number of bytes of each hash that are summed: such sums stay exact for any number of rows.
 _BYTES = 6
@@ -183,3 +184,121 @@ def _row_sum(connection: Connection, relation: str, table: TableContent) -> int:
     """Return the sum over whole rows; length prefixes keep values apart."""
     (total,) = _sums(connection, [row_text(table.columns)], relation)
     return total
+
+
+# Count the values of columns, in the terms in which a server can count them as well.
+
+
+# The types whose values all engines order, and write, in the same way.
+_WITH_ENDS = frozenset({"SMALLINT", "INTEGER", "BIGINT", "DATE"})
+
+
+def countable_columns(table: TableContent) -> dict[str, bool]:
+    """Return the columns whose values can be counted, and whether their ends can be compared."""
+    types = {column.name: hyper_type(column, table="") for column in table.columns}
+    return {name: type_ in _WITH_ENDS for name, type_ in types.items() if type_ != "BYTES"}
+
+
+def count_values(
+    connection: Connection, relation: str, columns: Mapping[str, bool]
+) -> dict[str, ColumnCounts]:
+    """Count the values of columns, by column; `columns` states whether their ends are wanted.
+
+    Args:
+        relation: SQL for the rows: a table or a subquery.
+    """
+    numbers = []
+    for column, with_ends in columns.items():
+        value = escape_name(column)
+        numbers += [f"COUNT({value})", f"COUNT(DISTINCT {value})"]
+        if with_ends:
+            numbers += [f"CAST({function}({value}) AS TEXT)" for function in ("MIN", "MAX")]
+    query = f"SELECT {', '.join(numbers)} FROM {relation} counted"  # noqa: S608
+    (row,) = connection.execute_list_query(query)
+    found = iter(row)
+    counts: dict[str, ColumnCounts] = {}
+    for column, with_ends in columns.items():
+        values, different = int(str(next(found))), int(str(next(found)))
+        ends = (next(found), next(found)) if with_ends else ()
+        counts[column] = values, different, *(str(end) for end in ends if end is not None)
+    return counts
+
+
+# Compare published tables with the snapshots behind them by what the server counts.
+
+
+# Seconds until the server is asked again. A cache of it may have held the former rows.
+_PAUSE = 5
+
+
+def compare_counts(
+    server: Server,
+    checkpoint: Checkpoint,
+    luid: str,
+    *,
+    keys: Mapping[str, str],
+    sleep: Callable[[float], None],
+) -> Reconciliation:
+    """Compare the number of rows of each table with a checkpoint.
+
+    A different number is asked for once more. It is a `problem` then, but no proof: see
+    `Server.count`.
+
+    Args:
+        keys: a column without NULL of each table that is known to have one.
+    """
+    names = {checkpoint.target(name).name.unescaped: name for name in checkpoint.tables}
+    columns = {published: keys.get(name) for published, name in names.items()}
+    expected = {published: checkpoint.rows[name] for published, name in names.items()}
+    known = checkpoint.habits.counts
+    ways = {published: known[name] for published, name in names.items() if name in known}
+    try:
+        counted = dict(server.count(luid, columns, ways=ways))
+        differing = {name: columns[name] for name in columns if counted[name][0] != expected[name]}
+        if differing:
+            sleep(_PAUSE)
+            counted.update(server.count(luid, differing, ways=ways, fresh=True))
+    except RefreshError as error:
+        return _not_asked(error)
+    problems = [
+        f"the server counts {rows:,} rows in {names[each]}, its model has {expected[each]:,}"
+        for each, (rows, _) in counted.items()
+        if rows != expected[each]
+    ]
+    return Reconciliation(
+        "; ".join(problems) or None,
+        by={names[each]: way for each, (_, way) in counted.items()},
+        rows={names[each]: rows for each, (rows, _) in counted.items()},
+    )
+
+
+def compare_values(
+    server: Server,
+    checkpoint: Checkpoint,
+    luid: str,
+    *,
+    snapshots: Snapshots,
+    hyper: Callable[[], HyperProcess],
+) -> Reconciliation:
+    """Compare the counts of the values in each column with the snapshots of a checkpoint."""
+    names = {checkpoint.target(name).name.unescaped: name for name in checkpoint.tables}
+    columns = {each: countable_columns(checkpoint.tables[name]) for each, name in names.items()}
+    problems: list[str] = []
+    try:
+        found = server.count_columns(luid, columns)
+        for published, name in names.items():
+            model = model_rows(name, checkpoint.tables[name], snapshots)
+            with connect(hyper()) as connection:
+                wanted = count_values(connection, model, columns[published])
+            problems += [
+                f"the values of {name}.{column} are not as many, or others"
+                for column in wanted
+                if found[published][column] != wanted[column]
+            ]
+    except RefreshError as error:
+        return _not_asked(error)
+    return Reconciliation("; ".join(problems) or None)
+
+
+def _not_asked(error: RefreshError) -> Reconciliation:
+    return Reconciliation(skipped=f"the server cannot tell: {error}")

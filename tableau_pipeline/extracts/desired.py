@@ -7,14 +7,12 @@ from datetime import datetime, timedelta
 from tableauhyperapi import Connection, HyperProcess, escape_name
 
 from tableau_pipeline.core.checkpoint import Checkpoint, Cutoff, TableContent
-from tableau_pipeline.core.declaration import Declaration, Table
-from tableau_pipeline.core.policies import Append, Diff, Retain
+from tableau_pipeline.core.declaration import Append, Declaration, Diff, Retain, Table
 from tableau_pipeline.core.snapshot import DataFile, Fingerprint, Snapshot
-from tableau_pipeline.hyper.parquet.rows import rows
+from tableau_pipeline.hyper.parquet import rows
 from tableau_pipeline.hyper.process import connect
-from tableau_pipeline.hyper.tables import ROW_HASH, Column, Layout, TableSource
-from tableau_pipeline.hyper.types.literals import string_literal
-from tableau_pipeline.hyper.types.spark_types import hyper_type
+from tableau_pipeline.hyper.tables import ROW_HASH, Column, Layout, TableSource, string_literal
+from tableau_pipeline.hyper.types import hyper_type
 
 # The version of each model that a refresh publishes, by its asset key.
 Models = Mapping[str, Snapshot]

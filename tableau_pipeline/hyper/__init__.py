@@ -1,4 +1,10 @@
-from tableau_pipeline.hyper.hyper_file import HyperFile, HyperFileError, TableInfo
-from tableau_pipeline.hyper.open_file import convert, defragment, open_hyper
+from tableau_pipeline.hyper.hyper_file import (
+    HyperFile,
+    HyperFileError,
+    TableInfo,
+    convert,
+    defragment,
+    open_hyper,
+)
 
 __all__ = ["HyperFile", "HyperFileError", "TableInfo", "convert", "defragment", "open_hyper"]

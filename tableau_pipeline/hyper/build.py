@@ -1,16 +1,199 @@
 """Build a multi-table `.hyper` file from Parquet files, which hyperd reads directly."""
 
-from collections.abc import Sequence
+import shutil
+from collections import defaultdict
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+from uuid import uuid4
 
-from tableauhyperapi import HyperProcess, TableName
+from tableauhyperapi import (
+    Connection,
+    HyperException,
+    HyperProcess,
+    SchemaName,
+    TableName,
+    escape_name,
+)
 
-from tableau_pipeline.hyper.comments import comment
-from tableau_pipeline.hyper.new_file import NEW, create_table, new_file
-from tableau_pipeline.hyper.parquet.rows import names, rows
-from tableau_pipeline.hyper.tables import EXTRACT_SCHEMA, Relationship, TableSource
-from tableau_pipeline.hyper.types.spark_types import file_version
+from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.hyper.parquet import names, rows
+from tableau_pipeline.hyper.process import connect
+from tableau_pipeline.hyper.tables import (
+    EXTRACT_SCHEMA,
+    Column,
+    Relationship,
+    TableSource,
+    string_literal,
+)
+from tableau_pipeline.hyper.types import file_version, hyper_type
+
+# Comments that document the columns of a file.
+
+
+_FIND = """
+    SELECT nspname, relname, attname, description
+    FROM pg_catalog.pg_description
+    JOIN pg_catalog.pg_class c ON c.oid = objoid
+    JOIN pg_catalog.pg_namespace n ON n.oid = relnamespace
+    JOIN pg_catalog.pg_attribute ON attrelid = objoid AND attnum = objsubid
+"""
+
+
+def comment(connection: Connection, table: TableName, comments: Mapping[str, str]) -> None:
+    """Set the comments of columns of a table, by column name."""
+    for column, text in comments.items():
+        connection.execute_command(
+            f"COMMENT ON COLUMN {table}.{escape_name(column)} IS {string_literal(text)}"
+        )
+    if comments:
+        # hyperd loses new comments unless something else in the schema changes too.
+        database = table.schema_name.database_name if table.schema_name else None
+        name = f"passing {uuid4()}"
+        passing = SchemaName(database, name) if database else SchemaName(name)
+        connection.execute_command(f"CREATE SCHEMA {passing}")
+        connection.execute_command(f"DROP SCHEMA {passing}")
+
+
+def copy_comments(old: Connection, new: Connection) -> None:
+    """Copy the comments of all columns from one file to another."""
+    found: dict[TableName, dict[str, str]] = defaultdict(dict)
+    for row in old.execute_list_query(_FIND):
+        schema, table, column, text = map(str, row)
+        found[TableName(schema, table)][column] = text
+    for name, comments in found.items():
+        comment(new, name, comments)
+
+
+# Write a file that appears under its name only when it is complete.
+
+
+@contextmanager
+def atomic_path(path: Path) -> Generator[Path]:
+    """Yield the path to write to; it replaces `path` if the block succeeds."""
+    # hyperd requires the suffix. The name is not random, because a lock guards each data source.
+    unfinished = path.absolute().with_name(f".{path.name}.unfinished.hyper")
+    unfinished.unlink(missing_ok=True)
+    unfinished.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        yield unfinished
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+# Save a `.hyper` file, and check that it holds what was written.
+
+
+# In hyperd's words; a limit on the size of files ends the same way.
+_NO_SPACE = "growing the database file failed"
+
+
+@contextmanager
+def saved(
+    hyper: HyperProcess, path: Path, connection: Connection, *, name: str, database: str = ""
+) -> Generator[None]:
+    """Close a connection that writes the file at `path`, once the block has succeeded.
+
+    Args:
+        name: of the file, in messages.
+        database: its name within the connection; "" if it is the only one.
+
+    Raises:
+        RefreshError: no space is left, or the file does not hold what was written.
+    """
+    try:
+        with connection:
+            yield
+            written = _rows(connection, database)
+            # Closing would save it, too, but is silent on a full disk: the file has no tables then.
+            connection.catalog.detach_all_databases()
+    except HyperException as error:
+        if _NO_SPACE not in str(error):
+            raise
+        free = shutil.disk_usage(path.parent).free
+        raise RefreshError(
+            f"No space is left for {name}: hyperd could not write it, and {free / 1e6:,.1f} MB are "
+            f"free in {path.parent}. Make room there, or set TMPDIR to a folder on a larger disk; "
+            "then run again."
+        ) from error
+    if (found := _saved_rows(hyper, path)) != written:
+        raise RefreshError(
+            f"hyperd has not saved {name} as it was written: it holds {found}, not {written}. "
+            f"Look whether there is room in {path.parent}; then run again."
+        )
+
+
+def _saved_rows(hyper: HyperProcess, path: Path) -> Mapping[str, int] | str:
+    """Return the rows in a file by table, or why they cannot be counted."""
+    try:
+        with connect(hyper, path) as connection:
+            return _rows(connection)
+    except HyperException as error:
+        return str(error)
+
+
+def _rows(connection: Connection, database: str = "") -> Mapping[str, int]:
+    """Return the number of rows of each table of a database."""
+    catalog = connection.catalog
+    tables = [
+        table
+        for schema in catalog.get_schema_names(database or None)
+        for table in catalog.get_table_names(schema)
+    ]
+    return {
+        # The name of the database within the connection is left out.
+        f"{table.schema_name and table.schema_name.name}.{table.name}": int(
+            str(connection.execute_scalar_query(f"SELECT COUNT(*) FROM {table}"))  # noqa: S608
+        )
+        for table in tables
+    }
+
+
+# Write a new `.hyper` file, which appears under its name only when it is complete.
+
+
+# The name of the new file within the connection that writes it.
+NEW = "new_file"
+
+
+@contextmanager
+def new_file(hyper: HyperProcess, path: Path, *, version: int) -> Generator[Connection]:
+    """Open a connection whose database `NEW` becomes the file at `path` if the block succeeds.
+
+    Args:
+        version: the version of the file format.
+
+    Raises:
+        RefreshError: no space is left on its disk.
+    """
+    with atomic_path(path) as unfinished:
+        connection, database = connect(hyper), escape_name(str(unfinished))
+        with saved(hyper, unfinished, connection, name=path.name, database=NEW):
+            connection.execute_command(f"CREATE DATABASE {database} WITH VERSION {version}")
+            connection.execute_command(f"ATTACH DATABASE {database} AS {NEW}")
+            yield connection
+
+
+def create_table(
+    connection: Connection, table: TableName, columns: Sequence[Column], *, key: Sequence[str] = ()
+) -> None:
+    """Create a table in the new file; `key` becomes its assumed primary key, if it is not empty.
+
+    Raises:
+        UnsupportedTypeError: names the table, the column, its type and what to do.
+    """
+    definitions = []
+    for column in columns:
+        type_ = hyper_type(column, table=table.name.unescaped)
+        required = " NOT NULL" if column.name in key else ""
+        definitions.append(f"{escape_name(column.name)} {type_}{required}")
+    if key:
+        definitions.append(f"ASSUMED PRIMARY KEY ({names(key)})")
+    connection.catalog.create_schema_if_not_exists(table.schema_name)
+    connection.execute_command(f"CREATE TABLE {table} ({', '.join(definitions)})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,3 +252,101 @@ def _foreign_key(relationship: Relationship) -> str:
         f"ADD ASSUMED FOREIGN KEY ({names([column for column, _ in relationship.on])}) "
         f"REFERENCES {_target(relationship.one)} ({names(relationship.key)})"
     )
+
+
+# Check with hyperd whether columns are a key, before anything relies on it.
+
+
+_SAMPLES = 3
+
+
+def key_problem(hyper: HyperProcess, table: TableSource, key: Sequence[str]) -> str | None:
+    """Return why `key` does not identify the rows of `table`, with samples; None if it does."""
+    with connect(hyper) as connection:
+        return _nulls(connection, table, key) or _repeated(connection, table, key)
+
+
+def null_problem(hyper: HyperProcess, table: TableSource, columns: Sequence[str]) -> str | None:
+    """Return which columns contain NULL, with a sample row; None if none does."""
+    with connect(hyper) as connection:
+        return _nulls(connection, table, columns)
+
+
+def shared_key_problem(
+    hyper: HyperProcess, table: TableSource, other: TableSource, key: Sequence[str]
+) -> str | None:
+    """Return which keys of `table` rows of `other` have as well; None if there are none.
+
+    Args:
+        key: identifies the rows of each.
+    """
+    same = " AND ".join(f"source.{name} = other.{name}" for name in map(escape_name, key))
+    with connect(hyper) as connection:
+        shared = connection.execute_list_query(
+            f"SELECT {names(key)}, 2 FROM {rows(table)} source "  # noqa: S608
+            f"WHERE EXISTS (SELECT 1 FROM {rows(other)} other WHERE {same}) "
+            f"ORDER BY {names(key)} LIMIT {_SAMPLES}"
+        )
+    return _not_unique(table, key, shared)
+
+
+def orphans(hyper: HyperProcess, many: str, one: str, on: Sequence[tuple[str, str]]) -> int:
+    """Count the rows of `many` without a partner in `one`; rows with a NULL key do not count.
+
+    Args:
+        many: a relation, as SQL; like `one`.
+        on: pairs (column of `many`, column of `one`).
+    """
+    pairs = [(escape_name(left), escape_name(right)) for left, right in on]
+    same = " AND ".join(f"m.{left} = o.{right}" for left, right in pairs)
+    pointing = " AND ".join(f"m.{left} IS NOT NULL" for left, _ in pairs)
+    with connect(hyper) as connection:
+        count: Any = connection.execute_scalar_query(
+            f"SELECT COUNT(*) FROM {many} m WHERE {pointing} "  # noqa: S608
+            f"AND NOT EXISTS (SELECT 1 FROM {one} o WHERE {same})"
+        )
+    return count
+
+
+def _nulls(connection: Connection, table: TableSource, columns: Sequence[str]) -> str | None:
+    missing = " OR ".join(f"{escape_name(column)} IS NULL" for column in columns)
+    where = f"FROM {rows(table)} source WHERE {missing}"
+    count: Any = connection.execute_scalar_query(f"SELECT COUNT(*) {where}")
+    if not count:
+        return None
+    (sample,) = connection.execute_list_query(f"SELECT * {where} LIMIT 1")
+    shown = ", ".join(
+        f"{column.name} = {value}"
+        for column, value in zip(table.columns, sample, strict=True)
+        if value is not None
+    )
+    return (
+        f'table "{table.name}": {" or ".join(columns)} is NULL in {count:,} '
+        f"row{'s' * (count > 1)}, "
+        f"for instance in the one with {shown or 'nothing else'!s:.200}"
+    )
+
+
+def _repeated(connection: Connection, table: TableSource, key: Sequence[str]) -> str | None:
+    repeated = connection.execute_list_query(
+        f"SELECT {names(key)}, COUNT(*) FROM {rows(table)} source GROUP BY {names(key)} "  # noqa: S608
+        f"HAVING COUNT(*) > 1 ORDER BY {names(key)} LIMIT {_SAMPLES}"
+    )
+    return _not_unique(table, key, repeated)
+
+
+def _not_unique(
+    table: TableSource, key: Sequence[str], repeated: Sequence[Sequence[Any]]
+) -> str | None:
+    if not repeated:
+        return None
+    samples = ", ".join(
+        f"{' / '.join(map(_visible, values))} ({count} times)" for *values, count in repeated
+    )
+    return f'table "{table.name}": {", ".join(key)} is not unique, for instance {samples}'
+
+
+def _visible(value: object) -> str:
+    """Return a text that shows where the value begins and ends."""
+    text = str(value)
+    return text if text and text == text.strip() else f'"{text}"'

@@ -10,10 +10,9 @@ from tableau_pipeline.core.snapshot import Part, Snapshot
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.tables import Column
 from tableau_pipeline.ingest import READ_ERRORS, Reading, reason
-from tableau_pipeline.snapshots.storable import UnstorableError
-from tableau_pipeline.snapshots.store import SnapshotStore
-from tableau_pipeline.snapshots.successor import in_order
+from tableau_pipeline.snapshots.store import SnapshotStore, in_order
 from tableau_pipeline.snapshots.write import (
+    UnstorableError,
     columns_of,
     commit,
     nothing_left,

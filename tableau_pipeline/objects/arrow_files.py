@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from obstore.store import ObjectStore, from_url
 
-from tableau_pipeline.objects.causes import ObjectStoreTaskError, in_words
+from tableau_pipeline.objects.errors import ObjectStoreTaskError, in_words
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig

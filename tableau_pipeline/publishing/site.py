@@ -11,20 +11,18 @@ from typing import TypeVar
 
 import tableauserverclient as TSC
 
-from tableau_pipeline.core.checkpoint import Outcome, PublishMode
-from tableau_pipeline.core.counting import ColumnCounts, Counted, CountWay
-from tableau_pipeline.core.declaration import Project, project_path
+from tableau_pipeline.core.checkpoint import ColumnCounts, Counted, CountWay, Outcome, PublishMode
+from tableau_pipeline.core.declaration import Project, megabytes, project_path
 from tableau_pipeline.core.server import Job, Metadata, RemoteDatasource
-from tableau_pipeline.core.units import megabytes
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.publishing import counts, datasources, jobs, projects, updates, uploads
-from tableau_pipeline.publishing.session.clock import ServerClock
-from tableau_pipeline.publishing.translate_errors import (
+from tableau_pipeline.publishing import counts, rest
+from tableau_pipeline.publishing.errors import (
     SESSION_GONE,
     UPLOAD_REMEDIES,
     SignInError,
     translate_errors,
 )
+from tableau_pipeline.publishing.http import ServerClock
 
 _T = TypeVar("_T")
 
@@ -59,7 +57,7 @@ class TableauSite:
     @property
     def payload_limit(self) -> int:
         """The largest payload of an update in bytes; 0 if the server supports no updates."""
-        return updates.payload_limit(self.tsc)
+        return rest.payload_limit(self.tsc)
 
     def now(self) -> datetime:
         """Return the time by the server's own clock; a second or so late, never early."""
@@ -76,50 +74,48 @@ class TableauSite:
         """Return the id of a project; None if there is none."""
         return self._ask(
             f'Looking for project "{project_path(project)}"',
-            lambda: projects.find_project(self.tsc, project),
+            lambda: rest.find_project(self.tsc, project),
         )
 
     def project(self, project: Project, *, create: bool) -> str:
         """Return the id of a project, which must exist unless it may be created."""
         return self._ask(
             f'Looking for project "{project_path(project)}"',
-            lambda: projects.project_id(self.tsc, project, create=create),
+            lambda: rest.project_id(self.tsc, project, create=create),
         )
 
     def find_by_luid(self, luid: str) -> RemoteDatasource | None:
         """Return a data source; None if there is none. Lack of permission is an error."""
         return self._ask(
-            f"Looking for data source {luid}", lambda: datasources.find_by_luid(self.tsc, luid)
+            f"Looking for data source {luid}", lambda: rest.find_by_luid(self.tsc, luid)
         )
 
     def updated_at(self, luid: str) -> datetime | None:
         """Return the time stamp of a data source by one request; None if there is none."""
-        return self._ask(
-            f"Looking for data source {luid}", lambda: datasources.updated_at(self.tsc, luid)
-        )
+        return self._ask(f"Looking for data source {luid}", lambda: rest.updated_at(self.tsc, luid))
 
     def find_by_name(self, name: str, *, project_id: str) -> RemoteDatasource | None:
         """Return the data source with this name in a project, in any case of letters, or None."""
         return self._ask(
             f'Looking for data source "{name}"',
-            lambda: datasources.find_by_name(self.tsc, name, project_id=project_id),
+            lambda: rest.find_by_name(self.tsc, name, project_id=project_id),
         )
 
     def tagged(self, prefix: str) -> Sequence[RemoteDatasource]:
         """Return the data sources with a tag that begins so, as far as this user may see them."""
         return self._ask(
             f'Listing the data sources with a tag "{prefix}..."',
-            lambda: datasources.tagged(self.tsc, prefix),
+            lambda: rest.tagged(self.tsc, prefix),
         )
 
     def upload(self, file: Path) -> str:
         """Upload a file in blocks; return the id by which one call may use it."""
         doing = f"Uploading {file.name}"
         size, sent = file.stat().st_size, 0
-        block_size = uploads.block_size(size)
+        block_size = rest.block_size(size)
         upload = self._ask(doing, self.tsc.fileuploads.initiate, remedies=UPLOAD_REMEDIES)
-        for block in uploads.blocks(file, block_size):
-            self._ask(doing, lambda block=block: uploads.send_block(self.tsc, upload, block))
+        for block in rest.blocks(file, block_size):
+            self._ask(doing, lambda block=block: rest.send_block(self.tsc, upload, block))
             sent += len(block)
             of = f" of {megabytes(size)}" if sent < size else ""
             self.log.info("Uploaded %s%s", megabytes(sent), of)
@@ -131,7 +127,7 @@ class TableauSite:
         """Publish an uploaded file, which is never sent twice; return the id of the job."""
         return self._ask(
             f'Publishing "{name}"',
-            lambda: datasources.publish(
+            lambda: rest.publish(
                 self.tsc,
                 upload,
                 file_type=file_type,
@@ -153,7 +149,7 @@ class TableauSite:
         """Send a batch of actions; return the id of its job, or None if it is not reported."""
         return self._ask(
             f"Updating data source {luid}",
-            lambda: updates.send_update(
+            lambda: rest.send_update(
                 self.tsc,
                 luid,
                 batch=batch,
@@ -165,7 +161,7 @@ class TableauSite:
 
     def job(self, job_id: str) -> Job | None:
         """Return a job; None if the server no longer knows it, or hides it from this user."""
-        job = self._ask(f"Asking for job {job_id}", lambda: jobs.find_job(self.tsc, job_id))
+        job = self._ask(f"Asking for job {job_id}", lambda: rest.find_job(self.tsc, job_id))
         return job and replace(job, notes=self.hide(job.notes))
 
     def jobs(self, *, name: str, since: datetime) -> Sequence[Job] | None:
@@ -174,7 +170,7 @@ class TableauSite:
         with suppress(SignInError):
             return self._ask(
                 f'Asking for the jobs of "{name}"',
-                lambda: jobs.jobs_on(self.tsc, name=name, since=since),
+                lambda: rest.jobs_on(self.tsc, name=name, since=since),
             )
         return None
 
@@ -201,21 +197,21 @@ class TableauSite:
         """Rename a data source, or move it to another project, or both."""
         return self._ask(
             f'Moving data source {luid} to "{name}" in project {project_id}',
-            lambda: datasources.move(self.tsc, luid, name=name, project_id=project_id),
+            lambda: rest.move(self.tsc, luid, name=name, project_id=project_id),
         )
 
     def download(self, luid: str, folder: Path, *, limit: int | None = None) -> Path:
         """Save the data source as a `.tdsx` file of at most `limit` bytes in `folder`."""
         return self._ask(
             f"Downloading data source {luid}",
-            lambda: datasources.download(self.tsc, luid, folder, limit=limit),
+            lambda: rest.download(self.tsc, luid, folder, limit=limit),
         )
 
     def metadata(self, luid: str) -> Metadata:
         """Read the content of the data source's `.tds`."""
         return self._ask(
             f"Reading the metadata of data source {luid}",
-            lambda: datasources.metadata(self.tsc, luid),
+            lambda: rest.metadata(self.tsc, luid),
         )
 
     def count(

@@ -8,21 +8,19 @@ from pathlib import Path
 
 from tableauhyperapi import TableName
 
-from tableau_pipeline.actions.batch import Batch
-from tableau_pipeline.actions.validate import batch_problems
+from tableau_pipeline.actions.batch import Batch, batch_problems
 from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.declaration import tags_of
 from tableau_pipeline.core.journal import Journal
-from tableau_pipeline.core.server import RemoteDatasource, Server
-from tableau_pipeline.core.timeouts import Timeouts
+from tableau_pipeline.core.server import RemoteDatasource, Server, Timeouts
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.hyper.open_file import table_columns
+from tableau_pipeline.hyper.hyper_file import table_columns
 from tableau_pipeline.hyper.process import Hyperd
-from tableau_pipeline.hyper.types.spark_types import hyper_type
+from tableau_pipeline.hyper.types import hyper_type
 from tableau_pipeline.refresh.claim import claimed
-from tableau_pipeline.refresh.deliver.send import Sender
-from tableau_pipeline.refresh.job_waiting import Jobs
-from tableau_pipeline.refresh.recover.recovery import Recovery
+from tableau_pipeline.refresh.deliver import Sender
+from tableau_pipeline.refresh.jobs import Jobs
+from tableau_pipeline.refresh.observe import Recovery
 
 
 def send_custom_batch(

@@ -13,17 +13,21 @@ from tempfile import TemporaryDirectory
 from tableauhyperapi import Connection, HyperException
 
 from tableau_pipeline.core.checkpoint import Checkpoint
-from tableau_pipeline.core.declaration import Declaration, Reconcile
+from tableau_pipeline.core.declaration import Declaration, Reconcile, megabytes
 from tableau_pipeline.core.package import unpack
 from tableau_pipeline.core.server import RemoteDatasource, Server
 from tableau_pipeline.core.snapshot import Snapshots
-from tableau_pipeline.core.units import megabytes
 from tableau_pipeline.errors import DamagedSnapshotError, RefreshError
-from tableau_pipeline.extracts.compare import Reconciliation, compare, count_rows
-from tableau_pipeline.extracts.compare_counts import compare_counts, compare_values
-from tableau_pipeline.extracts.validate.damage import damage
+from tableau_pipeline.extracts.checks import damage
+from tableau_pipeline.extracts.compare import (
+    Reconciliation,
+    compare,
+    compare_counts,
+    compare_values,
+    count_rows,
+)
 from tableau_pipeline.hyper.process import Hyperd, connect
-from tableau_pipeline.objects.own_folder import scratch
+from tableau_pipeline.objects.local import scratch
 
 # Bytes of a package beside its extract: the `.tds`, and what images people put into it.
 _AROUND = 10**7

@@ -6,13 +6,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from tableau_pipeline.core.checkpoint import Checkpoint
-from tableau_pipeline.core.declaration import Declaration
+from tableau_pipeline.core.declaration import Declaration, megabytes
 from tableau_pipeline.core.server import RemoteDatasource
-from tableau_pipeline.core.units import megabytes
 from tableau_pipeline.extracts.compare import Reconciliation
-from tableau_pipeline.extracts.updates.delta import RowCounts
+from tableau_pipeline.extracts.delta import RowCounts
 from tableau_pipeline.hyper.build import Extract
-from tableau_pipeline.refresh.plan.decide import NoChange, Options, Plan, Publish, Refuse, Update
+from tableau_pipeline.refresh.plan import NoChange, Options, Plan, Publish, Refuse, Update
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ from tableau_pipeline.resources.data_folder import (
     work_dir,
 )
 from tableau_pipeline.resources.environment import resources_from_env
-from tableau_pipeline.resources.hyperd import HyperResource
-from tableau_pipeline.resources.io_manager import SnapshotIOManager
+from tableau_pipeline.resources.hyper import HyperResource
+from tableau_pipeline.resources.snapshots import SnapshotIOManager
 from tableau_pipeline.resources.spark import SparkResource
 from tableau_pipeline.resources.tableau import TableauServerResource
-from tableau_pipeline.resources.unchanged_models import unchanged
+from tableau_pipeline.resources.unchanged import unchanged
 
 __all__ = [
     "HyperResource",

@@ -3,10 +3,9 @@ import os
 from functools import cache
 from pathlib import Path
 
-from tableau_pipeline.objects.local_copies import LocalCopies
-from tableau_pipeline.objects.opening import is_url
-from tableau_pipeline.objects.own_folder import scratch, temporary_folder
-from tableau_pipeline.snapshots.objects.object_storage import ObjectStorage
+from tableau_pipeline.objects.local import LocalCopies, scratch, temporary_folder
+from tableau_pipeline.objects.stores import is_url
+from tableau_pipeline.snapshots.object_storage import ObjectStorage
 
 
 def data_dir() -> Path:

@@ -5,8 +5,8 @@ import dagster as dg
 
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.resources.data_folder import snapshots_location
-from tableau_pipeline.resources.hyperd import HyperResource
-from tableau_pipeline.resources.io_manager import SnapshotIOManager
+from tableau_pipeline.resources.hyper import HyperResource
+from tableau_pipeline.resources.snapshots import SnapshotIOManager
 from tableau_pipeline.resources.spark import SparkResource
 from tableau_pipeline.resources.tableau import JOB_SECONDS, QUEUE_SECONDS, TableauServerResource
 

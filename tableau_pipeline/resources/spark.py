@@ -3,7 +3,7 @@ from dagster_pyspark import LazyPySparkResource
 from pydantic import Field
 from pyspark.sql import SparkSession
 
-from tableau_pipeline.snapshots.spark.session import spark_session
+from tableau_pipeline.snapshots.spark import spark_session
 
 
 class SparkResource(LazyPySparkResource):

@@ -7,15 +7,15 @@ from typing import Any
 import dagster as dg
 from pydantic import Field, ValidationInfo, field_validator
 
-from tableau_pipeline.core.timeouts import Timeouts
+from tableau_pipeline.core.server import Timeouts
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.publishing.session.credentials import (
+from tableau_pipeline.publishing.session import (
     ConnectedApp,
     Credentials,
     Password,
     PersonalAccessToken,
+    signed_in,
 )
-from tableau_pipeline.publishing.session.sign_in import signed_in
 from tableau_pipeline.publishing.site import TableauSite
 
 # The launchpad shows this instead of a secret, and sends it back as the value.

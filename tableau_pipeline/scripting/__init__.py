@@ -5,24 +5,29 @@ only refreshes needs no Spark.
 """
 
 from tableau_pipeline.core.declaration import (
+    Append,
     Declaration,
+    Diff,
+    Feed,
     Guard,
     InCatalog,
     LakeTable,
+    Partitions,
     Reconcile,
+    Replace,
+    Retain,
     Table,
 )
-from tableau_pipeline.core.policies import Append, Diff, Feed, Partitions, Replace, Retain
-from tableau_pipeline.core.timeouts import Timeouts
+from tableau_pipeline.core.server import Timeouts
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.hyper.tables import Relationship
-from tableau_pipeline.publishing.session.credentials import (
+from tableau_pipeline.publishing.session import (
     ConnectedApp,
     Password,
     PersonalAccessToken,
+    signed_in,
 )
-from tableau_pipeline.publishing.session.sign_in import signed_in
-from tableau_pipeline.refresh.plan.decide import Accept, Options
+from tableau_pipeline.refresh.plan import Accept, Options
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline.scripting.refresh_script import refresh
 

@@ -16,7 +16,7 @@ from tableau_pipeline.core.checkpoint import FORMAT, RELEASE, Owner, Record, not
 from tableau_pipeline.core.journal import held
 from tableau_pipeline.core.snapshot import Frozen
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.refresh.recover.history import needed
+from tableau_pipeline.refresh.claim import needed
 
 _REPAIR = (
     "Restore a backup, or move it away and refresh once with accept: [takeover], which finds the "

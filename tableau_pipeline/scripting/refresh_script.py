@@ -4,14 +4,13 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from tableau_pipeline.core.declaration import Declaration
-from tableau_pipeline.core.server import Server
-from tableau_pipeline.core.timeouts import Timeouts
+from tableau_pipeline.core.server import Server, Timeouts
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.tables import tree_problem
-from tableau_pipeline.lake.snapshots import with_lakes
-from tableau_pipeline.objects.local_copies import LocalCopies
-from tableau_pipeline.refresh.plan.decide import Options
+from tableau_pipeline.lake.tables import with_lakes
+from tableau_pipeline.objects.local import LocalCopies
+from tableau_pipeline.refresh.plan import Options
 from tableau_pipeline.refresh.refresh import Refresh
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline.scripting.file_journal import FileJournal

@@ -1,7 +1,7 @@
 """The functions with which a script writes its models."""
 
 from tableau_pipeline.ingest import read_files
-from tableau_pipeline.snapshots.spark.session import spark_session
+from tableau_pipeline.snapshots.spark import spark_session
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline.snapshots.write import write_snapshot
 

@@ -2,17 +2,21 @@
 
 import json
 from pathlib import Path
+from uuid import uuid4
 
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
+from tableauhyperapi import TableName
 
 from tableau_pipeline.core.snapshot import DataFile, Snapshot
+from tableau_pipeline.hyper.hyper_file import open_hyper
+from tableau_pipeline.hyper.tables import string_literal
 from tableau_pipeline.objects.arrow_files import SPARK_SCHEMA, Reader
-from tableau_pipeline.objects.object_folder import ObjectFolder
-from tableau_pipeline.snapshots.files.spark_paths import exact_path
-from tableau_pipeline.snapshots.objects.sending import plain_names, sent_along
+from tableau_pipeline.objects.stores import ObjectFolder
+from tableau_pipeline.snapshots.object_storage import plain_names, sent_along
 from tableau_pipeline.snapshots.row_hash import column
+from tableau_pipeline.snapshots.write import exact_path
 
 _NULLABLE = {"nullable", "containsNull", "valueContainsNull"}
 
@@ -70,3 +74,27 @@ def _spark_schema(path: str) -> StructType:
             text, object_hook=lambda found: found | dict.fromkeys(_NULLABLE & {*found}, True)
         )
     )
+
+
+# Read extracts as Spark DataFrames, for models that start from one.
+
+
+def read_hyper(
+    spark: SparkSession, path: Path | str, what: TableName | str, *, folder: Path
+) -> DataFrame:
+    """Read the rows of a table of a `.hyper` file, or of a query on it.
+
+    Args:
+        folder: where hyperd stores the rows as Parquet. Every executor must be able to read it,
+            and it must exist as long as the frame is used.
+
+    Raises:
+        HyperFileError: the file does not exist, is not a .hyper file, is damaged, or is in use.
+    """
+    rows = folder.absolute() / f"{uuid4().hex}.parquet"
+    rows.parent.mkdir(parents=True, exist_ok=True)
+    query = f"SELECT * FROM {what}" if isinstance(what, TableName) else what  # noqa: S608
+    with open_hyper(path) as file:
+        target = string_literal(str(rows))
+        file.execute(f"COPY ({query}) TO {target} WITH (FORMAT PARQUET)")
+    return spark.read.parquet(exact_path(rows))

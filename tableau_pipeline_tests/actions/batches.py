@@ -6,9 +6,8 @@ from typing import Any
 
 from tableauhyperapi import TableName
 
-from tableau_pipeline.actions.batch import Batch
-from tableau_pipeline.actions.validate import batch_problems
-from tableau_pipeline.hyper.open_file import read_table, table_columns
+from tableau_pipeline.actions.batch import Batch, batch_problems
+from tableau_pipeline.hyper.hyper_file import read_table, table_columns
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_sandbox.simulation import apply_batch, parse_batch
 from tableau_sandbox_tests.samples import execute

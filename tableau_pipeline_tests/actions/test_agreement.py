@@ -10,12 +10,11 @@ import pytest
 from hypothesis import event, given
 from tableauhyperapi import SqlType, TableName
 
-from tableau_pipeline.actions.batch import Batch, BatchError, Delete, source, target
+from tableau_pipeline.actions.batch import Batch, BatchError, Delete, batch_problems, source, target
 from tableau_pipeline.actions.conditions import Condition
-from tableau_pipeline.actions.validate import batch_problems
-from tableau_pipeline.hyper.open_file import table_columns
+from tableau_pipeline.hyper.hyper_file import table_columns
 from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline.hyper.types.sql_types import sql_type
+from tableau_pipeline.hyper.types import sql_type
 from tableau_pipeline_tests.actions.rebuilt import built, spoilt_batches
 from tableau_sandbox.simulation import (
     Batch as ParsedBatch,

@@ -13,10 +13,10 @@ from tableau_pipeline.actions.batch import (
     Upsert,
     always,
     any_of,
+    batch_problems,
     source,
     target,
 )
-from tableau_pipeline.actions.validate import batch_problems
 
 T, S = TableName("Extract", "Extract"), TableName("public", "s")
 USERS = {"id": "BIGINT", "name": "TEXT", "price": "NUMERIC(10,2)"}

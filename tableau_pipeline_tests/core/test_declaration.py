@@ -6,6 +6,8 @@ from hypothesis import strategies as st
 
 from tableau_pipeline.core.declaration import (
     Declaration,
+    Diff,
+    Feed,
     Guard,
     Project,
     ProjectLuid,
@@ -13,7 +15,6 @@ from tableau_pipeline.core.declaration import (
     Table,
     file_name,
 )
-from tableau_pipeline.core.policies import Diff, Feed
 from tableau_pipeline.hyper.tables import Relationship
 
 ON = (("id", "id"),)

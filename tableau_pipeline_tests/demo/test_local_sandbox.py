@@ -8,8 +8,7 @@ import pytest
 
 from tableau_pipeline.demo import dev
 from tableau_pipeline.demo.sandbox_process import local_sandbox
-from tableau_pipeline.publishing.session.credentials import PersonalAccessToken
-from tableau_pipeline.publishing.session.sign_in import signed_in
+from tableau_pipeline.publishing.session import PersonalAccessToken, signed_in
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline_tests.ports import free_port
 

@@ -10,13 +10,12 @@ from tableauhyperapi import Connection, TableName
 from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.demo.differences import differences
 from tableau_pipeline.demo.story import datasources
-from tableau_pipeline.hyper.open_file import read_table
+from tableau_pipeline.hyper.hyper_file import read_table
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.tables import ROW_HASH
-from tableau_pipeline.publishing.session.credentials import Password
-from tableau_pipeline.publishing.session.sign_in import signed_in
-from tableau_pipeline.snapshots.files.spark_paths import spark_path
+from tableau_pipeline.publishing.session import Password, signed_in
 from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline.snapshots.write import spark_path
 from tableau_pipeline_tests.conftest import Story
 
 TABLES = ("flights", "airlines", "airports", "planes")

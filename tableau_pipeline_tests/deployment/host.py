@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tableau_pipeline.components import PublishedDatasource
-from tableau_pipeline.components.published_datasource.assets import refresh_assets
+from tableau_pipeline.components.published_datasource import refresh_assets
 from tableau_pipeline.resources import SparkResource, resources_from_env
 
 DATASOURCE = {

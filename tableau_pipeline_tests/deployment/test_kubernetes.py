@@ -20,7 +20,7 @@ from dagster_k8s.job import construct_dagster_k8s_job
 from kubernetes.client import ApiClient
 from kubernetes.utils import parse_quantity
 
-from tableau_pipeline.hyper.memory import limit_in_bytes
+from tableau_pipeline.hyper.process import limit_in_bytes
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.deployment import chart
 from tableau_pipeline_tests.deployment.compose import SERVICES, dagster_yaml_with_logs

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tableau_pipeline.components.dagster_journal import JOURNAL
+from tableau_pipeline.components.journal import JOURNAL
 from tableau_pipeline.core.server import Job
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.dagster_servers import WebServer, running

@@ -9,8 +9,8 @@ import yaml
 
 from tableau_pipeline import scripting
 from tableau_pipeline.components import Audit, FileDrop, PublishedDatasource
-from tableau_pipeline.components.publish_file.config import PublishFileConfig
-from tableau_pipeline.components.published_datasource.assets import RefreshConfig
+from tableau_pipeline.components.publish_file import PublishFileConfig
+from tableau_pipeline.components.published_datasource import RefreshConfig
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.docs.page import Page, all_pages, loaded, page
 

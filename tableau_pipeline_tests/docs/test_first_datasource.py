@@ -176,9 +176,7 @@ def _own_python(folder: Path) -> Path:
 
 def test_every_key_is_in_the_scaffold():
     """Prevents: a key that a newcomer never hears of."""
-    template = (
-        ROOT / "tableau_pipeline/components/published_datasource/new_datasource.yaml"
-    ).read_text()
+    template = (ROOT / "tableau_pipeline/components/new_datasource.yaml").read_text()
     missing = [name for name in PublishedDatasource.model_fields if f"{name}:" not in template]
     assert missing == []
 

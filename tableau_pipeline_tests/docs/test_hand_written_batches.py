@@ -9,7 +9,7 @@ import pytest
 import tableauserverclient as TSC
 from tableauhyperapi import CreateMode, TableName
 
-from tableau_pipeline.components.published_datasource.assets import refresh_assets
+from tableau_pipeline.components.published_datasource import refresh_assets
 from tableau_pipeline.hyper.process import connect, hyper_process
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.resources import data_dir, resources_from_env

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.refresh.plan.decide import Options
+from tableau_pipeline.refresh.plan import Options
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline_tests.docs.page import declared, page
 from tableau_pipeline_tests.docs.scenes import SCENES, Step

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tableauhyperapi import HyperException, TableName
 
 from tableau_pipeline.hyper import HyperFile, HyperFileError, open_hyper
-from tableau_pipeline.hyper.types.arrow_types import UnsupportedArrowTypeError
+from tableau_pipeline.hyper.types import UnsupportedArrowTypeError
 
 TABLE = TableName("Extract", "Extract")
 

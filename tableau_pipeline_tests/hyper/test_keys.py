@@ -6,8 +6,8 @@ import pytest
 from pyspark.sql import SparkSession
 from tableauhyperapi import HyperProcess
 
-from tableau_pipeline.hyper.keys import key_problem, orphans
-from tableau_pipeline.hyper.parquet.rows import rows
+from tableau_pipeline.hyper.build import key_problem, orphans
+from tableau_pipeline.hyper.parquet import rows
 from tableau_pipeline.hyper.tables import Column, TableSource
 from tableau_pipeline_tests.hyper.samples import source, stored_source
 from tableau_pipeline_tests.snapshots.support.samples import store

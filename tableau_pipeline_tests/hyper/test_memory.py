@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.hyper.memory import limit_in_bytes
+from tableau_pipeline.hyper.process import limit_in_bytes
 
 MACHINE = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 V2 = "0::/user.slice/job\n"

@@ -9,7 +9,7 @@ from tableauhyperapi import HyperException, HyperProcess, TableName
 
 from tableau_pipeline.hyper import HyperFileError, convert, defragment, open_hyper
 from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline.hyper.types.versions import version_of
+from tableau_pipeline.hyper.types import version_of
 from tableau_pipeline_tests.hyper.samples import constraints
 from tableau_pipeline_tests.waiting import until
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tableau_pipeline.objects.local_copies import LocalCopies
+from tableau_pipeline.objects.local import LocalCopies
 
 
 class Source:
@@ -84,7 +84,7 @@ def test_a_failed_download_leaves_no_copy(tmp_path: Path):
 KILLED = """
 import os, sys
 from pathlib import Path
-from tableau_pipeline.objects.local_copies import LocalCopies
+from tableau_pipeline.objects.local import LocalCopies
 copies = LocalCopies(Path(sys.argv[1]), limit=1000)
 copies.path("s3://bucket/a", lambda target: target.write_text("a"))
 os._exit(9)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.objects.own_folder import scratch, temporary_folder
-from tableau_pipeline.publishing.session.session_lock import only_session
+from tableau_pipeline.objects.local import scratch, temporary_folder
+from tableau_pipeline.publishing.session import only_session
 from tableau_pipeline.resources import data_dir, work_dir
 from tableau_pipeline.resources.data_folder import local_copies
 

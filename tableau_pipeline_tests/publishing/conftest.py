@@ -15,9 +15,8 @@ from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.hyper.build import build_extract
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.tables import Column, TableSource
-from tableau_pipeline.publishing.session.credentials import Credentials, Password
-from tableau_pipeline.publishing.session.retries import RetryTimes
-from tableau_pipeline.publishing.session.sign_in import signed_in
+from tableau_pipeline.publishing.http import RetryTimes
+from tableau_pipeline.publishing.session import Credentials, Password, signed_in
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_sandbox.options import UserSeed
 from tableau_sandbox.testing import Sandbox, running_sandbox

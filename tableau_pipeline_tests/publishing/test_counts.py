@@ -15,7 +15,7 @@ from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.hyper.build import build_extract
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.tables import Column, Relationship, TableSource
-from tableau_pipeline.publishing.session.credentials import ConnectedApp
+from tableau_pipeline.publishing.session import ConnectedApp
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline_tests.publishing.conftest import SignIn, hooked, published
 from tableau_sandbox.faults import BreakRows, Cut, ExpireSessions, Refuse

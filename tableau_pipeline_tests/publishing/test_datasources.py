@@ -7,8 +7,8 @@ import requests
 from tableau_pipeline.core.checkpoint import PublishMode
 from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.publishing import lookup
-from tableau_pipeline.publishing.session.credentials import Password
+from tableau_pipeline.publishing import rest as lookup
+from tableau_pipeline.publishing.session import Password
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline_tests.publishing.conftest import VIEWER, SignIn, hooked, published
 from tableau_sandbox.faults import Delay

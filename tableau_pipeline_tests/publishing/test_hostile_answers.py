@@ -14,8 +14,8 @@ import pytest
 
 from tableau_pipeline.core.checkpoint import PublishMode
 from tableau_pipeline.errors import RefreshError
-from tableau_pipeline.publishing.session.credentials import Password, PersonalAccessToken
-from tableau_pipeline.publishing.session.retries import RetryTimes
+from tableau_pipeline.publishing.http import RetryTimes
+from tableau_pipeline.publishing.session import Password, PersonalAccessToken
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline_tests.publishing import hostile
 from tableau_pipeline_tests.publishing.conftest import SignIn, published

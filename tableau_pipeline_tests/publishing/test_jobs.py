@@ -6,8 +6,8 @@ import requests
 
 from tableau_pipeline.core.checkpoint import Outcome
 from tableau_pipeline.core.server import RemoteDatasource
-from tableau_pipeline.publishing import lookup
-from tableau_pipeline.publishing.session.credentials import Password
+from tableau_pipeline.publishing import rest as lookup
+from tableau_pipeline.publishing.session import Password
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline_tests.publishing.conftest import VIEWER, SignIn, finished, hooked, send
 from tableau_pipeline_tests.publishing.test_updates import CLEAR, fresh

@@ -9,12 +9,12 @@ import requests
 from tableauhyperapi import TableName
 
 from tableau_pipeline.core.checkpoint import PublishMode
+from tableau_pipeline.core.declaration import megabytes
 from tableau_pipeline.core.server import RemoteDatasource
-from tableau_pipeline.core.units import megabytes
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.hyper.open_file import read_table
+from tableau_pipeline.hyper.hyper_file import read_table
 from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline.publishing.session.credentials import Password
+from tableau_pipeline.publishing.session import Password
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline_tests.publishing.conftest import (
     VIEWER,

@@ -10,8 +10,7 @@ import requests
 from tableau_pipeline.core.checkpoint import Outcome
 from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.publishing.session.credentials import Password
-from tableau_pipeline.publishing.session.sign_in import signed_in
+from tableau_pipeline.publishing.session import Password, signed_in
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline_tests.publishing.conftest import (
     LOG,

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.publishing.uploads import block_size, blocks
+from tableau_pipeline.publishing.rest import block_size, blocks
 
 MEGABYTE, GIGABYTE = 2**20, 2**30
 

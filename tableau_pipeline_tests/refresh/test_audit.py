@@ -7,10 +7,9 @@ import pytest
 
 from tableau_pipeline.audit import Audited, Finding, audit
 from tableau_pipeline.core.checkpoint import Claim, Owner
-from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, Reconcile
-from tableau_pipeline.core.policies import Diff
+from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, Diff, Reconcile
 from tableau_pipeline.errors import RefreshError
-from tableau_pipeline.refresh.plan.decide import NoChange
+from tableau_pipeline.refresh.plan import NoChange
 from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.crashes import killed_before
 from tableau_pipeline_tests.refresh.support.models import flights

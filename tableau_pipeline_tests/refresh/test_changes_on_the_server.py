@@ -10,7 +10,7 @@ from tableauhyperapi import HyperProcess
 from tableau_pipeline.core.checkpoint import PublishMode
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline.refresh.plan.decide import Accept, NoChange, Options, Publish
+from tableau_pipeline.refresh.plan import Accept, NoChange, Options, Publish
 from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.other_users import ADMIN

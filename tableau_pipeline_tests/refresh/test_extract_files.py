@@ -4,9 +4,9 @@ from uuid import uuid4
 import pyarrow as pa
 import pytest
 
-from tableau_pipeline.core.policies import Diff
+from tableau_pipeline.core.declaration import Diff
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.refresh.plan.decide import Accept, Publish
+from tableau_pipeline.refresh.plan import Accept, Publish
 from tableau_pipeline_tests.hyper.test_full_disk import hyperd_with
 from tableau_pipeline_tests.refresh.support.crashes import killed_before
 from tableau_pipeline_tests.refresh.support.models import airlines, flights

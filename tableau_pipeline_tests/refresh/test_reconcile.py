@@ -9,11 +9,10 @@ from zipfile import ZIP_DEFLATED, ZipFile
 import pyarrow as pa
 import pytest
 
-from tableau_pipeline.core.declaration import Reconcile
-from tableau_pipeline.core.policies import Diff
+from tableau_pipeline.core.declaration import Diff, Reconcile
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.extracts.compare import ReconciliationError
-from tableau_pipeline.refresh.plan.decide import NoChange
+from tableau_pipeline.refresh.plan import NoChange
 from tableau_pipeline_tests.refresh.support.crashes import killed_for_real
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.other_users import changes_the_file, publishes

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from tableau_pipeline.core.counting import ColumnCounts, Counted
-from tableau_pipeline.core.declaration import Reconcile
-from tableau_pipeline.core.policies import Diff
+from tableau_pipeline.core.checkpoint import ColumnCounts, Counted
+from tableau_pipeline.core.declaration import Diff, Reconcile
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.extracts.compare import ReconciliationError
-from tableau_pipeline.refresh.plan.decide import NoChange
+from tableau_pipeline.refresh.plan import NoChange
 from tableau_pipeline_tests.refresh.support.models import airlines, flights
 from tableau_pipeline_tests.refresh.support.other_users import changes_the_file
 from tableau_pipeline_tests.refresh.support.pipeline import STAR, Pipeline

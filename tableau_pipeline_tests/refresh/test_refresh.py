@@ -1,8 +1,8 @@
 import pyarrow as pa
 
 from tableau_pipeline.core.checkpoint import PublishMode
-from tableau_pipeline.core.policies import Diff
-from tableau_pipeline.refresh.plan.decide import Accept, NoChange, Publish, Update
+from tableau_pipeline.core.declaration import Diff
+from tableau_pipeline.refresh.plan import Accept, NoChange, Publish, Update
 from tableau_pipeline_tests.refresh.support.models import airlines, flights
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline, published_rows
 

@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from tableau_pipeline.core.declaration import Reconcile
-from tableau_pipeline.core.policies import Diff
-from tableau_pipeline.refresh.plan.decide import Options
+from tableau_pipeline.core.declaration import Diff, Reconcile
+from tableau_pipeline.refresh.plan import Options
 from tableau_pipeline_tests.docs.page import page
 from tableau_pipeline_tests.refresh.recover.test_crash import changed_rows
 from tableau_pipeline_tests.refresh.support.models import flights

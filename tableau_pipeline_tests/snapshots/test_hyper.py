@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 from tableauhyperapi import TableName
 
 from tableau_pipeline.hyper import open_hyper
-from tableau_pipeline.snapshots.hyper import read_hyper
+from tableau_pipeline.snapshots.load import read_hyper
 
 TABLE = TableName("Extract", "Extract")
 

@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 from tableau_pipeline.core.checkpoint import Checkpoint, Closing, Intent, Outcome, TableContent
 from tableau_pipeline.core.snapshot import Fingerprint
 from tableau_pipeline.errors import DamagedSnapshotError
-from tableau_pipeline.refresh.recover.history import read_history
+from tableau_pipeline.refresh.claim import read_history
 from tableau_pipeline.snapshots.retention import collect, is_first
-from tableau_pipeline.snapshots.storage import LocalStorage
-from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline.snapshots.store import LocalStorage, SnapshotStore
 from tableau_pipeline_tests.refresh.support.proxies import Proxy
 from tableau_pipeline_tests.snapshots.support.samples import rows
 from tableau_pipeline_tests.snapshots.support.versions import age, commit, manifest, models, written

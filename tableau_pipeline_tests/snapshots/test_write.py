@@ -7,9 +7,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tableau_pipeline.core.snapshot import Fingerprint, Snapshot
-from tableau_pipeline.snapshots.storable import UnstorableError
 from tableau_pipeline.snapshots.store import SnapshotStore
-from tableau_pipeline.snapshots.write import write_snapshot
+from tableau_pipeline.snapshots.write import UnstorableError, write_snapshot
 from tableau_pipeline_tests.snapshots.support.samples import newest, store
 
 

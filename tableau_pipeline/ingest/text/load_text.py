@@ -16,7 +16,7 @@ from tableau_pipeline.ingest.options import Options, text_options
 from tableau_pipeline.ingest.reading import Reading
 from tableau_pipeline.ingest.text.csv_files import csv_batches, csv_schema
 from tableau_pipeline.ingest.text.json_files import json_batches, json_schema
-from tableau_pipeline.snapshots.files.spark_paths import exact_path
+from tableau_pipeline.snapshots.write import exact_path
 
 
 def load_text(spark: SparkSession, files: Files, folder: Path) -> Reading:

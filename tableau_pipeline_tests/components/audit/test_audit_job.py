@@ -11,7 +11,7 @@ from dagster._core.remote_origin import (
 )
 from dagster._core.test_utils import create_run_for_test
 
-from tableau_pipeline.components.dagster_journal import JOURNAL
+from tableau_pipeline.components.journal import JOURNAL
 from tableau_pipeline.core.checkpoint import Claim, Closing, Owner
 from tableau_pipeline.core.declaration import Reconcile
 from tableau_pipeline.errors import RefreshError

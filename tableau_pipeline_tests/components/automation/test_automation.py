@@ -3,8 +3,8 @@ from datetime import UTC, datetime, timedelta
 import dagster as dg
 import pytest
 
-from tableau_pipeline.components.automation.schedules import refresh_schedules
-from tableau_pipeline.components.published_datasource.assets import refresh_assets
+from tableau_pipeline.components.automation import refresh_schedules
+from tableau_pipeline.components.published_datasource import refresh_assets
 from tableau_pipeline.resources import resources_from_env
 from tableau_pipeline_tests.components.support.declarations import declared
 

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tableau_pipeline.components import PublishedDatasource
-from tableau_pipeline.components.published_datasource.assets import refresh_assets
+from tableau_pipeline.components.published_datasource import refresh_assets
 from tableau_pipeline.resources import (
     HyperResource,
     SnapshotIOManager,

@@ -14,8 +14,8 @@ import pytest
 from upath import UPath
 
 from tableau_pipeline.components import PublishedDatasource
-from tableau_pipeline.components.automation.dbt_sensors import dbt_sensors
-from tableau_pipeline.components.published_datasource.assets import refresh_assets
+from tableau_pipeline.components.automation import dbt_sensors
+from tableau_pipeline.components.published_datasource import refresh_assets
 from tableau_pipeline.resources import resources_from_env
 from tableau_pipeline_tests.conftest import ROOT
 

@@ -2,8 +2,7 @@ import dagster as dg
 import pytest
 
 from tableau_pipeline.components import FileDrop
-from tableau_pipeline.components.automation.dbt_sensors import dbt_sensors
-from tableau_pipeline.components.automation.schedules import refresh_schedules
+from tableau_pipeline.components.automation import dbt_sensors, refresh_schedules
 from tableau_pipeline_tests.components.support.declarations import declared
 
 

@@ -9,10 +9,10 @@ from deltalake import write_deltalake
 from pyiceberg.table import Table
 
 from tableau_pipeline.components import PublishedDatasource
-from tableau_pipeline.components.automation.lake_sensor import lake_sensors
+from tableau_pipeline.components.automation import lake_sensors
 from tableau_pipeline.core import declaration
 from tableau_pipeline.core.declaration import LakeTable
-from tableau_pipeline.lake import delta_tables
+from tableau_pipeline.lake import delta as delta_tables
 from tableau_pipeline.resources import resources_from_env
 from tableau_pipeline_tests.components.support.location import Location
 from tableau_pipeline_tests.refresh.lakes.iceberg import CATALOG, sql_catalog

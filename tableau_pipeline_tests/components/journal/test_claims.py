@@ -10,7 +10,7 @@ import pytest
 from dagster._core.test_utils import create_run_for_test
 from filelock import FileLock
 
-from tableau_pipeline.components.dagster_journal import records_of
+from tableau_pipeline.components.journal import records_of
 from tableau_pipeline.core.checkpoint import Claim, Closing, Owner
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.publishing.site import TableauSite

@@ -5,7 +5,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from tableau_pipeline.components.dagster_journal import JOURNAL, records_of
+from tableau_pipeline.components.journal import JOURNAL, records_of
 from tableau_pipeline.core.checkpoint import Closing
 from tableau_pipeline.core.snapshot import Fingerprint, Part
 from tableau_pipeline_tests.components.support.location import MODEL, Location, decision, failure

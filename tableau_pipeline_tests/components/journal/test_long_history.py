@@ -15,7 +15,7 @@ import pytest
 import yaml
 from sqlalchemy import text
 
-from tableau_pipeline.components.dagster_journal import JOURNAL, journal_event, records_of
+from tableau_pipeline.components.journal import JOURNAL, journal_event, records_of
 from tableau_pipeline.core.checkpoint import (
     Claim,
     Closing,
@@ -25,7 +25,7 @@ from tableau_pipeline.core.checkpoint import (
     Record,
     Recovered,
 )
-from tableau_pipeline.refresh.recover.history import read_history
+from tableau_pipeline.refresh.claim import read_history
 from tableau_pipeline_tests.components.support.location import (
     MODEL,
     Location,

@@ -7,13 +7,12 @@ from typing import Any, ClassVar
 import dagster as dg
 import pytest
 
-from tableau_pipeline.components.published_datasource.assets import refresh_assets
+from tableau_pipeline.components.published_datasource import refresh_assets
 from tableau_pipeline.core.declaration import Table
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.resources import SnapshotIOManager, SparkResource
-from tableau_pipeline.snapshots.storage import LocalStorage
-from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline.snapshots.store import LocalStorage, SnapshotStore
 from tableau_pipeline_tests.components.support.location import MODEL, Location, failure
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.proxies import Proxy

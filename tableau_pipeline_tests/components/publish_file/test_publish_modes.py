@@ -9,13 +9,13 @@ import pytest
 from pyspark.sql import SparkSession
 from tableauhyperapi import TableName
 
-from tableau_pipeline.components.publish_file import job
-from tableau_pipeline.components.publish_file.config import PublishFileConfig
+from tableau_pipeline.components import publish_file as job
+from tableau_pipeline.components.publish_file import PublishFileConfig
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper import open_hyper
 from tableau_pipeline.ingest import Files, Reading, load
 from tableau_pipeline.ingest.database_table import DatabaseTable
-from tableau_pipeline.objects.own_folder import scratch
+from tableau_pipeline.objects.local import scratch
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline_tests.components.publish_file.conftest import Publish, published
 from tableau_pipeline_tests.components.support.location import failure, metadata_of

@@ -8,9 +8,8 @@ import dagster as dg
 import pytest
 from dagster._core.errors import DagsterInvalidSubsetError
 
-from tableau_pipeline.components.published_datasource.assets import refresh_assets
-from tableau_pipeline.core.declaration import Guard, Reconcile, Table
-from tableau_pipeline.core.policies import Diff
+from tableau_pipeline.components.published_datasource import refresh_assets
+from tableau_pipeline.core.declaration import Diff, Guard, Reconcile, Table
 from tableau_pipeline.hyper.tables import Column, Relationship
 from tableau_pipeline.resources import resources_from_env
 from tableau_pipeline_tests.components.support.declarations import declared

@@ -9,12 +9,12 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from tableau_pipeline.components import FileDrop, PublishedDatasource
-from tableau_pipeline.components.attributes.base import DeclarationError
 from tableau_pipeline.components.loading import load_definitions
-from tableau_pipeline.components.published_datasource.scaffolder import (
+from tableau_pipeline.components.mistakes import DeclarationError
+from tableau_pipeline.components.published_datasource import (
     PublishedDatasourceScaffolder,
 )
-from tableau_pipeline.core.policies import Diff
+from tableau_pipeline.core.declaration import Diff
 from tableau_pipeline_tests.components.support.projects import Project, project
 
 __all__ = ["project"]

@@ -8,8 +8,7 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 
-from tableau_pipeline.core.declaration import Table
-from tableau_pipeline.core.policies import Partitions, Replace
+from tableau_pipeline.core.declaration import Partitions, Replace, Table
 from tableau_pipeline_tests.components.support.location import (
     MODEL,
     Location,

@@ -3,8 +3,7 @@
 import dagster as dg
 import pytest
 
-from tableau_pipeline.core.declaration import Table
-from tableau_pipeline.core.policies import Diff
+from tableau_pipeline.core.declaration import Diff, Table
 from tableau_pipeline_tests.components.published_datasource.test_checks import STAR
 from tableau_pipeline_tests.components.published_datasource.test_checks import (
     star as star,  # a fixture

@@ -2,7 +2,7 @@ import dagster as dg
 import yaml
 
 from tableau_pipeline.components import PublishedDatasource
-from tableau_pipeline.components.published_datasource.assets import refresh_assets
+from tableau_pipeline.components.published_datasource import refresh_assets
 from tableau_pipeline_tests.components.support.declarations import STAR, declared
 
 

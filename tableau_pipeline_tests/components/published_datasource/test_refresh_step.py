@@ -8,9 +8,9 @@ from urllib.parse import unquote, urlsplit
 import dagster as dg
 import pytest
 
-from tableau_pipeline.components.dagster_journal import records_of
+from tableau_pipeline.components.journal import records_of
 from tableau_pipeline.core.checkpoint import Claim, Closing, Intent, Outcome
-from tableau_pipeline.refresh.recover.history import read_history
+from tableau_pipeline.refresh.claim import read_history
 from tableau_pipeline_tests.components.support.location import failure
 from tableau_pipeline_tests.conftest import Story
 

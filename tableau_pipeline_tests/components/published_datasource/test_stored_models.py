@@ -2,8 +2,8 @@
 
 import pytest
 
-from tableau_pipeline.components.attributes.base import DeclarationError
 from tableau_pipeline.components.loading import load_definitions
+from tableau_pipeline.components.mistakes import DeclarationError
 from tableau_pipeline_tests.components.support.projects import Project, project
 
 __all__ = ["project"]

@@ -3,10 +3,9 @@
 import dagster as dg
 import pytest
 
-from tableau_pipeline.components.dagster_journal import JOURNAL
-from tableau_pipeline.components.published_datasource.checks import check_specs
-from tableau_pipeline.core.declaration import Declaration, Table
-from tableau_pipeline.core.policies import Diff
+from tableau_pipeline.components.journal import JOURNAL
+from tableau_pipeline.components.reporting import check_specs
+from tableau_pipeline.core.declaration import Declaration, Diff, Table
 from tableau_pipeline_tests.components.support.location import MODEL, Location, metadata_of
 from tableau_pipeline_tests.refresh.support.models import flights
 

@@ -11,17 +11,16 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
-from tableau_pipeline.components.audit.audit_job import audit_job
-from tableau_pipeline.components.dagster_journal import records_of
-from tableau_pipeline.components.published_datasource.assets import refresh_assets
+from tableau_pipeline.components.audit import audit_job
+from tableau_pipeline.components.journal import records_of
+from tableau_pipeline.components.published_datasource import refresh_assets
 from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.declaration import Declaration, Table
-from tableau_pipeline.core.server import Job
+from tableau_pipeline.core.server import Job, Timeouts
 from tableau_pipeline.core.snapshot import Snapshot
-from tableau_pipeline.core.timeouts import Timeouts
 from tableau_pipeline.demo.differences import differences
 from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline.refresh.recover.history import History, read_history
+from tableau_pipeline.refresh.claim import History, read_history
 from tableau_pipeline.resources import (
     HyperResource,
     SnapshotIOManager,

@@ -8,7 +8,7 @@ import dagster as dg
 import pytest
 from sqlalchemy import text
 
-from tableau_pipeline.components.dagster_journal import JOURNAL, DagsterJournal, journal_event
+from tableau_pipeline.components.journal import JOURNAL, DagsterJournal, journal_event
 from tableau_pipeline.core.checkpoint import Record
 from tableau_pipeline_tests.components.support.location import Location
 

@@ -9,7 +9,7 @@ import dagster as dg
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tableau_pipeline.components.published_datasource.assets import refresh_assets
+from tableau_pipeline.components.published_datasource import refresh_assets
 from tableau_pipeline.resources import SparkResource, resources_from_env
 from tableau_pipeline_tests.deployment.hosts.process import Stop, declaration, stop_at
 

@@ -17,7 +17,7 @@ import dagster as dg
 import dagster_postgres  # noqa: F401 - runs are forked, so that what is imported here is imported once
 
 from tableau_pipeline.components import PublishedDatasource
-from tableau_pipeline.components.published_datasource.assets import refresh_assets
+from tableau_pipeline.components.published_datasource import refresh_assets
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.resources import resources_from_env
 

@@ -21,15 +21,15 @@ ANSWERED = Stop(f"{SITE}.update", after=True)
 UPDATE, PUBLISH = "Decision: update.", "Decision: publish (replace)."
 # Where a refresh is killed, and what the next one does.
 PHASES = {
-    "building": (Stop("tableau_pipeline.extracts.updates.delta:find_affected", after=True), UPDATE),
-    "uploading": (Stop("tableau_pipeline.publishing.uploads:send_block"), UPDATE),
+    "building": (Stop("tableau_pipeline.extracts.delta:find_affected", after=True), UPDATE),
+    "uploading": (Stop("tableau_pipeline.publishing.rest:send_block"), UPDATE),
     "uploaded": (UPLOADED, UPDATE),
     "sent": (Stop("http.client:HTTPConnection.getresponse", within=f"{SITE}.update"), PUBLISH),
     "answered": (ANSWERED, PUBLISH),
     "job known": (Stop(f"{SITE}.job"), UPDATE),
-    "outcome known": (Stop("tableau_pipeline.refresh.attempt:Attempt._recorded"), UPDATE),
+    "outcome known": (Stop("tableau_pipeline.refresh.refresh:Attempt._recorded"), UPDATE),
 }
-APPEND = "tableau_pipeline.components.dagster_journal:DagsterJournal.append"
+APPEND = "tableau_pipeline.components.journal:DagsterJournal.append"
 CLAIMED = Stop(APPEND, after=True)
 EVENTS = "dagster_postgres.event_log.event_log:PostgresEventLogStorage"
 MODEL = "orders"

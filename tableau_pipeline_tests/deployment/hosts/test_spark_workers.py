@@ -18,7 +18,7 @@ import pytest
 from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.demo.differences import differences
 from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline.objects.opening import opened
+from tableau_pipeline.objects.stores import opened
 from tableau_pipeline.resources import resources_from_env
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.deployment.hosts.cluster_run import HOLD, MODEL, ROWS, STOP, TASKS

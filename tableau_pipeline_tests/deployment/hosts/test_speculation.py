@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tableau_pipeline.objects.opening import opened
+from tableau_pipeline.objects.stores import opened
 from tableau_pipeline.resources import resources_from_env
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.deployment.hosts.speculative_run import MEETING, MODEL, ROWS, TASKS

@@ -4,9 +4,9 @@ from uuid import uuid4
 import pytest
 
 from tableau_pipeline.objects import arrow_files
-from tableau_pipeline.objects.local_copies import LocalCopies
-from tableau_pipeline.snapshots.objects import object_storage
-from tableau_pipeline.snapshots.objects.object_storage import ObjectStorage
+from tableau_pipeline.objects.local import LocalCopies
+from tableau_pipeline.snapshots import object_storage
+from tableau_pipeline.snapshots.object_storage import ObjectStorage
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline_tests.deployment.stores.network import Network
 from tableau_pipeline_tests.deployment.stores.object_server import ObjectServer

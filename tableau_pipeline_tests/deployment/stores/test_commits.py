@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tableau_pipeline.objects.opening import StoreError
+from tableau_pipeline.objects.stores import StoreError
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline_tests.deployment.stores.network import Fault, Network
 from tableau_pipeline_tests.deployment.stores.object_server import ObjectServer

@@ -8,10 +8,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tableau_pipeline.objects import arrow_files
-from tableau_pipeline.objects.local_copies import LocalCopies
-from tableau_pipeline.objects.opening import StoreError, opened
-from tableau_pipeline.snapshots.objects import object_storage
-from tableau_pipeline.snapshots.objects.object_storage import ObjectStorage
+from tableau_pipeline.objects.local import LocalCopies
+from tableau_pipeline.objects.stores import StoreError, opened
+from tableau_pipeline.snapshots import object_storage
+from tableau_pipeline.snapshots.object_storage import ObjectStorage
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline.snapshots.write import write_snapshot
 from tableau_pipeline_tests.deployment.s3 import S3Server

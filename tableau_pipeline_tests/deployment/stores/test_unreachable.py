@@ -14,12 +14,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tableau_pipeline.components import PublishedDatasource
-from tableau_pipeline.components.audit.audit_job import audit_job
+from tableau_pipeline.components.audit import audit_job
 from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.demo.differences import differences
 from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline.objects.local_copies import LocalCopies
-from tableau_pipeline.objects.opening import StoreError
+from tableau_pipeline.objects.local import LocalCopies
+from tableau_pipeline.objects.stores import StoreError
 from tableau_pipeline.resources import SnapshotIOManager, resources_from_env
 from tableau_pipeline.resources.data_folder import local_copies
 from tableau_pipeline.snapshots.load import read_frame

@@ -8,9 +8,9 @@ from pyspark.sql import SparkSession
 from tableauhyperapi import Connection, HyperProcess
 
 from tableau_pipeline.hyper.tables import TableSource
-from tableau_pipeline.hyper.types.type_policy import TypePolicy
+from tableau_pipeline.hyper.types import TypePolicy
 from tableau_pipeline.snapshots.load import read_frame
-from tableau_pipeline.snapshots.storable import UnstorableError
+from tableau_pipeline.snapshots.write import UnstorableError
 from tableau_pipeline_tests.hyper.samples import build_one, rows_of, stored_source
 from tableau_pipeline_tests.snapshots.support.samples import store
 

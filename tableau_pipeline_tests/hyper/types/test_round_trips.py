@@ -17,9 +17,9 @@ from pyspark.sql import SparkSession
 from tableauhyperapi import HyperProcess, TableName
 
 from tableau_pipeline.hyper.build import build_extract
-from tableau_pipeline.hyper.open_file import read_table
+from tableau_pipeline.hyper.hyper_file import read_table
 from tableau_pipeline.hyper.tables import TableSource
-from tableau_pipeline.hyper.types.type_policy import TypePolicy
+from tableau_pipeline.hyper.types import TypePolicy
 from tableau_pipeline_tests.snapshots.support.samples import store
 
 NAIVE, INSTANT = pa.timestamp("us"), pa.timestamp("us", "UTC")

@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 from tableauhyperapi import CreateMode, HyperProcess, TableName
 
-from tableau_pipeline.hyper.open_file import table_columns
+from tableau_pipeline.hyper.hyper_file import table_columns
 from tableau_pipeline.hyper.process import connect
-from tableau_pipeline.hyper.types.sql_types import type_family
+from tableau_pipeline.hyper.types import type_family
 
 SPELT = {
     "BOOL": "BOOLEAN",

@@ -6,7 +6,7 @@ from tableauhyperapi import HyperProcess
 
 from tableau_pipeline.hyper.build import build_extract
 from tableau_pipeline.hyper.tables import Column, TableSource
-from tableau_pipeline.hyper.types.spark_types import UnsupportedTypeError
+from tableau_pipeline.hyper.types import UnsupportedTypeError
 
 
 @pytest.mark.parametrize(

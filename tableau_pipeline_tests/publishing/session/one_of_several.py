@@ -3,8 +3,7 @@
 import sys
 import time
 
-from tableau_pipeline.publishing.session.credentials import PersonalAccessToken
-from tableau_pipeline.publishing.session.sign_in import signed_in
+from tableau_pipeline.publishing.session import PersonalAccessToken, signed_in
 
 
 def main(url: str, name: str, secret: str) -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.publishing.session.address import Address, OtherOriginError
-from tableau_pipeline.publishing.session.credentials import Password
+from tableau_pipeline.publishing.http import Address, OtherOriginError
+from tableau_pipeline.publishing.session import Password
 from tableau_pipeline.resources import resources_from_env
 from tableau_pipeline_tests.publishing import hostile
 from tableau_pipeline_tests.publishing.conftest import SignIn

@@ -5,7 +5,7 @@ import pytest
 import requests
 
 from tableau_pipeline.errors import RefreshError
-from tableau_pipeline.publishing.session.clock import ServerClock
+from tableau_pipeline.publishing.http import ServerClock
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline_tests.publishing.conftest import SignIn
 

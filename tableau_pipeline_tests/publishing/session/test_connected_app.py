@@ -1,6 +1,6 @@
 import jwt
 
-from tableau_pipeline.publishing.session.credentials import ConnectedApp
+from tableau_pipeline.publishing.session import ConnectedApp
 
 SECRET = "a-secret-of-at-least-thirty-two-bytes"
 APP = ConnectedApp("ann", "client-id", "secret-id", SECRET)

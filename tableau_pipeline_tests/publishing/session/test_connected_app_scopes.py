@@ -4,7 +4,7 @@ from uuid import uuid4
 import pytest
 
 from tableau_pipeline.core.checkpoint import Outcome, PublishMode
-from tableau_pipeline.publishing.session.credentials import ConnectedApp
+from tableau_pipeline.publishing.session import ConnectedApp
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline_tests.publishing.conftest import SignIn, published
 from tableau_pipeline_tests.publishing.test_jobs import LONG_AGO, clear

@@ -1,6 +1,6 @@
 import pytest
 
-from tableau_pipeline.core.timeouts import Timeouts
+from tableau_pipeline.core.server import Timeouts
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.resources import TableauServerResource, resources_from_env
 

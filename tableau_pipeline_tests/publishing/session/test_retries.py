@@ -9,7 +9,7 @@ import pytest
 from tableau_pipeline.core.checkpoint import PublishMode
 from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.publishing.session.retries import RetryTimes
+from tableau_pipeline.publishing.http import RetryTimes
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline_tests.publishing.conftest import LOG, SignIn, finished, send
 from tableau_pipeline_tests.publishing.test_publish import rows

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.publishing.session.credentials import Password, PersonalAccessToken
-from tableau_pipeline.publishing.session.session_lock import only_session
+from tableau_pipeline.publishing.session import Password, PersonalAccessToken, only_session
 from tableau_pipeline_tests.publishing.conftest import LOG, SignIn
 from tableau_pipeline_tests.publishing.session import one_of_several
 from tableau_sandbox.testing import Sandbox
@@ -85,7 +84,7 @@ def test_waiting_is_told_once(held: threading.Event, caplog: pytest.LogCaptureFi
 
 HOLD = """
 import logging, sys, time
-from tableau_pipeline.publishing.session.session_lock import only_session
+from tableau_pipeline.publishing.session import only_session
 
 with only_session(sys.argv[1], token="token", timeout=0, log=logging.getLogger()):
     print("held", flush=True)

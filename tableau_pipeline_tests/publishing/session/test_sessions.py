@@ -10,7 +10,7 @@ import tableauserverclient as TSC
 from tableau_pipeline.core.checkpoint import Outcome, PublishMode
 from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.publishing.session.credentials import ConnectedApp, PersonalAccessToken
+from tableau_pipeline.publishing.session import ConnectedApp, PersonalAccessToken
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline_tests.publishing.conftest import SignIn, finished, hyper_file, send
 from tableau_pipeline_tests.publishing.test_jobs import LONG_AGO

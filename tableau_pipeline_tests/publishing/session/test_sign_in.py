@@ -4,13 +4,13 @@ from pathlib import Path
 import pytest
 
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.publishing.session.credentials import (
+from tableau_pipeline.publishing.session import (
     ConnectedApp,
     Credentials,
     Password,
     PersonalAccessToken,
+    signed_in,
 )
-from tableau_pipeline.publishing.session.sign_in import signed_in
 from tableau_pipeline_tests.publishing.conftest import LOG, SignIn
 from tableau_sandbox.faults import Delay, Refuse
 from tableau_sandbox.testing import Sandbox, running_sandbox

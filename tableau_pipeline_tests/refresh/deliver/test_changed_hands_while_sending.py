@@ -8,7 +8,7 @@ import pytest
 
 from tableau_pipeline.core.declaration import Reconcile
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.refresh.plan.decide import NoChange, Publish, Update
+from tableau_pipeline.refresh.plan import NoChange, Publish, Update
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline_tests.refresh.recover.test_crash import changed_rows, new_file
 from tableau_pipeline_tests.refresh.support import other_users

@@ -10,9 +10,8 @@ import pytest
 
 from tableau_pipeline.core.checkpoint import Claim, Closing
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.refresh.claim import Claimed, claimed
-from tableau_pipeline.refresh.plan.decide import NoChange, Options, Publish
-from tableau_pipeline.refresh.recover.history import read_history
+from tableau_pipeline.refresh.claim import Claimed, claimed, read_history
+from tableau_pipeline.refresh.plan import NoChange, Options, Publish
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.pipeline import LOG, TIMEOUTS, Pipeline
 from tableau_pipeline_tests.refresh.support.shared_records import SharedJournal, nothing

@@ -7,7 +7,7 @@ import pytest
 
 from tableau_pipeline.core.checkpoint import Outcome, PublishMode
 from tableau_pipeline.errors import RefreshError
-from tableau_pipeline.refresh.plan.decide import Publish, Update
+from tableau_pipeline.refresh.plan import Publish, Update
 from tableau_pipeline_tests.refresh.recover.test_crash import (
     assert_recovered,
     changed_rows,

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from tableau_pipeline.core.checkpoint import Claim, Record, read_record
-from tableau_pipeline.core.policies import Diff
+from tableau_pipeline.core.declaration import Diff
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.refresh.plan.decide import NoChange, Options, Publish, Update
-from tableau_pipeline.refresh.recover.history import read_history
+from tableau_pipeline.refresh.claim import read_history
+from tableau_pipeline.refresh.plan import NoChange, Options, Publish, Update
 from tableau_pipeline.refresh.refresh import Refresh
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline_tests.refresh.support.models import flights

@@ -11,10 +11,9 @@ import pyarrow as pa
 import pytest
 
 from tableau_pipeline.core.checkpoint import Outcome, PublishMode
-from tableau_pipeline.core.server import Server
-from tableau_pipeline.core.timeouts import Timeouts
+from tableau_pipeline.core.server import Server, Timeouts
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.refresh.job_waiting import Jobs
+from tableau_pipeline.refresh.jobs import Jobs
 from tableau_pipeline_tests.publishing.conftest import hyper_file
 from tableau_pipeline_tests.refresh.support.pipeline import LOG
 from tableau_pipeline_tests.refresh.support.proxies import Proxy

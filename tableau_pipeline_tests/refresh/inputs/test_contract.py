@@ -4,9 +4,9 @@ import pytest
 
 from tableau_pipeline.core.declaration import Table
 from tableau_pipeline.errors import Check, RefusedError
-from tableau_pipeline.extracts.validate.contract import contract_problems, spark_name
+from tableau_pipeline.extracts.checks import contract_problems, spark_name
 from tableau_pipeline.hyper.tables import Column
-from tableau_pipeline.hyper.types.type_policy import TypePolicy
+from tableau_pipeline.hyper.types import TypePolicy
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
 
 

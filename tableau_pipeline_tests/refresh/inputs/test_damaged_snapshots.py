@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tableau_pipeline.core.declaration import Reconcile, Table
-from tableau_pipeline.core.policies import Diff
+from tableau_pipeline.core.declaration import Diff, Reconcile, Table
 from tableau_pipeline.errors import DamagedSnapshotError, RefusedError
-from tableau_pipeline.refresh.plan.decide import NoChange, Update
+from tableau_pipeline.refresh.plan import NoChange, Update
 from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.models import airlines, flights
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline

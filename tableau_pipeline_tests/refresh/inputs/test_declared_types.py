@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tableau_pipeline.core.policies import Append, Diff, Partitions, Policy, Retain
+from tableau_pipeline.core.declaration import Append, Diff, Partitions, Policy, Retain
 from tableau_pipeline.core.snapshot import Span
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.hyper.types.type_policy import TypePolicy
-from tableau_pipeline.refresh.plan.decide import Accept, Update
+from tableau_pipeline.hyper.types import TypePolicy
+from tableau_pipeline.refresh.plan import Accept, Update
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline, declared, published_rows
 

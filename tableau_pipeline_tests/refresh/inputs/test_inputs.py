@@ -5,7 +5,7 @@ import pytest
 
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.tables import Relationship
-from tableau_pipeline.refresh.recover.history import read_history
+from tableau_pipeline.refresh.claim import read_history
 from tableau_pipeline_tests.refresh.support.models import airlines, flights
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
 

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tableau_pipeline.core.policies import Diff
-from tableau_pipeline.extracts.updates.delta import RowCounts
+from tableau_pipeline.core.declaration import Diff
+from tableau_pipeline.extracts.delta import RowCounts
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline, published_rows
 from tableau_pipeline_tests.refresh.support.shipping import ships, table
 

@@ -7,10 +7,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tableau_pipeline.core.declaration import Guard
-from tableau_pipeline.core.policies import Diff, Partitions, Policy, Replace, Retain
+from tableau_pipeline.core.declaration import Diff, Guard, Partitions, Policy, Replace, Retain
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.extracts.updates.delta import RowCounts
+from tableau_pipeline.extracts.delta import RowCounts
 from tableau_pipeline.hyper.tables import ROW_HASH
 from tableau_pipeline_tests.refresh.support.models import airlines, flights
 from tableau_pipeline_tests.refresh.support.partitioned import keep_only

@@ -18,9 +18,9 @@ from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, LongType, NestedField
 
-from tableau_pipeline.core.policies import Append, Diff, Replace, Retain
+from tableau_pipeline.core.declaration import Append, Diff, Replace, Retain
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.refresh.plan.decide import Accept
+from tableau_pipeline.refresh.plan import Accept
 from tableau_pipeline_tests.refresh.lakes.iceberg import add_hive_files, in_catalog
 from tableau_pipeline_tests.refresh.lakes.mapped_delta import MappedDelta
 from tableau_pipeline_tests.refresh.lakes.support import BY_ID, follow, in_order, published, rows_of

@@ -14,10 +14,10 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyroaring import BitMap
 
-from tableau_pipeline.core.policies import Append, Retain
+from tableau_pipeline.core.declaration import Append, Retain
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.extracts.updates.delta import RowCounts
-from tableau_pipeline.refresh.plan.decide import NoChange, Publish, Update
+from tableau_pipeline.extracts.delta import RowCounts
+from tableau_pipeline.refresh.plan import NoChange, Publish, Update
 from tableau_pipeline_tests.refresh.lakes.support import (
     follow,
     in_order,

@@ -10,9 +10,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.extracts.updates.delta import RowCounts
-from tableau_pipeline.hyper.types.type_policy import TypePolicy
-from tableau_pipeline.refresh.plan.decide import Update
+from tableau_pipeline.extracts.delta import RowCounts
+from tableau_pipeline.hyper.types import TypePolicy
+from tableau_pipeline.refresh.plan import Update
 from tableau_pipeline_tests.refresh.lakes.mapped_delta import MappedDelta
 from tableau_pipeline_tests.refresh.lakes.support import (
     follow,

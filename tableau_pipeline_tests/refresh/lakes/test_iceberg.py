@@ -14,10 +14,10 @@ from pyiceberg.transforms import MonthTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import DecimalType, DoubleType, LongType
 
-from tableau_pipeline.core.policies import Append, Policy, Replace
+from tableau_pipeline.core.declaration import Append, Policy, Replace
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.extracts.updates.delta import RowCounts
-from tableau_pipeline.refresh.plan.decide import NoChange, Publish, Update
+from tableau_pipeline.extracts.delta import RowCounts
+from tableau_pipeline.refresh.plan import NoChange, Publish, Update
 from tableau_pipeline_tests.refresh.lakes.iceberg import (
     add_hive_files,
     commit_files,

@@ -10,7 +10,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from tableau_pipeline.core.declaration import InCatalog
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.extracts.updates.delta import RowCounts
+from tableau_pipeline.extracts.delta import RowCounts
 from tableau_pipeline_tests.refresh.lakes.iceberg import HadoopTable, folder_of, in_catalog
 from tableau_pipeline_tests.refresh.lakes.support import follow, in_order, published, rows_of
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline

@@ -7,8 +7,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from tableau_pipeline.errors import RefreshError
-from tableau_pipeline.objects import in_place
-from tableau_pipeline.objects.opening import opened
+from tableau_pipeline.objects import stores as in_place
+from tableau_pipeline.objects.stores import opened
 from tableau_pipeline_tests.deployment.s3 import BUCKET, S3Server
 from tableau_pipeline_tests.deployment.stores.network import Network
 from tableau_pipeline_tests.refresh.lakes.support import (

@@ -9,14 +9,19 @@ from deltalake import DeltaTable, write_deltalake
 from tableauhyperapi import Connection
 
 from tableau_pipeline.core.declaration import Table
-from tableau_pipeline.extracts.updates.affected_rows import Affected, in_payload
-from tableau_pipeline.extracts.updates.change import Change, NotProvedError, TableVersion
-from tableau_pipeline.extracts.updates.changed_rows import find_affected
-from tableau_pipeline.extracts.updates.proof import prove
-from tableau_pipeline.hyper.new_file import new_file
+from tableau_pipeline.extracts.affected import (
+    Affected,
+    Change,
+    NotProvedError,
+    TableVersion,
+    find_affected,
+    in_payload,
+)
+from tableau_pipeline.extracts.delta import prove
+from tableau_pipeline.hyper.build import new_file
 from tableau_pipeline.hyper.process import Hyperd
-from tableau_pipeline.lake.delta_tables import read_delta
-from tableau_pipeline.objects.local_copies import LocalCopies
+from tableau_pipeline.lake.delta import read_delta
+from tableau_pipeline.objects.local import LocalCopies
 from tableau_pipeline_tests.refresh.lakes.support import BY_ID, rows_of
 
 MEMORY = 2**28

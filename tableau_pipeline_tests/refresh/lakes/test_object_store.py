@@ -13,11 +13,11 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from tableau_pipeline.core.declaration import InCatalog, LakeFormat, LakeTable
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.lake import delta_tables
+from tableau_pipeline.lake import delta as delta_tables
 from tableau_pipeline.lake import files as lake_files
-from tableau_pipeline.lake.current_version import current_version
+from tableau_pipeline.lake.tables import current_version
 from tableau_pipeline.objects import arrow_files
-from tableau_pipeline.objects.opening import StoreError, opened
+from tableau_pipeline.objects.stores import StoreError, opened
 from tableau_pipeline_tests.deployment.conftest import STORES
 from tableau_pipeline_tests.deployment.s3 import BUCKET, S3Server
 from tableau_pipeline_tests.deployment.stores.network import Network

@@ -8,8 +8,7 @@ from tableau_pipeline.core.checkpoint import TableContent
 from tableau_pipeline.core.declaration import Declaration, Guard, Reconcile, Table
 from tableau_pipeline.core.snapshot import Fingerprint
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.refresh.plan.decide import Accept
-from tableau_pipeline.refresh.plan.guards import guard_problems
+from tableau_pipeline.refresh.plan import Accept, guard_problems
 from tableau_pipeline_tests.refresh.plan.test_ownership import forget
 from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.models import airlines, flights

@@ -9,7 +9,7 @@ import pytest
 from tableau_pipeline.core.checkpoint import FORMAT, Checkpoint, PublishMode
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.refresh.plan.decide import Accept, NoChange, Options, Publish
+from tableau_pipeline.refresh.plan import Accept, NoChange, Options, Publish
 from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.crashes import killed_before
 from tableau_pipeline_tests.refresh.support.models import flights

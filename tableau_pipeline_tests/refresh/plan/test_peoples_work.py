@@ -9,9 +9,9 @@ import pytest
 
 from tableau_pipeline.core.checkpoint import PublishMode
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.objects.opening import opened
+from tableau_pipeline.objects.stores import opened
 from tableau_pipeline.publishing.tds import read_metadata
-from tableau_pipeline.refresh.plan.decide import Accept, NoChange, Options, Publish
+from tableau_pipeline.refresh.plan import Accept, NoChange, Options, Publish
 from tableau_pipeline_tests.deployment.s3 import S3Server
 from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.crashes import killed_before

@@ -8,7 +8,7 @@ import pytest
 
 from tableau_pipeline.core.checkpoint import FORMAT
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.refresh.plan.decide import Accept, NoChange, Publish, Refuse
+from tableau_pipeline.refresh.plan import Accept, NoChange, Publish, Refuse
 from tableau_pipeline_tests.refresh.plan.test_ownership import elsewhere, forget, left_alone
 from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.models import flights

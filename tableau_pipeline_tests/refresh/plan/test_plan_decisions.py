@@ -5,9 +5,9 @@ import pytest
 
 from tableau_pipeline.core.checkpoint import Checkpoint, Cutoff, PublishMode, TableContent
 from tableau_pipeline.core.snapshot import Fingerprint
-from tableau_pipeline.extracts.updates.delta import RowCounts, Size
+from tableau_pipeline.extracts.delta import RowCounts, Size
 from tableau_pipeline.hyper.tables import Column, Relationship
-from tableau_pipeline.refresh.plan.decide import (
+from tableau_pipeline.refresh.plan import (
     Accept,
     Facts,
     NoChange,

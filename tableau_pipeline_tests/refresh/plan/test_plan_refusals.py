@@ -7,9 +7,16 @@ from tableau_pipeline.core.checkpoint import PublishMode, TableContent
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.errors import Check
 from tableau_pipeline.hyper.tables import Column
-from tableau_pipeline.refresh.plan.decide import Accept, NoChange, Plan, Publish, Refuse, Update
-from tableau_pipeline.refresh.plan.ownership import layout_changes
-from tableau_pipeline.refresh.recover.observe import Published
+from tableau_pipeline.refresh.observe import Published
+from tableau_pipeline.refresh.plan import (
+    Accept,
+    NoChange,
+    Plan,
+    Publish,
+    Refuse,
+    Update,
+    layout_changes,
+)
 from tableau_pipeline_tests.refresh.support.states import (
     COLUMNS,
     NOTHING,

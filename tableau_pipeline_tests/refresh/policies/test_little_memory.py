@@ -14,18 +14,15 @@ import pytest
 from deltalake import write_deltalake
 from tableauhyperapi import TableName
 
-from tableau_pipeline.core.declaration import Table
-from tableau_pipeline.core.policies import Diff
+from tableau_pipeline.core.declaration import Diff, Table
 from tableau_pipeline.core.snapshot import DataFile, Fingerprint, Part, Snapshot
 from tableau_pipeline.errors import RefreshError
-from tableau_pipeline.extracts.updates.change import Change, NotProvedError, TableVersion
-from tableau_pipeline.extracts.updates.delta import RowCounts, build_delta
-from tableau_pipeline.extracts.updates.slices import in_slices
-from tableau_pipeline.hyper.parquet.folders import LocalFolder
+from tableau_pipeline.extracts.affected import Change, NotProvedError, TableVersion, in_slices
+from tableau_pipeline.extracts.delta import RowCounts, build_delta
 from tableau_pipeline.hyper.process import Hyperd, connect
-from tableau_pipeline.hyper.tables import ROW_HASH, Column
-from tableau_pipeline.lake.delta_tables import read_delta
-from tableau_pipeline.objects.local_copies import LocalCopies
+from tableau_pipeline.hyper.tables import ROW_HASH, Column, LocalFolder
+from tableau_pipeline.lake.delta import read_delta
+from tableau_pipeline.objects.local import LocalCopies
 from tableau_pipeline_tests.refresh.support.models import flights, spark_name
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
 from tableau_pipeline_tests.refresh.support.shipping import ships

@@ -6,7 +6,7 @@ import pytest
 from tableau_pipeline.core.declaration import Reconcile
 from tableau_pipeline.errors import Check, RefusedError
 from tableau_pipeline.hyper.tables import Column
-from tableau_pipeline.refresh.plan.decide import NoChange
+from tableau_pipeline.refresh.plan import NoChange
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.other_users import publishes
 from tableau_pipeline_tests.refresh.support.partitioned import materialize

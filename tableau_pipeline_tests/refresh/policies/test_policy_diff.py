@@ -3,10 +3,10 @@ from datetime import date
 import pyarrow as pa
 import pytest
 
-from tableau_pipeline.core.policies import Diff, Feed, Replace
+from tableau_pipeline.core.declaration import Diff, Feed, Replace
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.extracts import builder
-from tableau_pipeline.extracts.updates.delta import RowCounts
+from tableau_pipeline.extracts.delta import RowCounts
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
 from tableau_pipeline_tests.refresh.support.shipping import ships, table
 

@@ -6,10 +6,9 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pytest
 
-from tableau_pipeline.core.declaration import Guard
-from tableau_pipeline.core.policies import Partitions, Replace
+from tableau_pipeline.core.declaration import Guard, Partitions, Replace
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.extracts.updates.delta import RowCounts
+from tableau_pipeline.extracts.delta import RowCounts
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.partitioned import day, materialize
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline

@@ -7,11 +7,18 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tableau_pipeline.core.declaration import Guard
-from tableau_pipeline.core.policies import Append, Diff, Partitions, Policy, Replace, Retain
+from tableau_pipeline.core.declaration import (
+    Append,
+    Diff,
+    Guard,
+    Partitions,
+    Policy,
+    Replace,
+    Retain,
+)
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.extracts.updates.delta import RowCounts
-from tableau_pipeline.refresh.plan.decide import NoChange, Update
+from tableau_pipeline.extracts.delta import RowCounts
+from tableau_pipeline.refresh.plan import NoChange, Update
 from tableau_pipeline_tests.refresh.support.partitioned import materialize
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
 from tableau_pipeline_tests.refresh.support.shipping import ships, table

@@ -7,10 +7,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tableau_pipeline.core.declaration import Guard
-from tableau_pipeline.core.policies import Append, Diff, Retain
+from tableau_pipeline.core.declaration import Append, Diff, Guard, Retain
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.extracts.updates.delta import RowCounts
+from tableau_pipeline.extracts.delta import RowCounts
 from tableau_pipeline.hyper.tables import ROW_HASH
 from tableau_pipeline_tests.refresh.support.partitioned import keep_only, materialize
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline

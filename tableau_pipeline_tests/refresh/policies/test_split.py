@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from tableau_pipeline.core.checkpoint import PublishMode
-from tableau_pipeline.core.policies import Append, Diff, Partitions, Policy, Replace
-from tableau_pipeline.refresh.plan.decide import NoChange, Publish, Update
+from tableau_pipeline.core.declaration import Append, Diff, Partitions, Policy, Replace
+from tableau_pipeline.refresh.plan import NoChange, Publish, Update
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline_tests.refresh.support.crashes import killed_after
 from tableau_pipeline_tests.refresh.support.partitioned import materialize

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from tableau_pipeline.core.declaration import Reconcile
-from tableau_pipeline.refresh.plan.decide import NoChange
+from tableau_pipeline.refresh.plan import NoChange
 from tableau_pipeline_tests.refresh.recover.test_crash import changed_rows, new_file
 from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.crashes import killed_before

@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from tableau_pipeline.core.declaration import Table
-from tableau_pipeline.core.policies import Diff
-from tableau_pipeline.refresh.plan.decide import NoChange
+from tableau_pipeline.core.declaration import Diff, Table
+from tableau_pipeline.refresh.plan import NoChange
 from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.crashes import (
     killed_after,

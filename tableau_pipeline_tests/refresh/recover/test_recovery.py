@@ -9,7 +9,7 @@ import pytest
 from tableau_pipeline.core.checkpoint import Outcome
 from tableau_pipeline.core.declaration import Reconcile
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.refresh.plan.decide import NoChange, Publish, Update
+from tableau_pipeline.refresh.plan import NoChange, Publish, Update
 from tableau_pipeline_tests.refresh.recover.test_crash import assert_recovered, changed_rows
 from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.crashes import killed_before

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from tableau_pipeline.core.checkpoint import Owner
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.snapshot import Snapshot
-from tableau_pipeline.refresh.plan.decide import Options
+from tableau_pipeline.refresh.plan import Options
 from tableau_pipeline_tests.refresh.stateful.checks import oracle
 from tableau_pipeline_tests.refresh.stateful.journals import Log
 from tableau_pipeline_tests.refresh.stateful.models.snapshots import Store

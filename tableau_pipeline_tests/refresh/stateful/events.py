@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX
-from tableau_pipeline.refresh.plan.decide import Options
+from tableau_pipeline.refresh.plan import Options
 from tableau_pipeline_tests.refresh.stateful.actors import Actor, NetworkFault
 from tableau_pipeline_tests.refresh.stateful.checks import promise
 from tableau_pipeline_tests.refresh.stateful.models.changes import Change

@@ -11,14 +11,12 @@ from random import Random
 
 from tableau_pipeline.core.checkpoint import Owner, PublishMode
 from tableau_pipeline.core.declaration import Declaration
-from tableau_pipeline.core.timeouts import Timeouts
+from tableau_pipeline.core.server import Timeouts
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline.publishing.session.credentials import Password
-from tableau_pipeline.publishing.session.sign_in import signed_in
-from tableau_pipeline.refresh.attempt import DECISION
-from tableau_pipeline.refresh.plan.decide import Options, Publish
-from tableau_pipeline.refresh.refresh import Refresh
+from tableau_pipeline.publishing.session import Password, signed_in
+from tableau_pipeline.refresh.plan import Options, Publish
+from tableau_pipeline.refresh.refresh import DECISION, Refresh
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline_tests.refresh.stateful.actors import Actor, Event, Killed
 from tableau_pipeline_tests.refresh.stateful.checks.ledger import Ledger

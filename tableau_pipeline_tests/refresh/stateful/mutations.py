@@ -6,10 +6,8 @@ from typing import Any
 from unittest import mock
 
 from tableau_pipeline.refresh.claim import Claimed
+from tableau_pipeline.refresh.observe import Observer, Recovery, Window
 from tableau_pipeline.refresh.reconcile import Reconciler, Reconciliation
-from tableau_pipeline.refresh.recover.observe import Observer
-from tableau_pipeline.refresh.recover.recovery import Recovery
-from tableau_pipeline.refresh.recover.window import Window
 from tableau_pipeline_tests.refresh.stateful.replay import Case, Failure, play
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from unittest import mock
 
-from tableau_pipeline.refresh.plan.decide import Accept, Options
+from tableau_pipeline.refresh.plan import Accept, Options
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline_tests.refresh.stateful.checks.promise import BrokenPromise
 from tableau_pipeline_tests.refresh.stateful.checks.rehearsal import Rehearsal
@@ -60,7 +60,7 @@ def play(case: Case) -> Failure | None:
     try:
         with _determined(case.seed), history(case.scenario, Random(f"{case.seed}/while")) as made:
             trace = made.trace
-            with mock.patch("tableau_pipeline.publishing.session.clock.monotonic", made.seconds):
+            with mock.patch("tableau_pipeline.publishing.http.monotonic", made.seconds):
                 for each in case.steps:
                     _take(made, each)
                 _calm(made)

@@ -5,8 +5,19 @@ from dataclasses import dataclass, fields, replace
 from random import Random
 from typing import Any, get_args, get_type_hints
 
-from tableau_pipeline.core.declaration import Declaration, Guard, Reconcile, Table
-from tableau_pipeline.core.policies import Append, Diff, Feed, Partitions, Policy, Replace, Retain
+from tableau_pipeline.core.declaration import (
+    Append,
+    Declaration,
+    Diff,
+    Feed,
+    Guard,
+    Partitions,
+    Policy,
+    Reconcile,
+    Replace,
+    Retain,
+    Table,
+)
 from tableau_pipeline.hyper.tables import Relationship
 from tableau_pipeline_tests.refresh.stateful.models import windows
 from tableau_pipeline_tests.refresh.stateful.models.tables import Col, Content, Model

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
-from tableau_pipeline.refresh.plan.decide import Accept, Options
+from tableau_pipeline.refresh.plan import Accept, Options
 from tableau_pipeline_tests.refresh.stateful import between_refreshes, events
 from tableau_pipeline_tests.refresh.stateful.actors import Event
 from tableau_pipeline_tests.refresh.stateful.models import changes, columns

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from tableau_pipeline.core.checkpoint import Intent, Record
-from tableau_pipeline.refresh.plan.decide import Accept, Options
+from tableau_pipeline.refresh.plan import Accept, Options
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
 from tableau_pipeline_tests.refresh.support.proxies import Proxy
 

@@ -16,8 +16,7 @@ from tableau_pipeline.core.snapshot import (
     Span,
 )
 from tableau_pipeline.hyper.tables import ROW_HASH, Column
-from tableau_pipeline.snapshots.store import SnapshotStore
-from tableau_pipeline.snapshots.successor import succeeding
+from tableau_pipeline.snapshots.store import SnapshotStore, succeeding
 
 _SPARK_NAMES = {
     pa.bool_(): "boolean",

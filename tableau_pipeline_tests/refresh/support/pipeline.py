@@ -16,22 +16,19 @@ import pyarrow as pa
 import tableauserverclient as TSC
 from tableauhyperapi import TableName
 
-from tableau_pipeline.core.declaration import Declaration, Table
+from tableau_pipeline.core.declaration import Declaration, Policy, Table
 from tableau_pipeline.core.journal import Journal
-from tableau_pipeline.core.policies import Policy
-from tableau_pipeline.core.server import Server
+from tableau_pipeline.core.server import Server, Timeouts
 from tableau_pipeline.core.snapshot import Snapshot, Span
-from tableau_pipeline.core.timeouts import Timeouts
 from tableau_pipeline.demo.differences import differences
-from tableau_pipeline.hyper.open_file import read_table
+from tableau_pipeline.hyper.hyper_file import read_table
 from tableau_pipeline.hyper.process import Hyperd, hyper_process
 from tableau_pipeline.hyper.tables import Relationship
-from tableau_pipeline.lake.snapshots import with_lakes
-from tableau_pipeline.objects.local_copies import LocalCopies
-from tableau_pipeline.publishing.session.credentials import Password
-from tableau_pipeline.publishing.session.sign_in import signed_in
+from tableau_pipeline.lake.tables import with_lakes
+from tableau_pipeline.objects.local import LocalCopies
+from tableau_pipeline.publishing.session import Password, signed_in
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.refresh.plan.decide import Accept, Options
+from tableau_pipeline.refresh.plan import Accept, Options
 from tableau_pipeline.refresh.refresh import Refresh
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline.snapshots.store import SnapshotStore

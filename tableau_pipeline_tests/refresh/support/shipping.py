@@ -4,8 +4,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from tableau_pipeline.extracts.updates.delta import RowCounts
-from tableau_pipeline.refresh.plan.decide import Accept, NoChange, Update
+from tableau_pipeline.extracts.delta import RowCounts
+from tableau_pipeline.refresh.plan import Accept, NoChange, Update
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
 
 

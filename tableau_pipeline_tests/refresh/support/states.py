@@ -9,16 +9,16 @@ from tableau_pipeline.core.checkpoint import Checkpoint, TableContent
 from tableau_pipeline.core.declaration import Declaration, Guard, Table
 from tableau_pipeline.core.server import Metadata, RemoteDatasource
 from tableau_pipeline.core.snapshot import Fingerprint
-from tableau_pipeline.extracts.updates.delta import RowCounts, Size
+from tableau_pipeline.extracts.delta import RowCounts, Size
 from tableau_pipeline.hyper.tables import Column
-from tableau_pipeline.refresh.plan.decide import (
+from tableau_pipeline.refresh.observe import Published
+from tableau_pipeline.refresh.plan import (
     Accept,
     Facts,
     Options,
     Plan,
     decide,
 )
-from tableau_pipeline.refresh.recover.observe import Published
 
 NOON = datetime(2025, 3, 1, 12, tzinfo=UTC)
 COLUMNS = (Column("id", "bigint"), Column("name", "string"))

@@ -16,15 +16,19 @@ from tableau_pipeline.extracts.desired import table_source
 from tableau_pipeline.hyper.build import build_extract
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.objects import arrow_files
-from tableau_pipeline.objects.local_copies import LocalCopies
-from tableau_pipeline.objects.object_folder import ObjectFolder
-from tableau_pipeline.snapshots.files.write_rows import write_rows
+from tableau_pipeline.objects.local import LocalCopies
+from tableau_pipeline.objects.stores import ObjectFolder
 from tableau_pipeline.snapshots.load import read_frame
-from tableau_pipeline.snapshots.objects.object_storage import ObjectStorage
-from tableau_pipeline.snapshots.partitions import PartitionError, Window
-from tableau_pipeline.snapshots.storable import UnstorableError
+from tableau_pipeline.snapshots.object_storage import ObjectStorage
 from tableau_pipeline.snapshots.store import SnapshotStore
-from tableau_pipeline.snapshots.write import write_partitions, write_snapshot
+from tableau_pipeline.snapshots.write import (
+    PartitionError,
+    UnstorableError,
+    Window,
+    write_partitions,
+    write_rows,
+    write_snapshot,
+)
 from tableau_pipeline_tests.snapshots.test_loading import ODD_NAMES, TYPES, texts
 
 UTC = ZoneInfo("UTC")

@@ -5,7 +5,7 @@ import dagster as dg
 import pytest
 
 from tableau_pipeline.core.snapshot import Fingerprint, Part, Span
-from tableau_pipeline.resources.belonging import belongs_to
+from tableau_pipeline.resources.snapshots import belongs_to
 
 DAYS = dg.DailyPartitionsDefinition("2025-01-01")
 WEEKS = dg.WeeklyPartitionsDefinition("2025-01-01")

@@ -6,8 +6,8 @@ from dagster_pyspark import LazyPySparkResource
 from pyspark.sql import DataFrame, SparkSession
 
 from tableau_pipeline.core.snapshot import Snapshot
-from tableau_pipeline.resources.io_manager import SnapshotIOManager
-from tableau_pipeline.snapshots.partitions import PartitionError
+from tableau_pipeline.resources.snapshots import SnapshotIOManager
+from tableau_pipeline.snapshots.write import PartitionError
 from tableau_pipeline_tests.snapshots.support.samples import rows
 
 # Dagster's own word for a parameter that it has had for years.

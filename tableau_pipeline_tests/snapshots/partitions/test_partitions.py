@@ -8,10 +8,13 @@ from pyspark.sql import SparkSession
 
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.snapshots.load import read_frame
-from tableau_pipeline.snapshots.partitions import PartitionError, Window
-from tableau_pipeline.snapshots.storable import UnstorableError
 from tableau_pipeline.snapshots.store import SnapshotStore
-from tableau_pipeline.snapshots.write import write_partitions
+from tableau_pipeline.snapshots.write import (
+    PartitionError,
+    UnstorableError,
+    Window,
+    write_partitions,
+)
 from tableau_pipeline_tests.snapshots.support.samples import newest, rows
 from tableau_pipeline_tests.snapshots.support.samples import store as store_whole
 from tableau_pipeline_tests.snapshots.support.samples import store_partitions as store

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from pyspark.sql import SparkSession
 
 from tableau_pipeline.core.snapshot import Span
-from tableau_pipeline.snapshots.partitions import Window
+from tableau_pipeline.snapshots.write import Window
 from tableau_pipeline_tests.snapshots.support.samples import newest, store_partitions
 
 PARIS = "Europe/Paris"

@@ -8,11 +8,9 @@ from pathlib import Path
 import pytest
 
 _IN_OTHER_INSTALLATION = "import runpy, sys; sys.prefix = sys.argv[1]; "
-_MAKE = (
-    "runpy.run_module('tableau_pipeline.snapshots.spark.make_class_archive', run_name='__main__')"
-)
+_MAKE = "runpy.run_module('tableau_pipeline.snapshots.make_class_archive', run_name='__main__')"
 _START = (
-    "from tableau_pipeline.snapshots.spark.session import spark_session; "
+    "from tableau_pipeline.snapshots.spark import spark_session; "
     "assert spark_session().range(3).count() == 3"
 )
 

@@ -46,7 +46,7 @@ VARIABLES = (
 )  # fmt: skip
 ASK = """
 import json, os, socket, sys
-from tableau_pipeline.snapshots.spark.session import spark_session
+from tableau_pipeline.snapshots.spark import spark_session
 given, host = json.loads(sys.argv[1])
 if host:
     socket.sethostname(host)

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from tableau_pipeline.core.snapshot import Snapshot
-from tableau_pipeline.snapshots.storage import Entry, LocalStorage
-from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline.snapshots.store import Entry, LocalStorage, SnapshotStore
 from tableau_pipeline_tests.snapshots.support.hours import commit_hours
 from tableau_pipeline_tests.snapshots.support.samples import rows
 from tableau_pipeline_tests.snapshots.support.versions import commit, manifest

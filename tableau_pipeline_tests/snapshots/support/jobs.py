@@ -8,7 +8,7 @@ import dagster as dg
 from pyspark.sql import DataFrame
 
 from tableau_pipeline.resources import SparkResource
-from tableau_pipeline.resources.io_manager import SnapshotIOManager
+from tableau_pipeline.resources.snapshots import SnapshotIOManager
 
 
 def materialize(

@@ -6,9 +6,8 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 
 from tableau_pipeline.core.snapshot import Snapshot
-from tableau_pipeline.snapshots.partitions import Window
 from tableau_pipeline.snapshots.store import SnapshotStore
-from tableau_pipeline.snapshots.write import write_partitions, write_snapshot
+from tableau_pipeline.snapshots.write import Window, write_partitions, write_snapshot
 
 
 def store(frame: DataFrame, root: Path, asset_key: str = "model") -> Snapshot:

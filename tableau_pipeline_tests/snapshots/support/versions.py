@@ -7,8 +7,7 @@ from pathlib import Path
 
 from tableau_pipeline.core.snapshot import DataFile, Fingerprint, Part, Snapshot, Span
 from tableau_pipeline.hyper.tables import Column
-from tableau_pipeline.snapshots.store import SnapshotStore, model_key, place
-from tableau_pipeline.snapshots.successor import succeeding
+from tableau_pipeline.snapshots.store import SnapshotStore, model_key, place, succeeding
 
 COLUMNS = (Column("id", "bigint"),)
 

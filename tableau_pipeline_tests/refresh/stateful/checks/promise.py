@@ -7,7 +7,7 @@ from typing import Any
 from zipfile import ZipFile
 
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, TAG_PREFIX
-from tableau_pipeline.refresh.plan.decide import Accept
+from tableau_pipeline.refresh.plan import Accept
 from tableau_pipeline_tests.refresh.stateful import scenarios
 from tableau_pipeline_tests.refresh.stateful.actors import Actor, Killed, Sending
 from tableau_pipeline_tests.refresh.stateful.checks import oracle

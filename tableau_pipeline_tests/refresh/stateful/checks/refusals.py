@@ -5,9 +5,8 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-from tableau_pipeline.core.declaration import TAG_PREFIX, Table
-from tableau_pipeline.core.policies import Diff
-from tableau_pipeline.refresh.plan.decide import Accept
+from tableau_pipeline.core.declaration import TAG_PREFIX, Diff, Table
+from tableau_pipeline.refresh.plan import Accept
 from tableau_pipeline_tests.refresh.stateful.actors import Actor
 from tableau_pipeline_tests.refresh.stateful.checks import oracle
 from tableau_pipeline_tests.refresh.stateful.journals import LATER_RELEASE

@@ -5,7 +5,7 @@ from typing import Any
 
 from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.refresh.plan.decide import NoChange, Refuse
+from tableau_pipeline.refresh.plan import NoChange, Refuse
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline_tests.refresh.stateful.actors import Actor, Killed
 from tableau_pipeline_tests.refresh.stateful.checks import oracle, refusals

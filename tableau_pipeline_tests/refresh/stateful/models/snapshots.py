@@ -16,8 +16,7 @@ from tableau_pipeline.core.snapshot import (
     Snapshot,
 )
 from tableau_pipeline.errors import DamagedSnapshotError
-from tableau_pipeline.hyper.parquet.folders import LocalFolder
-from tableau_pipeline.hyper.tables import ROW_HASH, Column
+from tableau_pipeline.hyper.tables import ROW_HASH, Column, LocalFolder
 from tableau_pipeline_tests.refresh.stateful.models.tables import Content, Model
 from tableau_pipeline_tests.refresh.stateful.models.values import ARROW
 from tableau_pipeline_tests.refresh.support.models import hash_of

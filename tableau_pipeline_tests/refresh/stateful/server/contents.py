@@ -5,7 +5,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from tableau_pipeline.hyper.open_file import open_hyper
+from tableau_pipeline.hyper.hyper_file import open_hyper
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline_tests.refresh.stateful.models.values import published
 from tableau_sandbox.simulation import Datasource, Simulation

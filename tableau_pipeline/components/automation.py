@@ -1,0 +1,237 @@
+"""Schedules of the data sources with a cron trigger."""
+
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from zlib import crc32
+
+import dagster as dg
+
+from tableau_pipeline.components.asset_keys import extract_key
+from tableau_pipeline.components.attributes import CronTrigger, DbtTrigger
+from tableau_pipeline.components.dbt_results import Invocation, NotABuildError, read_invocation
+from tableau_pipeline.components.published_datasource import PublishedDatasource
+from tableau_pipeline.components.triggers import schedule_status, sensor_status
+from tableau_pipeline.core.declaration import LakeTable
+from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.lake.tables import current_version
+
+
+def refresh_schedules(datasources: Iterable[PublishedDatasource]) -> list[dg.ScheduleDefinition]:
+    """Return one schedule and job for each distinct cron and time zone.
+
+    Data sources share schedules because Dagster resolves every job against all assets.
+    """
+    due: dict[tuple[str, str], list[dg.AssetKey]] = defaultdict(list)
+    for datasource in datasources:
+        if isinstance(trigger := datasource.trigger, CronTrigger):
+            due[trigger.cron, trigger.timezone] += [
+                # One step makes both assets, and Dagster refuses to run half of it.
+                extract_key(datasource.declaration.key),
+                dg.AssetKey.from_user_string(datasource.asset_key),
+            ]
+    names = Counter(_name(cron, zone) for cron, zone in due)
+    return [
+        _schedule(
+            _name(cron, zone) + (_suffix(cron, zone) if names[_name(cron, zone)] > 1 else ""),
+            cron,
+            zone,
+            keys=keys,
+        )
+        for (cron, zone), keys in due.items()
+    ]
+
+
+def _name(cron: str, zone: str) -> str:
+    words = re.sub(r"[^A-Za-z0-9]+", "_", cron.replace("*", "x").replace("/", " per "))
+    return f"refresh_at_{words}_{re.sub(r'[^A-Za-z0-9]+', '_', zone)}"
+
+
+def _suffix(cron: str, zone: str) -> str:
+    """Return a suffix that separates names with equal words: "1-5" and "1,5", GMT+1 and GMT-1."""
+    return f"_{crc32(f'{cron} {zone}'.encode()):08x}"
+
+
+def _schedule(name: str, cron: str, zone: str, *, keys: list[dg.AssetKey]) -> dg.ScheduleDefinition:
+    return dg.ScheduleDefinition(
+        name=name,
+        job=dg.define_asset_job(f"{name}_job", selection=dg.AssetSelection.assets(*keys)),
+        cron_schedule=cron,
+        execution_timezone=zone,
+        default_status=schedule_status(),
+        description=f"Refreshes the data sources due at {cron} ({zone}).",
+    )
+
+
+# Sensors of the data sources that follow a dbt outside Dagster.
+
+
+_TAG = "dbt/invocation_id"
+
+
+def dbt_sensors(datasources: Iterable[PublishedDatasource]) -> list[dg.SensorDefinition]:
+    """Return one sensor, with its job, for each distinct run_results.json, read once per tick."""
+    followers: dict[str, dict[str, DbtTrigger]] = defaultdict(dict)
+    for datasource in datasources:
+        if isinstance(trigger := datasource.trigger, DbtTrigger):
+            followers[trigger.dbt][datasource.asset_key] = trigger
+    return [_dbt_sensor(file, triggers) for file, triggers in followers.items()]
+
+
+def _dbt_sensor(file: str, triggers: Mapping[str, DbtTrigger]) -> dg.SensorDefinition:
+    words = re.sub(r"[^A-Za-z0-9]+", "_", file).strip("_")
+    # Two paths may yield the same words, and Dagster keeps a sensor's cursor under its name.
+    name = f"refresh_after_dbt_{words[-60:]}_{crc32(file.encode()):08x}"
+    job = dg.define_asset_job(f"{name}_job", selection=_with_models(triggers))
+
+    @dg.sensor(
+        name=name,
+        job=job,
+        default_status=sensor_status(),
+        description=f"Refreshes data sources and their Spark models after the dbt of {file}.",
+    )
+    def after_dbt(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+        try:
+            invocation = read_invocation(file, seen=context.cursor)
+        except NotABuildError as reason:
+            return dg.SkipReason(str(reason))
+        obstacles = {key: invocation.obstacle(each.models) for key, each in triggers.items()}
+        skipped = [
+            f"{key} is not refreshed after dbt's invocation {invocation.id}: {obstacle}"
+            for key, obstacle in obstacles.items()
+            if obstacle
+        ]
+        due = [key for key, obstacle in obstacles.items() if not obstacle]
+        if not due:
+            # The cursor moves on all the same, or every tick would judge this invocation again.
+            return dg.SensorResult(skip_reason="\n".join(skipped), cursor=invocation.id)
+        # A tick that requests runs shows no skip reason, so its log lists what was left out.
+        for reason in skipped:
+            context.log.warning(reason)
+        return dg.SensorResult(
+            run_requests=[_request(context, key, invocation) for key in due], cursor=invocation.id
+        )
+
+    return after_dbt
+
+
+def _with_models(datasources: Iterable[str]) -> dg.AssetSelection:
+    keys = (
+        key
+        for datasource in datasources
+        for key in (extract_key(datasource), dg.AssetKey.from_user_string(datasource))
+    )
+    # The models' own sources are often tables of dbt, which no run of this location can make.
+    return dg.AssetSelection.assets(*keys).upstream().materializable()
+
+
+def _request(
+    context: dg.SensorEvaluationContext, datasource: str, invocation: Invocation
+) -> dg.RunRequest:
+    """Request a run of the data source and its models.
+
+    Partitioned models are left out: dbt does not report which partition is new.
+    """
+    if not (location := context.repository_def):
+        raise ValueError("the sensor's context has no definitions to choose assets from")
+    graph = location.asset_graph
+    return dg.RunRequest(
+        # Dagster runs each key once, so a sensor whose cursor was reset does not repeat a refresh.
+        run_key=f"{invocation.id} {datasource}",
+        asset_selection=[
+            key
+            for key in _with_models([datasource]).resolve(graph)
+            if not graph.get(key).is_partitioned
+        ],
+        tags={_TAG: invocation.id},
+    )
+
+
+# The sensor that reports new versions of the tables of lakes.
+
+
+_DATA_VERSION = "dagster/data_version"
+
+
+def lake_sensors(datasources: Iterable[PublishedDatasource]) -> list[dg.SensorDefinition]:
+    """Return one sensor for all tables of lakes; none if there are no such tables."""
+    tables = {
+        table.model: table.source
+        for datasource in datasources
+        for table in datasource.declaration.tables
+        if table.source
+    }
+    return [_sensor(tables)] if tables else []
+
+
+def _sensor(tables: Mapping[str, LakeTable]) -> dg.SensorDefinition:
+    @dg.sensor(
+        name="new_versions_of_lake_tables",
+        minimum_interval_seconds=60,
+        default_status=sensor_status(),
+        description=f"Reports new versions of {', '.join(sorted(tables))}, on which triggers and "
+        "the lineage rest.",
+    )
+    def lake_versions(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+        reported: dict[str, str] = json.loads(context.cursor or "{}")
+        # Of a table that is no longer declared, nothing is kept.
+        known = {model: version for model, version in reported.items() if model in tables}
+        events, problems = [], []
+        for model, table in tables.items():
+            try:
+                version = current_version(table)
+            except RefreshError as error:
+                problems.append(str(error))
+                continue
+            if known.get(model) != version:
+                known[model] = version
+                events.append(_event(model, table, version))
+        for problem in problems:
+            context.log.warning(problem)
+        if not events:
+            return dg.SkipReason("\n".join(problems) or "No table has a new version")
+        # It requests no runs itself; without a reason, Dagster would speak of an empty result.
+        new = ", ".join(event.asset_key.to_user_string() for event in events)
+        return dg.SensorResult(
+            asset_events=events,
+            cursor=json.dumps(known),
+            skip_reason=f"Reported new versions of {new}",
+        )
+
+    return lake_versions
+
+
+def _event(model: str, table: LakeTable, version: str) -> dg.AssetMaterialization:
+    # Automation conditions take no notice of an observation of an asset that Dagster never makes.
+    return dg.AssetMaterialization(
+        dg.AssetKey.from_user_string(model),
+        description=f"Version {version} of the table",
+        metadata={"location": str(table.location), "version": version},
+        tags={_DATA_VERSION: version},
+    )
+
+
+# The sensors and schedules of a code location.
+
+
+@dg.definitions
+def automation(context: dg.ComponentLoadContext) -> dg.Definitions:
+    """Return the triggers of the declared data sources. Import it in a module under `defs/`.
+
+    One sensor for all `{after: ...}`, one schedule for each distinct `cron`, one sensor for each
+    distinct file of `dbt`, one for all tables of lakes.
+    """
+    datasources = context.component_tree.get_all_components(of_type=PublishedDatasource)
+    after_models = dg.AutomationConditionSensorDefinition(
+        "refresh_after_models",
+        target=dg.AssetSelection.all(),
+        default_status=sensor_status(),
+        description="Refreshes data sources when their models are new, and retries failed "
+        "refreshes. It is off until it is switched on: here, or for a deployment by "
+        "PIPELINE_TRIGGERS=on.",
+    )
+    return dg.Definitions(
+        sensors=[after_models, *dbt_sensors(datasources), *lake_sensors(datasources)],
+        schedules=refresh_schedules(datasources),
+    )

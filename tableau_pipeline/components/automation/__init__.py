@@ -1,3 +1,0 @@
-from tableau_pipeline.components.automation.automation import automation
-
-__all__ = ["automation"]

@@ -1,0 +1,158 @@
+"""The component FileDrop: publish each file that is dropped into a folder."""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+from pydantic import Field, ValidationError, field_validator
+
+from tableau_pipeline.components.publish_file import PublishFileConfig, publish_files
+from tableau_pipeline.components.triggers import sensor_status
+from tableau_pipeline.components.yaml_component import YamlComponent
+from tableau_pipeline.errors import RefusedError
+
+# A file counts as complete after this many unchanged looks: while somebody writes it, its size or
+# time stamp changes from tick to tick.
+_STILL = 2
+
+
+class FileDrop(YamlComponent):
+    """Publish each file that is dropped into a folder, including one that replaces another."""
+
+    folder: str = Field(
+        description="The folder to watch. The daemon and the runs must both see it."
+    )
+    pattern: str = Field(default="*", description='Which files to publish, such as "*.csv".')
+    sensor: str = Field(
+        default="file_drop",
+        description="Name of the sensor. Each FileDrop of a code location needs a name of its own.",
+    )
+    seconds: int = Field(
+        default=30,
+        ge=1,
+        description="Seconds between two looks. A file is published at the third unchanged look.",
+    )
+    publish: dict[str, Any] = Field(
+        default_factory=dict,
+        description="Run config of the job publish_file, such as {project: Uploads}. The data "
+        "source has the file's name unless a `name` is set here.",
+    )
+
+    @field_validator("publish")
+    @classmethod
+    def _known(cls, publish: dict[str, Any]) -> dict[str, Any]:
+        try:
+            # The sensor sets these two for each file; any text does to check the rest.
+            PublishFileConfig(**{"path": "x", "name": "x", **publish})
+        except ValidationError as error:
+            wrong = "; ".join(
+                f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()
+            )
+            raise ValueError(wrong) from error
+        return publish
+
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+        """Return the sensor and a job of its own; the location need not have `publish_file`."""
+
+        @dg.job(
+            name=f"{self.sensor}_publish_file",
+            description=f"Publishes a file that was dropped into {self.folder}.",
+        )
+        def publish_dropped() -> None:
+            publish_files()
+
+        @dg.sensor(
+            name=self.sensor,
+            job=publish_dropped,
+            minimum_interval_seconds=self.seconds,
+            default_status=sensor_status(),
+            description=f"Publishes files that are dropped into {self.folder}.",
+        )
+        def drop(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+            folder = Path(self.folder)
+            if not folder.is_dir():
+                return dg.SkipReason(f"{folder} is not a folder")
+            found = look(folder, self.pattern, json.loads(context.cursor or "{}"))
+            alike = self._alike(found)
+            left_out = {*chain(*alike)}
+            # Without a place in the cursor, a file begins anew once it is the only one.
+            files = {name: seen for name, seen in found.items() if name not in left_out}
+            requests = [self._request(folder / name, seen["stamp"]) for name, seen in _ripe(files)]
+            waiting = [name for name, seen in files.items() if seen["still"] < _STILL]
+            # A tick that fails asks for no run and keeps no cursor, so all other files come first.
+            if alike and not requests and not waiting:
+                raise RefusedError(_described(alike))
+            return dg.SensorResult(
+                run_requests=requests,
+                cursor=json.dumps(files),
+                skip_reason=None if requests else _nothing_new(waiting, alike),
+            )
+
+        return dg.Definitions(sensors=[drop])
+
+    def _alike(self, names: Iterable[str]) -> list[list[str]]:
+        """Return groups of files that would replace the rows of each other."""
+        groups: dict[str, list[str]] = {}
+        for name in names:
+            groups.setdefault(self._place(Path(name)), []).append(name)
+        return [group for group in groups.values() if len(group) > 1]
+
+    def _place(self, file: Path) -> str:
+        """Return what is the same for files whose rows go to the same place."""
+        if "name" not in self.publish:
+            # A site ignores the case of names.
+            return file.stem.casefold()
+        # Without append, each file is to replace the one before it.
+        return file.name if self.publish.get("mode") == "append" else str(file)
+
+    def _request(self, file: Path, stamp: str) -> dg.RunRequest:
+        config = {"name": file.stem, **self.publish, "path": str(file.absolute())}
+        return dg.RunRequest(
+            # Dagster runs a key once; with the stamp, a file that is replaced gets a new one.
+            run_key=f"{file.absolute()} {stamp}",
+            run_config={"ops": {"publish_files": {"config": config}}},
+            # What the list of runs shows of a run before its data source is known.
+            tags={"file": file.name},
+        )
+
+
+def _described(alike: Sequence[Sequence[str]]) -> str:
+    more = f", as would {len(alike) - 1} other groups of files" if len(alike) > 1 else ""
+    return (
+        f"{' and '.join(alike[0])} have one name, so each would replace the rows of the other"
+        f"{more}. Rename one of them, or give each its own FileDrop: for one folder or pattern, "
+        "with a project or name of its own. All other files are published."
+    )
+
+
+def _nothing_new(waiting: Sequence[str], alike: Sequence[Sequence[str]]) -> str:
+    if not waiting:
+        return "No new file"
+    refused = f". {_described(alike)}" if alike else ""
+    return f"May still be written: {', '.join(waiting)}{refused}"
+
+
+def look(folder: Path, pattern: str, before: dict[str, dict]) -> dict[str, dict]:
+    """Return each file's stamp and the number of looks for which it has not changed.
+
+    Files are named by their paths within the folder.
+    """
+    found = {}
+    for file in sorted(folder.glob(pattern)):
+        name = file.relative_to(folder).as_posix()
+        # Programs that copy files give such names to what is not complete yet.
+        if file.is_file() and file.name[0] not in "._":
+            stat = file.stat()
+            stamp = f"{stat.st_size} {stat.st_mtime_ns}"
+            last = before.get(name, {})
+            still = last["still"] + 1 if last.get("stamp") == stamp else 0
+            # It counts one beyond ripe, so that a file is requested once and not at each look.
+            found[name] = {"stamp": stamp, "still": min(still, _STILL + 1)}
+    return found
+
+
+def _ripe(files: dict[str, dict]) -> Iterator[tuple[str, dict]]:
+    return ((name, seen) for name, seen in files.items() if seen["still"] == _STILL)

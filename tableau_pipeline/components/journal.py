@@ -1,0 +1,285 @@
+"""Dagster's event log as the journal of a refresh.
+
+Records are runless observations: Dagster stores them at once, so that they outlive a crash of the
+step, and keeps them when a user deletes the run. They belong to an asset of their own, not to the
+published one, so that the events of a data source are those that people look for, and what a user
+or a sensor does to it forgets nothing. Partitions, by which Dagster's event log has an index, tell
+the data sources apart.
+"""
+
+import os
+import platform
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property
+from pathlib import Path
+from uuid import uuid4
+
+import dagster as dg
+from dagster._core.storage.runs import SqlRunStorage
+from filelock import FileLock
+
+from tableau_pipeline.core.checkpoint import (
+    Claim,
+    Closing,
+    Intent,
+    Owner,
+    Record,
+    Recovered,
+    read_record,
+)
+from tableau_pipeline.core.declaration import Declaration, file_name
+from tableau_pipeline.core.journal import held
+from tableau_pipeline.core.snapshot import Snapshots
+from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.refresh.claim import CLAIMS, is_claim, is_complete
+from tableau_pipeline.refresh.refresh import Refresh
+from tableau_pipeline.resources import (
+    HyperResource,
+    TableauServerResource,
+    data_dir,
+    kept_location,
+    work_dir,
+)
+
+# The asset of the records of all data sources, which no code location defines.
+JOURNAL = dg.AssetKey(["tableau_pipeline", "journal"])
+_RECORD = "tableau_pipeline/record"
+# Each data source has two partitions: claims with their ends, and all else.
+_CLAIMS, _REQUESTS = "claims:", "requests:"
+_REPAIR = (
+    "Restore a backup of Dagster's database. Or wipe that asset in Dagster: then each data source "
+    "is found by its tags, and published in full"
+)
+
+
+class DagsterJournal:
+    """Implements `core.journal.Journal` for one published asset."""
+
+    def __init__(
+        self, context: dg.AssetExecutionContext | dg.OpExecutionContext, asset_key: dg.AssetKey
+    ) -> None:
+        self._context = context
+        self._dagster = context.instance
+        self._asset_key = asset_key
+
+    @cached_property
+    def instance(self) -> str:
+        """The id of the instance's run storage; in Dagster+, the name of the deployment.
+
+        Ephemeral instances with the same data folder count as one deployment.
+        """
+        if self._is_temporary:
+            return _kept_name(data_dir() / "instance")
+        storage = self._dagster.run_storage
+        if isinstance(storage, SqlRunStorage):
+            # The first call makes the id. Of several first runs at once each would make one of its
+            # own, and all of them find the same one again.
+            storage.get_run_storage_id()
+            return storage.get_run_storage_id()
+        return os.environ.get("DAGSTER_CLOUD_DEPLOYMENT_NAME", "dagster")
+
+    @cached_property
+    def owner(self) -> Owner:
+        """This attempt of the step, and its process."""
+        return Owner(
+            run_id=self._context.run.run_id,
+            step=_step(self._context),
+            attempt=self._context.retry_number,
+            boot=_boot(),
+            namespace=_namespace(),
+            pid=os.getpid(),
+        )
+
+    def records(self) -> Sequence[Record]:
+        """Return the newest records; see `records_of`."""
+        return records_of(self._dagster, self._asset_key)
+
+    def append(self, record: Record) -> None:
+        """Store a runless observation."""
+        self._dagster.report_runless_asset_event(journal_event(self._asset_key, record))
+
+    def has_ended(self, owner: Owner) -> bool:
+        """Whether Dagster records the end of the attempt, or its process on this host is gone."""
+        if (owner.boot, owner.namespace) == (_boot(), _namespace()) and not _is_alive(owner.pid):
+            return True
+        run = self._dagster.get_run_by_id(owner.run_id)
+        # A deleted run cannot be asked, and its claim would block all others for ever.
+        if run is None or run.is_finished:
+            return True
+        ends = {
+            dg.DagsterEventType.STEP_FAILURE,
+            dg.DagsterEventType.STEP_SUCCESS,
+            dg.DagsterEventType.STEP_UP_FOR_RETRY,
+        }
+        ended = [
+            entry
+            for entry in self._dagster.all_logs(owner.run_id, of_type=ends)
+            if entry.step_key == owner.step
+        ]
+        # Dagster stores one such event for each attempt.
+        return len(ended) > owner.attempt
+
+    def lock(self, timeout: float) -> AbstractContextManager[None]:
+        """Lock this asset on this host. Ephemeral instances do not see each other's records."""
+        if not self._is_temporary:
+            return nullcontext()
+        key = self._asset_key.to_user_string()
+        lock = FileLock(data_dir() / "locks" / f"{file_name(key)}.lock")
+        return held(lock, by=f"Another refresh of {key}", timeout=timeout)
+
+    @property
+    def _is_temporary(self) -> bool:
+        return self._dagster.is_ephemeral or not os.environ.get("DAGSTER_HOME")
+
+
+def journal_event(asset_key: dg.AssetKey, record: Record) -> dg.AssetObservation:
+    """Return the event that stores a record of a published asset."""
+    return dg.AssetObservation(
+        JOURNAL,
+        description=_described(record),
+        partition=f"{_CLAIMS if is_claim(record) else _REQUESTS}{asset_key.to_user_string()}",
+        metadata={_RECORD: dg.MetadataValue.json(record.model_dump(mode="json"))},
+    )
+
+
+def records_of(instance: dg.DagsterInstance, asset_key: dg.AssetKey) -> list[Record]:
+    """Return the newest records of a published asset, in two reads however long its history is.
+
+    Raises:
+        RefusedError: another release wrote one that this release does not understand.
+    """
+    key = asset_key.to_user_string()
+    # The claims first: what a refresh has sent is recorded before its claim ends.
+    claims, _ = _page(instance, f"{_CLAIMS}{key}", None)
+    requests, cursor = _page(instance, f"{_REQUESTS}{key}", None)
+    # Only a refresh with many requests, such as a split update, takes more than one page.
+    while cursor and not is_complete(requests):
+        page, cursor = _page(instance, f"{_REQUESTS}{key}", cursor)
+        requests += page
+    return [*claims, *requests]
+
+
+def recorded_keys(instance: dg.DagsterInstance) -> list[dg.AssetKey]:
+    """Return the asset keys of all data sources of which anything was ever sent."""
+    partitions = instance.event_log_storage.get_latest_storage_id_by_partition(
+        JOURNAL, dg.DagsterEventType.ASSET_OBSERVATION
+    )
+    keys = [each.removeprefix(_REQUESTS) for each in partitions if each.startswith(_REQUESTS)]
+    return [dg.AssetKey.from_user_string(key) for key in keys]
+
+
+def _page(
+    instance: dg.DagsterInstance, partition: str, cursor: str | None
+) -> tuple[list[Record], str | None]:
+    """Return records, newest first, and the cursor of older ones; None if there are none."""
+    filter_ = dg.AssetRecordsFilter(asset_key=JOURNAL, asset_partitions=[partition])
+    page = instance.fetch_observations(filter_, limit=CLAIMS, cursor=cursor)
+    return [_record_in(each, partition) for each in page.records], (
+        page.cursor if page.has_more else None
+    )
+
+
+def _record_in(event: dg.EventLogRecord, partition: str) -> Record:
+    observation = event.asset_observation
+    value = observation.metadata.get(_RECORD) if observation else None
+    try:
+        stored = value.data if isinstance(value, dg.JsonMetadataValue) else None
+        return read_record(stored, repair=_REPAIR)
+    except RefusedError as error:
+        raise RefusedError(
+            f"The journal of this Dagster instance (asset {JOURNAL.to_user_string()}, partition "
+            f"{partition}) has a record that cannot be read: {error}"
+        ) from error
+
+
+def _described(record: Record) -> str:
+    match record:
+        case Claim(refresh=number):
+            return f"refresh {number} begins"
+        case Intent():
+            return f"{record.action}: {record.outcome or record.job_id or 'not yet sent'}"
+        case Closing(refresh=number, checkpoint=checkpoint, withdrawn=withdrawn):
+            if withdrawn:
+                return f"refresh {number} withdraws: another one was first"
+            ended = "the data source equals its models" if checkpoint else "without a result"
+            return f"refresh {number} ends: {ended}"
+        case Recovered(refresh=number):
+            return f"refresh {number} found out what earlier ones have left"
+
+
+def _kept_name(path: Path) -> str:
+    """Return the name stored in a file; create a new one if the file is absent."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Two first runs at once have to agree on one name.
+    with FileLock(f"{path}.lock"):
+        name = path.read_text(encoding="ascii") if path.exists() else ""
+        if not name:
+            name = str(uuid4())
+            path.write_text(name, encoding="ascii")
+        return name
+
+
+def _step(context: dg.AssetExecutionContext | dg.OpExecutionContext) -> str:
+    op = context.op_execution_context if isinstance(context, dg.AssetExecutionContext) else context
+    return op.get_step_execution_context().step.key
+
+
+def _boot() -> str:
+    """Return an id of this boot of this machine."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return platform.node()
+
+
+def _namespace() -> str:
+    """Return the process namespace: process ids are comparable within one only."""
+    try:
+        return str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        # Without namespaces, all processes of the host have comparable ids.
+        return ""
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        # The process exists, but belongs to another user.
+        return True
+    return True
+
+
+# A refresh within a run of Dagster: what the run and the resources are to it.
+
+
+def refresh_in_run(
+    context: dg.OpExecutionContext | dg.AssetExecutionContext,
+    declaration: Declaration,
+    *,
+    snapshots: Snapshots,
+    hyper: HyperResource,
+    tableau: TableauServerResource,
+    keep_files: bool = False,
+) -> Refresh:
+    """The refresh of a data source, recorded with the asset of its key.
+
+    Args:
+        keep_files: let the files that it builds outlive the run.
+    """
+    return Refresh(
+        declaration=declaration,
+        snapshots=snapshots,
+        journal=DagsterJournal(context, dg.AssetKey.from_user_string(declaration.key)),
+        # Opened only when needed: a refresh that ends early costs no sign-in and no process.
+        server=lambda: tableau.session(context.log, counts=declaration.needs_counts),
+        hyper=lambda: hyper.process,
+        folder=work_dir(keep=keep_files),
+        kept=kept_location(),
+        log=context.log,
+        timeouts=tableau.timeouts,
+        takeover=tableau.takeover,
+    )

@@ -1,0 +1,344 @@
+"""Problems of a code location as a whole, which no single file of it shows."""
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from inspect import unwrap
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, get_args
+
+import dagster as dg
+import yaml
+from dagster._core.definitions.metadata.source_code import CodeReferencesMetadataSet
+from dagster.components.core.component_tree import ComponentTreeException
+from pydantic import ValidationError
+from pyspark.sql import DataFrame
+
+from tableau_pipeline.components.asset_keys import extract_key
+from tableau_pipeline.components.attributes import DiffRefresh
+from tableau_pipeline.components.mistakes import DeclarationError, guess
+from tableau_pipeline.components.published_datasource import PublishedDatasource
+from tableau_pipeline.core.declaration import Project, ProjectLuid
+from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.extracts.checks import Declared, checked_models
+from tableau_pipeline.resources import SnapshotIOManager
+
+_LISTED = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Datasource:
+    """A data source of the location; its declaration begins at `line` of `file`."""
+
+    component: PublishedDatasource
+    file: Path
+    line: int
+
+    def at(self, *keys: str) -> str:
+        """Return "file:line: key" for a key of the declaration."""
+        line = _line_of(self.file, self.line, ("attributes", *keys))
+        return f"{self.file}:{line}: {'.'.join(('attributes', *keys))}"
+
+
+def datasources_of(definitions: dg.Definitions) -> list[Datasource]:
+    """Return the data sources that are declared in YAML."""
+    found = {}
+    for spec in _specs(definitions):
+        if place := _declared(spec):
+            # The two assets of a data source share one place, and are one data source here.
+            found[place] = Datasource(_component(spec), *place)
+    return list(found.values())
+
+
+def repeated_keys(definitions: dg.Definitions, datasources: Sequence[Datasource]) -> list[str]:
+    """Report data sources whose asset key another asset already has."""
+    places: dict[dg.AssetKey, list[str]] = defaultdict(list)
+    for asset in definitions.assets or ():
+        for spec in _specs_of(asset):
+            file, line = _declared(spec) or _written(asset) or ("another module", 1)
+            places[spec.key].append(f"{file}:{line}")
+    found = []
+    for each in datasources:
+        for key in _keys(each.component):
+            begins = f"{each.file}:{each.line}"
+            if others := [place for place in places[key] if place != begins]:
+                found.append(
+                    f'{each.at("name")}: "{each.component.name}" makes an asset with the key '
+                    f'"{key.to_user_string()}", which the asset of {others[0]} has too: give the '
+                    "data source a `key` of its own, or another name"
+                )
+                # Both of its keys come from one name, so a second report would say the same.
+                break
+    return found
+
+
+def repeated_places(definitions: dg.Definitions, datasources: Sequence[Datasource]) -> list[str]:
+    """Report data sources with the name and project of another one: they would replace it."""
+    first: dict[tuple[object, ...], Datasource] = {}
+    found = []
+    for each in datasources:
+        declared = each.component.declaration
+        other = first.setdefault((declared.name.casefold(), *_parts(declared.project)), each)
+        if other is not each:
+            found.append(
+                f'{each.at("name")}: "{declared.name}" in the project "{declared.project_path}", '
+                f'with the key "{declared.key}", is declared in {other.at("name").split(": ")[0]}, '
+                f'too, with the key "{other.component.asset_key}": each would replace the rows of '
+                "the other. Give one of them another name or project"
+            )
+    return found
+
+
+def unknown_models(definitions: dg.Definitions, datasources: Sequence[Datasource]) -> list[str]:
+    """Report models that no asset of this location makes and that have no stored snapshot."""
+    ours = {key for each in datasources for key in _keys(each.component)}
+    assets = {spec.key.to_user_string() for spec in _specs(definitions)}
+    models = sorted(assets - {key.to_user_string() for key in ours})
+    snapshots = _snapshots(definitions)
+    found = []
+    for each in datasources:
+        for keys, model in _models(each.component):
+            # A stored snapshot shows that another code location makes the model.
+            if model in assets or (snapshots and snapshots.store.newest(model)):
+                continue
+            listed = ", ".join(models[:_LISTED]) + (", ..." if len(models) > _LISTED else "")
+            found.append(
+                f'{each.at(*keys)}: there is no asset "{model}": {guess(model, models)}The assets '
+                f"of this location are {listed or 'none'}. For a model of another location that "
+                f'is not materialized yet, declare dg.AssetSpec("{model}")'
+            )
+    return found
+
+
+def unstored_models(definitions: dg.Definitions, datasources: Sequence[Datasource]) -> list[str]:
+    """Report models whose DataFrames go to an IO manager that stores no snapshots."""
+    elsewhere = dict(_stored_elsewhere(definitions))
+    return [
+        f'{each.at(*keys)}: "{each.component.name}" publishes the model "{model}", whose asset has '
+        f'the IO manager "{elsewhere[model]}", which stores no snapshots: set '
+        'io_manager_key="snapshots" in its @dg.asset'
+        for each in datasources
+        for keys, model in _models(each.component)
+        if model in elsewhere
+    ]
+
+
+def column_problems(definitions: dg.Definitions, datasources: Sequence[Datasource]) -> list[str]:
+    """Report columns, keys and types that do not fit the newest snapshots of the models."""
+    found: list[str] = []
+    snapshots = _snapshots(definitions)
+    if snapshots is None:
+        return found
+    for each in datasources:
+        declaration = each.component.declaration
+        stored = Declared(snapshots.store, declaration.types)
+        newest = {model: stored.newest(model) for model in declaration.models}
+        # A model that was never materialized has no columns to compare yet.
+        if not all(newest.values()):
+            continue
+        try:
+            checked_models(declaration, newest)
+        except RefusedError as error:
+            for line in str(error).splitlines():
+                named = [name for name in each.component.tables if f'Table "{name}": ' in line]
+                found.append(
+                    f"{each.at('tables', *named)}: {line}. If a model has changed since it was "
+                    "last materialized, materialize it first"
+                )
+    return found
+
+
+def _specs(definitions: dg.Definitions) -> Iterator[dg.AssetSpec]:
+    for asset in definitions.assets or ():
+        yield from _specs_of(asset)
+
+
+def _specs_of(asset: Any) -> Iterable[dg.AssetSpec]:
+    if isinstance(asset, dg.AssetsDefinition):
+        return asset.specs
+    return [asset] if isinstance(asset, dg.AssetSpec) else []
+
+
+def _component(spec: dg.AssetSpec) -> Any:
+    return getattr(spec.metadata.get("dagster/component_origin"), "instance", None)
+
+
+def _declared(spec: dg.AssetSpec) -> tuple[Path, int] | None:
+    """Return where the declaration of a data source begins, from Dagster's code references."""
+    if isinstance(_component(spec), PublishedDatasource):
+        noted = CodeReferencesMetadataSet.extract(spec.metadata).code_references
+        for each in noted.code_references if noted else ():
+            if isinstance(each, dg.LocalFileCodeReference):
+                return Path(each.file_path), each.line_number or 1
+    return None
+
+
+def _written(asset: Any) -> tuple[Path, int] | None:
+    """Return where the function of an asset begins."""
+    step = getattr(asset, "node_def", None) if getattr(asset, "is_executable", False) else None
+    function = getattr(getattr(step, "compute_fn", None), "decorated_fn", None)
+    code = getattr(unwrap(function), "__code__", None) if function else None
+    return (Path(code.co_filename), code.co_firstlineno) if code else None
+
+
+def _keys(datasource: PublishedDatasource) -> tuple[dg.AssetKey, dg.AssetKey]:
+    published = datasource.asset_key
+    return dg.AssetKey.from_user_string(published), extract_key(published)
+
+
+def _models(datasource: PublishedDatasource) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield each model, with the YAML keys under which it is named."""
+    for name, table in datasource.tables.items():
+        yield ("tables", name, *(["model"] if table.model else [])), table.model or name
+        if isinstance(table.refresh, DiffRefresh) and (changes := table.refresh.diff.changes):
+            yield ("tables", name, "refresh", "diff", "changes", "feed"), changes.feed
+
+
+def _parts(project: Project) -> tuple[str, ...]:
+    """Return the names of a project's path, which differ by more than case; or its LUID."""
+    if isinstance(project, ProjectLuid):
+        return (project.luid,)
+    names = [name.strip() for name in project.split("/")] if isinstance(project, str) else project
+    return tuple(name.casefold() for name in names)
+
+
+def _snapshots(definitions: dg.Definitions) -> SnapshotIOManager | None:
+    found = (definitions.resources or {}).get("snapshots")
+    return found if isinstance(found, SnapshotIOManager) else None
+
+
+def _stored_elsewhere(definitions: dg.Definitions) -> Iterator[tuple[str, str]]:
+    """Yield assets that return a DataFrame to another IO manager, and the key of that."""
+    for asset in definitions.assets or ():
+        if isinstance(asset, dg.AssetsDefinition) and asset.is_materializable:
+            # Dagster's default IO manager is no resource of the definitions.
+            default = {"io_manager": dg.FilesystemIOManager()}
+            resources = default | dict(definitions.resources or {}) | dict(asset.resource_defs)
+            for key in asset.keys:
+                name = asset.get_output_name_for_asset_key(key)
+                output, _ = asset.node_def.resolve_output_to_origin(name, None)
+                type_ = output.dagster_type.typing_type
+                # An asset without this type may store its snapshots itself.
+                returns_rows = DataFrame in (type_, *get_args(type_))
+                if returns_rows and _stores_no_snapshots(resources.get(output.io_manager_key)):
+                    yield key.to_user_string(), output.io_manager_key
+
+
+def _stores_no_snapshots(resource: Any) -> bool:
+    # A resource of another kind shows only in a run what it makes.
+    is_manager = isinstance(resource, dg.IOManager | dg.ConfigurableIOManagerFactory)
+    return is_manager and not isinstance(resource, SnapshotIOManager)
+
+
+def _line_of(file: Path, begin: int, keys: Sequence[str]) -> int:
+    """Return the line of the innermost of these keys that exists.
+
+    Args:
+        begin: the first line of the document that holds the keys.
+    """
+    line = begin
+    for document in yaml.compose_all(file.read_text("utf-8"), Loader=yaml.SafeLoader):
+        if document and document.start_mark.line + 1 == begin:
+            node: yaml.Node | None = document
+            for key in keys:
+                found = _child(node, key)
+                if found is None:
+                    break
+                line, node = found
+    return line
+
+
+def _child(node: yaml.Node | None, key: str) -> tuple[int, yaml.Node] | None:
+    if isinstance(node, yaml.MappingNode):
+        for name, value in node.value:
+            if name.value == key:
+                return name.start_mark.line + 1, value
+    return None
+
+
+# Load a code location so that each mistake is reported in one line.
+
+
+# Replacements for pydantic's messages that do not state what to write.
+_WORDS = MappingProxyType(
+    {
+        "missing": "this key is missing",
+        "model_type": "this key takes nested keys: write them under it, or {}",
+        "dict_type": "this key takes nested keys: write them under it",
+        "list_type": "this is a list: write [a, b]",
+        "string_type": 'this is a string: write "..."',
+    }
+)
+_YAML = MappingProxyType(
+    {
+        "cannot start any token": "YAML allows neither a tab nor a value that begins like this: "
+        "indent with spaces, and put the value in quotes",
+        "mapping values are not allowed here": "a second colon, or a wrong indent: put a value "
+        "that contains a colon in quotes, and indent keys like their neighbours",
+        "expected <block end>": "a wrong indent: indent keys like their neighbours",
+    }
+)
+
+
+def load_definitions(folder: Path) -> dg.Definitions:
+    """Load what `dg.load_from_defs_folder` finds in `defs/`, and check it as a whole.
+
+    `dg check defs` also compares the declared columns with the newest snapshots of the models.
+
+    Args:
+        folder: the folder of `definitions.py`.
+
+    Raises:
+        DeclarationError: one line for each mistake: file, line, key, and what is allowed there.
+    """
+    with _in_lines():
+        definitions = dg.load_from_defs_folder(path_within_project=folder)
+    datasources = datasources_of(definitions)
+    looks: list[Callable[..., list[str]]] = [
+        repeated_keys,
+        repeated_places,
+        unknown_models,
+        unstored_models,
+    ]
+    # Only in `dg check defs`: it reads each model's newest snapshot, too slow for every run. In a
+    # server it would also prevent materializing a model whose columns have changed.
+    if os.environ.get("DAGSTER_IS_DEFS_VALIDATION_CLI"):
+        looks.append(column_problems)
+    for look in looks:
+        if problems := look(definitions, datasources):
+            raise DeclarationError("\n".join(problems))
+    return definitions
+
+
+@contextmanager
+def _in_lines() -> Generator[None]:
+    try:
+        yield
+    except yaml.MarkedYAMLError as error:
+        raise DeclarationError(_of_yaml(error)) from None
+    except ComponentTreeException as error:
+        match error.__cause__:
+            case DeclarationError() as cause:
+                raise cause from None
+            case ValidationError() as cause:
+                raise DeclarationError("\n".join(map(_of_key, cause.errors()))) from None
+        # Whatever is not a mistake in the YAML keeps its traceback, which its author needs.
+        raise
+
+
+def _of_key(error: Any) -> str:
+    """Format a pydantic error, in which Dagster has put the place in the file."""
+    key, _, place = str(error["loc"][0]).partition(" at ")
+    problem = _WORDS.get(error["type"]) or str(error["msg"]).removeprefix("Value error, ")
+    return f"{place}: {key}: {problem}" if place else f"{key}: {problem}"
+
+
+def _of_yaml(error: yaml.MarkedYAMLError) -> str:
+    mark = error.problem_mark or error.context_mark
+    place = f"{mark.name}:{mark.line + 1}: " if mark else ""
+    problem = str(error.problem)
+    words = [words for known, words in _YAML.items() if known in problem]
+    return f"{place}this is not YAML: {words[0] if words else problem}"

@@ -1,0 +1,371 @@
+"""A job that publishes files and database tables without any code."""
+
+import hashlib
+from collections.abc import Generator
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import cast, get_args
+
+import dagster as dg
+from pydantic import Field, ValidationInfo, field_validator, model_validator
+
+from tableau_pipeline.components.asset_keys import asset_key_of
+from tableau_pipeline.components.journal import DagsterJournal, refresh_in_run
+from tableau_pipeline.components.published_datasource import POOL, RefreshConfig
+from tableau_pipeline.components.reporting import dry_run_observation, published_result, run_tags
+from tableau_pipeline.components.retention import collect_snapshots
+from tableau_pipeline.core.declaration import (
+    Declaration,
+    Diff,
+    Partitions,
+    Policy,
+    Reconcile,
+    Replace,
+    Table,
+)
+from tableau_pipeline.core.server import Server
+from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.hyper.types import Nested, TypePolicy
+from tableau_pipeline.ingest import (
+    READ_ERRORS,
+    Files,
+    Format,
+    Reading,
+    check_options,
+    format_of,
+    found_files,
+    load,
+    reason,
+)
+from tableau_pipeline.ingest.database_table import DatabaseTable
+from tableau_pipeline.ingest.file_store import FileStore
+from tableau_pipeline.refresh.claim import read_history
+from tableau_pipeline.refresh.refresh import refresh_as_is
+from tableau_pipeline.refresh.report import Report
+from tableau_pipeline.resources import (
+    HyperResource,
+    SnapshotIOManager,
+    SparkResource,
+    TableauServerResource,
+    work_dir,
+)
+from tableau_pipeline.resources.failures import as_failure
+from tableau_pipeline.snapshots.spark import runs_here
+from tableau_pipeline.snapshots.store import SnapshotStore, TrialStore
+
+# The run config of the job that publishes files.
+
+
+_CHOICES = {
+    "format": get_args(Format),
+    "mode": ("replace", "append", "as_is"),
+    "bad_rows": ("refuse", "drop"),
+    "nested": get_args(Nested),
+}
+
+
+class PublishFileConfig(RefreshConfig):
+    """Which files, or which database table, to publish as which data source."""
+
+    path: str = Field(
+        min_length=1,
+        description='A file, a folder, or a pattern such as "exports/*.csv"; or the JDBC URL of a '
+        'database, "jdbc:postgresql://host/shop".',
+    )
+    name: str = Field(min_length=1, description="Name of the data source on the Tableau site.")
+    project: str = Field(default="Default", description='Path of the project, "A/B".')
+    mode: str = Field(
+        default="replace",
+        description="replace: the data source holds the rows of these files only. append: they are "
+        "added to the rows of earlier files; a file of the same name replaces its own rows. as_is: "
+        "one Parquet file, sent unread; the server makes the extract from it.",
+    )
+    format: str | None = Field(
+        default=None, description="csv, json or parquet. Default: by file name suffix."
+    )
+    table: str | None = Field(
+        default=None, description='For a database: a table name or a query, "(SELECT ...) rows".'
+    )
+    credentials: str = Field(
+        default="JDBC",
+        description="For a database: its user and password come from the environment variables "
+        "<credentials>_USER and <credentials>_PASSWORD.",
+    )
+    reader: dict[str, str] = Field(
+        default_factory=dict,
+        description="Options for reading CSV and JSON: sep, decimal, thousands, encoding, "
+        "dateFormat, timestampFormat, nullValue, header, ... For a database: options of Spark's "
+        "JDBC reader.",
+    )
+    columns: str | None = Field(
+        default=None,
+        description='Columns as a Spark schema, "id bigint, day date". Default: inferred.',
+    )
+    bad_rows: str = Field(
+        default="refuse",
+        description="Rows that do not fit the columns: refuse or drop. They are always counted, "
+        "and reported by line, column and value.",
+    )
+    key: list[str] = Field(
+        default_factory=list,
+        description="Columns that identify a row. With them, only the rows that changed are sent.",
+    )
+    file_column: str | None = Field(
+        default=None,
+        description="With mode append: name of a column to add, which holds the name of each row's "
+        "file. With it, only new and changed files are sent.",
+    )
+    nested: str = Field(
+        default="refuse", description="Arrays, maps and structs: refuse, or publish as json text."
+    )
+    create_project: bool = Field(default=False, description="Create the project if it is absent.")
+    adopt: bool = Field(
+        default=False,
+        description="Take over a data source that this pipeline did not publish. Only its rows are "
+        "replaced if its columns and types are the same; otherwise this needs accept: [overwrite].",
+    )
+
+    # Dagster's config classes do not support Literal.
+    @field_validator(*_CHOICES)
+    @classmethod
+    def _one_of(cls, value: str | None, info: ValidationInfo) -> str | None:
+        choices = _CHOICES[str(info.field_name)]
+        if value is not None and value not in choices:
+            raise ValueError(f"{value!r} is not one of {', '.join(choices)}")
+        return value
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "PublishFileConfig":
+        if self.is_database and not self.table:
+            raise ValueError('path is the URL of a database: set table, such as "public.orders"')
+        if self.table and not self.is_database:
+            raise ValueError('table needs a path such as "jdbc:postgresql://host/shop"')
+        if self.is_database and self.mode != "replace":
+            raise ValueError(f"mode {self.mode} needs files, not a database")
+        if self.mode == "as_is":
+            self._nothing_but_the_file()
+        elif not self.is_database:
+            self._known_options()
+        if self.is_database and self.columns:
+            raise ValueError(
+                "columns needs files: remove it, a database knows the types of its columns"
+            )
+        if self.file_column and self.mode != "append":
+            raise ValueError("file_column needs mode append")
+        return self
+
+    def _known_options(self) -> None:
+        # Until the files are found the format may be unknown, so an option of any format passes.
+        formats = (cast("Format", self.format),) if self.format else get_args(Format)
+        try:
+            check_options(self.reader, *formats)
+        except RefusedError as error:
+            raise ValueError(str(error)) from error
+
+    def _nothing_but_the_file(self) -> None:
+        settings = {
+            "publish: false": not self.publish,
+            "key": self.key,
+            "columns": self.columns,
+            "reader": self.reader,
+            "bad_rows: drop": self.bad_rows == "drop",
+            "nested: json": self.nested == "json",
+        }
+        if wrong := [name for name, value in settings.items() if value]:
+            raise ValueError(f"mode as_is sends the file unread: remove {', '.join(wrong)}")
+
+    @property
+    def is_database(self) -> bool:
+        """Whether the path is the URL of a database."""
+        return self.path.startswith("jdbc:")
+
+    def declaration(self) -> Declaration:
+        """Return the data source that the files become, with a key that no declared one has."""
+        # The hash separates names that differ only in special characters or in the project.
+        place = hashlib.sha256(f"{self.project}/{self.name}".encode()).hexdigest()[:8]
+        key = f"files/{asset_key_of(self.name)}_{place}"
+        return Declaration(
+            key=key,
+            name=self.name,
+            project=self.project,
+            tables=(Table(self.name, f"{key}/rows", policy=self._policy()),),
+            create_project=self.create_project,
+            adopt=self.adopt,
+            types=TypePolicy(nested=cast("Nested", self.nested)),
+            # The rows of a file that is sent as it is are not known here.
+            reconcile=None if self.mode == "as_is" else Reconcile(),
+        )
+
+    def _policy(self) -> Policy:
+        if self.key:
+            return Diff(tuple(self.key))
+        return Partitions(self.file_column) if self.file_column else Replace()
+
+
+@dg.op(pool=POOL)
+def publish_files(
+    context: dg.OpExecutionContext,
+    config: PublishFileConfig,
+    spark: SparkResource,
+    snapshots: dg.ResourceParam[SnapshotIOManager],
+    hyper: HyperResource,
+    tableau: TableauServerResource,
+) -> None:
+    """Make a published data source equal to the given files or database table."""
+    declaration = config.declaration()
+    with (
+        as_failure(context.log),
+        _about(config),
+        _store(config, snapshots) as store,
+        ExitStack() as scratch,
+    ):
+        rows = FileStore(
+            store=store,
+            read=lambda: _reading(context, config, spark, scratch=scratch),
+            run_id=context.run.run_id,
+            mode="append" if config.mode == "append" else "replace",
+            # Asked when it is this run's turn: a run before it may have published another version.
+            built_on=lambda: _published_version(context, config, tableau),
+            file_column=config.file_column,
+            drop_bad_rows=config.bad_rows == "drop",
+        )
+        refresh = refresh_in_run(
+            context,
+            declaration,
+            snapshots=rows,
+            hyper=hyper,
+            tableau=tableau,
+            keep_files=not config.publish,
+        )
+        if config.mode == "as_is":
+            report = refresh_as_is(refresh, _only_file(config), config.options())
+        else:
+            report = refresh.run(config.options())
+    bad = rows.read_rows.bad_rows if rows.read_rows else 0
+    if rows.read_rows and bad:
+        left_out = f"Left out {bad:,} row{'s' * (bad > 1)} that do not fit the columns"
+        # The closing line is above, and the last one is what is read.
+        context.log.warning("%s: %s: %s", declaration.name, left_out, rows.read_rows.sample)
+    _log_result(context, declaration, report, dry_run=config.dry_run, bad_rows=bad)
+    if report.checkpoint and not config.dry_run:
+        collect_snapshots(context, snapshots)
+
+
+def _log_result(
+    context: dg.OpExecutionContext,
+    declaration: Declaration,
+    report: Report,
+    *,
+    dry_run: bool,
+    bad_rows: int,
+) -> None:
+    published = dg.AssetKey.from_user_string(declaration.key)
+    tags = run_tags(declaration, report.decision, dry_run=dry_run)
+    context.instance.add_run_tags(context.run.run_id, tags)
+    if dry_run:
+        context.log_event(dry_run_observation(published, declaration, report))
+    elif report.checkpoint:
+        result = published_result(published, declaration, report)
+        metadata = {**(result.metadata or {}), "bad rows": bad_rows}
+        context.log_event(dg.AssetMaterialization(published, metadata=metadata))
+
+
+# The launchpad opens with the two keys that every run has to set.
+@dg.job(config={"ops": {"publish_files": {"config": {"name": "", "path": ""}}}})
+def publish_file() -> None:
+    """Publish CSV, JSON or Parquet files, or a database table. See the run config for options."""
+    publish_files()
+
+
+def _reading(
+    context: dg.OpExecutionContext,
+    config: PublishFileConfig,
+    spark: SparkResource,
+    *,
+    scratch: ExitStack,
+) -> Reading:
+    session = spark.spark_session
+    try:
+        if config.is_database:
+            table = DatabaseTable(config.path, str(config.table), config.credentials)
+            table.check(config.reader)
+            context.log.info("Reading %s of %s", table.table, table.url)
+            return Reading(table.read(session, config.reader))
+        paths = found_files(config.path)
+        format_ = cast("Format | None", config.format) or format_of(paths)
+        files = Files(paths, format_, config.reader, config.columns)
+        context.log.info("Reading %s", ", ".join(map(str, files.paths)))
+        # Executors elsewhere can read the data folder, if it is a path.
+        parent = work_dir(keep=not runs_here(session))
+        parent.mkdir(parents=True, exist_ok=True)
+        folder = scratch.enter_context(TemporaryDirectory(prefix="files ", dir=parent))
+        return load(session, files, Path(folder))
+    except READ_ERRORS as error:
+        raise RefusedError(reason(error)) from error
+
+
+def _published_version(
+    context: dg.OpExecutionContext, config: PublishFileConfig, tableau: TableauServerResource
+) -> int | None:
+    """Return the version that the data source holds, not one that was stored but refused.
+
+    None if there is no data source to add to.
+
+    Raises:
+        RefusedError: no record says which version it holds.
+    """
+    declaration = config.declaration()
+    (model,) = declaration.models
+    journal = DagsterJournal(context, dg.AssetKey.from_user_string(declaration.key))
+    history = read_history(journal.records())
+    version = history.published_version(model)
+    if version is None and history.versions:
+        raise RefusedError(
+            "its rows were published as they are (mode as_is), and are not kept here to add to: "
+            "publish all files with mode replace first"
+        )
+    # Without the server, a file that is only built has to do with the rows of these files.
+    if version is None and config.publish:
+        with tableau.session(context.log) as server:
+            _check_absent(server, declaration)
+    return version
+
+
+def _check_absent(server: Server, declaration: Declaration) -> None:
+    """Check that there is no data source whose rows a first file would replace."""
+    project = server.find_project(declaration.project)
+    if project and (remote := server.find_by_name(declaration.name, project_id=project)):
+        raise RefusedError(
+            f'A data source "{remote.name}" exists in project "{declaration.project_path}", but no '
+            "record says which rows it holds, so nothing can be added to them: publish all files "
+            "with mode replace first"
+        )
+
+
+def _only_file(config: PublishFileConfig) -> Path:
+    paths = found_files(config.path)
+    if len(paths) > 1:
+        raise RefusedError(
+            f"mode as_is sends one file, but there are {len(paths)}: {paths[0].name}, "
+            f"{paths[1].name}, ...; with mode replace they become one data source"
+        )
+    return paths[0]
+
+
+def _store(
+    config: PublishFileConfig, snapshots: SnapshotIOManager
+) -> AbstractContextManager[SnapshotStore]:
+    """Return where rows are stored; rows that will not be published go to a temporary store."""
+    if config.publish and not config.dry_run:
+        return nullcontext(snapshots.store)
+    return closing(TrialStore(snapshots.store.root))
+
+
+@contextmanager
+def _about(config: PublishFileConfig) -> Generator[None]:
+    """Prefix a refusal with the path or table that it is for."""
+    try:
+        yield
+    except RefusedError as error:
+        raise RefusedError(f"{config.table or config.path}: {error}") from error

@@ -1,0 +1,162 @@
+"""SQL for the rows of Parquet files; hyperd reads only the columns that are used."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tableauhyperapi import HyperException, HyperProcess, escape_name
+
+from tableau_pipeline.hyper.process import connect
+from tableau_pipeline.hyper.tables import (
+    ROW_HASH,
+    Column,
+    Layout,
+    StoredColumn,
+    TableSource,
+    string_literal,
+)
+from tableau_pipeline.hyper.types import hyper_type, stored_name, stored_type, value_of
+
+# SQL for rows as text, from which hyperd computes hashes and checksums.
+
+
+_HASH = escape_name(ROW_HASH)
+
+
+def value_text(column: Column) -> str:
+    """Return SQL for a value as text; bytes become hex, as they need not be valid text.
+
+    Raises:
+        UnsupportedTypeError: Tableau has no type for the column.
+    """
+    value, type_ = escape_name(column.name), hyper_type(column, table="")
+    if type_ == "BYTES":
+        return f"encode({value}, 'hex')"
+    text = f"CAST({value} AS TEXT)"
+    if type_ in ("DOUBLE PRECISION", "REAL"):
+        # hyperd stores only one of 0.0 and -0.0 in a column that has both.
+        return f"CASE WHEN {value} = 0 THEN '0' ELSE {text} END"
+    return text
+
+
+def row_text(columns: Sequence[Column]) -> str:
+    """Return SQL for a row as text, which differs for rows that differ."""
+    return " || ".join(map(_part, columns))
+
+
+def with_row_hash(relation: str, columns: Sequence[Column]) -> str:
+    """Return a subquery with these columns of a relation, and a BIGINT hash of each row."""
+    kept = ", ".join(escape_name(column.name) for column in columns)
+    hashed = f"(SELECT {kept}, sha256({row_text(columns)}) AS {_HASH} FROM {relation}) hashed"  # noqa: S608
+    # The last byte of the eight carries the sign.
+    number = f"{number_of(_HASH, 7)} + (CAST(get_byte({_HASH}, 7) AS BIGINT) - 128) * {256**7}"
+    return f"(SELECT {kept}, {number} AS {_HASH} FROM {hashed})"  # noqa: S608
+
+
+def number_of(hash_: str, size: int) -> str:
+    """Return SQL for the first bytes of a hash as a whole number; at most 7 bytes."""
+    return " + ".join(
+        f"CAST(get_byte({hash_}, {number}) AS BIGINT) * {256**number}" for number in range(size)
+    )
+
+
+def _part(column: Column) -> str:
+    text = value_text(column)
+    if hyper_type(column, table="") == "TEXT":
+        # Other texts contain no semicolon; with its length, this one may.
+        return f"COALESCE(LENGTH({text}) || '=' || {text}, '-') || ';'"
+    return f"COALESCE({text}, '-') || ';'"
+
+
+_UNION = " UNION ALL "
+
+
+def names(columns: Sequence[str]) -> str:
+    """Return column names as a list in SQL."""
+    return ", ".join(escape_name(column) for column in columns)
+
+
+def rows(table: TableSource) -> str:
+    """Return a subquery with the columns of `table`, in their Hyper types.
+
+    Raises:
+        UnsupportedTypeError: names the table, the column, its type and what to do.
+    """
+    values, stored = [], []
+    for column in table.columns:
+        type_ = hyper_type(column, table=table.name)
+        # Without files there is nothing to scan, but the columns still need their types.
+        value = value_of(column) if table.files else "NULL"
+        values.append(f"CAST({value} AS {type_}) AS {escape_name(column.name)}")
+        stored.append(f"{escape_name(stored_name(column))} {stored_type(column, type_)}")
+    if table.layouts:
+        source = f"FROM {_in_layouts(table)}"
+    elif table.files:
+        source = f"FROM {_parquet(table, table.files, columns=stored)}"
+    else:
+        source = "WHERE FALSE"
+    typed = f"(SELECT {', '.join(values)} {source})"
+    return f"(SELECT * FROM {typed} typed WHERE {table.where})" if table.where else typed  # noqa: S608
+
+
+def _parquet(table: TableSource, files: Sequence[str], *, columns: Sequence[str]) -> str:
+    """Return SQL for some files of a table, with these columns.
+
+    hyperd refuses a file in which one of these columns has another type. Other columns may have
+    types that hyperd cannot read.
+    """
+    sources = ", ".join(table.folder.sources(files))
+    # An external table needs a column, even where all values come from elsewhere.
+    descriptor = f"COLUMNS => DESCRIPTOR({', '.join(columns)}), " if columns else ""
+    return f"external(ARRAY[{sources}], {descriptor}FORMAT => 'parquet')"
+
+
+def _in_layouts(table: TableSource) -> str:
+    """Return a subquery with all columns of the layouts and the hash of each row."""
+    parts = [_in_layout(table, layout, files) for layout, files in table.layouts.items()]
+    first, *_ = table.layouts
+    # Hashed as it is stored, whatever types a data source declares.
+    columns = [each.column for each in first]
+    return f"{with_row_hash(f'({_UNION.join(parts)}) united', columns)} stored"
+
+
+def _in_layout(table: TableSource, layout: Layout, files: Sequence[str]) -> str:
+    values = ", ".join(f"{_value(each)} AS {escape_name(each.column.name)}" for each in layout)
+    stored = [f"{escape_name(each.name)} {_type(each)}" for each in layout if each.name]
+    return f"SELECT {values} FROM {_parquet(table, files, columns=stored)} stored"  # noqa: S608
+
+
+def _value(stored: StoredColumn) -> str:
+    if stored.name:
+        return escape_name(stored.name)
+    value = "NULL" if stored.value is None else string_literal(stored.value)
+    return f"CAST({value} AS {_type(stored)})"
+
+
+def _type(stored: StoredColumn) -> str:
+    return stored_type(stored.column, hyper_type(stored.column, table=""))
+
+
+# Find Parquet values that Hyper cannot hold: hyperd's own errors may not name the column.
+
+
+def unreadable_columns(hyper: HyperProcess, table: TableSource) -> list[str]:
+    """Return a phrase for each column with values that hyperd refuses; reads the whole table."""
+    problems = []
+    for column in table.columns:
+        # The condition goes too, because it may name one of the other columns.
+        alone = replace(table, columns=(column,), where=None)
+        if reason := _reason(hyper, alone):
+            problems.append(f'table "{table.name}", column "{column.name}": {reason}')
+    return problems
+
+
+def _reason(hyper: HyperProcess, table: TableSource) -> str | None:
+    try:
+        with connect(hyper) as connection:
+            # A plain count would not read the values.
+            connection.execute_list_query(
+                f"SELECT COUNT(*) FROM (SELECT DISTINCT * FROM {rows(table)} source) found"  # noqa: S608
+            )
+    except HyperException as error:
+        return str(error.main_message).strip().splitlines()[-1]
+    return None

@@ -1,0 +1,365 @@
+"""Map Spark types to Hyper types, exactly or not at all; `docs/reference/types.md` lists them."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+from tableauhyperapi import SqlType, TypeTag, escape_name
+
+from tableau_pipeline.hyper.tables import Column, json_text, string_literal
+
+# Versions of the `.hyper` format: which one a type needs, and which products open it.
+
+
+# hyperd's default version, which every supported product can open.
+LOWEST = 2
+NEWEST = 4
+
+# The first products that can open files of a version.
+# https://tableau.github.io/hyper-db/docs/hyper-api/hyper_process#default_database_version
+PRODUCTS = {
+    LOWEST: "Tableau 2020.4.15, 2021.1.12, 2021.2.9, 2021.3.8, 2021.4.4, 2022.1.2 and later",
+    3: "Tableau 2022.4.1, Server 2023.1 and later",
+    NEWEST: "Tableau 2024.3 and later",
+}
+
+_NUMERIC = re.compile(r"NUMERIC\((\d+),\d+\)")
+_MAGIC = b"Hyper"
+# Two bytes after another version number, found by comparing files of all versions.
+_VERSION = slice(10, 12)
+
+
+def needed_version(sql_type: str) -> int:
+    """Return the lowest version that can hold columns of a type."""
+    # Decimals of up to 18 digits are stored in 64 bits, the only ones that version 2 knows.
+    numeric = _NUMERIC.fullmatch(sql_type)
+    if numeric and int(numeric[1]) > 18:
+        return 3
+    return 4 if sql_type == "REAL" else LOWEST
+
+
+def version_of(path: Path) -> int:
+    """Return the format version of a file.
+
+    Raises:
+        ValueError: it is not a `.hyper` file.
+    """
+    with path.open("rb") as file:
+        head = file.read(_VERSION.stop)
+    if not head.startswith(_MAGIC) or len(head) < _VERSION.stop:
+        raise ValueError(f"{path} is not a .hyper file")
+    return int.from_bytes(head[_VERSION], "little")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How a Spark type is stored.
+
+    Attributes:
+        spark: a pattern for the name that Spark, or a `TypePolicy`, gives the type.
+        hyper: the SQL type; `{0}` stands for the first group of the pattern.
+        family: Hyper compares types within a family; types without one only with their own
+            kind.
+    """
+
+    spark: str
+    hyper: str
+    family: str
+
+
+RULES = (
+    Rule("boolean", "BOOLEAN", "BOOLEAN"),
+    Rule("tinyint|smallint", "SMALLINT", "NUMBER"),
+    Rule("int", "INTEGER", "NUMBER"),
+    Rule("bigint", "BIGINT", "NUMBER"),
+    # Widening a 32-bit float is exact; storing it needs a file version that older products refuse.
+    Rule("float|double", "DOUBLE PRECISION", "NUMBER"),
+    Rule("float as real", "REAL", "NUMBER"),
+    Rule(r"decimal\((\d+),(\d+)\)", "NUMERIC({0},{1})", "NUMERIC"),
+    Rule(r"string( collate .+)?|(char|varchar)\(\d+\)|json of .+", "TEXT", "TEXT"),
+    Rule("binary", "BYTES", "BYTES"),
+    Rule("date", "DATE", "MOMENT"),
+    # Tableau's datetime has no zone: an instant becomes the wall clock time in UTC, or in a zone.
+    Rule("timestamp|timestamp at .+|timestamp_ntz", "TIMESTAMP", "MOMENT"),
+    Rule("timestamp with time zone", "TIMESTAMPTZ", "INSTANT"),
+)
+_PATTERNS = [(re.compile(rule.spark, re.IGNORECASE), rule) for rule in RULES]
+
+_JSON_REMEDY = "declare nested: json for its JSON text"
+_REMEDIES = {
+    "array": f"{_JSON_REMEDY}, or explode it into rows",
+    "map": _JSON_REMEDY,
+    "struct": f"{_JSON_REMEDY}, or select its fields as columns of their own",
+    "variant": _JSON_REMEDY,
+    "void": "cast it to the type that it should have",
+    "interval": "Tableau has no durations: cast it to a number of months or seconds",
+}
+_WITH_ZONE = "timestamp with time zone"
+_AT_ZONE = re.compile(r"timestamp at (.+)")
+
+
+class UnsupportedTypeError(Exception):
+    """Tableau has no type for the type of a column."""
+
+
+def hyper_type(column: Column, *, table: str) -> str:
+    """Return the SQL type of a column in a `.hyper` file.
+
+    Raises:
+        UnsupportedTypeError: names the table, the column, its type and what to do.
+    """
+    found = _find(column.type)
+    if found is None:
+        # Only the outermost type matters: an array of structs is an array.
+        family = next((name for name in _REMEDIES if name in column.type.split("<")[0]), None)
+        remedy = _REMEDIES.get(family or "", "cast it in the model, or leave the column out")
+        raise UnsupportedTypeError(
+            f'Table "{table}", column "{column.name}": Tableau cannot hold the type '
+            f"{column.type}; {remedy}."
+        )
+    rule, groups = found
+    return rule.hyper.format(*groups)
+
+
+def stored_name(column: Column) -> str:
+    """Return the name of the column in a model's Parquet files that holds this column."""
+    return json_text(column.name) if column.type.startswith("json of ") else column.name
+
+
+def stored_type(column: Column, type_: str) -> str:
+    """Return the type with which hyperd reads that column; `type_` is its type in the file."""
+    # Spark writes instants, whatever zone they are to be shown in.
+    return "TIMESTAMPTZ" if zone_of(column) else type_
+
+
+def value_of(column: Column) -> str:
+    """Return the value of a column as SQL over the stored columns, to be cast to its type."""
+    name = escape_name(stored_name(column))
+    zone = zone_of(column)
+    if zone is None or column.type == _WITH_ZONE:
+        return name
+    return f"{name} AT TIME ZONE {string_literal(zone)}"
+
+
+def zone_of(column: Column) -> str | None:
+    """Return the zone in which an instant is shown; None if the column holds no such instants."""
+    if column.type in ("timestamp", _WITH_ZONE):
+        return "UTC"
+    declared = _AT_ZONE.fullmatch(column.type)
+    return declared[1] if declared else None
+
+
+def is_moment(column: Column) -> bool:
+    """Whether a column holds dates or timestamps."""
+    found = _find(column.type)
+    return found is not None and found[0].family in ("MOMENT", "INSTANT")
+
+
+def comparable(one: str, other: str) -> bool:
+    """Whether Hyper can compare columns of these two Spark types."""
+    return _family(one) == _family(other)
+
+
+def file_version(columns: Iterable[Column]) -> int:
+    """Return the lowest format version that can hold the columns, which most products can open."""
+    found = filter(None, (_find(column.type) for column in columns))
+    types = (rule.hyper.format(*groups) for rule, groups in found)
+    return max(map(needed_version, types), default=LOWEST)
+
+
+def _find(type_: str) -> tuple[Rule, tuple[str, ...]] | None:
+    for pattern, rule in _PATTERNS:
+        if match := pattern.fullmatch(type_):
+            return rule, match.groups()
+    return None
+
+
+def _family(type_: str) -> str:
+    found = _find(type_)
+    return found[0].family if found else type_
+
+
+# Map Arrow types to Hyper types, exactly or not at all.
+
+
+_SQL = {
+    pa.bool_(): "BOOLEAN",
+    pa.int8(): "SMALLINT",
+    pa.int16(): "SMALLINT",
+    pa.int32(): "INTEGER",
+    pa.int64(): "BIGINT",
+    # Hyper has no unsigned integers, so each of them needs the next wider type.
+    pa.uint8(): "SMALLINT",
+    pa.uint16(): "INTEGER",
+    pa.uint32(): "BIGINT",
+    pa.uint64(): "NUMERIC(20,0)",
+    pa.float64(): "DOUBLE PRECISION",
+    pa.string(): "TEXT",
+    pa.binary(): "BYTES",
+    pa.date32(): "DATE",
+    pa.time64("us"): "TIME",
+    pa.timestamp("us"): "TIMESTAMP",
+    pa.timestamp("us", "UTC"): "TIMESTAMPTZ",
+}
+
+
+class UnsupportedArrowTypeError(Exception):
+    """Hyper has no type for an Arrow type."""
+
+
+def plain(field: pa.Field) -> pa.Field:
+    """Return the column in a type that hyperd reads and that holds every value of it.
+
+    Nanoseconds become microseconds, which fails for values that are not whole microseconds.
+
+    Raises:
+        UnsupportedArrowTypeError: names the column and its type.
+    """
+    type_ = _plain(field.type)
+    if type_ not in _SQL and not pa.types.is_decimal128(type_):
+        raise UnsupportedArrowTypeError(
+            f'column "{field.name}": Hyper cannot hold the Arrow type {field.type}; cast it, or '
+            "leave the column out"
+        )
+    return field.with_type(type_)
+
+
+def arrow_sql_type(type_: pa.DataType) -> str:
+    """Return the SQL type of a plain column."""
+    if pa.types.is_decimal128(type_):
+        return f"NUMERIC({type_.precision},{type_.scale})"
+    return _SQL[type_]
+
+
+def _plain(type_: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(type_):
+        return _plain(type_.value_type)
+    if pa.types.is_large_string(type_) or pa.types.is_string_view(type_):
+        return pa.string()
+    if pa.types.is_large_binary(type_) or pa.types.is_fixed_size_binary(type_):
+        return pa.binary()
+    # Hyper stores 32-bit floats only in version 4 of its format; 64 bits hold the same values.
+    if pa.types.is_floating(type_):
+        return pa.float64()
+    if pa.types.is_date(type_):
+        return pa.date32()
+    if pa.types.is_time(type_):
+        return pa.time64("us")
+    if pa.types.is_timestamp(type_):
+        return pa.timestamp("us", "UTC" if type_.tz else None)
+    # A column of nothing but NULLs fits into any type.
+    if pa.types.is_null(type_):
+        return pa.string()
+    if pa.types.is_decimal32(type_) or pa.types.is_decimal64(type_):
+        return pa.decimal128(type_.precision, type_.scale)
+    return type_
+
+
+# One spelling for each Hyper type: "BIGINT", "NUMERIC(10,2)", 'TEXT COLLATE "en_US_CI"'.
+
+
+_NAMES = {
+    TypeTag.BOOL: "BOOLEAN",
+    TypeTag.SMALL_INT: "SMALLINT",
+    TypeTag.INT: "INTEGER",
+    TypeTag.BIG_INT: "BIGINT",
+    TypeTag.FLOAT: "REAL",
+    TypeTag.DOUBLE: "DOUBLE PRECISION",
+    TypeTag.TEXT: "TEXT",
+    TypeTag.BYTES: "BYTES",
+    TypeTag.DATE: "DATE",
+    TypeTag.TIME: "TIME",
+    TypeTag.TIMESTAMP: "TIMESTAMP",
+    TypeTag.TIMESTAMP_TZ: "TIMESTAMPTZ",
+    TypeTag.INTERVAL: "INTERVAL",
+    TypeTag.JSON: "JSON",
+    TypeTag.OID: "OID",
+    TypeTag.TABGEOGRAPHY: "GEOGRAPHY",
+}
+_SPELLING = re.compile(
+    rf"{'|'.join(_NAMES.values())}|NUMERIC\(\d+,\d+\)|UNSUPPORTED\(\d+\)"
+    r'|(TEXT|(VARCHAR|CHAR)\(\d+\))( COLLATE ".+")?'
+)
+
+
+def sql_type(type_: SqlType, collation: str | None = None) -> str:
+    """Return a type as SQL; "UNSUPPORTED(number)" if the Hyper API does not know it."""
+    collated = f' COLLATE "{collation}"' if collation else ""
+    return f"{_named(type_)}{collated}"
+
+
+def type_family(sql: str) -> str:
+    """Return a type without precision, length and collation: "NUMERIC" for "NUMERIC(10,2)".
+
+    Raises:
+        ValueError: it is not a type, or is spelled differently.
+    """
+    if not _SPELLING.fullmatch(sql):
+        known = ", ".join(_NAMES.values())
+        raise ValueError(
+            f"{sql!r} is not a Hyper type as spelled here: {known}, NUMERIC(10,2), "
+            'VARCHAR(9), CHAR(9), TEXT COLLATE "en_US_CI"'
+        )
+    return re.split(r"\(| COLLATE ", sql)[0]
+
+
+def is_collated(sql: str) -> bool:
+    """Whether texts of this type are compared by the rules of a language."""
+    return " COLLATE " in sql
+
+
+def _named(type_: SqlType) -> str:
+    match type_.tag:
+        case TypeTag.NUMERIC:
+            return f"NUMERIC({type_.precision},{type_.scale})"
+        case TypeTag.VARCHAR | TypeTag.CHAR as tag:
+            return f"{tag.name}({type_.max_length})"
+        case TypeTag.UNSUPPORTED:
+            return f"UNSUPPORTED({type_.internal_oid})"
+        case tag:
+            return _NAMES[tag]
+
+
+# How a data source publishes types for which Tableau has no single equivalent.
+
+
+Nested = Literal["refuse", "json"]
+
+_NESTED = re.compile(r"(array|map|struct)<.*|variant", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class TypePolicy:
+    """The choices of a data source for some of Spark's types.
+
+    Attributes:
+        timestamps: how to publish instants (Spark's `timestamp`), as Tableau's datetime has no
+            zone: the wall clock time in UTC or in a zone, or Hyper's TIMESTAMP WITH TIME ZONE.
+            Values of `timestamp_ntz` are already wall clock times.
+        nested: refuse arrays, maps, structs and variants, or publish them as JSON text.
+        floats: widen 32-bit floats, which is exact, or keep them, which needs version 4 of the
+            file format.
+    """
+
+    timestamps: Literal["utc", "with_time_zone"] | ZoneInfo = "utc"
+    nested: Nested = "refuse"
+    floats: Literal["double", "real"] = "double"
+
+    def apply(self, column: Column) -> Column:
+        """Return the column with the type that the policy declares for it."""
+        return Column(column.name, self._type(column.type))
+
+    def _type(self, type_: str) -> str:
+        if type_ == "timestamp" and self.timestamps == "with_time_zone":
+            return "timestamp with time zone"
+        if type_ == "timestamp" and isinstance(self.timestamps, ZoneInfo):
+            return f"timestamp at {self.timestamps.key}"
+        if type_ == "float" and self.floats == "real":
+            return "float as real"
+        if self.nested == "json" and _NESTED.fullmatch(type_):
+            return f"json of {type_}"
+        return type_

@@ -1,0 +1,169 @@
+"""Read versions of Delta tables: the log by deltalake, the files by hyperd."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from tableau_pipeline.core.snapshot import DataFile, Snapshot
+from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.hyper.tables import Column, Layout, StoredColumn
+from tableau_pipeline.lake.files import (
+    Footer,
+    data_file,
+    file_name,
+    folder_at,
+    footers,
+    in_store,
+    lake_snapshot,
+    partition_text,
+)
+from tableau_pipeline.objects.errors import described
+from tableau_pipeline.objects.local import LocalCopies
+from tableau_pipeline.objects.stores import StoreError
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+
+# Delta's names of types that differ from Spark's.
+_TYPES = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}
+_PHYSICAL_NAME = "delta.columnMapping.physicalName"
+# As with the stores' own SDKs, an endpoint may begin with http://.
+_OPTIONS = {"allow_http": "true"}
+_READ_RIGHT = {
+    "columnMapping",
+    "deletionVectors",  # where no file has one
+    "timestampNtz",
+    "v2Checkpoint",
+    "vacuumProtocolCheck",
+}
+
+
+def read_delta(
+    path: str, *, asset_key: str, number: int | None, copies: LocalCopies
+) -> Snapshot | None:
+    """Return a version of a Delta table; the newest one if `number` is None.
+
+    Returns:
+        None if the log no longer has the version.
+
+    Raises:
+        RefusedError: there is no table, or it needs something that cannot be read exactly.
+    """
+    table = open_delta(path, number=number)
+    if table is None:
+        return None
+    _check_features(table, path)
+    fields = table.schema().fields
+    columns = [Column(field.name, _spark_type(field.type)) for field in fields]
+    is_mapped = table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none"
+    physical = {
+        field.name: str(field.metadata[_PHYSICAL_NAME]) if is_mapped else field.name
+        for field in fields
+    }
+    added = _added(table)
+    # The log holds URLs.
+    names = [file_name(unquote(each["path"]), path, table=_named(path)) for each in added]
+    folder = folder_at(path, copies)
+    found = footers(folder, names, table=_named(path))
+    changed = max((each["modification_time"] for each in added), default=0)
+    return lake_snapshot(
+        asset_key=asset_key,
+        folder=folder,
+        number=table.version(),
+        created_at=datetime.fromtimestamp(changed / 1000, UTC),
+        columns=columns,
+        files=[
+            _file(name, footer, columns, physical, each["partition"])
+            for name, footer, each in zip(names, found, added, strict=True)
+        ],
+        identity=str(table.metadata().id),
+    )
+
+
+def open_delta(path: str, *, number: int | None = None) -> "DeltaTable | None":
+    """Open a Delta table at a version; None if the log no longer has the version.
+
+    Raises:
+        RefusedError: there is no Delta table, or deltalake is not installed or cannot read it.
+        StoreError: the object store failed, or did not answer.
+    """
+    try:
+        from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaError, TableNotFoundError
+    except ModuleNotFoundError as error:
+        raise RefusedError(
+            f"{_named(path)} needs deltalake: pip install 'tableau_pipeline[delta]'"
+        ) from error
+    options = _OPTIONS if in_store(path) else None
+    try:
+        return DeltaTable(path, version=number, storage_options=options)
+    except TableNotFoundError as error:
+        raise RefusedError(
+            f"{_named(path)} does not exist: correct `source`, or create the table"
+        ) from error
+    except DeltaError as error:
+        if number is not None:
+            return None
+        raise RefusedError(f"{_named(path)} cannot be read: {error}") from error
+    except OSError as error:
+        if in_store(path):
+            # The original has the whole request, and with it perhaps a signature.
+            raise StoreError(described(error, "Reading", path)) from None
+        raise RefusedError(f"{_named(path)} cannot be read: {error}") from error
+
+
+def _check_features(table: "DeltaTable", path: str) -> None:
+    unknown = set(table.protocol().reader_features or ()) - _READ_RIGHT
+    if unknown:
+        raise RefusedError(
+            f"{_named(path)} has the table feature {', '.join(sorted(unknown))}, which is not read "
+            "yet. Drop the feature, or publish the table through a Spark model"
+        )
+    if any(batch.num_rows for batch in table.deletion_vectors()):
+        raise RefusedError(
+            f"{_named(path)} has deletion vectors, which are not read yet: hyperd would read "
+            "deleted rows. Run REORG TABLE ... APPLY (PURGE), and set the table property "
+            "delta.enableDeletionVectors to false"
+        )
+
+
+def _spark_type(type_: Any) -> str:
+    """Return Spark's name of a type; of a nested type, its kind."""
+    kind = type_.type
+    # The type of a field of an array, a map or a struct is of no interest: Tableau has none.
+    return _TYPES.get(kind, kind) if kind not in ("array", "map", "struct") else f"{kind}<...>"
+
+
+def _added(table: "DeltaTable") -> list[dict[str, Any]]:
+    # pa.table would import pandas, which takes longer than reading the log.
+    actions = pa.RecordBatchReader.from_stream(table.get_add_actions()).read_all()
+    # Without partition columns, the column "partition" is missing, or NULL.
+    wanted = {"path", "modification_time", "partition"}.intersection(actions.schema.names)
+    rows = actions.select(sorted(wanted)).to_pylist()
+    return [{**row, "partition": row.get("partition") or {}} for row in rows]
+
+
+def _file(
+    name: str,
+    footer: Footer,
+    columns: list[Column],
+    physical: Mapping[str, str],
+    partition: Mapping[str, Any],
+) -> DataFile:
+    # A log may name the columns of a partition in either way.
+    values = {column: partition.get(column, partition.get(physical[column])) for column in physical}
+    layout: Layout = tuple(
+        StoredColumn(column, physical[column.name])
+        if physical[column.name] in footer.columns
+        else StoredColumn(column, None, partition_text(values[column.name]))
+        for column in columns
+    )
+    return data_file(name, footer, layout)
+
+
+def _named(path: str) -> str:
+    return f"The Delta table {path}"

@@ -1,0 +1,504 @@
+"""Read versions of Iceberg tables: the metadata by pyiceberg, the files by hyperd."""
+
+import io
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
+from urllib.parse import unquote, urlsplit
+
+from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
+
+from tableau_pipeline.core.declaration import InCatalog
+from tableau_pipeline.core.snapshot import Snapshot
+from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.hyper.tables import Column, Layout, StoredColumn
+from tableau_pipeline.lake.files import (
+    Footer,
+    data_file,
+    file_name,
+    folder_at,
+    footers,
+    in_store,
+    lake_snapshot,
+    names_in,
+    partition_text,
+    plain,
+    read_bytes,
+)
+from tableau_pipeline.objects.local import LocalCopies
+
+if TYPE_CHECKING:
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.partitioning import PartitionSpec
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import FileScanTask, StaticTable, Table
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.snapshots import Snapshot as IcebergSnapshot
+    from pyiceberg.types import IcebergType
+
+
+# Open Iceberg tables: which of their metadata is current, their catalog says, or their folder.
+
+
+_NEWEST_FORMAT = 2
+_HINT = "version-hint.text"
+# A table without a catalog commits a version by giving this name to a file.
+_COMMITTED = re.compile(r"v(\d+)\.(\w+\.)?metadata\.json(\.\w+)?")
+# Until then, the file has this name.
+_UNCOMMITTED = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.(\w+\.)?metadata\.json")
+
+
+def open_iceberg(location: str | InCatalog) -> "StaticTable":
+    """Open an Iceberg table at its current metadata.
+
+    Raises:
+        RefusedError: there is no Iceberg table, or pyiceberg is not installed or cannot read it.
+        RefreshError: the catalog or the object store failed, or did not answer.
+    """
+    try:
+        from pyiceberg.catalog.noop import NoopCatalog
+        from pyiceberg.table import StaticTable
+
+        from tableau_pipeline.lake.iceberg import LakeIO, load_table
+    except ModuleNotFoundError as error:
+        raise RefusedError(
+            f"{named(location)} needs pyiceberg: pip install 'tableau_pipeline[iceberg]'"
+        ) from error
+    if isinstance(location, InCatalog):
+        loaded = load_table(location)
+        metadata, source = loaded.metadata, loaded.metadata_location
+    else:
+        source = _current_metadata(location)
+        metadata = _read(location, source)
+    table = StaticTable(
+        identifier=("static-table", source),
+        metadata_location=source,
+        metadata=metadata,
+        # A property of the table may have made pyiceberg choose another one.
+        io=LakeIO(),
+        catalog=NoopCatalog("static-table"),
+    )
+    if table.metadata.format_version > _NEWEST_FORMAT:
+        raise RefusedError(
+            f"{named(location)} has version {table.metadata.format_version} of the format; "
+            f"versions 1 and {_NEWEST_FORMAT} are read. Publish it through a Spark model"
+        )
+    return table
+
+
+def folder_of(table: "StaticTable", location: str | InCatalog) -> str:
+    """Return the path or URL of the folder below which all files of a table are.
+
+    Raises:
+        RefusedError: it is in a store that is not read, or not where it was declared to be.
+    """
+    folder = plain(table.location())
+    is_at_url = in_store(folder, of=f"The location of {named(location)}")
+    if isinstance(location, InCatalog) or folder == location:
+        return folder
+    # A path may lead there by a link.
+    if is_at_url or in_store(location) or Path(folder).resolve() != Path(location).resolve():
+        raise RefusedError(
+            f"{named(location)} says of itself that it is at {folder}: declare that, or the "
+            "catalog that has the table"
+        )
+    return folder
+
+
+def named(location: str | InCatalog) -> str:
+    """Return how messages name a table."""
+    return f"The Iceberg table {location}"
+
+
+def _current_metadata(path: str) -> str:
+    """Return the newest committed file of metadata of a table that has no catalog."""
+    folder = f"{path}/metadata"
+    committed: dict[int, list[str]] = {}
+    for name in names_in(folder):
+        # Hadoop hides its checksums of files behind a dot.
+        if ".metadata.json" not in name or name.startswith("."):
+            continue
+        if match := _COMMITTED.fullmatch(name):
+            committed.setdefault(int(match[1]), []).append(name)
+        elif not _UNCOMMITTED.fullmatch(name):
+            raise RefusedError(
+                f"{named(path)} has a catalog, as {folder}/{name} shows, and only the catalog "
+                "knows which version is current: declare source: {iceberg: {catalog: ..., "
+                "table: ...}}"
+            )
+    if not committed:
+        raise RefusedError(
+            f"{named(path)} does not exist: there is no {folder}/v*.metadata.json. Correct "
+            "`source`, or create the table"
+        )
+    number = _newest(folder, committed)
+    if len(committed[number]) > 1:
+        raise RefusedError(
+            f"{named(path)} has two files of metadata of version {number}: "
+            f"{' and '.join(sorted(committed[number]))}. Remove the wrong one"
+        )
+    return f"{folder}/{committed[number][0]}"
+
+
+def _newest(folder: str, committed: Mapping[int, object]) -> int:
+    """Return the number of the newest version, as Iceberg itself finds it."""
+    hint = read_bytes(f"{folder}/{_HINT}")
+    if hint is None:
+        return max(committed)
+    text = hint.decode(errors="replace").strip()
+    if not text.isdecimal() or int(text) not in committed:
+        raise RefusedError(
+            f'{folder}/{_HINT} says "{text}", but there is no v{text}.metadata.json. Correct the '
+            "file, or remove it"
+        )
+    number = int(text)
+    # The hint is written after the version, and may lag.
+    while number + 1 in committed:
+        number += 1
+    return number
+
+
+def _read(location: str, source: str) -> "TableMetadata":
+    from pyiceberg.serializers import FromInputFile
+
+    from tableau_pipeline.lake.iceberg import LakeIO
+
+    try:
+        return FromInputFile.table_metadata(LakeIO().new_input(source))
+    except (OSError, ValueError) as error:
+        raise RefusedError(f"{named(location)} cannot be read: {error}") from error
+
+
+# Iceberg's names of types that differ from Spark's; the other way round for zones.
+_TYPES = {"long": "bigint", "timestamp": "timestamp_ntz", "timestamptz": "timestamp"}
+# In place of the id of a snapshot: an empty table has none yet.
+_EMPTY = 0
+# The unit of ids of schemas in numbers of versions: ids of snapshots are positive and smaller.
+_SCHEMA = 2**63
+
+
+def read_iceberg(
+    location: str | InCatalog, *, asset_key: str, number: int | None, copies: LocalCopies
+) -> Snapshot | None:
+    """Return a version of an Iceberg table; the newest one if `number` is None.
+
+    The number of a version is the id of Iceberg's snapshot, with that of the schema above it: a
+    schema changes without a new snapshot.
+
+    Returns:
+        None if the table no longer has the version.
+
+    Raises:
+        RefusedError: there is no table, or it needs something that cannot be read exactly.
+        RefreshError: the catalog or the object store failed, or did not answer.
+    """
+    table, title = open_iceberg(location), named(location)
+    current, schema = table.current_snapshot(), table.schema()
+    if number is not None:
+        schema_id, snapshot_id = divmod(number, _SCHEMA)
+        if snapshot_id == _EMPTY:
+            current = None
+        elif (current := table.snapshot_by_id(snapshot_id)) is None:
+            return None
+        if (schema := table.schemas().get(schema_id)) is None:
+            return None
+    tasks = _tasks(table, current, title)
+    place = folder_of(table, location)
+    names = [file_name(task.file.file_path, place, table=title) for task in tasks]
+    folder = folder_at(place, copies)
+    version = _Version.of(table, schema, title)
+    found = footers(folder, names, table=title)
+    return lake_snapshot(
+        asset_key=asset_key,
+        folder=folder,
+        number=schema.schema_id * _SCHEMA + (current.snapshot_id if current else _EMPTY),
+        created_at=datetime.fromtimestamp(current.timestamp_ms / 1000 if current else 0, UTC),
+        columns=version.columns,
+        files=[
+            data_file(name, footer, version.layout(task.file, footer))
+            for name, footer, task in zip(names, found, tasks, strict=True)
+        ],
+        identity=str(table.metadata.table_uuid),
+    )
+
+
+def _tasks(
+    table: "StaticTable", snapshot: "IcebergSnapshot | None", title: str
+) -> "list[FileScanTask]":
+    """Return the files of a version."""
+    if snapshot is None:
+        return []
+    try:
+        tasks = list(table.scan(snapshot_id=snapshot.snapshot_id).plan_files())
+    except (OSError, ValueError) as error:
+        raise RefusedError(f"{title} cannot be read: {error}") from error
+    for task in tasks:
+        _check_readable(task, title)
+    return tasks
+
+
+def _check_readable(task: "FileScanTask", title: str) -> None:
+    if task.delete_files:
+        raise RefusedError(
+            f"{title} has delete files, which are not read yet: hyperd would read deleted "
+            "rows. Rewrite its data files, and set write.delete.mode, write.update.mode and "
+            "write.merge.mode to copy-on-write"
+        )
+    if task.file.file_format != "PARQUET":
+        raise RefusedError(
+            f"{title} has files of the format {task.file.file_format}; only Parquet is read"
+        )
+
+
+def _spark_type(type_: Any) -> str:
+    """Return Spark's name of a type; of a nested type, its kind."""
+    from pyiceberg.types import DecimalType, ListType, MapType, StructType
+
+    match type_:
+        case DecimalType():
+            return f"decimal({type_.precision},{type_.scale})"
+        case ListType():
+            return "array<...>"
+        case MapType():
+            return "map<...>"
+        case StructType():
+            return "struct<...>"
+        case _:
+            return _TYPES.get(str(type_), str(type_))
+
+
+def _ids_by_name(table: "StaticTable") -> Mapping[str, int]:
+    """Return the field ids of the columns of files that Iceberg did not write itself."""
+    mapping = table.name_mapping()
+    if mapping is None:
+        return {}
+    return {name: each.field_id for each in mapping.root if each.field_id for name in each.names}
+
+
+@dataclass(frozen=True, slots=True)
+class _Version:
+    """How the files of a version hold its columns.
+
+    Attributes:
+        title: names the table in messages.
+        ids: the field ids of the columns of files that Iceberg did not write itself, by name.
+        specs: how the table was partitioned at any time, by the number that files have.
+    """
+
+    title: str
+    schema: "Schema"
+    columns: tuple[Column, ...]
+    ids: Mapping[str, int]
+    specs: "Mapping[int, PartitionSpec]"
+
+    @classmethod
+    def of(cls, table: "StaticTable", schema: "Schema", title: str) -> Self:
+        """Return how files are read by a schema of their table."""
+        columns = [Column(each.name, _spark_type(each.field_type)) for each in schema.fields]
+        return cls(title, schema, tuple(columns), _ids_by_name(table), table.specs())
+
+    def layout(self, file: "DataFile", footer: Footer) -> Layout:
+        """Return how a file holds the columns.
+
+        Raises:
+            RefusedError: nothing tells which column of the file is which.
+        """
+        stored = {id_: column for column, id_ in footer.columns.items() if id_ is not None}
+        if not stored and not self.ids:
+            raise RefusedError(
+                f"{self.title}: its file {file.file_path} names no field ids, and the table has "
+                "no schema.name-mapping.default to tell which column is which"
+            )
+        if not stored:
+            stored = {self.ids[name]: name for name in footer.columns if name in self.ids}
+        values, ids = self._values(file), [field.field_id for field in self.schema.fields]
+        return tuple(
+            StoredColumn(column, stored.get(id_), None if id_ in stored else values.get(id_))
+            for id_, column in zip(ids, self.columns, strict=True)
+        )
+
+    def _values(self, file: "DataFile") -> Mapping[int, str | None]:
+        """Return the values of the partition that are values of columns, by field id.
+
+        The files of a Hive table hold no such columns, and Iceberg takes them over as they are.
+        """
+        from pyiceberg.transforms import IdentityTransform
+
+        types = {field.field_id: field.field_type for field in self.schema.fields}
+        return {
+            each.source_id: _text(file.partition[number], types[each.source_id])
+            for number, each in enumerate(self.specs[file.spec_id].fields)
+            if isinstance(each.transform, IdentityTransform) and each.source_id in types
+        }
+
+
+def _text(value: Any, type_: "IcebergType") -> str | None:
+    """Return a value of a manifest as hyperd reads it."""
+    from pyiceberg.types import DateType, TimestampType, TimestamptzType
+    from pyiceberg.utils.datetime import days_to_date, micros_to_timestamp, micros_to_timestamptz
+
+    match type_:
+        case DateType() if value is not None:
+            value = days_to_date(value)
+        case TimestampType() if value is not None:
+            value = micros_to_timestamp(value)
+        case TimestamptzType() if value is not None:
+            value = micros_to_timestamptz(value)
+    return partition_text(value)
+
+
+# How pyiceberg reads the metadata of a table.
+
+
+class LakeIO(FileIO):
+    """Reads whole files, in stores with the credentials with which all other files are read.
+
+    pyiceberg's own ways to read have settings and errors of their own for each kind of store.
+    """
+
+    def new_input(self, location: str) -> "LakeFile":
+        """Return a file."""
+        return LakeFile(location)
+
+    def new_output(self, location: str) -> NoReturn:
+        """Refuse to write."""
+        raise NotImplementedError(f"{location} is only read")
+
+    def delete(self, location: str | InputFile | OutputFile) -> NoReturn:
+        """Refuse to delete."""
+        raise NotImplementedError(f"{location} is only read")
+
+
+class LakeFile(InputFile):
+    """A file of a lake."""
+
+    def __len__(self) -> int:
+        return len(self._content())
+
+    def exists(self) -> bool:
+        """Whether there is such a file."""
+        return read_bytes(plain(self.location)) is not None
+
+    def open(self, seekable: bool = True) -> InputStream:
+        """Return its content; files of metadata are small."""
+        return cast("InputStream", io.BytesIO(self._content()))
+
+    def _content(self) -> bytes:
+        content = read_bytes(plain(self.location))
+        if content is None:
+            raise FileNotFoundError(f"there is no file {self.location}")
+        return content
+
+
+# Find Iceberg tables by their catalogs, as pyiceberg's own configuration names these.
+
+
+_PROPERTIES = {
+    "py-io-impl": "tableau_pipeline.lake.iceberg.LakeIO",
+    # Catalogs in a database: to read must not create anything.
+    "init_catalog_tables": "false",
+    # Catalogs that are asked over HTTP: we have credentials of our own for the files.
+    "header.X-Iceberg-Access-Delegation": "",
+}
+# Names of properties by which a catalog hands out credentials for the files of a table.
+_CREDENTIALS = re.compile(
+    r"(s3|client|gcs|adls|oss|hf)\..*"
+    r"(access-?key|account-?key|secret|token|password|credential|connection-?string).*"
+)
+# What a message about a catalog may repeat of its configuration.
+_OPEN = ("type", "uri", "warehouse")
+# No text of fewer letters is a secret, and messages are full of such texts.
+_SHORT = 3
+
+
+def load_table(location: InCatalog) -> "Table":
+    """Load a table.
+
+    Raises:
+        RefusedError: pyiceberg knows no such catalog, the catalog no such table, or the catalog
+            hands out credentials.
+        RefreshError: the catalog could not be asked.
+    """
+    from pyiceberg.catalog import load_catalog
+    from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+
+    known = _configuration(location)
+    try:
+        with load_catalog(location.catalog, **{**known, **_PROPERTIES}) as catalog:
+            table = catalog.load_table(location.table)
+    except (NoSuchTableError, NoSuchNamespaceError):
+        raise RefusedError(
+            f'The catalog {location.catalog} has no Iceberg table "{location.table}": correct '
+            "`source`, or create the table"
+        ) from None
+    except RefreshError:
+        raise
+    except Exception as error:  # noqa: BLE001 - each kind of catalog has errors of its own
+        raise RefreshError(
+            f"The catalog {location.catalog} cannot be asked for the Iceberg table "
+            f"{location.table}: {_said(error, known)}. Check its configuration for pyiceberg and "
+            "the network, then run again"
+        ) from None
+    _refuse_credentials(location, table.io.properties, known)
+    return table
+
+
+def _configuration(location: InCatalog) -> Mapping[str, Any]:
+    from pyiceberg.utils.config import Config
+
+    # Read afresh, as pyiceberg's own copy is as old as the process.
+    config, name = Config(), location.catalog
+    if (found := config.get_catalog_config(name)) is None:
+        known = ", ".join(sorted(config.get_known_catalogs())) or "none"
+        raise RefusedError(
+            f'pyiceberg knows no catalog "{name}", where the Iceberg table {location.table} '
+            f"should be; it knows {known}. Correct `source`, or declare the catalog in "
+            f".pyiceberg.yaml or by variables such as PYICEBERG_CATALOG__{name.upper()}__URI"
+        )
+    return found
+
+
+def _refuse_credentials(
+    location: InCatalog, given: Mapping[str, Any], known: Mapping[str, Any]
+) -> None:
+    """Refuse what a catalog gave beyond its own configuration, by name and never by value."""
+    vended = sorted(
+        name
+        for name, value in given.items()
+        if _CREDENTIALS.fullmatch(name) and known.get(name) != value
+    )
+    if vended:
+        raise RefusedError(
+            f"The catalog {location.catalog} hands out credentials for the Iceberg table "
+            f"{location.table} ({', '.join(vended)}), which are not used: they may expire while "
+            "files are read. Let the catalog give none, and give the pipeline its own by the "
+            "variables of the store, such as AWS_ACCESS_KEY_ID"
+        )
+
+
+def _said(error: Exception, known: Mapping[str, Any]) -> str:
+    """Return the first line of an error without what must stay secret."""
+    text = str(error).strip().partition("\n")[0].rstrip(".") or "it gave no reason"
+    for secret in sorted(_secrets(known), key=len, reverse=True):
+        text = text.replace(secret, "***")
+    return f"{type(error).__name__}: {re.sub(r'//[^/@ ]*@', '//', text)}"
+
+
+def _secrets(known: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in known.items():
+        if isinstance(value, Mapping):
+            yield from _secrets(value)
+        elif name not in _OPEN:
+            yield from (part for part in str(value).split(":") if len(part) > _SHORT)
+    if password := _password(str(known.get("uri", ""))):
+        yield from (password, unquote(password))
+
+
+def _password(uri: str) -> str | None:
+    try:
+        return urlsplit(uri).password
+    except ValueError:
+        return None

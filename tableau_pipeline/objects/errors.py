@@ -1,0 +1,174 @@
+"""Say in words why a request to an object store failed, and what to do.
+
+Spark's executors run this, too, so this module may import nothing else of this package.
+"""
+
+import html
+import re
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+
+from obstore.exceptions import BaseError
+
+# What the store's own SDK calls it, by the beginning of the URL.
+_CREDENTIALS = {
+    "s3": "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and, if they are temporary, AWS_SESSION_TOKEN",
+    "gs": "GOOGLE_APPLICATION_CREDENTIALS",
+    "abfss": "AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN",
+}
+_ENDPOINT = {"s3": "AWS_ENDPOINT_URL", "gs": "GOOGLE_BASE_URL", "abfss": "AZURE_STORAGE_ENDPOINT"}
+
+# In the order in which they count: a text of the error, the cause, and the remedy.
+_CAUSES = (
+    (
+        r"NoSuchBucket|ContainerNotFound|bucket does not exist",
+        "there is no such bucket",
+        "Correct the URL, such as that in PIPELINE_DATA_DIR, or create the bucket",
+    ),
+    (
+        r"AuthorizationHeaderMalformed|PermanentRedirect|IllegalLocationConstraint|"
+        r"incorrectly configured region",
+        "the bucket is in another region",
+        "Set AWS_REGION to the region of the bucket",
+    ),
+    (
+        r"169\.254\.169\.254|metadata\.google\.internal",
+        "no credentials are set, and this machine has no role that gives some",
+        "Set {credentials}",
+    ),
+    (
+        r"ExpiredToken|TokenRefreshRequired|Signature not valid in the specified time frame",
+        "the credentials have expired",
+        "Renew {credentials}, then run again",
+    ),
+    (
+        r"RequestTimeTooSkewed",
+        "the clock of this machine differs from the store's",
+        "Set the clock",
+    ),
+    (
+        r"SignatureDoesNotMatch|InvalidAccessKeyId|InvalidClientTokenId|InvalidToken|"
+        r"AuthenticationFailed|UserNotFound|invalid_grant|Unauthenticated|401 Unauthorized",
+        "the store does not accept the credentials",
+        "Correct {credentials}",
+    ),
+    (
+        r"403 Forbidden|PermissionDenied|AccessDenied|AuthorizationPermissionMismatch",
+        "the credentials lack the right",
+        "Let them read, write, delete and list objects there",
+    ),
+    (
+        r"501 Not Implemented|NotImplemented|not supported",
+        "the store does not support it",
+        "Use one that has conditional writes (If-None-Match)",
+    ),
+    (
+        r"InvalidCertificate|certificate",
+        "the certificate of the store is not trusted",
+        "Let SSL_CERT_FILE name the certificate of the authority that signed it",
+    ),
+    (
+        r"kind: Connect|tcp connect error|dns error",
+        "no connection",
+        "Check {endpoint} and the network, then run again",
+    ),
+    (
+        r"kind: (Timeout|Interrupted|Request|Decode)|error decoding response|error sending request",
+        "the connection broke off, or there was no answer in time",
+        "Check the network, then run again",
+    ),
+    (r"\b5\d\d |SlowDown|429 Too Many", "the store failed, or is too busy", "Run again"),
+    (
+        r"404 Not Found|NotFound|No such file",
+        "there is no such object",
+        "Somebody has removed it: if it belongs to a snapshot, materialize its model again",
+    ),
+)
+_OTHERWISE = "Check {endpoint}, and {credentials}"
+# The key of the object has no content, which is no error of the store.
+_NO_OBJECT = ("NoSuchKey", "BlobNotFound", "NoSuchVersion")
+
+
+class ObjectStoreTaskError(Exception):
+    """An error of the store in a task of Spark, of which the driver sees only the text."""
+
+
+@contextmanager
+def in_words(doing: str, url: str, *, kind: type[Exception]) -> Generator[None]:
+    """Turn errors of the store into another kind, whose message is one line.
+
+    Args:
+        doing: what fails, such as "Reading".
+        url: of what.
+    """
+    try:
+        yield
+    except (BaseError, OSError) as error:
+        # An error of the local disk has a number.
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        # The original has the whole request, and with it perhaps a signature.
+        raise kind(described(error, doing, url)) from None
+
+
+def described(error: Exception, doing: str, url: str) -> str:
+    """Return one line: what failed, the cause, what the store said, and the remedy."""
+    text, scheme = str(error), url.partition(":")[0]
+    cause, remedy = next(
+        ((cause, remedy) for pattern, cause, remedy in _CAUSES if re.search(pattern, text)),
+        (None, _OTHERWISE),
+    )
+    said = _said(text)
+    names = {
+        "credentials": _named(_CREDENTIALS, scheme, "the credentials of the store"),
+        "endpoint": _named(_ENDPOINT, scheme, "the URL"),
+    }
+    why = f"{cause} ({said})" if cause else said
+    return f"{doing} {url} failed: {why}. {remedy.format(**names)}."
+
+
+def is_absent(error: FileNotFoundError) -> bool:
+    """Whether the object does not exist; otherwise something else is missing, as the bucket."""
+    code = _code(str(error))
+    return code is None or code in _NO_OBJECT
+
+
+def _named(names: Mapping[str, str], scheme: str, otherwise: str) -> str:
+    return names.get(scheme, otherwise)
+
+
+def _code(text: str) -> str | None:
+    found = re.search(r"<Code>\s*(\w+)", text)
+    return found and found[1]
+
+
+def _said(text: str) -> str:
+    """Return what the store or the network answered, without anything of the request."""
+    parts = [
+        re.search(r"(?:Error performing \w+ |uri: Some\(\s*)(https?://[^/\s?]+)", text),
+        re.search(r"<Code>\s*(\w+)", text),
+        re.search(r"<Message>([^<\n]+)", text),
+    ]
+    known = [html.unescape(part[1]).strip(" .") for part in parts if part]
+    if len(known) < 2:
+        # The innermost cause stands last.
+        inner = re.findall(r'(?:message|error|body): (?:Some\(\s*)?"([^"<>\n]{3,200})"', text)
+        status = re.findall(r"status code: ([^:\n]+)", text)
+        first = re.sub(r"(https?://[^\s?]+)\?\S*", r"\1", text.partition("\n")[0])
+        known += inner[-1:] or status[:1] or ([] if known else [first])
+    return ": ".join(known).rstrip(" .:")
+
+
+# URLs from the environment, shown without what may be a secret.
+
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?=:/)")
+_BEFORE_HOST = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*:)?/*")
+
+
+def scheme_and_host(url: str) -> str:
+    """Return the scheme and the host of a URL, even of one that is not valid: "https://host"."""
+    scheme = _SCHEME.match(url)
+    # A secret may hold any sign, "/" too, so what comes before the last "@" is never shown.
+    rest = url.rpartition("@")[2] if "@" in url else _BEFORE_HOST.sub("", url)
+    return f"{scheme[0].lower() + '://' if scheme else ''}{re.split('[/?#;:]', rest)[0]}"

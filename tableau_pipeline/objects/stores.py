@@ -1,0 +1,256 @@
+"""Recognize the URL of an object store, and open it."""
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from errno import ENOENT
+from functools import cache, partial
+from pathlib import Path
+from posixpath import commonpath
+
+import obstore
+from obstore.store import ObjectStore
+
+from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.hyper.tables import string_literal
+from tableau_pipeline.objects.arrow_files import open_store
+from tableau_pipeline.objects.errors import in_words, is_absent, scheme_and_host
+from tableau_pipeline.objects.local import LocalCopies
+
+_SCHEMES = ("s3://", "gs://", "abfss://")
+# Hadoop's names of S3.
+_CONNECTOR = re.compile("^s3[an]://")
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+
+
+class StoreError(RefreshError):
+    """The object store refused a request, failed, or did not answer.
+
+    If it was to write something, the store may have done so.
+    """
+
+
+def store_errors(doing: str, url: str) -> AbstractContextManager[None]:
+    """Turn errors of the library that speaks to the store into ours.
+
+    Args:
+        doing: what may fail, such as "Reading".
+        url: of what.
+
+    Raises:
+        StoreError: names the URL, the cause and the remedy.
+    """
+    return in_words(doing, canonical(url), kind=StoreError)
+
+
+def is_url(location: str, *, setting: str) -> bool:
+    """Whether a location is the URL of an object store, and not a path.
+
+    Args:
+        setting: what the location is the value of, such as PIPELINE_DATA_DIR.
+
+    Raises:
+        RefusedError: it is a URL of something else, or holds more than bucket and folder.
+    """
+    if not _URL.match(location):
+        return False
+    host = location.partition("://")[2].partition("/")[0]
+    # The container of Azure stands before its account, where others have a user.
+    named = host.replace("@", "", 1) if location.startswith("abfss://") else host
+    # Before all else, as a refusal shows in the web UI. A secret with "/" ends in the folder.
+    is_store = location.startswith(_SCHEMES)
+    if "@" in named or (":" in named and (is_store or "@" in location)):
+        raise RefusedError(
+            f"{setting} ({scheme_and_host(location)}) holds more than a bucket and a folder: leave "
+            "credentials out of it, and set the variables of the store, such as AWS_ACCESS_KEY_ID."
+        )
+    if not is_store:
+        raise RefusedError(
+            f"{setting} is not the URL of an object store ({scheme_and_host(location)}): set it "
+            f"to a path, or to a URL that begins with {', '.join(_SCHEMES)}."
+        )
+    # Some clients would take "%" for an escape, and others not.
+    if set("?#%") & set(location):
+        raise RefusedError(
+            f'{setting} ({scheme_and_host(location)}) holds "?", "#" or "%": set it to a bucket '
+            "and a folder alone, without escapes, and credentials by the variables of the store."
+        )
+    return True
+
+
+def canonical(url: str) -> str:
+    """Return a URL with the scheme that stores have themselves, and not that of a connector."""
+    return _CONNECTOR.sub("s3://", url)
+
+
+def bucket_and_key(url: str) -> tuple[str, str]:
+    """Split "s3://bucket/folder/file" into "s3://bucket" and "folder/file"."""
+    scheme, _, rest = canonical(url).partition("://")
+    bucket, _, key = rest.partition("/")
+    return f"{scheme}://{bucket}", key
+
+
+@cache
+def opened(url: str) -> ObjectStore:
+    """Return the store with the objects below a URL; it keeps its connections."""
+    return open_store(url)
+
+
+# Let hyperd read objects of S3 itself, without a local copy.
+
+
+# The arguments of hyperd's s3_location, and the variables by which clients of S3 are set up.
+_ARGUMENTS = {
+    "access_key_id": ("AWS_ACCESS_KEY_ID",),
+    "secret_access_key": ("AWS_SECRET_ACCESS_KEY",),
+    "session_token": ("AWS_SESSION_TOKEN",),
+    "region": ("AWS_REGION", "AWS_DEFAULT_REGION"),
+    "endpoint": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
+}
+_NEEDED = {"access_key_id", "secret_access_key", "region"}
+
+
+def can_read_in_place(url: str) -> bool:
+    """Whether hyperd itself can read the objects of a store.
+
+    It knows neither Azure nor the roles and accounts of machines, and takes for Google Cloud
+    Storage only tokens that expire during a refresh.
+    """
+    return url.startswith("s3://") and _arguments().keys() >= _NEEDED
+
+
+def s3_location(url: str) -> str:
+    """Return SQL for an object that hyperd reads in place. It holds credentials: never log it.
+
+    Source: https://tableau.github.io/hyper-db/docs/sql/external/location
+    """
+    named = ", ".join(f"{name} => {string_literal(value)}" for name, value in _arguments().items())
+    return f"s3_location({string_literal(url)}, {named})"
+
+
+def _arguments() -> dict[str, str]:
+    found = {
+        name: next((value for each in variables if (value := os.environ.get(each))), "")
+        for name, variables in _ARGUMENTS.items()
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+# The files of a model in an object store.
+
+
+# Downloads at a time. A file is a part of a model, so that there usually are several.
+_THREADS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectFolder:
+    """Objects below a key.
+
+    Attributes:
+        url: the URL of the storage.
+        key: without a trailing slash.
+    """
+
+    url: str
+    key: str
+    copies: LocalCopies
+
+    def uri(self, name: str) -> str:
+        """Return the URL of a file or of a folder in this one."""
+        return f"{self.url}/{self.key}/{name}"
+
+    def full_name(self, name: str) -> str:
+        """Return the URL of a file."""
+        return self.uri(name)
+
+    def paths(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return the paths of local copies of files; what has no copy yet is fetched."""
+        with ThreadPoolExecutor(_THREADS) as executor:
+            paths = tuple(executor.map(self._copy, names))
+        self.copies.make_room()
+        return paths
+
+    def sources(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return SQL by which hyperd finds files: in place if no copies are kept, where it can."""
+        if self.copies.limit == 0 and can_read_in_place(self.url):
+            return tuple(s3_location(self.uri(name)) for name in names)
+        return tuple(map(string_literal, self.paths(names)))
+
+    def missing(self, names: Sequence[str]) -> list[str]:
+        """Return the URLs at which there is no object."""
+        if not names:
+            return []
+        # One listing of all files costs fewer requests than one for each file or folder.
+        folder = commonpath(f"{self.key}/{name}".rpartition("/")[0] for name in names)
+        with store_errors("Listing", f"{self.url}/{folder}"):
+            chunks = obstore.list(opened(self.url), folder)
+            found = {entry["path"] for chunk in chunks for entry in chunk}
+        return [self.uri(name) for name in names if f"{self.key}/{name}" not in found]
+
+    def _copy(self, name: str) -> str:
+        return self.copies.path(self.uri(name), partial(self._fetch, name))
+
+    def _fetch(self, name: str, target: Path) -> None:
+        with store_errors("Reading", self.uri(name)), target.open("wb") as file:
+            for chunk in obstore.get(opened(self.url), f"{self.key}/{name}").stream():
+                file.write(chunk)
+
+
+# Read objects by their URLs.
+
+
+# A footer rarely is larger, and a request costs more than its bytes.
+_FOOTER = 64 << 10
+
+
+def read_object(url: str) -> bytes | None:
+    """Return the content of an object; None if it does not exist."""
+    bucket, key = bucket_and_key(url)
+    with store_errors("Reading", url):
+        try:
+            return bytes(obstore.get(opened(bucket), key).bytes())
+        except FileNotFoundError as error:
+            if is_absent(error):
+                return None
+            raise
+
+
+def list_folder(url: str) -> Iterator[str]:
+    """Yield the names of the objects in a folder, without those of folders in it."""
+    bucket, key = bucket_and_key(url)
+    with store_errors("Listing", url):
+        objects = obstore.list_with_delimiter(opened(bucket), key)["objects"]
+    for found in objects:
+        yield found["path"].rpartition("/")[2]
+
+
+def read_footer(url: str) -> tuple[bytes, int]:
+    """Return the end of a Parquet file, with its whole footer, and the bytes of the file.
+
+    Raises:
+        FileNotFoundError: there is no such object.
+        StoreError: the store failed.
+    """
+    end, size = _end(url, _FOOTER)
+    # A Parquet file ends with the length of its footer, and four bytes that say what it is.
+    footer = int.from_bytes(end[-8:-4], "little") + 8
+    return _end(url, footer) if len(end) < min(footer, size) else (end, size)
+
+
+def _end(url: str, count: int) -> tuple[bytes, int]:
+    bucket, key = bucket_and_key(url)
+    with store_errors("Reading", url):
+        try:
+            store = opened(bucket)
+            # Azure takes no range that counts from the end.
+            size = obstore.head(store, key)["size"]
+            start = max(0, size - count)
+            return bytes(obstore.get_range(store, key, start=start, end=size)), size
+        except FileNotFoundError as error:
+            if is_absent(error):
+                raise FileNotFoundError(ENOENT, "there is no such object", url) from None
+            raise

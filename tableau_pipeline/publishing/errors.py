@@ -1,0 +1,200 @@
+"""Translate errors of a server into messages that name the thing and the remedy."""
+
+import re
+import traceback
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from types import MappingProxyType
+
+import requests
+import tableauserverclient as TSC
+from tableauserverclient.server.endpoint.exceptions import (
+    InternalServerError,
+    NonXMLResponseError,
+    TableauError,
+)
+from tableauserverclient.server.exceptions import (
+    EndpointUnavailableError,
+    ServerInfoEndpointNotFoundError,
+)
+
+from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.publishing.deadline import TooSlowError
+from tableau_pipeline.publishing.http import (
+    NoAnswerError,
+    OtherOriginError,
+    RefusedLaterError,
+    TooLargeError,
+    TooMuchError,
+)
+
+NO_ENTRY = "401001"
+# What a refused upload lacks is not what a refused update lacks, although the code is the same.
+UPLOAD_REMEDIES = MappingProxyType(
+    {"403004": "This user may not upload: it needs a Creator or Explorer (can publish) site role"}
+)
+_NOTHING_MORE: Mapping[str, str] = MappingProxyType({})
+_REMEDIES = {
+    "400000": "If its message names a size: refresh with full: true, or have "
+    "api.server.update_uploaded_file.max_size_in_mb raised on the server",
+    "400011": "The server could not use the file: see its message",
+    "400016": "Set TSC_CHUNK_SIZE_MB to less than 16",
+    "401000": "The session has ended: run again",
+    "401002": "The session ended, perhaps because the same token signed in elsewhere: run again, "
+    "and give each deployment a token of its own",
+    "403004": "Give this user the capabilities View and Overwrite on the data source",
+    "403007": "The name is taken, or this user may not publish there: it needs a Creator or "
+    "Explorer (can publish) site role and the Publish capability on the project",
+    "403008": "The site's storage is full: free some, or ask for more",
+    "403032": "Give this user the capabilities View and Overwrite on the data source",
+    "403062": "It has several connections: name the one to update",
+    "404004": "It was deleted, or this user may no longer see it",
+    "404005": "The project does not exist, or this user may not see it",
+    "404015": "The server lost the upload: run again",
+    "404020": "It does not have this connection, or no longer",
+    "409015": "Rename or delete the data source that is in the way, or declare another name or "
+    "project",
+    "429000": "The server is too busy: run again later, or less often",
+}
+# What the client library raises for answers that lack what Tableau's have, or whose values are none
+# of theirs. `ParseError` is one of them, and so is what `defusedxml` raises.
+UNREADABLE = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+)
+SESSION_GONE = frozenset({"401000", "401002"})
+_NO_TABLEAU = (
+    "{url} does not answer like a Tableau Server. Is TABLEAU_SERVER_URL right, without a path or "
+    "site, and no proxy in between?"
+)
+_OF_NO_TABLEAU = (
+    "{url} does not answer like a Tableau Server: {said}. Is TABLEAU_SERVER_URL right, without a "
+    "path or site, and no proxy in between?"
+)
+# The first that fits counts.
+_WORDS: Sequence[tuple[type[Exception] | tuple[type[Exception], ...], str]] = (
+    (
+        InternalServerError,
+        "{url} answered {error.code}, an error of its own. The next run finds out what it did.",
+    ),
+    (NonXMLResponseError, _NO_TABLEAU),
+    (NoAnswerError, _OF_NO_TABLEAU),
+    (
+        (EndpointUnavailableError, ServerInfoEndpointNotFoundError),
+        "{url} is too old for that: {said}.",
+    ),
+    (OtherOriginError, "{url} does not answer itself: {said}."),
+    ((TooMuchError, TooSlowError), "{url} does not answer as it should: {said}."),
+    (
+        TooLargeError,
+        "{url}, or a proxy in front of it, lets no requests of this size through. Raise its limit, "
+        "or set TSC_CHUNK_SIZE_MB to less than it lets through.",
+    ),
+    (
+        RefusedLaterError,
+        "{url} did not answer, and answered {error.response.status_code} when asked again. It may "
+        "have received the first request; the next run finds out what it did.",
+    ),
+    # It is also a ConnectionError, and would get the wrong remedy below.
+    (
+        requests.exceptions.SSLError,
+        "the certificate of {url} is not trusted. Point TABLEAU_CA_BUNDLE at the certificate of "
+        "the authority that signed it.",
+    ),
+    (
+        requests.exceptions.ConnectionError,
+        "no connection to {url}, or it broke off. Is a Tableau Server running there? Correct "
+        "TABLEAU_SERVER_URL, or start the local one: `tableau-sandbox`.",
+    ),
+    (
+        (requests.exceptions.ChunkedEncodingError, requests.exceptions.ContentDecodingError),
+        "the answer of {url} broke off, or is damaged. Run again.",
+    ),
+    (requests.RequestException, "{kind} at {url}."),
+    (TableauError, "{said}"),
+    (UNREADABLE, _OF_NO_TABLEAU),
+)
+_REFUSED = (EndpointUnavailableError, ServerInfoEndpointNotFoundError, TooLargeError)
+_QUERY = re.compile(r"\?\S+")
+_ANOTHER_TRY_HELPS = {"404015", "429000"}
+
+
+class SignInError(RefreshError):
+    """The server does not accept the session, even a new one; the call was not carried out."""
+
+
+@contextmanager
+def translate_errors(
+    doing: str,
+    *,
+    url: str,
+    hide: Callable[[str], str],
+    remedies: Mapping[str, str] = _NOTHING_MORE,
+) -> Generator[None]:
+    """Turn the errors of the client library into ours.
+
+    Args:
+        doing: what failed, to be followed by "failed", such as 'Publishing "Sales"'.
+        hide: takes what is secret or too long from a text of the server.
+        remedies: additional remedies, by the server's error code.
+
+    Raises:
+        RefusedError: the server refused the call; nothing happened.
+        SignInError: the server does not accept the session; nothing happened either.
+        RefreshError: the server failed or did not answer; the outcome is not known.
+    """
+    try:
+        yield
+    except (TSC.ServerResponseError, TSC.FailedSignInError) as error:
+        raise _answered(error, doing, url, {**_REMEDIES, **remedies}, hide) from _shown(error, hide)
+    except (
+        TableauError,
+        EndpointUnavailableError,
+        ServerInfoEndpointNotFoundError,
+        requests.RequestException,
+        *UNREADABLE,
+    ) as error:
+        raise _unanswered(error, doing, url, hide) from _shown(error, hide)
+
+
+def _shown(error: Exception, hide: Callable[[str], str]) -> Exception | None:
+    """Return an error as the cause of ours, unless its traceback shows what is to be hidden."""
+    text = "".join(traceback.format_exception_only(error))
+    for cause in (error.__cause__, error.__context__):
+        text += "".join(traceback.format_exception(cause)) if cause else ""
+    return error if hide(text) == text else None
+
+
+def _unanswered(error: Exception, doing: str, url: str, hide: Callable[[str], str]) -> RefreshError:
+    """Return the error for a call to which the server gave TSC no usable answer."""
+    words = next((words for kind, words in _WORDS if isinstance(error, kind)), "{said}")
+    # The address of a redirect may hold what only its reader is to know.
+    said = hide(_QUERY.sub("?...", str(error)))
+    message = words.format(url=url, error=error, said=said, kind=type(error).__name__)
+    refused = isinstance(error, _REFUSED)
+    return (RefusedError if refused else RefreshError)(f"{doing} failed: {message}")
+
+
+def _answered(
+    error: TSC.ServerResponseError | TSC.FailedSignInError,
+    doing: str,
+    url: str,
+    remedies: Mapping[str, str],
+    hide: Callable[[str], str],
+) -> RefreshError:
+    """Return the error for an error response of the server or of a proxy."""
+    # Tableau's codes have six digits; an answer without one comes from something in between.
+    if not re.fullmatch("[0-9]{6}", error.code or ""):
+        return RefreshError(f"{doing} failed: {_NO_TABLEAU.format(url=url)}")
+    said = hide(f"{error.summary}: {error.detail}")
+    message = f"{doing} failed: {error.code} {said}"
+    if remedy := remedies.get(error.code):
+        message = f"{message.removesuffix('.')}. {remedy}."
+    if error.code in SESSION_GONE:
+        return SignInError(message)
+    return RefreshError(message) if error.code in _ANOTHER_TRY_HELPS else RefusedError(message)

@@ -1,0 +1,362 @@
+"""The three ways to sign in to Tableau. A repr never shows a secret.
+
+`remedy` is what to check if the server rejects the credentials.
+"""
+
+import hashlib
+import logging
+import os
+import threading
+from collections.abc import Generator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import ClassVar
+from uuid import uuid4
+
+import jwt
+import requests
+import tableauserverclient as TSC
+from filelock import FileLock, Timeout
+from tableauserverclient.server.endpoint.exceptions import NonXMLResponseError, TableauError
+
+from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.objects.local import temporary_folder
+from tableau_pipeline.publishing.errors import NO_ENTRY, UNREADABLE, translate_errors
+from tableau_pipeline.publishing.http import Address, RetryTimes, ServerClock, Wire, safe_sessions
+from tableau_pipeline.publishing.site import TableauSite
+
+# The pipeline's calls, in the terms of Tableau's "Access Scopes for Connected Apps". A wildcard
+# stands where it is not certain which scope a call needs: to cancel a job, to remove a tag.
+_SCOPES = [
+    "tableau:content:read",
+    "tableau:datasources:create",
+    "tableau:datasources:download",
+    "tableau:datasources:update",
+    "tableau:datasource_tags:*",
+    "tableau:file_uploads:create",
+    "tableau:hyper_data:update",
+    "tableau:jobs:*",
+    "tableau:projects:create",
+]
+# Not asked for without need: a server that does not know it may refuse the token.
+_COUNTING_SCOPE = "tableau:viz_data_service:read"
+# Tableau refuses tokens that live longer than 10 minutes; the session outlives the token.
+_TOKEN_LIFETIME = timedelta(minutes=5)
+
+
+@dataclass(frozen=True, slots=True)
+class PersonalAccessToken:
+    """A personal access token; it allows one session, and a second sign-in ends the first."""
+
+    name: str
+    value: str = field(repr=False)
+    remedy: ClassVar = (
+        "Check TABLEAU_TOKEN_NAME and TABLEAU_TOKEN_VALUE; a token ends after 15 days without use, "
+        "and a year after it was made: make a new one under My Account Settings"
+    )
+
+    @property
+    def described(self) -> str:
+        """Who signs in, for messages."""
+        return f'with the token "{self.name}"'
+
+    def for_site(self, site: str) -> TSC.PersonalAccessTokenAuth:
+        """Return TSC's credentials."""
+        return TSC.PersonalAccessTokenAuth(self.name, self.value, site_id=site)
+
+
+@dataclass(frozen=True, slots=True)
+class Password:
+    """The password of a user without multi-factor authentication."""
+
+    username: str
+    password: str = field(repr=False)
+    remedy: ClassVar = (
+        "Check TABLEAU_USERNAME and TABLEAU_PASSWORD; a user with multi-factor authentication "
+        "needs a token instead"
+    )
+
+    @property
+    def described(self) -> str:
+        """Who signs in, for messages."""
+        return f'as "{self.username}" with a password'
+
+    def for_site(self, site: str) -> TSC.TableauAuth:
+        """Return TSC's credentials."""
+        return TSC.TableauAuth(self.username, self.password, site_id=site)
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectedApp:
+    """Direct trust: Tableau accepts a token that the connected app signs for `username`.
+
+    Attributes:
+        counts: whether the session may also let the server count rows.
+    """
+
+    username: str
+    client_id: str
+    secret_id: str
+    secret_value: str = field(repr=False)
+    counts: bool = False
+    remedy: ClassVar = (
+        "Check TABLEAU_USERNAME and the three TABLEAU_CONNECTED_APP_* variables, whether the "
+        "connected app is enabled, and the clock of this host"
+    )
+
+    @property
+    def described(self) -> str:
+        """Who signs in, for messages."""
+        return f'as "{self.username}" by the connected app {self.client_id}'
+
+    def for_site(self, site: str) -> TSC.JWTAuth:
+        """Return TSC's credentials."""
+        return TSC.JWTAuth(self._token(), site_id=site)
+
+    def _token(self) -> str:
+        claims = {
+            "iss": self.client_id,
+            "exp": datetime.now(UTC) + _TOKEN_LIFETIME,
+            # Tableau refuses a token whose id it has seen before.
+            "jti": str(uuid4()),
+            "aud": "tableau",
+            "sub": self.username,
+            "scp": [*_SCOPES, *([_COUNTING_SCOPE] if self.counts else [])],
+        }
+        headers = {"kid": self.secret_id, "iss": self.client_id}
+        return jwt.encode(claims, self.secret_value, algorithm="HS256", headers=headers)
+
+
+Credentials = PersonalAccessToken | Password | ConnectedApp
+
+
+def no_entry(credentials: Credentials, site: str) -> str:
+    """Return the remedies for a rejected sign-in: the server does not show what is wrong."""
+    if not site:
+        return f"{credentials.remedy}. It used the default site, because TABLEAU_SITE is not set"
+    return (
+        f'Does the site "{site}" exist, with this user on it? TABLEAU_SITE is its name in the URL, '
+        f"after /site/, and empty for the default site of a Tableau Server. {credentials.remedy}"
+    )
+
+
+# A personal access token allows one session, so its users on a host take turns.
+
+
+_POLL_SECONDS = 0.2
+
+# Which thread of this process holds which lock.
+_holders: dict[Path, int] = {}
+
+
+@contextmanager
+def only_session(url: str, *, token: str, timeout: float, log: logging.Logger) -> Generator[None]:
+    """Reserve the token for this thread: no other thread or process of this user and host has it.
+
+    The operating system releases the token when its holder dies. The lock does not reach other
+    hosts or users, so each needs a token of its own.
+
+    Args:
+        token: the name of the token. A new sign-in ends its previous session, even on another
+            site.
+        timeout: seconds to wait for our turn.
+
+    Raises:
+        RefusedError: this thread already holds the token, and would wait for itself; or see
+            `temporary_folder`.
+        RefreshError: others held the token for too long.
+    """
+    path = _lock_file(url, token)
+    # Sessions cannot be nested: the second sign-in would end the first, and signing in again for
+    # the outer session would then end the inner one.
+    if _holders.get(path) == threading.get_ident():
+        raise RefusedError(
+            f'A session of token "{token}" on {url} is open in this thread already, and a token '
+            "carries one. Pass that session on, end it first, or sign in with another token."
+        )
+    # A new lock object for each session: a shared FileLock lets all threads of the process in.
+    with _acquired(FileLock(path), url=url, token=token, timeout=timeout, log=log):
+        _holders[path] = threading.get_ident()
+        _holder_file(path).write_text(str(os.getpid()), encoding="ascii")
+        try:
+            yield
+        finally:
+            del _holders[path]
+
+
+def _acquired(
+    lock: FileLock, *, url: str, token: str, timeout: float, log: logging.Logger
+) -> AbstractContextManager[object]:
+    # A shorter wait is not logged.
+    quiet = min(timeout, 1.0)
+    try:
+        return lock.acquire(timeout=quiet, poll_interval=_POLL_SECONDS)
+    except Timeout:
+        log.info(
+            'Waiting for token "%s" on %s: %s has a session with it, and a token carries one. With '
+            "a token of their own, refreshes need not wait",
+            token,
+            url,
+            _holder(Path(lock.lock_file)),
+        )
+        try:
+            return lock.acquire(timeout=timeout - quiet, poll_interval=_POLL_SECONDS)
+        except Timeout as error:
+            raise RefreshError(
+                f'Token "{token}" on {url} was in use by other refreshes on this host for '
+                f"{timeout:.0f} s, last by {_holder(Path(lock.lock_file))}, and it carries one "
+                "session at a time. Run again later, or give each deployment and host a token of "
+                "its own."
+            ) from error
+
+
+def _holder_file(lock: Path) -> Path:
+    # Not in the lock file itself, which whoever waits for it empties.
+    return lock.with_suffix(".holder")
+
+
+def _holder(lock: Path) -> str:
+    """Return which process holds a lock, and whether it is paused, as far as the host shows it."""
+    try:
+        pid = int(_holder_file(lock).read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return "another process on this host"
+    try:
+        # The name of the program stands in brackets before the state, and may have any characters.
+        state = (
+            Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[0]
+        )
+    except (OSError, IndexError):
+        state = ""
+    paused = (
+        f", which is paused: continue it by kill -CONT {pid}, or end it," if state == "T" else ""
+    )
+    return f"process {pid} on this host{paused}"
+
+
+def _lock_file(url: str, token: str) -> Path:
+    folder = temporary_folder() / "sessions"
+    folder.mkdir(exist_ok=True)
+    # Hashed, because a token's name may have characters that a file's name may not.
+    name = hashlib.sha256(f"{url.casefold()}\n{token}".encode()).hexdigest()[:32]
+    return folder / f"{name}.lock"
+
+
+# Sign in to a site, one at a time for each token, and sign out.
+
+
+_LOG = logging.getLogger(__name__)
+_TIMES = RetryTimes()
+
+
+@contextmanager
+def signed_in(
+    url: str,
+    *,
+    credentials: Credentials,
+    site: str = "",
+    ca_bundle: Path | None = None,
+    log: logging.Logger = _LOG,
+    session_timeout: float = 7200,
+    times: RetryTimes = _TIMES,
+) -> Generator[TableauSite]:
+    """Open a session, which ends with the block.
+
+    A personal access token allows one session at a time. Another session with the same token waits
+    for the end of this one, if it is of the same user on the same host, on any site. Across hosts
+    and users there is no such protection: give each a token of its own. Passwords and connected
+    apps allow any number of sessions.
+
+    Args:
+        site: the content URL of the site; "" is the default site.
+        ca_bundle: certificates to trust instead of the system's.
+        log: receives messages about uploads, waiting and repeated calls.
+        session_timeout: seconds to wait for the token.
+        times: how long requests are waited for, and tried again.
+
+    Raises:
+        RefusedError: the server rejects the credentials, the URL holds some, or this thread
+            already has a session with this token.
+        RefreshError: no Tableau Server answers at `url`, or the token was in use for too long.
+    """
+    wire = Wire(Address.of(url), times.read)
+    url = wire.address.url
+    turn = (
+        only_session(url, token=credentials.name, timeout=session_timeout, log=log)
+        if isinstance(credentials, PersonalAccessToken)
+        else nullcontext()
+    )
+    opened = _session(wire, credentials, site=site, ca_bundle=ca_bundle, log=log, times=times)
+    # The turn comes first, as signing in ends the session of whoever uses the token now.
+    with turn, opened as session:
+        yield session
+
+
+@contextmanager
+def _session(
+    wire: Wire,
+    credentials: Credentials,
+    *,
+    site: str,
+    ca_bundle: Path | None,
+    log: logging.Logger,
+    times: RetryTimes,
+) -> Generator[TableauSite]:
+    url, hide = wire.address.url, wire.secrets.message
+    doing = f'Signing in to site "{site}" of {url} {credentials.described}'
+    remedy = no_entry(credentials, site)
+
+    def sign_in() -> None:
+        with translate_errors(doing, url=url, hide=hide, remedies={NO_ENTRY: remedy}):
+            # A signed token is valid for one sign-in only, so a new one is made here.
+            tsc.auth.sign_in(credentials.for_site(site))
+
+    def sign_in_again() -> None:
+        log.warning(
+            'The session on site "%s" has ended: signing in again. If this happens often, the same '
+            "token may be in use elsewhere: give each deployment a token of its own",
+            site,
+        )
+        sign_in()
+
+    clock = ServerClock()
+    with translate_errors(doing, url=url, hide=hide):
+        tsc = TSC.Server(
+            url,
+            http_options={"verify": str(ca_bundle) if ca_bundle else True},
+            session_factory=safe_sessions(wire, log, clock.hear, times=times),
+        )
+        # TSC's own use_server_version() treats any failure as a server of ten years ago.
+        tsc.version = _version(tsc)
+        sign_in()
+    try:
+        counts = not isinstance(credentials, ConnectedApp) or credentials.counts
+        yield TableauSite(
+            tsc,
+            url=url,
+            site=site,
+            sign_in=sign_in_again,
+            clock=clock,
+            log=log,
+            hide=hide,
+            may_count=counts,
+        )
+    finally:
+        _sign_out(tsc, log)
+
+
+def _sign_out(tsc: TSC.Server, log: logging.Logger) -> None:
+    try:
+        tsc.auth.sign_out()
+    except (TableauError, *UNREADABLE, requests.RequestException) as error:
+        # The work is done, or has raised its own error, which this one must not hide.
+        log.debug("Signing out failed: %s", type(error).__name__)
+
+
+def _version(tsc: TSC.Server) -> str:
+    info = tsc.server_info.get()
+    if info is None:
+        raise NonXMLResponseError("an answer without a version")
+    return info.rest_api_version

@@ -1,0 +1,391 @@
+"""The IO manager of snapshots: assets return DataFrames, and load DataFrames or Snapshots."""
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, get_origin
+from weakref import WeakKeyDictionary
+
+import dagster as dg
+from dagster._core.execution.context.system import StepExecutionContext
+from dagster_pyspark import LazyPySparkResource
+from pydantic import Field
+from pyspark.sql import DataFrame
+
+from tableau_pipeline.core.snapshot import Origin, Part, Snapshot
+from tableau_pipeline.objects.local import LocalCopies
+from tableau_pipeline.resources.data_folder import local_copies, storage_at
+from tableau_pipeline.resources.failures import as_failure
+from tableau_pipeline.snapshots.load import read_frame
+from tableau_pipeline.snapshots.retention import collect, is_first
+from tableau_pipeline.snapshots.store import SnapshotStore, succeeding
+from tableau_pipeline.snapshots.write import Window, write_partitions, write_snapshot
+
+# Determine which stored partitions belong to a model as it is partitioned now.
+
+
+# Dagster does not list partitions that have not ended yet. If this worker's clock is late, that
+# could include a partition that another worker has just stored.
+_LATER = datetime(3000, 1, 1, tzinfo=UTC)
+_HOUR = 3600
+
+
+def belongs_to(definition: dg.PartitionsDefinition | None) -> Callable[[Part], bool]:
+    """Return a test whether a part is a partition of this definition, by its key and window.
+
+    The key alone is not sufficient: "2025-01-05" may be a day or a week.
+
+    Args:
+        definition: static keys or time windows. With any other definition, or None, all stored
+            parts count.
+    """
+    match definition:
+        case dg.StaticPartitionsDefinition():
+            keys = frozenset(definition.get_partition_keys())
+            return lambda part: part.span is None and part.partition in keys
+        case dg.TimeWindowPartitionsDefinition():
+            return _has_window(definition)
+    return lambda part: True
+
+
+def _has_window(definition: dg.TimeWindowPartitionsDefinition) -> Callable[[Part], bool]:
+    with dg.partition_loading_context(effective_dt=_LATER):
+        first = definition.get_first_partition_window()
+        last = definition.get_last_partition_window()
+
+    def has(part: Part) -> bool:
+        if not (first and last and part.span and part.partition):
+            return False
+        # Compared as numbers: a time in the repeated hour never equals a time in another zone.
+        start, end = part.span.start.timestamp(), part.span.end.timestamp()
+        if not first.start.timestamp() <= start <= last.start.timestamp():
+            return False
+        try:
+            # Dagster takes seconds to compute three years of hourly windows.
+            if definition.is_basic_hourly and end - start == _HOUR:
+                opened = definition.start_time_for_partition_key(part.partition)
+                if opened.timestamp() == start:
+                    return True
+            window = definition.time_window_for_partition_key(part.partition)
+        except ValueError:  # not a time, or in another format
+            return False
+        same = (window.start.timestamp(), window.end.timestamp()) == (start, end)
+        return same and not definition.is_window_start_excluded(window.start)
+
+    return has
+
+
+# What the inputs and the function of a step leave for its output.
+
+
+@dataclass(slots=True)
+class StepNotes:
+    """Notes of one attempt of a step.
+
+    Attributes:
+        loaded: the snapshots that the IO manager has loaded, by the asset keys of their models.
+        origin: what the model computes its rows from, if it has said so.
+        unchanged: the snapshot that is the output once more, if nothing came in.
+    """
+
+    loaded: dict[dg.AssetKey, Snapshot] = field(default_factory=dict)
+    origin: Origin | None = None
+    unchanged: Snapshot | None = None
+
+
+_NOTES: MutableMapping[StepExecutionContext, StepNotes] = WeakKeyDictionary()
+
+
+def notes_of(step: StepExecutionContext) -> StepNotes:
+    """Return the notes of a step, which end with it."""
+    return _NOTES.setdefault(step, StepNotes())
+
+
+def step_of(context: dg.InputContext | dg.OutputContext) -> StepExecutionContext | None:
+    """Return the step that loads or stores; None outside of runs."""
+    try:
+        return context.step_context
+    except dg.DagsterInvariantViolationError:
+        return None
+
+
+# Choose the version of a model that a step reads, where other runs may write the model, too.
+
+
+# How far the clocks of the hosts of Dagster may differ.
+_SKEW = timedelta(hours=1)
+
+
+def version_to_read(context: dg.InputContext, store: SnapshotStore) -> Snapshot | None:
+    """Return what this run has written of an upstream model; otherwise its newest version.
+
+    So the models of a run fit together, even if another run writes them meanwhile. The runs that
+    this one re-executes count as this one. Of a partitioned model, the run reads its own partitions
+    and the newest of all others.
+
+    Returns:
+        None if the model has no version.
+    """
+    newest = store.newest(context.asset_key.to_user_string())
+    step = step_of(context)
+    if newest is None or step is None or newest.run_id == step.run_id:
+        return newest
+    attempts = [
+        each
+        for each in _attempts(step.instance, step.run_id)
+        # Without a selection, the run is of all assets of its job.
+        if context.asset_key in (each.dagster_run.asset_selection or {context.asset_key})
+    ]
+    own = _newest_of(attempts, store, newest)
+    return _with_parts_of(own, newest) if own else newest
+
+
+def _attempts(instance: dg.DagsterInstance, run_id: str) -> Iterator[dg.RunRecord]:
+    """Yield the record of a run, that of the run that it re-executes, and so on."""
+    attempt: str | None = run_id
+    while attempt and (record := instance.get_run_record_by_id(attempt)):
+        yield record
+        attempt = record.dagster_run.parent_run_id
+
+
+def _newest_of(
+    attempts: Sequence[dg.RunRecord], store: SnapshotStore, newest: Snapshot
+) -> Snapshot | None:
+    """Return the newest version that one of these runs has written."""
+    if not attempts:
+        return None
+    runs = {each.dagster_run.run_id for each in attempts}
+    # Earlier versions cannot be of these runs, and need not be read.
+    since = min(each.create_timestamp for each in attempts) - _SKEW
+    for number in reversed(store.numbers(newest.asset_key)):
+        found = store.version(newest.asset_key, number)
+        if found and found.run_id in runs:
+            return found
+        if found and found.created_at < since:
+            break
+    return None
+
+
+def _with_parts_of(own: Snapshot, newest: Snapshot) -> Snapshot:
+    """Return the newest version with the parts that an earlier one has written, as written."""
+    written = [part for part in own.parts if part.version == own.number]
+    current = {(part.partition, part.version) for part in newest.parts}
+    if current.issuperset((part.partition, part.version) for part in written):
+        return newest
+    parts = succeeding(newest, written, columns=own.columns, keeps=lambda part: True)
+    return own.model_copy(update={"parts": parts})
+
+
+PARTITION_EXPR = "partition_expr"
+
+
+class SnapshotIOManager(dg.ConfigurableIOManager):
+    """Stores what a model returns as its next version; loads the newest version of a model.
+
+    A run that has written the upstream model itself loads what it wrote, even if another run has
+    written the model since. None stores nothing: the asset stores its result elsewhere, or its last
+    snapshot is still right, see `unchanged`.
+
+    Spark reads a parameter annotated `DataFrame`. A parameter annotated `Snapshot`, or `dict[str,
+    Snapshot]` by partition, needs no JVM.
+    """
+
+    root: str = Field(
+        description="Folder of all snapshots, or URL of an object store (s3://, gs://, abfss://). "
+        "Spark and every run must have access to it."
+    )
+    spark: dg.ResourceDependency[LazyPySparkResource]
+    keep_days: float = Field(
+        default=14,
+        gt=0,
+        description="Days until a replaced snapshot is removed, unless a refresh may still "
+        "compare with it. Must be longer than any run takes.",
+    )
+
+    cache_gb: float = Field(
+        default=10,
+        ge=0,
+        description="GB of local copies of files that hyperd has read from an object store. With "
+        "0, it reads S3 in place where it can.",
+    )
+
+    @property
+    def store(self) -> SnapshotStore:
+        """The store of all versions of all models.
+
+        Raises:
+            RefusedError: `root` is a URL of no object store.
+        """
+        return SnapshotStore(storage_at(self.root, self.copies))
+
+    @property
+    def copies(self) -> LocalCopies:
+        """The local copies of files that hyperd reads."""
+        return local_copies(int(self.cache_gb * 1e9))
+
+    def snapshot(
+        self, asset_key: str, definition: dg.PartitionsDefinition | None = None
+    ) -> Snapshot | None:
+        """Return the newest version of a model, or None; "a/b" is a key of two parts.
+
+        Args:
+            definition: the current partitions definition of the model. Stored partitions that
+                do not belong to it are left out. None to include all stored partitions.
+        """
+        return _belonging(self.store.newest(asset_key), definition)
+
+    def collect(
+        self, run_id: str, referenced: Callable[[], Collection[tuple[str, int]]]
+    ) -> list[tuple[str, int]]:
+        """Remove expired snapshots of all models, once a run; see `snapshots.retention.collect`."""
+        store = self.store
+        if not is_first(store, run_id):
+            return []
+        return collect(store, keep_days=self.keep_days, referenced=referenced)
+
+    def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
+        """Store what a model returned; its fingerprint becomes the asset's data version."""
+        step = step_of(context)
+        notes = notes_of(step) if step else StepNotes()
+        if obj is None:
+            if notes.unchanged:
+                _report(context, notes.unchanged, notes.origin)
+                context.add_output_metadata({"unchanged": _why(notes.unchanged)})
+            # Otherwise the asset stores its result elsewhere, and has this IO manager only by
+            # default.
+            return
+        asset_key = context.asset_key.to_user_string()
+        if not isinstance(obj, DataFrame):
+            raise TypeError(
+                f'Model "{asset_key}" returned {type(obj).__name__}: return a Spark DataFrame, '
+                "or give the asset another io_manager_key."
+            )
+        started = time.monotonic()
+        with as_failure(context.log):
+            snapshot = self._stored(context, obj, notes.origin)
+        _report(context, snapshot, notes.origin)
+        context.add_output_metadata({"seconds": round(time.monotonic() - started, 3)})
+
+    def load_input(self, context: dg.InputContext) -> DataFrame | Snapshot | dict[str, Snapshot]:
+        """Load what this run has written of an upstream model; otherwise its newest version."""
+        with as_failure(context.log):
+            return self._loaded(context)
+
+    def _stored(
+        self, context: dg.OutputContext, rows: DataFrame, origin: Origin | None
+    ) -> Snapshot:
+        asset_key = context.asset_key.to_user_string()
+        if not context.has_asset_partitions:
+            return write_snapshot(
+                rows, self.store, asset_key=asset_key, run_id=context.run_id, origin=origin
+            )
+        partitions = _partitions(context)
+        return write_partitions(
+            rows,
+            self.store,
+            expression=_partition_expression(context),
+            partitions=partitions,
+            keeps=belongs_to(context.asset_partitions_def),
+            asset_key=asset_key,
+            run_id=context.run_id,
+            origin=origin,
+        ).only(partitions)
+
+    def _loaded(self, context: dg.InputContext) -> DataFrame | Snapshot | dict[str, Snapshot]:
+        asset_key = context.asset_key.to_user_string()
+        snapshot = version_to_read(context, self.store)
+        if context.has_asset_partitions:
+            snapshot = _belonging(snapshot, context.asset_partitions_def)
+            snapshot = snapshot and snapshot.only(set(context.asset_partition_keys))
+        if snapshot is None or not snapshot.parts:
+            raise dg.Failure(
+                f'Model "{asset_key}" has no snapshot in {self.root}: materialize it first.'
+            )
+        if step := step_of(context):
+            notes_of(step).loaded[context.asset_key] = snapshot
+        annotation = context.dagster_type.typing_type
+        if annotation is Snapshot:
+            return snapshot
+        if get_origin(annotation) is dict:
+            return snapshot.by_partition()
+        return read_frame(self.spark.spark_session, snapshot)
+
+
+def _belonging(
+    found: Snapshot | None, definition: dg.PartitionsDefinition | None
+) -> Snapshot | None:
+    """Return a version without partitions of other definitions; None if nothing remains."""
+    if found is None or definition is None:
+        return found
+    belongs = belongs_to(definition)
+    kept = tuple(part for part in found.parts if belongs(part))
+    return found.model_copy(update={"parts": kept}) if kept else None
+
+
+def _partition_expression(context: dg.OutputContext) -> str:
+    expression = (context.definition_metadata or {}).get(PARTITION_EXPR)
+    if not isinstance(expression, str):
+        raise dg.Failure(
+            f'Model "{context.asset_key.to_user_string()}" is partitioned: name the column with '
+            f'the partition, as metadata={{"{PARTITION_EXPR}": "<column>"}} of the asset.'
+        )
+    return expression
+
+
+def _partitions(context: dg.OutputContext) -> Mapping[str, Window] | Sequence[str]:
+    definition, keys = context.asset_partitions_def, context.asset_partition_keys
+    if isinstance(definition, dg.TimeWindowPartitionsDefinition):
+        windows = {key: definition.time_window_for_partition_key(key) for key in keys}
+        return {key: Window(window.start, window.end) for key, window in windows.items()}
+    if isinstance(definition, dg.StaticPartitionsDefinition):
+        return list(keys)
+    raise dg.Failure(
+        f'Model "{context.asset_key.to_user_string()}": {type(definition).__name__} is not '
+        "supported; partition it by time windows or by a fixed list of keys."
+    )
+
+
+def _why(snapshot: Snapshot) -> str:
+    versions = sorted({part.version for part in snapshot.parts})
+    named = ", ".join(map(str, versions))
+    return (
+        f"Nothing came in since version{'s' * (len(versions) > 1)} {named}: the source version, "
+        "the code version and the upstream assets are the same."
+    )
+
+
+def _report(context: dg.OutputContext, written: Snapshot, origin: Origin | None) -> None:
+    """Report a version to Dagster, or the partitions of it that this step wrote."""
+    if origin:
+        context.add_output_metadata({"source_version": origin.source_version})
+    step = dg.AssetExecutionContext.get()
+    # Dagster stores one data version for all partitions of a step.
+    step.set_data_version(context.asset_key, dg.DataVersion(written.data_version))
+    context.add_output_metadata(
+        {
+            "dagster/column_schema": dg.TableSchema(
+                columns=[
+                    dg.TableColumn(each.name, each.type, written.comments.get(each.name))
+                    for each in written.columns
+                ]
+            )
+        }
+    )
+    for partition, snapshot in written.by_partition().items():
+        (part,) = snapshot.parts
+        first = next((file.name for file in part.files), "")
+        metadata = {
+            "dagster/uri": snapshot.folder.uri(first.rpartition("/")[0]),
+            "fingerprint": snapshot.data_version,
+            "bytes": snapshot.size,
+            "version": snapshot.number,
+        }
+        if part.partition is None:
+            context.add_output_metadata({"dagster/row_count": part.fingerprint.rows, **metadata})
+        else:
+            step.add_asset_metadata(
+                {"dagster/partition_row_count": part.fingerprint.rows, **metadata},
+                asset_key=context.asset_key,
+                partition_key=partition,
+            )

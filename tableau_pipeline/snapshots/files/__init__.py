@@ -1,1 +1,0 @@
-"""The files with the rows of snapshots, written and read by Spark."""

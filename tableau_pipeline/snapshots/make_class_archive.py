@@ -1,0 +1,87 @@
+"""Make the archive of the Java classes that Spark loads, once for an installation.
+
+`python -m tableau_pipeline.snapshots.make_class_archive` takes half a minute.
+"""
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import cast
+
+from py4j.java_gateway import JavaGateway
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from tableau_pipeline.snapshots.spark import NO_WARNINGS, class_archive, spark_session
+from tableau_pipeline.snapshots.store import SnapshotStore
+from tableau_pipeline.snapshots.write import write_partitions, write_snapshot
+
+
+def make_class_archive() -> Path | None:
+    """Run Spark once, and store the classes that it loaded.
+
+    Returns:
+        the path of the archive; None if this Java makes none, as one that comes without an archive
+        of its own classes.
+    """
+    archive = class_archive()
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    # Java would not make an archive on top of another, and would crash on half a file.
+    with tempfile.TemporaryDirectory(dir=archive.parent) as scratch:
+        made = Path(scratch, archive.name)
+        archive.unlink(missing_ok=True)
+        options = (f'-XX:ArchiveClassesAtExit="{made}"', *NO_WARNINGS)
+        os.environ["SPARK_SUBMIT_OPTS"] = " ".join(options)
+        session = spark_session(master="local[2]")
+        _typical_work(session, Path(scratch))
+        _end_java(session)
+        if not made.exists():
+            return None
+        made.replace(archive)
+    return archive
+
+
+def _typical_work(session: SparkSession, folder: Path) -> None:
+    """Do what most models do: read files, join, aggregate, and store the result."""
+    columns = {
+        "id": "id",
+        "name": "concat('row ', id % 7)",
+        "amount": "cast(id / 3 as decimal(10, 2))",
+        "day": "date_add(date'2024-01-01', cast(id % 5 as int))",
+        "at": "timestamp_seconds(id)",
+        "rate": "if(id % 5 = 0, null, id / 7)",
+    }
+    made = session.range(1000).selectExpr(*(f"{sql} AS {name}" for name, sql in columns.items()))
+    made.write.parquet(str(folder / "parquet"))
+    made.write.csv(str(folder / "csv"), header=True)
+    rows = session.read.parquet(str(folder / "parquet"))
+    texts = session.read.csv(str(folder / "csv"), header=True, schema=made.schema)
+    totals = texts.groupBy("name").agg(F.sum("amount").alias("total"), F.max("at").alias("last"))
+    store = SnapshotStore(folder / "snapshots")
+    write_snapshot(rows.join(totals, "name"), store, asset_key="whole", run_id="")
+    write_partitions(
+        rows.where("day < date'2024-01-03'").orderBy("id"),
+        store,
+        expression="day",
+        partitions=["2024-01-01", "2024-01-02"],
+        asset_key="partitions",
+        run_id="",
+    )
+
+
+def _end_java(session: SparkSession) -> None:
+    """End Spark's process in the regular way: this is when it writes the archive."""
+    gateway = cast("JavaGateway", session.sparkContext._gateway)
+    session.stop()
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait()
+
+
+if __name__ == "__main__":
+    if make_class_archive() is None:
+        sys.stderr.write(
+            "This Java makes no archive of classes, so Spark will take some seconds longer to "
+            "start. OpenJDK 17 or newer, as Debian or Homebrew packages it, makes one.\n"
+        )

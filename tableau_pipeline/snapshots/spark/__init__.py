@@ -1,1 +1,0 @@
-"""How Spark starts: its session, and an archive of the classes that it loads."""
