@@ -7,9 +7,10 @@ from enum import StrEnum
 
 from tableau_pipeline.core.checkpoint import Checkpoint, Claim, Recovered
 from tableau_pipeline.core.declaration import Declaration, tags_of
-from tableau_pipeline.core.server import RemoteDatasource, Server
+from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.extracts.checks import Declared
 from tableau_pipeline.extracts.compare import Reconciliation
+from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.claim import History, live_claims, read_history
 from tableau_pipeline.refresh.jobs import Jobs
 from tableau_pipeline.refresh.observe import Observer, Published, Recovery, moves
@@ -100,7 +101,7 @@ class Audited:
         return " ".join(f"{part.rstrip('.')}." for part in parts if part)
 
 
-def audit(refresh: Refresh, server: Server) -> Audited:
+def audit(refresh: Refresh, server: TableauSite) -> Audited:
     """Compare the data source of a refresh with its checkpoint and models.
 
     It changes neither the server nor the journal, and takes no claim. An error is a finding.
@@ -112,7 +113,7 @@ def audit(refresh: Refresh, server: Server) -> Audited:
         return Audited(refresh.declaration, Finding.FAILED, str(error) or repr(error))
 
 
-def _audited(refresh: Refresh, server: Server) -> Audited:
+def _audited(refresh: Refresh, server: TableauSite) -> Audited:
     journal = refresh.journal
     before = read_history(journal.records())
     if running := live_claims(before.open_claims, journal):
@@ -136,7 +137,7 @@ def _not_looked_at(declaration: Declaration, claims: Sequence[Claim]) -> Audited
 class _Auditor:
     """Audits one data source, with the means of a refresh."""
 
-    def __init__(self, refresh: Refresh, server: Server) -> None:
+    def __init__(self, refresh: Refresh, server: TableauSite) -> None:
         self._refresh = refresh
         self._declaration = refresh.declaration
         self._server = server

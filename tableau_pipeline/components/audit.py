@@ -22,8 +22,9 @@ from tableau_pipeline.components.triggers import schedule_status
 from tableau_pipeline.components.yaml_component import YamlComponent
 from tableau_pipeline.core.checkpoint import Closing
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, TAG_PREFIX, Declaration
-from tableau_pipeline.core.server import RemoteDatasource, Server
+from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.claim import read_history
 from tableau_pipeline.resources import HyperResource, SnapshotIOManager, TableauServerResource
 from tableau_pipeline.resources.failures import as_failure
@@ -40,7 +41,7 @@ class Undeclared:
 
 
 def undeclared(
-    context: dg.OpExecutionContext, server: Server, declared: Collection[str]
+    context: dg.OpExecutionContext, server: TableauSite, declared: Collection[str]
 ) -> list[Undeclared]:
     """Return the data sources of the site with the tags of other keys than the declared ones.
 
@@ -212,7 +213,7 @@ def _partitions(
 
 
 def _others(
-    context: dg.OpExecutionContext, server: Server, declarations: Sequence[Declaration]
+    context: dg.OpExecutionContext, server: TableauSite, declarations: Sequence[Declaration]
 ) -> list[Undeclared]:
     """Look for data sources that nobody here declares; an error is only logged."""
     try:

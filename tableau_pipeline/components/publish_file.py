@@ -24,7 +24,6 @@ from tableau_pipeline.core.declaration import (
     Replace,
     Table,
 )
-from tableau_pipeline.core.server import Server
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.types import Nested, TypePolicy
 from tableau_pipeline.ingest import (
@@ -40,6 +39,7 @@ from tableau_pipeline.ingest import (
 )
 from tableau_pipeline.ingest.database_table import DatabaseTable
 from tableau_pipeline.ingest.file_store import FileStore
+from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.claim import read_history
 from tableau_pipeline.refresh.refresh import refresh_as_is
 from tableau_pipeline.refresh.report import Report
@@ -332,7 +332,7 @@ def _published_version(
     return version
 
 
-def _check_absent(server: Server, declaration: Declaration) -> None:
+def _check_absent(server: TableauSite, declaration: Declaration) -> None:
     """Check that there is no data source whose rows a first file would replace."""
     project = server.find_project(declaration.project)
     if project and (remote := server.find_by_name(declaration.name, project_id=project)):

@@ -7,7 +7,6 @@ from typing import Literal
 from tableauhyperapi import Connection, HyperProcess, TableName, escape_name
 
 from tableau_pipeline.core.checkpoint import Checkpoint, ColumnCounts, CountWay, TableContent
-from tableau_pipeline.core.server import Server
 from tableau_pipeline.core.snapshot import Snapshot, Snapshots
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.extracts.desired import table_source
@@ -15,6 +14,7 @@ from tableau_pipeline.hyper.parquet import number_of, row_text, rows, value_text
 from tableau_pipeline.hyper.process import connect
 from tableau_pipeline.hyper.tables import EXTRACT_SCHEMA
 from tableau_pipeline.hyper.types import hyper_type
+from tableau_pipeline.publishing.site import TableauSite
 
 # The number of bytes of each hash that are summed: such sums stay exact for any number of rows.
 _BYTES = 6
@@ -232,7 +232,7 @@ _PAUSE = 5
 
 
 def compare_counts(
-    server: Server,
+    server: TableauSite,
     checkpoint: Checkpoint,
     luid: str,
     *,
@@ -273,7 +273,7 @@ def compare_counts(
 
 
 def compare_values(
-    server: Server,
+    server: TableauSite,
     checkpoint: Checkpoint,
     luid: str,
     *,

@@ -1,4 +1,4 @@
-"""A site of a Tableau Server, with the calls that a refresh needs."""
+"""One site of a Tableau Server, with one user signed in: all that a refresh asks of it."""
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -29,12 +29,14 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class TableauSite:
-    """Implements `core.server.Server` on the Tableau Server Client library (TSC).
+    """A site, on the Tableau Server Client library (TSC).
 
     The session is renewed at most once in each call if it has ended.
 
     Attributes:
         tsc: the TSC client.
+        url: of the server, without a trailing slash.
+        site: the site's content URL; "" is the default site.
         sign_in: renews the session.
         hide: takes the secrets from a message of the server, and what is too long in it.
         may_count: whether the session may let the server count.
@@ -78,14 +80,22 @@ class TableauSite:
         )
 
     def project(self, project: Project, *, create: bool) -> str:
-        """Return the id of a project, which must exist unless it may be created."""
+        """Return the id of a project, which must exist unless it may be created.
+
+        Raises:
+            RefusedError: it does not exist, and may not be created.
+        """
         return self._ask(
             f'Looking for project "{project_path(project)}"',
             lambda: rest.project_id(self.tsc, project, create=create),
         )
 
     def find_by_luid(self, luid: str) -> RemoteDatasource | None:
-        """Return a data source; None if there is none. Lack of permission is an error."""
+        """Return the data source; None if there is none.
+
+        Raises:
+            RefusedError: it exists, but this user may not read it.
+        """
         return self._ask(
             f"Looking for data source {luid}", lambda: rest.find_by_luid(self.tsc, luid)
         )
@@ -95,7 +105,7 @@ class TableauSite:
         return self._ask(f"Looking for data source {luid}", lambda: rest.updated_at(self.tsc, luid))
 
     def find_by_name(self, name: str, *, project_id: str) -> RemoteDatasource | None:
-        """Return the data source with this name in a project, in any case of letters, or None."""
+        """Return the data source with this name, in any case of letters; None if there is none."""
         return self._ask(
             f'Looking for data source "{name}"',
             lambda: rest.find_by_name(self.tsc, name, project_id=project_id),
@@ -109,7 +119,7 @@ class TableauSite:
         )
 
     def upload(self, file: Path) -> str:
-        """Upload a file in blocks; return the id by which one call may use it."""
+        """Upload a file, which changes nothing yet; return the id by which one call may use it."""
         doing = f"Uploading {file.name}"
         size, sent = file.stat().st_size, 0
         block_size = rest.block_size(size)
@@ -124,7 +134,18 @@ class TableauSite:
     def publish(
         self, upload: str, *, file_type: str, name: str, project_id: str, mode: PublishMode
     ) -> str:
-        """Publish an uploaded file, which is never sent twice; return the id of the job."""
+        """Publish an uploaded file. The request is never sent twice.
+
+        Args:
+            file_type: the suffix of the uploaded file, "hyper" or "parquet".
+
+        Returns:
+            The id of the job.
+
+        Raises:
+            RefusedError: the server refused the request; nothing happened.
+            RefreshError: the server failed or did not answer: it may have received the request.
+        """
         return self._ask(
             f'Publishing "{name}"',
             lambda: rest.publish(
@@ -146,7 +167,22 @@ class TableauSite:
         request_id: str,
         connection: str | None = None,
     ) -> str | None:
-        """Send a batch of actions; return the id of its job, or None if it is not reported."""
+        """Send a batch of actions, which the server applies once, and as a whole or not at all.
+
+        Args:
+            batch: the body of the request, a JSON object with the list "actions".
+            upload: the uploaded `.hyper` file with the tables that the actions name.
+            request_id: the server ignores a request whose id it has already seen.
+            connection: the id of the connection to update, for data sources with several.
+
+        Returns:
+            The id of the job; None if the server does not report it, which may happen when it
+            has received this request before.
+
+        Raises:
+            RefusedError: the server refused the request; nothing happened.
+            RefreshError: the server failed or did not answer: it may have received the request.
+        """
         return self._ask(
             f"Updating data source {luid}",
             lambda: rest.send_update(
@@ -165,7 +201,13 @@ class TableauSite:
         return job and replace(job, notes=self.hide(job.notes))
 
     def jobs(self, *, name: str, since: datetime) -> Sequence[Job] | None:
-        """Return the jobs on data sources with this name; None if this user may not see them."""
+        """Return the updates and publishes of data sources with this name, in any project.
+
+        None if this user may not list the jobs of the site; usually only administrators may.
+
+        Args:
+            since: by the server's clock; jobs created before are left out.
+        """
         # Servers before 2025.3 never list jobs for connected apps, even in a new session.
         with suppress(SignInError):
             return self._ask(
@@ -194,14 +236,26 @@ class TableauSite:
         )
 
     def move(self, luid: str, *, name: str, project_id: str) -> RemoteDatasource:
-        """Rename a data source, or move it to another project, or both."""
+        """Rename a data source, or move it to another project, or both.
+
+        Raises:
+            RefusedError: the name is taken there, or this user lacks permission.
+        """
         return self._ask(
             f'Moving data source {luid} to "{name}" in project {project_id}',
             lambda: rest.move(self.tsc, luid, name=name, project_id=project_id),
         )
 
     def download(self, luid: str, folder: Path, *, limit: int | None = None) -> Path:
-        """Save the data source as a `.tdsx` file of at most `limit` bytes in `folder`."""
+        """Download a data source with its extract, as a packaged file (`.tdsx`) in a folder.
+
+        Args:
+            limit: the bytes that it may have; by default, what its size on the server allows.
+
+        Raises:
+            RefusedError: this user lacks permission.
+            RefreshError: it is larger, or takes too long.
+        """
         return self._ask(
             f"Downloading data source {luid}",
             lambda: rest.download(self.tsc, luid, folder, limit=limit),
@@ -222,7 +276,20 @@ class TableauSite:
         ways: Mapping[str, CountWay] = MappingProxyType({}),
         fresh: bool = False,
     ) -> Mapping[str, Counted]:
-        """Let the server count the rows of tables, by table name."""
+        """Let the server count the rows of tables, by table name.
+
+        A number may be too low, but never too high: the server counts the rows that this user may
+        see, and what is left by the data source's own filters.
+
+        Args:
+            keys: the tables in the published file, and a column of each that holds no NULL; None
+                if no such column is known.
+            ways: the ways that worked before; they are tried first.
+            fresh: the answer may not come from a cache.
+
+        Raises:
+            RefreshError: the server cannot count, or does not let this user ask.
+        """
         self._check_may_count()
         return self._ask(
             f"Counting the rows of data source {luid}",
@@ -232,7 +299,14 @@ class TableauSite:
     def count_columns(
         self, luid: str, columns: Mapping[str, Mapping[str, bool]]
     ) -> Mapping[str, Mapping[str, ColumnCounts]]:
-        """Let the server count the values of columns, by table and column."""
+        """Let the server count the values of columns, by table and column.
+
+        Args:
+            columns: the columns by table, and whether the ends of their values are asked for.
+
+        Raises:
+            RefreshError: the server cannot count, or does not let this user ask.
+        """
         self._check_may_count()
         return self._ask(
             f"Counting the values of data source {luid}",

@@ -12,11 +12,12 @@ from tableau_pipeline.actions.batch import Batch, batch_problems
 from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.declaration import tags_of
 from tableau_pipeline.core.journal import Journal
-from tableau_pipeline.core.server import RemoteDatasource, Server, Timeouts
+from tableau_pipeline.core.server import RemoteDatasource, Timeouts
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.hyper_file import table_columns
 from tableau_pipeline.hyper.process import Hyperd
 from tableau_pipeline.hyper.types import hyper_type
+from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.claim import claimed
 from tableau_pipeline.refresh.deliver import Sender
 from tableau_pipeline.refresh.jobs import Jobs
@@ -29,7 +30,7 @@ def send_custom_batch(
     *,
     payload: Path | None,
     journal: Journal,
-    server: Callable[[], AbstractContextManager[Server]],
+    server: Callable[[], AbstractContextManager[TableauSite]],
     hyper: Callable[[], Hyperd],
     log: logging.Logger,
     timeouts: Timeouts,
@@ -61,7 +62,7 @@ def send_custom_batch(
         return sender.update(batch.json(), payload, None, to=remote, partial=partial).job_id
 
 
-def _published(site: Server, key: str, record: Checkpoint | None) -> RemoteDatasource:
+def _published(site: TableauSite, key: str, record: Checkpoint | None) -> RemoteDatasource:
     if record is None or record.luid is None:
         raise RefusedError(
             f"{key}: no record shows what is published. Refresh it, then send the batch."

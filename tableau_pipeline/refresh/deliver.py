@@ -14,11 +14,12 @@ from tableau_pipeline.core.checkpoint import (
     PublishMode,
     TableContent,
 )
-from tableau_pipeline.core.server import RemoteDatasource, Server
+from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.errors import DriftError, RefreshError, RefusedError
 from tableau_pipeline.extracts.builder import Builder
 from tableau_pipeline.extracts.delta import Delta, RowCounts
 from tableau_pipeline.hyper.build import Extract
+from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.claim import Claimed
 from tableau_pipeline.refresh.jobs import Jobs
 from tableau_pipeline.refresh.observe import Change, Published, Window, revisions_of
@@ -82,7 +83,7 @@ class Sender:
     sent: int = 0
 
     @property
-    def server(self) -> Server:
+    def server(self) -> TableauSite:
         """The server to send to."""
         return self.jobs.server
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from tableau_pipeline.core.checkpoint import Outcome
-from tableau_pipeline.core.server import Job, Server, Timeouts
+from tableau_pipeline.core.server import Job, Timeouts
 from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.publishing.site import TableauSite
 
 _GROWTH = 1.5
 # The first looks are closer together, as most jobs are short.
@@ -22,7 +23,7 @@ _RESOLUTION = 1
 class Jobs:
     """Waits for jobs. `sleep` takes seconds; time is measured by the server's clock."""
 
-    server: Server
+    server: TableauSite
     timeouts: Timeouts
     sleep: Callable[[float], None]
     log: logging.Logger

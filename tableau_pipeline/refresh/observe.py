@@ -14,8 +14,9 @@ from tableau_pipeline.core.checkpoint import (
     Recovered,
 )
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, TAG_PREFIX, Declaration
-from tableau_pipeline.core.server import Job, Metadata, RemoteDatasource, Server
+from tableau_pipeline.core.server import Job, Metadata, RemoteDatasource
 from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.claim import Claimed, History
 from tableau_pipeline.refresh.jobs import Jobs
 from tableau_pipeline.refresh.reconcile import Reconciler
@@ -269,7 +270,7 @@ class Observer:
     """Observes the data source of a declaration; `tags` are those that it has if it is ours."""
 
     declaration: Declaration
-    server: Server
+    server: TableauSite
     reconciler: Reconciler
     tags: frozenset[str]
     log: logging.Logger

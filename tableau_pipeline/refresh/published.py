@@ -17,13 +17,14 @@ from tableau_pipeline.core.declaration import (
     file_name,
 )
 from tableau_pipeline.core.package import unpack
-from tableau_pipeline.core.server import Metadata, RemoteDatasource, Server
+from tableau_pipeline.core.server import Metadata, RemoteDatasource
 from tableau_pipeline.errors import DriftError, RefreshError
 from tableau_pipeline.hyper.hyper_file import HyperFileError, table_columns
 from tableau_pipeline.hyper.process import Hyperd
 from tableau_pipeline.hyper.tables import EXTRACT_SCHEMA
 from tableau_pipeline.objects.local import scratch
 from tableau_pipeline.objects.stores import opened, store_errors
+from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.observe import Change, Window
 from tableau_pipeline.refresh.plan import work_in
 
@@ -42,7 +43,7 @@ class Keeper:
 
     location: Path | str
     declaration: Declaration
-    server: Server
+    server: TableauSite
     now: Callable[[], datetime]
     saved: Path | str | None = field(default=None, init=False)
 
@@ -90,7 +91,7 @@ class Keeper:
 
 
 def published_tables(
-    server: Server, remote: RemoteDatasource, hyper: Callable[[], Hyperd]
+    server: TableauSite, remote: RemoteDatasource, hyper: Callable[[], Hyperd]
 ) -> Mapping[str, Mapping[str, str]]:
     """Return the SQL types of the columns of the published file, by table and column.
 
@@ -116,7 +117,7 @@ def published_tables(
 
 
 def tag(
-    server: Server, remote: RemoteDatasource, tags: frozenset[str]
+    server: TableauSite, remote: RemoteDatasource, tags: frozenset[str]
 ) -> tuple[RemoteDatasource, str | None]:
     """Tag a data source as ours, and remove the tags of other deployments and keys.
 
@@ -137,7 +138,7 @@ def tag(
 
 
 def move(
-    server: Server, remote: RemoteDatasource, *, name: str, project_id: str
+    server: TableauSite, remote: RemoteDatasource, *, name: str, project_id: str
 ) -> RemoteDatasource:
     """Rename a data source, or move it to another project.
 
@@ -157,7 +158,7 @@ def move(
 
 
 def _changed(
-    server: Server, remote: RemoteDatasource, began: datetime
+    server: TableauSite, remote: RemoteDatasource, began: datetime
 ) -> tuple[RemoteDatasource, str | None]:
     """The data source after a change that began at that time, and what may be others' work."""
     now = found(server, remote.luid)
@@ -168,7 +169,7 @@ def _changed(
     return now, change.unexplained(Habits())
 
 
-def located(server: Server, intent: Intent) -> RemoteDatasource:
+def located(server: TableauSite, intent: Intent) -> RemoteDatasource:
     """The data source of a request that has taken effect.
 
     Raises:
@@ -184,7 +185,7 @@ def located(server: Server, intent: Intent) -> RemoteDatasource:
     return remote
 
 
-def found(server: Server, luid: str) -> RemoteDatasource:
+def found(server: TableauSite, luid: str) -> RemoteDatasource:
     """The data source with this LUID.
 
     Raises:

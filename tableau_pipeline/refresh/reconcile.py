@@ -15,7 +15,7 @@ from tableauhyperapi import Connection, HyperException
 from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.declaration import Declaration, Reconcile, megabytes
 from tableau_pipeline.core.package import unpack
-from tableau_pipeline.core.server import RemoteDatasource, Server
+from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.core.snapshot import Snapshots
 from tableau_pipeline.errors import DamagedSnapshotError, RefreshError
 from tableau_pipeline.extracts.checks import damage
@@ -28,6 +28,7 @@ from tableau_pipeline.extracts.compare import (
 )
 from tableau_pipeline.hyper.process import Hyperd, connect
 from tableau_pipeline.objects.local import scratch
+from tableau_pipeline.publishing.site import TableauSite
 
 # Bytes of a package beside its extract: the `.tds`, and what images people put into it.
 _AROUND = 10**7
@@ -44,7 +45,7 @@ class Reconciler:
 
     declaration: Declaration
     snapshots: Snapshots
-    server: Server
+    server: TableauSite
     hyper: Callable[[], Hyperd]
     log: logging.Logger
     sleep: Callable[[float], None]

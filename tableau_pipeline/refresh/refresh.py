@@ -13,7 +13,7 @@ from pathlib import Path
 from tableau_pipeline.core.checkpoint import Checkpoint, Recovered, TableContent
 from tableau_pipeline.core.declaration import Declaration, file_name, tags_of
 from tableau_pipeline.core.journal import Journal
-from tableau_pipeline.core.server import Server, Timeouts
+from tableau_pipeline.core.server import Timeouts
 from tableau_pipeline.core.snapshot import Snapshots
 from tableau_pipeline.errors import Check, DriftError, RefusedError
 from tableau_pipeline.extracts.builder import Builder, ParquetFile, parquet_file
@@ -23,6 +23,7 @@ from tableau_pipeline.extracts.delta import Delta, Size
 from tableau_pipeline.extracts.desired import Models
 from tableau_pipeline.hyper.process import Hyperd
 from tableau_pipeline.hyper.types import hyper_type
+from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.claim import Claimed, History, claimed, read_history
 from tableau_pipeline.refresh.deliver import Delivery, Sender, Sent, counts, total
 from tableau_pipeline.refresh.jobs import Jobs
@@ -63,7 +64,7 @@ class Attempt:
     def __init__(
         self,
         refresh: "Refresh",
-        server: Server,
+        server: TableauSite,
         content: Builder,
         history: History,
         options: Options,
@@ -309,7 +310,7 @@ class Refresh:
     declaration: Declaration
     snapshots: Snapshots
     journal: Journal
-    server: Callable[[], AbstractContextManager[Server]]
+    server: Callable[[], AbstractContextManager[TableauSite]]
     hyper: Callable[[], Hyperd]
     folder: Path
     kept: Path | str

@@ -4,12 +4,13 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from tableau_pipeline.core.declaration import Declaration
-from tableau_pipeline.core.server import Server, Timeouts
+from tableau_pipeline.core.server import Timeouts
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.tables import tree_problem
 from tableau_pipeline.lake.tables import with_lakes
 from tableau_pipeline.objects.local import LocalCopies
+from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.plan import Options
 from tableau_pipeline.refresh.refresh import Refresh
 from tableau_pipeline.refresh.report import Report
@@ -25,7 +26,7 @@ _COPIES = 10 * 10**9
 def refresh(
     declaration: Declaration,
     *,
-    server: Callable[[], AbstractContextManager[Server]],
+    server: Callable[[], AbstractContextManager[TableauSite]],
     snapshots: Path,
     journal: Path,
     folder: Path,

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from tableau_pipeline.core.checkpoint import Outcome, PublishMode
-from tableau_pipeline.core.server import Server, Timeouts
+from tableau_pipeline.core.server import Timeouts
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.jobs import Jobs
 from tableau_pipeline_tests.publishing.conftest import hyper_file
@@ -59,7 +59,7 @@ class Waiting(Proxy):
     """
 
     def __init__(
-        self, sandbox: Sandbox, site: Server, at: Callable[[float], None] = lambda now: None
+        self, sandbox: Sandbox, site: TableauSite, at: Callable[[float], None] = lambda now: None
     ) -> None:
         super().__init__(site)
         self._sandbox, self._at = sandbox, at

@@ -18,7 +18,7 @@ from tableauhyperapi import TableName
 
 from tableau_pipeline.core.declaration import Declaration, Policy, Table
 from tableau_pipeline.core.journal import Journal
-from tableau_pipeline.core.server import Server, Timeouts
+from tableau_pipeline.core.server import Timeouts
 from tableau_pipeline.core.snapshot import Snapshot, Span
 from tableau_pipeline.demo.differences import differences
 from tableau_pipeline.hyper.hyper_file import read_table
@@ -172,7 +172,7 @@ class Pipeline:
         """A refresh as a fresh process would set it up; `now` is its day, today unless given."""
 
         @contextmanager
-        def server() -> Generator[Server]:
+        def server() -> Generator[TableauSite]:
             self.sessions += 1
             with session(self.sandbox, *self.user) as site:
                 yield around_server(site)
