@@ -39,12 +39,18 @@ from tableau_sandbox_tests.contract.workspace import Workspace
 SUITE = Path(__file__).with_name("contract")
 TOKEN = {name: value for name, value in ENVIRONMENT.items() if name.startswith("TABLEAU_TOKEN")}
 WRITING = ("--project", "Default", "-rs", "-k")
+# What a shell starts in the background does not hear an interrupt, nor do its children.
+PYTEST = """
+import signal, sys, pytest
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.exit(pytest.main(sys.argv[1:]))
+"""
 
 
 def suite(*arguments: str, environment: dict[str, str] = TOKEN) -> subprocess.Popen[str]:
     """Start the suite in a process of its own."""
     return subprocess.Popen(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", str(SUITE), *arguments],
+        [sys.executable, "-c", PYTEST, "-p", "no:cacheprovider", str(SUITE), *arguments],
         stdout=subprocess.PIPE,
         text=True,
         env={"PATH": os.environ["PATH"], **environment},

@@ -24,7 +24,7 @@ def defs() -> dg.Definitions:
     return dg.load_from_defs_folder(path_within_project=Path(__file__).parent)
 """
 _AUTOMATION = """
-from tableau_pipeline.components import automation
+from tableau_pipeline.components.automation import automation
 
 __all__ = ["automation"]
 """

@@ -36,7 +36,7 @@ def defs() -> dg.Definitions:
 """,
     "daily/defs/__init__.py": "",
     "daily/defs/automation.py": """
-from tableau_pipeline.components import automation
+from tableau_pipeline.components.automation import automation
 
 __all__ = ["automation"]
 """,
