@@ -297,6 +297,12 @@ def test_site(session: Session, *, claim: str, requests: str):
     "GET {shared}/connections -> connections/connection@queryTaggingEnabled=true",
 )
 @fact(
+    f"PUT {_ONE}/connections/{{connection}}",
+    REFERENCE,
+    unknown_connection="A connection that a data source lacks cannot be changed: "
+    "PUT {shared}/connections/{nothing} <connection userName='x'/> -> 404020",
+)
+@fact(
     f"POST {_ONE}/refresh",
     LIVE_MESSAGES,
     refresh_of_hyper_data="There is no extract to refresh in a published .hyper file: "

@@ -45,10 +45,6 @@ def test_jobs_wait_their_turn_and_can_be_cancelled(
     first, second = publish_job(server, one_row), publish_job(server, two_rows)
     slow.wait_until_running()
     assert [status_of(server, job) for job in (first, second)] == ["InProgress", "Pending"]
-    raw = call(slow, "GET", f"sites/{{site}}/jobs/{first.id}", server=server).text
-    assert 'progress="0"' in raw
-    assert "finishCode" not in raw
-    assert "completedAt" not in raw
     assert server.datasources.get()[0] == []
     server.jobs.cancel(second)
     assert server.jobs.get_by_id(second.id).finish_code == 2
@@ -56,9 +52,8 @@ def test_jobs_wait_their_turn_and_can_be_cancelled(
     assert server.jobs.wait_for_job(first, timeout=20).finish_code == 0
     (item,) = server.datasources.get()[0]
     assert rows_on_server(server, item.id) == [[1, "one"]]
-    for job in (first, second):
-        with pytest.raises(tsc.ServerResponseError, match="403091"):
-            server.jobs.cancel(job)
+    with pytest.raises(tsc.ServerResponseError, match="403091"):
+        server.jobs.cancel(second)
     assert list((tmp_path / "sandbox" / "incoming").iterdir()) == []
 
 
@@ -138,15 +133,6 @@ def test_slow_job_ends_when_the_clock_says_so(sandbox: Sandbox, server: tsc.Serv
     assert done.finish_code == 0
     assert (done.completed_at - done.started_at).total_seconds() >= 3600
     assert armed.fired == 1
-
-
-def test_stop_does_not_wait_for_a_slow_job(sandbox: Sandbox, server: tsc.Server, one_row: Path):
-    # Prevents: a sandbox with a slow job cannot be stopped.
-    sandbox.control.add(SlowJob(seconds=3600))
-    job = publish_job(server, one_row)
-    sandbox.wait_until_running()
-    sandbox.restart()
-    assert server.jobs.get_by_id(job.id).finish_code == 1
 
 
 def test_sessions_and_uploads_follow_the_clock(sandbox: Sandbox, server: tsc.Server):

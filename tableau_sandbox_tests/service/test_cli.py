@@ -12,6 +12,7 @@ import requests
 import tableauserverclient as tsc
 
 from tableau_sandbox.command_line import main
+from tableau_sandbox.testing import Sandbox
 from tableau_sandbox_tests.samples import TIMEOUT, publish
 from tableau_sandbox_tests.service.command import COMMAND, started_sandbox
 
@@ -36,7 +37,7 @@ def test_start_and_stop(tmp_path: Path, one_row: Path):
         assert secret.encode() not in kept
 
 
-def test_taken_port(tmp_path: Path, capsys):
+def test_taken_port(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     # Prevents: a traceback where one line would do.
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
@@ -45,35 +46,28 @@ def test_taken_port(tmp_path: Path, capsys):
     assert re.fullmatch(rf"tableau-sandbox: cannot listen on 127.0.0.1:{port}: .*\n", output)
 
 
-def test_port_that_no_machine_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    """Prevents: a traceback about a typing error."""
+def test_port_that_no_machine_has(capsys: pytest.CaptureFixture[str]):
+    # Prevents: a traceback about a typing error.
     with pytest.raises(SystemExit):
-        main(["--port", "99999", "--data-dir", str(tmp_path)])
+        main(["--port", "99999"])
     assert "argument --port: Input should be less than or equal to 65535" in capsys.readouterr().err
 
 
-def test_folder_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    """Prevents: a traceback where one line would do."""
+def test_data_that_cannot_be_used(
+    sandbox: Sandbox, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    # Prevents: a traceback that does not say what to move away, or a second sandbox on the data.
     (tmp_path / "file").touch()
-    assert main(["--port", "0", "--data-dir", str(tmp_path / "file" / "data")]) == 1
-    assert re.fullmatch(
-        r"tableau-sandbox: cannot use \S+/data: Not a directory; .* --data-dir\n",
-        capsys.readouterr().err,
-    )
-
-
-def test_broken_database(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    """Prevents: whoever has a broken database does not learn which file to move away."""
-    (tmp_path / "sandbox.sqlite").write_bytes(b"no database" * 100)
-    assert main(["--port", "0", "--data-dir", str(tmp_path)]) == 1
-    output = capsys.readouterr().err
-    assert re.fullmatch(r"tableau-sandbox: .*sandbox\.sqlite.*\n", output), output
-
-
-def test_taken_directory(sandbox, tmp_path: Path, capsys):
-    # Prevents: a second sandbox on the same data, or a traceback about it.
-    assert main(["--port", "0", "--data-dir", str(tmp_path / "sandbox")]) == 1
-    assert "Another sandbox is using" in capsys.readouterr().err
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "sandbox.sqlite").write_bytes(b"no database" * 100)
+    for data_dir, reason in {
+        tmp_path / "file" / "data": r"cannot use \S+/data: Not a directory; .* --data-dir",
+        tmp_path / "broken": r".*sandbox\.sqlite.*",
+        sandbox.data_dir: ".*Another sandbox is using.*",
+    }.items():
+        assert main(["--port", "0", "--data-dir", str(data_dir)]) == 1
+        output = capsys.readouterr().err
+        assert re.fullmatch(rf"tableau-sandbox: {reason}\n", output), output
 
 
 @pytest.mark.slow

@@ -114,16 +114,6 @@ def test_payload_of_another_user(new_server: NewServer, one_row: Path):
     assert patch(sandbox, alice, hers.id, query=f"?uploadSessionId={upload}") == "404015"
 
 
-def test_extract_in_a_package(server: tsc.Server, tmp_path: Path, one_row: Path):
-    # Prevents: an update that real servers fail silently succeeds here.
-    item = publish(server, wrapped_extract(tmp_path / "extract.tdsx", one_row))
-    job = update(server, item, CLEAR)
-    with pytest.raises(JobFailed):
-        finished(server, job)
-    assert server.jobs.get_by_id(job.id).notes == []
-    assert rows_on_server(server, item.id) == [ONE]
-
-
 @pytest.mark.slow
 def test_updates_take_effect_in_order(server: tsc.Server, one_row: Path, two_rows: Path):
     # Prevents: parallel updates of one data source lose each other's rows.
@@ -179,8 +169,6 @@ def test_cancelled_and_orphaned_updates(new_server: NewServer, one_row: Path, tw
     last = update(server, item, APPEND, payload=two_rows)
     assert finished(server, last).finish_code == 0
     assert rows_on_server(server, item.id) == [ONE, ONE, TWO]
-    with pytest.raises(tsc.ServerResponseError, match="403091"):
-        server.jobs.cancel(last)
     orphan = update(server, item, CLEAR)
     server.datasources.delete(item.id)
     with pytest.raises(JobFailed, match="was deleted"):
@@ -189,29 +177,31 @@ def test_cancelled_and_orphaned_updates(new_server: NewServer, one_row: Path, tw
     assert list((sandbox.data_dir / "content").iterdir()) == []
 
 
-def test_refresh_of_an_extract(server: tsc.Server, tmp_path: Path, one_row: Path):
-    # Prevents: the job of a refresh never ends, or does not say which data source it was for.
+def test_extract_in_a_package(new_server: NewServer, tmp_path: Path, one_row: Path):
+    # Prevents: an extract of another database passes for data in Hyper, which are updated and not
+    # refreshed; its refreshes pile up, or never end.
+    sandbox, server = new_server()
     item = publish(server, wrapped_extract(tmp_path / "p.tdsx", one_row))
-    job = server.datasources.refresh(item)
-    assert (job.type, job.finish_code, job.datasource_id) == ("RefreshExtract", -1, item.id)
-    done = server.jobs.wait_for_job(job, timeout=20)
+    assert (item.datasource_type, item.has_extracts) == ("postgres", True)
+    assert [found.id for found in server.datasources.filter(has_extracts=True)] == [item.id]
+    job = update(server, item, CLEAR)
+    with pytest.raises(JobFailed):
+        finished(server, job)
+    assert server.jobs.get_by_id(job.id).notes == []
+    path = f"sites/{{site}}/datasources/{item.id}/refresh"
+    with sandbox.held_jobs():
+        job = server.datasources.refresh(item)
+        assert (job.type, job.finish_code, job.datasource_id) == ("RefreshExtract", -1, item.id)
+        assert server.datasources.refresh(item) is None
+        assert code_of(call(sandbox, "POST", path, server=server)) == "409093"
+    done = finished(server, job)
     assert (done.finish_code, done.datasource_name) == (0, "Flights")
     assert "data stay as they are" in done.notes[0]
-    assert rows_on_server(server, item.id) == [[1, "one"]]
+    assert rows_on_server(server, item.id) == [ONE]
     (listed,) = server.jobs.filter(job_type="refresh_extracts")
     assert listed.id == job.id
-
-
-def test_one_refresh_at_a_time(new_server: NewServer, tmp_path: Path, one_row: Path):
-    # Prevents: refreshes pile up, which real servers do not let them do.
-    sandbox, server = new_server(job_delay=0.5)
-    item = publish(server, wrapped_extract(tmp_path / "p.tdsx", one_row))
     # Older clients send no body.
-    path = f"sites/{{site}}/datasources/{item.id}/refresh"
     assert call(sandbox, "POST", path, server=server).status_code == 202
-    assert server.datasources.refresh(item) is None
-    again = call(sandbox, "POST", path, server=server)
-    assert (again.status_code, 'code="409093"' in again.text) == (409, True)
 
 
 def connection_of(server: tsc.Server, item: tsc.DatasourceItem) -> tsc.ConnectionItem:
@@ -235,26 +225,8 @@ def test_update_connection(sandbox: Sandbox, server: tsc.Server, one_row: Path):
         assert found.username == "reader"
     stored = b"".join(path.read_bytes() for path in sandbox.data_dir.glob("sandbox.sqlite*"))
     assert b"a-secret-to-keep" not in stored
-    publish(server, one_row, mode="Overwrite")
-    assert not connection_of(server, item).username
-
-
-def test_unknown_connections(server: tsc.Server, one_row: Path):
-    # Prevents: the credentials of another connection are changed.
-    item = publish(server, one_row)
-    connection = connection_of(server, item)
-    connection._id = "nowhere"
-    with pytest.raises(tsc.ServerResponseError, match="404020"):
-        server.datasources.update_connection(item, connection)
-    item._id = "nothing"
-    with pytest.raises(tsc.ServerResponseError, match="404011"):
-        connection_of(server, item)
-
-
-def test_senseless_port(server: tsc.Server, one_row: Path):
-    # Prevents: a connection gets a port that no answer may contain.
-    item = publish(server, one_row)
-    connection = connection_of(server, item)
     connection.server_port = "many"
     with pytest.raises(tsc.ServerResponseError, match="400000"):
         server.datasources.update_connection(item, connection)
+    publish(server, one_row, mode="Overwrite")
+    assert not connection_of(server, item).username
