@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tableau_sandbox.errors import refusal
-from tableau_sandbox.store import accounts, projects
+from tableau_sandbox.store import accounts
 from tableau_sandbox.store.database import Database
-from tableau_sandbox.store.records import SITE_ROLES, Datasource, Project, User
+from tableau_sandbox.store.records import SITE_ROLES, Datasource, Project, Record, Site, User
 
 READ = "Read"
 WRITE = "Write"
@@ -82,8 +82,10 @@ class RuleSet:
 
 
 @dataclass(frozen=True)
-class Rule:
+class Rule(Record):
     """What a user, or the users of a group, may or may not do; `grantee` is the LUID of either."""
+
+    TABLE = "rule"
 
     grantee: str
     capability: str
@@ -188,7 +190,7 @@ _FIRST_CAPABILITIES = {
 def access_to(database: Database, site: str) -> Access:
     """Return who may do what on a site; rules are read when they are asked for."""
     return Access(
-        projects={project.luid: project for project in projects.projects(database, site)},
+        projects={project.luid: project for project in database.all(Project, site=site)},
         rules_of=lambda rules: rules_of(database, rules),
         groups_of=lambda _: (accounts.all_users_luid(site),),
     )
@@ -198,9 +200,9 @@ def access_to_all(database: Database, site: str) -> Access:
     """Return the same for questions about many objects: all rules are read at once."""
     found: dict[RuleSet, list[Rule]] = defaultdict(list)
     for row in database.rows("SELECT * FROM rule ORDER BY rowid"):
-        found[RuleSet(row["luid"], Subject(row["subject"]))].append(_rule_of(row))
+        found[RuleSet(row["luid"], Subject(row["subject"]))].append(Rule.of(row))
     return Access(
-        projects={project.luid: project for project in projects.projects(database, site)},
+        projects={project.luid: project for project in database.all(Project, site=site)},
         rules_of=lambda rules: found.get(rules, ()),
         groups_of=lambda _: (accounts.all_users_luid(site),),
     )
@@ -208,8 +210,7 @@ def access_to_all(database: Database, site: str) -> Access:
 
 def rules_of(database: Database, rules: RuleSet) -> list[Rule]:
     """Return the rules of a set, oldest first."""
-    sql = "SELECT * FROM rule WHERE luid = ? AND subject = ? ORDER BY rowid"
-    return [_rule_of(row) for row in database.rows(sql, rules.luid, rules.subject)]
+    return database.all(Rule, **vars(rules))
 
 
 def add_rules(database: Database, rules: RuleSet, added: Iterable[Rule]) -> None:
@@ -219,27 +220,12 @@ def add_rules(database: Database, rules: RuleSet, added: Iterable[Rule]) -> None
             database.add("rule", **vars(rules), **vars(rule))
 
 
-def delete_rule(database: Database, rules: RuleSet, rule: Rule) -> bool:
-    """Remove a rule; return False if the set does not have it."""
-    deleted = database.change(
-        "DELETE FROM rule"
-        " WHERE luid = ? AND subject = ? AND grantee = ? AND capability = ? AND mode = ?",
-        rules.luid,
-        rules.subject,
-        rule.grantee,
-        rule.capability,
-        rule.mode,
-    )
-    return deleted > 0
-
-
 def copy_rules(database: Database, source: RuleSet, target: RuleSet) -> None:
     """Replace the rules of a set by those of another."""
     if source == target:
         return
     with database.transaction():
-        sql = "DELETE FROM rule WHERE luid = ? AND subject = ?"
-        database.change(sql, target.luid, target.subject)
+        database.delete("rule", **vars(target))
         _begin(database, target)
         add_rules(database, target, rules_of(database, source))
 
@@ -280,10 +266,10 @@ def own_rules(thing: Project | Datasource) -> tuple[RuleSet, ...]:
 def seed_rules(database: Database) -> None:
     """Give the first rules to the default project of each new site."""
     with database.transaction():
-        for site in accounts.sites(database):
+        for site in database.all(Site):
             everyone = accounts.all_users_luid(site.luid)
             for subject, capabilities in _FIRST_CAPABILITIES.items():
-                rules = RuleSet(projects.default_project_luid(site.luid), subject)
+                rules = RuleSet(accounts.default_project_luid(site.luid), subject)
                 if _begin(database, rules):
                     add_rules(
                         database, rules, [Rule(everyone, each, ALLOW) for each in capabilities]
@@ -293,10 +279,6 @@ def seed_rules(database: Database) -> None:
 def _begin(database: Database, rules: RuleSet) -> bool:
     """Record that a set exists, so that it stays empty if its rules are deleted; return if new."""
     return database.add("rule_set", **vars(rules))
-
-
-def _rule_of(row: dict[str, str]) -> Rule:
-    return Rule(row["grantee"], row["capability"], row["mode"])
 
 
 def check_may(

@@ -11,8 +11,8 @@ from starlette.templating import Jinja2Templates
 
 from tableau_sandbox.loopback import is_loopback
 from tableau_sandbox.services import Services
-from tableau_sandbox.store import accounts, datasources, jobs, projects
-from tableau_sandbox.store.records import Datasource, Project, Site
+from tableau_sandbox.store.jobs import latest_jobs
+from tableau_sandbox.store.records import Datasource, Project, Revision, Site
 
 _JOBS_SHOWN = 20
 # Published content may neither run code nor load anything.
@@ -25,14 +25,14 @@ def overview(request: Request) -> Response:
     services: Services = request.app.state.services
     database = services.database
     sites = []
-    for site in accounts.sites(database):
-        sources = datasources.datasources(database, site.luid)
+    for site in database.all(Site):
+        sources = database.all(Datasource, site=site.luid)
         sites.append(
             {
                 "site": site,
-                "tree": list(_tree(projects.projects(database, site.luid), sources)),
+                "tree": list(_tree(database.all(Project, site=site.luid), sources)),
                 "is_empty": not sources,
-                "jobs": jobs.jobs(database, site.luid, most=_JOBS_SHOWN),
+                "jobs": latest_jobs(database, site.luid, most=_JOBS_SHOWN),
             }
         )
     context = {"options": services.options, "sites": sites}
@@ -60,13 +60,13 @@ def datasource(request: Request) -> Response:
     services: Services = request.app.state.services
     luid = request.path_params["luid"]
     context: dict[str, object] = {"source": None}
-    for site in accounts.sites(services.database):
-        found = datasources.datasource(services.database, site.luid, luid)
+    for site in services.database.all(Site):
+        found = services.database.find(Datasource, site=site.luid, luid=luid)
         if found is not None:
             context = {
                 "source": found,
                 "facts": _facts(site, found),
-                "revisions": datasources.revisions(services.database, luid),
+                "revisions": services.database.all(Revision, datasource=luid),
                 "shows_rows": request.client is not None and is_loopback(request.client.host),
             }
     status = 200 if context["source"] else 404

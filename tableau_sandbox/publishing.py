@@ -11,8 +11,8 @@ from tableau_sandbox.content.uploaded import Content, appended_file
 from tableau_sandbox.errors import not_found, refusal
 from tableau_sandbox.identity import new_luid
 from tableau_sandbox.services import Services
-from tableau_sandbox.store import accounts, datasources, projects
-from tableau_sandbox.store.records import Datasource
+from tableau_sandbox.store import datasources
+from tableau_sandbox.store.records import Datasource, Project, User
 
 CREATE_NEW = "createnew"
 OVERWRITE = "overwrite"
@@ -48,16 +48,14 @@ def find_target(services: Services, publication: Publication) -> Datasource | No
         RestError: 404005, 404004, 403007: the mode, the project or the user's rights forbid it.
     """
     database = services.database
-    project = projects.project(database, publication.site, publication.project)
+    project = database.find(Project, site=publication.site, luid=publication.project)
     if project is None:
         raise not_found("Project", publication.project, code="404005")
-    user = accounts.user(database, publication.user)
+    user = database.find(User, luid=publication.user)
     if user is None:
         raise refusal("403007", "The user is not allowed to publish data sources.")
     check_may(database, WRITE, user=user, thing=project, code="403007")
-    target = datasources.find_by_name(
-        database, publication.site, project=publication.project, name=publication.name
-    )
+    target = database.named(Datasource, publication.name, project=project.luid)
     if target is None and publication.mode in _NEEDS_TARGET:
         raise not_found("Datasource", publication.name, code="404004")
     if target is not None and publication.mode == CREATE_NEW:
@@ -120,10 +118,10 @@ def commit(services: Services, prepared: Prepared) -> Datasource:
     saved = _changed(services, target, publication, content)
     if target is not None:
         services.remember(target)
-    datasources.save_datasource(database, saved)
+    database.save("datasource", vars(saved))
     if target is None:
         give_datasource_rules(database, saved)
-    datasources.forget_connection_settings(database, saved.luid)
+    database.delete("connection_settings", datasource=saved.luid)
     datasources.add_revision(
         database,
         saved,
@@ -132,7 +130,7 @@ def commit(services: Services, prepared: Prepared) -> Datasource:
         keep=services.options.kept_revisions,
     )
     # It is read again for the names of its project and owner, which come from other tables.
-    (stored,) = database.records(Datasource, "WHERE datasource.luid = ?", saved.luid)
+    (stored,) = database.all(Datasource, luid=saved.luid)
     return stored
 
 
@@ -239,6 +237,6 @@ def _content_url(services: Services, publication: Publication) -> str:
     """Return the name without spaces and punctuation; a time stamp distinguishes equal names."""
     plain = re.sub(r"[^\w-]", "", publication.name) or "datasource"
     url, mark = plain, int(services.now_seconds() * 1000)
-    while datasources.content_url_taken(services.database, publication.site, url):
+    while services.database.find(Datasource, site=publication.site, content_url=url):
         url, mark = f"{plain}_{mark}", mark + 1
     return url

@@ -15,7 +15,7 @@ from tableau_sandbox.options import Options
 from tableau_sandbox.store import datasources, jobs
 from tableau_sandbox.store.accounts import seed
 from tableau_sandbox.store.database import Database
-from tableau_sandbox.store.files import Files, block_files, forget_expired_uploads
+from tableau_sandbox.store.files import Files
 from tableau_sandbox.store.records import Datasource
 
 DATABASE_FILE = "sandbox.sqlite"
@@ -88,8 +88,9 @@ class Services:
     def sweep_uploads(self) -> None:
         """Remove expired upload sessions, and blocks without a session."""
         with self.database.lock:
-            forget_expired_uploads(self.database, now=self.now_seconds())
-            self.files.sweep(self.files.uploads, block_files(self.database))
+            self.database.change("DELETE FROM upload WHERE expires_at <= ?", self.now_seconds())
+            blocks = self.database.rows("SELECT file FROM upload_block")
+            self.files.sweep(self.files.uploads, [block["file"] for block in blocks])
 
 
 @contextmanager
@@ -107,11 +108,14 @@ def open_services(options: Options, control: Control) -> Generator[Services]:
             seed(database, options, created_at=services.now())
             seed_rules(database)
             # Their files were in `incoming/`, which is empty again.
-            jobs.fail_unfinished_jobs(
-                database,
-                completed_at=services.now(),
-                notes="The sandbox was stopped before the job had finished.",
-            )
+            for job in jobs.unfinished_jobs(database):
+                jobs.finish_job(
+                    database,
+                    job.luid,
+                    status=jobs.FAILED,
+                    completed_at=services.now(),
+                    notes="The sandbox was stopped before the job had finished.",
+                )
             services.sweep_content()
             services.sweep_uploads()
             yield services

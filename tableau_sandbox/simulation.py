@@ -39,8 +39,8 @@ from tableau_sandbox.jobs.kinds import KINDS
 from tableau_sandbox.jobs.worker import Worker
 from tableau_sandbox.options import Options
 from tableau_sandbox.services import Services, open_services
-from tableau_sandbox.store import accounts, datasources, jobs
-from tableau_sandbox.store.records import Datasource, Job
+from tableau_sandbox.store import jobs
+from tableau_sandbox.store.records import Datasource, Job, Site
 
 __all__ = [
     "HOST",
@@ -127,7 +127,7 @@ class Simulation:
     @property
     def site(self) -> str:
         """The LUID of its first site."""
-        return accounts.sites(self._services.database)[0].luid
+        return self._services.database.all(Site)[0].luid
 
     def user(self, name: str) -> str:
         """Return the LUID of a user that exists from the start."""
@@ -166,8 +166,7 @@ class Simulation:
 
     def unfinished(self) -> list[Job]:
         """Return the jobs that wait or run, oldest first."""
-        found = jobs.jobs(self._services.database, self.site)
-        return [job for job in reversed(found) if job.completed_at is None]
+        return jobs.unfinished_jobs(self._services.database)
 
     def job(self, luid: str) -> Job:
         """Return a job as it is now.
@@ -175,14 +174,14 @@ class Simulation:
         Raises:
             LookupError: there is no such job.
         """
-        found = jobs.job(self._services.database, self.site, luid)
+        found = self._services.database.find(Job, luid=luid)
         if found is None:
             raise LookupError(f"there is no job {luid}")
         return found
 
     def datasources(self) -> list[Datasource]:
         """Return all published data sources, oldest first."""
-        return datasources.datasources(self._services.database, self.site)
+        return self._services.database.all(Datasource, site=self.site)
 
     def hyper_file(self, datasource: Datasource) -> Path:
         """Return the path of the published data; do not change them."""

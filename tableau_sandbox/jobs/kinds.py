@@ -81,9 +81,9 @@ def _prepare_publish(services: Services, job: Job) -> Commit:
 
     def take_effect() -> str:
         published = publishing.commit(services, prepared)
-        jobs.name_datasource(
-            services.database, job.luid, datasource=published.luid, name=published.name
-        )
+        about = {"datasource": {"id": published.luid, "name": published.name}}
+        sql = "UPDATE job SET payload = ? WHERE luid = ?"
+        services.database.change(sql, json.dumps({**job.parameters, **about}), job.luid)
         return _stamp_job(services, published)
 
     return take_effect
@@ -120,9 +120,10 @@ def queue_refresh(services: Services, datasource: Datasource, *, user: str) -> J
 def _prepare_refresh(services: Services, job: Job) -> Commit:
     def take_effect() -> None:
         luid = job.parameters["datasource"]["id"]
-        if datasources.datasource(services.database, job.site, luid) is None:
+        if services.database.find(Datasource, luid=luid) is None:
             raise JobFailedError(f"The data source '{job.title}' was deleted.")
-        jobs.add_notes(services.database, job.luid, _REFRESH_NOTES)
+        sql = "UPDATE job SET notes = ? WHERE luid = ?"
+        services.database.change(sql, _REFRESH_NOTES, job.luid)
 
     return take_effect
 
@@ -204,7 +205,7 @@ def _commit_update(services: Services, job: Job, *, file: Path, tables: str) -> 
         revision=current.revision + options.update_revisions,
     )
     services.remember(current)
-    datasources.save_datasource(services.database, changed)
+    services.database.save("datasource", vars(changed))
     if options.update_revisions:
         datasources.add_revision(
             services.database,
@@ -216,13 +217,12 @@ def _commit_update(services: Services, job: Job, *, file: Path, tables: str) -> 
     if options.updates_move_stamp == "late":
         # Rounded like the clock, so that an advance by exactly this time reaches it.
         due = round(services.now_seconds() + options.late_stamp_seconds, 6)
-        datasources.add_late_stamp(services.database, current.luid, due=due)
+        services.database.add("late_stamp", datasource=current.luid, due=due)
     return _stamp_job(services, changed) if moves else effective_at
 
 
 def _datasource(services: Services, job: Job) -> Datasource:
-    luid = job.parameters["datasource"]["id"]
-    found = datasources.datasource(services.database, job.site, luid)
+    found = services.database.find(Datasource, luid=job.parameters["datasource"]["id"])
     if found is None:
         raise _deleted()
     return found
@@ -264,7 +264,7 @@ def _stamp_job(services: Services, changed: Datasource) -> str:
     if services.options.job_stamps == "after":
         late = timedelta(seconds=services.options.late_stamp_seconds)
         after = stamp(moment_of(changed.updated_at) + late)
-        datasources.set_updated_at(services.database, changed.luid, after)
+        services.database.save("datasource", vars(replace(changed, updated_at=after)))
     return changed.updated_at
 
 

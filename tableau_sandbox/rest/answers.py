@@ -14,7 +14,6 @@ from tableau_sandbox.jobs.kinds import JobKind
 from tableau_sandbox.store import jobs
 from tableau_sandbox.store.records import (
     ConnectionSettings,
-    Contents,
     Datasource,
     Group,
     Job,
@@ -124,15 +123,15 @@ def owner_element(luid: str, name: str) -> Element:
     return element("owner", {"id": luid, "name": name, "fullName": name})
 
 
-def project_element(project: Project, *, owner_name: str, contents: Contents) -> Element:
+def project_element(project: Project) -> Element:
     """Return the element of a project."""
     counts = {
-        "projectCount": contents.projects,
+        "projectCount": project.children,
         "workbookCount": 0,
         "viewCount": 0,
         # Clients request the first spelling. Tableau's own client reads the second.
-        "datasourceCount": contents.datasources,
-        "dataSourceCount": contents.datasources,
+        "datasourceCount": project.datasources,
+        "dataSourceCount": project.datasources,
     }
     return element(
         "project",
@@ -147,7 +146,7 @@ def project_element(project: Project, *, owner_name: str, contents: Contents) ->
             "topLevelProject": project.parent is None,
             "writeable": True,
         },
-        owner_element(project.owner, owner_name),
+        owner_element(project.owner, project.owner_name),
         element("contentsCounts", counts),
     )
 

@@ -15,7 +15,7 @@ from tableau_sandbox.rest.requests import Attachment, Call, read_multipart
 from tableau_sandbox.rest.router import Route, find_route
 from tableau_sandbox.services import Services
 from tableau_sandbox.store import accounts
-from tableau_sandbox.store.records import Session
+from tableau_sandbox.store.records import Session, Site
 
 _logger = logging.getLogger(__name__)
 
@@ -100,8 +100,7 @@ class RestApi:
         if session is None:
             raise refusal("401002", "Invalid authentication credentials were provided.")
         if site is not None and site != session.site.luid:
-            known = [site.luid for site in accounts.sites(self._services.database)]
-            if site in known:
+            if self._services.database.find(Site, luid=site):
                 raise refusal("403004", "The session belongs to another site.")
             raise refusal("404000", f"Site '{site}' could not be found.")
         return session

@@ -15,7 +15,6 @@ from tableau_sandbox.rest.lists import list_page
 from tableau_sandbox.rest.requests import Call
 from tableau_sandbox.rest.router import Route
 from tableau_sandbox.services import Services
-from tableau_sandbox.store import datasources
 from tableau_sandbox.store.records import Datasource, Revision
 
 _BINARY = "application/octet-stream"
@@ -66,7 +65,7 @@ def query_revisions(services: Services, call: Call) -> Reply:
     """List the revisions of a data source, oldest first."""
     datasource = _own_datasource(services, call)
     return list_page(
-        datasources.revisions(services.database, datasource.luid),
+        services.database.all(Revision, datasource=datasource.luid),
         call.query,
         name="revisions",
         write=lambda revision: revision_element(revision, current=datasource.revision),
@@ -82,7 +81,8 @@ def download_revision(services: Services, call: Call) -> Response:
         number = call.path["revision"]
         found = None
         if re.fullmatch("[0-9]{1,9}", number) and int(number) < datasource.revision:
-            found = datasources.revision(services.database, datasource.luid, int(number))
+            key = {"datasource": datasource.luid, "number": int(number)}
+            found = services.database.find(Revision, **key)
         if found is None:
             raise not_found("Earlier revision", number, code="404024")
         return content_response(services, datasource, found, include_extract=include_extract)

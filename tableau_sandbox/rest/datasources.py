@@ -28,8 +28,7 @@ from tableau_sandbox.rest.requests import (
 )
 from tableau_sandbox.rest.router import Route
 from tableau_sandbox.services import Services
-from tableau_sandbox.store import accounts, datasources, projects
-from tableau_sandbox.store.records import Datasource
+from tableau_sandbox.store.records import ConnectionSettings, Datasource, Project, User
 
 _LONGEST_TAG = 200
 # The operators of each field are those of Tableau's page on filters.
@@ -54,7 +53,7 @@ _FIELDS: dict[str, lists.Field[Datasource]] = {
 def query_datasources(services: Services, call: Call) -> Reply:
     """List the data sources of a site."""
     decision = access.access_to_all(services.database, call.site.luid)
-    found = datasources.datasources(services.database, call.site.luid)
+    found = services.database.all(Datasource, site=call.site.luid)
     return lists.list_page(
         [each for each in found if decision.may(call.user, access.READ, each)],
         call.query,
@@ -77,9 +76,7 @@ def update_datasource(services: Services, call: Call) -> Reply:
         old = find_datasource(services, call, to=access.WRITE, refused="403032")
         changed = _changed(services, call, old=old, request=request)
         _check_may_manage(services, call, old=old, changed=changed)
-        same_name = datasources.find_by_name(
-            services.database, call.site.luid, project=changed.project, name=changed.name
-        )
+        same_name = services.database.named(Datasource, changed.name, project=changed.project)
         if same_name is not None and same_name.luid != old.luid:
             raise refusal(
                 "409015", f"A datasource named '{changed.name}' already exists in the project."
@@ -89,7 +86,7 @@ def update_datasource(services: Services, call: Call) -> Reply:
                 changed = replace(changed, updated_at=services.stamp_of_change(old.updated_at))
             if changed.project != old.project:
                 access.keep_rules(services.database, [old])
-            datasources.save_datasource(services.database, changed)
+            services.database.save("datasource", vars(changed))
         found = find_datasource(services, call)
     return Reply(200, datasource_element(found, base_url=call.base_url))
 
@@ -97,7 +94,7 @@ def update_datasource(services: Services, call: Call) -> Reply:
 def delete_datasource(services: Services, call: Call) -> Response:
     """Delete a data source."""
     datasource = find_datasource(services, call, to=access.DELETE)
-    datasources.delete_datasource(services.database, datasource.luid)
+    services.database.delete("datasource", luid=datasource.luid)
     services.sweep_content()
     return Response(status_code=204)
 
@@ -117,7 +114,7 @@ def find_datasource(
             (`refused`).
     """
     luid = call.path["datasource"]
-    found = datasources.datasource(services.database, call.site.luid, luid)
+    found = services.database.find(Datasource, site=call.site.luid, luid=luid)
     if found is None:
         raise not_found("Datasource", luid, code=unknown)
     for capability in dict.fromkeys((access.READ, to)):
@@ -138,13 +135,13 @@ def _check_may_manage(
     database, user = services.database, call.user
     if changed.project != old.project:
         access.check_may(database, access.MOVE, user=user, thing=old, code="403032")
-        target = projects.project(database, old.site, changed.project)
+        target = database.find(Project, luid=changed.project)
         if target is not None:
             access.check_may(database, access.WRITE, user=user, thing=target, code="403030")
     if changed.owner != old.owner and not user.is_admin:
         raise refusal("403027", "Only administrators may change the owner of a data source.")
     if changed.is_certified != old.is_certified:
-        project = projects.project(database, old.site, old.project)
+        project = database.find(Project, luid=old.project)
         if project is not None:
             access.check_may(
                 database, access.PROJECT_LEADER, user=user, thing=project, code="403032"
@@ -155,9 +152,9 @@ def _changed(services: Services, call: Call, *, old: Datasource, request: Elemen
     project, owner = request.find("project"), request.find("owner")
     moved_to = old.project if project is None else project.get("id", old.project)
     given_to = old.owner if owner is None else owner.get("id", old.owner)
-    if projects.project(services.database, call.site.luid, moved_to) is None:
+    if services.database.find(Project, site=call.site.luid, luid=moved_to) is None:
         raise not_found("Project", moved_to, code="404005")
-    if accounts.user(services.database, given_to) is None:
+    if services.database.find(User, luid=given_to) is None:
         raise not_found("User", given_to, code="404002")
 
     def flag(name: str, *, default: int) -> bool:
@@ -186,7 +183,7 @@ def add_tags(services: Services, call: Call) -> Reply:
     with services.database.transaction():
         datasource = find_datasource(services, call, to=access.WRITE)
         for label in labels:
-            datasources.add_tag(services.database, datasource.luid, label)
+            services.database.add("tag", datasource=datasource.luid, label=label)
         found = find_datasource(services, call)
         if found.tags != datasource.tags:
             _move_stamp(services, datasource)
@@ -198,7 +195,7 @@ def delete_tag(services: Services, call: Call) -> Response:
     with services.database.transaction():
         datasource = find_datasource(services, call, to=access.WRITE)
         label = call.path["label"]
-        if not datasources.remove_tag(services.database, datasource.luid, label):
+        if not services.database.delete("tag", datasource=datasource.luid, label=label):
             raise not_found("Tag", label, code="404007")
         _move_stamp(services, datasource)
     return Response(status_code=204)
@@ -207,7 +204,7 @@ def delete_tag(services: Services, call: Call) -> Response:
 def _move_stamp(services: Services, datasource: Datasource) -> None:
     if services.options.tags_move_stamp:
         updated_at = services.stamp_of_change(datasource.updated_at)
-        datasources.set_updated_at(services.database, datasource.luid, updated_at)
+        services.database.save("datasource", vars(replace(datasource, updated_at=updated_at)))
 
 
 def _labels(text: str) -> list[str]:
@@ -220,7 +217,7 @@ def _labels(text: str) -> list[str]:
 def query_connections(services: Services, call: Call) -> Reply:
     """List the connections of a data source, which always has one."""
     datasource = find_datasource(services, call, unknown="404011")
-    settings = datasources.connection_settings(services.database, datasource.luid)
+    settings = _settings(services, datasource)
     return Reply(200, listing("connections", [connection_element(datasource, settings)]))
 
 
@@ -230,7 +227,7 @@ def update_connection(services: Services, call: Call) -> Reply:
     with services.database.transaction():
         datasource = find_datasource(services, call, to=access.WRITE, unknown="404011")
         check_connection(call, datasource)
-        old = datasources.connection_settings(services.database, datasource.luid)
+        old = _settings(services, datasource)
         changed = replace(
             old,
             server_address=request.get("serverAddress", old.server_address),
@@ -240,8 +237,15 @@ def update_connection(services: Services, call: Call) -> Reply:
                 request, "embedPassword", default=bool(old.embed_password)
             ),
         )
-        datasources.save_connection_settings(services.database, datasource.luid, changed)
+        row = {**vars(changed), "datasource": datasource.luid}
+        services.database.save("connection_settings", row)
     return Reply(200, connection_element(datasource, changed))
+
+
+def _settings(services: Services, datasource: Datasource) -> ConnectionSettings:
+    """Return the settings that were made since the last publish."""
+    found = services.database.find(ConnectionSettings, datasource=datasource.luid)
+    return found or ConnectionSettings()
 
 
 def check_connection(call: Call, datasource: Datasource) -> None:

@@ -28,7 +28,7 @@ def query_jobs(services: Services, call: Call) -> Reply:
     """List the jobs of a site, newest first; for administrators only."""
     if not call.user.is_admin:
         raise refusal("403004", "Only administrators may list the jobs of a site.")
-    found = jobs.jobs(services.database, call.site.luid)
+    found = jobs.latest_jobs(services.database, call.site.luid)
     return list_page(
         found, call.query, name="backgroundJobs", write=background_job_element, fields=_FIELDS
     )
@@ -73,7 +73,7 @@ def cancel_job(services: Services, call: Call) -> Response:
 
 def _job(services: Services, call: Call) -> Job:
     luid = call.path["job"]
-    job = jobs.job(services.database, call.site.luid, luid)
+    job = services.database.find(Job, site=call.site.luid, luid=luid)
     if job is None:
         raise not_found("Job", luid, code="404018")
     if job.user != call.user.luid and not call.user.is_admin:

@@ -16,7 +16,7 @@ from tableau_sandbox.rest.requests import Call, parse_request
 from tableau_sandbox.rest.router import Route
 from tableau_sandbox.services import Services
 from tableau_sandbox.store import accounts
-from tableau_sandbox.store.records import Datasource, Project
+from tableau_sandbox.store.records import Datasource, Project, User
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class _Resource:
             kind, luid = call.path["grantees"], call.path["grantee"]
             _check_grantee(services, call, kind=kind.removesuffix("s"), luid=luid)
             rule = Rule(luid, call.path["capability"], call.path["mode"])
-            if not access.delete_rule(services.database, rules, rule):
+            if not services.database.delete("rule", **vars(rules), **vars(rule)):
                 raise not_found("Capability", f"{rule.capability} {rule.mode}", code="404013")
         return Response(status_code=204)
 
@@ -123,7 +123,7 @@ def _check_named(request: Element, thing: Project | Datasource) -> None:
 
 
 def _check_grantee(services: Services, call: Call, *, kind: str, luid: str) -> None:
-    if kind == "user" and accounts.user(services.database, luid) is None:
+    if kind == "user" and services.database.find(User, luid=luid) is None:
         raise not_found("User", luid, code="404002")
     if kind == "group" and luid not in [each.luid for each in accounts.groups(call.site.luid)]:
         raise not_found("Group", luid, code="404012")

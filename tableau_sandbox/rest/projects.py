@@ -1,4 +1,3 @@
-from collections.abc import Callable
 from dataclasses import replace
 from xml.etree.ElementTree import Element
 
@@ -12,31 +11,27 @@ from tableau_sandbox.rest.answers import Reply, project_element
 from tableau_sandbox.rest.requests import Call, name_attribute, parse_request
 from tableau_sandbox.rest.router import Route
 from tableau_sandbox.services import Services
-from tableau_sandbox.store import accounts, datasources, projects
-from tableau_sandbox.store.projects import default_project_luid
-from tableau_sandbox.store.records import Contents, Datasource, Project
+from tableau_sandbox.store.accounts import default_project_luid
+from tableau_sandbox.store.records import Datasource, Project, User
 
 _PERMISSIONS = (access.MANAGED_BY_OWNER, access.LOCKED, access.LOCKED_WITHOUT_NESTED)
+_FIELDS: dict[str, lists.Field[Project]] = {
+    "name": lists.text_field(lambda project: project.name, any_case=True),
+    "parentProjectId": lists.text_field(lambda project: project.parent),
+    "topLevelProject": lists.flag_field(lambda project: project.parent is None),
+    "ownerName": lists.text_field(lambda project: project.owner_name),
+    "createdAt": lists.time_field(lambda project: project.created_at),
+    "updatedAt": lists.time_field(lambda project: project.updated_at),
+}
 
 
 def query_projects(services: Services, call: Call) -> Reply:
     """List the projects of a site."""
-    names = {user.luid: user.name for user in accounts.users(services.database)}
-    fields = {
-        "name": lists.text_field(lambda project: project.name, any_case=True),
-        "parentProjectId": lists.text_field(lambda project: project.parent),
-        "topLevelProject": lists.flag_field(lambda project: project.parent is None),
-        "ownerName": lists.text_field(lambda project: names[project.owner]),
-        "createdAt": lists.time_field(lambda project: project.created_at),
-        "updatedAt": lists.time_field(lambda project: project.updated_at),
-    }
     decision = access.access_to_all(services.database, call.site.luid)
     seen = [
         each for each in decision.projects.values() if decision.may(call.user, access.READ, each)
     ]
-    return lists.list_page(
-        seen, call.query, name="projects", write=_writer(services, call), fields=fields
-    )
+    return lists.list_page(seen, call.query, name="projects", write=project_element, fields=_FIELDS)
 
 
 def create_project(services: Services, call: Call) -> Reply:
@@ -56,11 +51,11 @@ def create_project(services: Services, call: Call) -> Reply:
             updated_at=services.now(),
         )
         _check_name_is_free(services, project)
-        projects.save_project(services.database, project)
+        services.database.save("project", vars(project))
         # A new project begins with the rules of the one around it; on top, the default one's.
         template = parent or default_project_luid(call.site.luid)
         access.give_project_rules(services.database, project, template=template)
-        return Reply(201, _writer(services, call)(project))
+        return _reply(services, project.luid, status=201)
 
 
 def update_project(services: Services, call: Call) -> Reply:
@@ -75,8 +70,8 @@ def update_project(services: Services, call: Call) -> Reply:
             changed = replace(changed, updated_at=services.now())
             if _place(changed) != _place(project):
                 access.keep_rules(services.database, _content(services, project))
-            projects.save_project(services.database, changed)
-        return Reply(200, _writer(services, call)(changed))
+            services.database.save("project", vars(changed))
+        return _reply(services, project.luid, status=200)
 
 
 def delete_project(services: Services, call: Call) -> Response:
@@ -85,18 +80,15 @@ def delete_project(services: Services, call: Call) -> Response:
     if project.luid == default_project_luid(call.site.luid):
         raise refusal("403003", "The default project cannot be deleted.")
     _check_leads(services, call, project if project.parent else None)
-    projects.delete_project(services.database, project.luid)
+    services.database.delete("project", luid=project.luid)
     services.sweep_content()
     return Response(status_code=204)
 
 
-def _writer(services: Services, call: Call) -> Callable[[Project], Element]:
-    """Return a function that writes projects of the site as they are now."""
-    names = {user.luid: user.name for user in accounts.users(services.database)}
-    contents = projects.contents(services.database, call.site.luid)
-    return lambda project: project_element(
-        project, owner_name=names[project.owner], contents=contents.get(project.luid, Contents())
-    )
+def _reply(services: Services, luid: str, *, status: int) -> Reply:
+    # It is read again for the name of its owner and for what is in it.
+    (stored,) = services.database.all(Project, luid=luid)
+    return Reply(status, project_element(stored))
 
 
 def _changed(services: Services, call: Call, *, project: Project, request: Element) -> Project:
@@ -115,7 +107,7 @@ def _changed(services: Services, call: Call, *, project: Project, request: Eleme
     owner_element = request.find("owner")
     if owner_element is not None:
         owner = owner_element.get("id", "")
-        if accounts.user(services.database, owner) is None:
+        if services.database.find(User, luid=owner) is None:
             raise not_found("User", owner, code="404002")
     return replace(
         project,
@@ -134,7 +126,7 @@ def find_project(services: Services, call: Call) -> Project:
         RestError: 404005, there is none; 403004, the user may not see it.
     """
     luid = call.path["project"]
-    project = projects.project(services.database, call.site.luid, luid)
+    project = services.database.find(Project, site=call.site.luid, luid=luid)
     if project is None:
         raise not_found("Project", luid, code="404005")
     access.check_may(services.database, access.READ, user=call.user, thing=project, code="403004")
@@ -142,7 +134,7 @@ def find_project(services: Services, call: Call) -> Project:
 
 
 def _parent(services: Services, call: Call, luid: str) -> str | None:
-    parent = projects.project(services.database, call.site.luid, luid) if luid else None
+    parent = services.database.find(Project, site=call.site.luid, luid=luid) if luid else None
     if luid and parent is None:
         raise not_found("Project", luid, code="404005")
     _check_leads(services, call, parent)
@@ -151,15 +143,15 @@ def _parent(services: Services, call: Call, luid: str) -> str | None:
 
 def _subtree(services: Services, project: Project) -> set[str]:
     inside = {project.luid}
-    everything = projects.projects(services.database, project.site)
+    everything = services.database.all(Project, site=project.site)
     while found := {p.luid for p in everything if p.parent in inside} - inside:
         inside |= found
     return inside
 
 
 def _check_name_is_free(services: Services, project: Project) -> None:
-    same_name = projects.find_by_name(
-        services.database, project.site, parent=project.parent, name=project.name
+    same_name = services.database.named(
+        Project, project.name, site=project.site, parent=project.parent
     )
     if same_name is not None and same_name.luid != project.luid:
         raise refusal("409006", f"A project already exists with the name '{project.name}'")
@@ -174,8 +166,8 @@ def _content(services: Services, project: Project) -> list[Project | Datasource]
     inside = _subtree(services, project)
     database, site = services.database, project.site
     return [
-        *(each for each in projects.projects(database, site) if each.luid in inside),
-        *(each for each in datasources.datasources(database, site) if each.project in inside),
+        *(each for each in database.all(Project, site=site) if each.luid in inside),
+        *(each for each in database.all(Datasource, site=site) if each.project in inside),
     ]
 
 

@@ -16,7 +16,7 @@ from tableau_sandbox.rest.requests import Call, flag_attribute, name_attribute, 
 from tableau_sandbox.rest.router import Route
 from tableau_sandbox.rest.uploads import consume_upload
 from tableau_sandbox.services import Services
-from tableau_sandbox.store.projects import default_project_luid
+from tableau_sandbox.store.accounts import default_project_luid
 
 _FILE_TYPES = (HYPER, PACKAGE, PARQUET, MODEL)
 _MODES = (publishing.CREATE_NEW, publishing.OVERWRITE, publishing.REPLACE, publishing.APPEND)

@@ -14,7 +14,7 @@ from tableau_sandbox.rest.requests import Call, parse_request
 from tableau_sandbox.rest.router import Route
 from tableau_sandbox.services import Services
 from tableau_sandbox.store import accounts
-from tableau_sandbox.store.records import User
+from tableau_sandbox.store.records import Site, User
 
 _LONGEST_SECONDS = 600
 _CLAIMS = ("iss", "exp", "jti", "aud", "sub", "scp")
@@ -26,7 +26,7 @@ def sign_in(services: Services, call: Call) -> Reply:
     user, access_token, scopes = _identify(services, credentials)
     named = credentials.find("site")
     content_url = "" if named is None else named.get("contentUrl", "")
-    site = accounts.site_by_content_url(services.database, content_url)
+    site = services.database.find(Site, content_url=content_url)
     if user is None or site is None:
         raise _refused()
     if not user.may_sign_in:
@@ -35,7 +35,7 @@ def sign_in(services: Services, call: Call) -> Reply:
     with services.database.transaction():
         accounts.forget_expired_sessions(services.database, now=services.now_seconds())
         if access_token and services.options.one_session_per_token:
-            accounts.end_sessions_of_access_token(services.database, access_token)
+            services.database.delete("session", access_token=access_token)
         token = accounts.open_session(
             services.database,
             user=user,
@@ -57,7 +57,7 @@ def sign_in(services: Services, call: Call) -> Reply:
 
 def sign_out(services: Services, call: Call) -> Response:
     """End the session."""
-    accounts.end_session(services.database, call.session)
+    services.database.delete("session", token_digest=call.session.token_digest)
     return Response(status_code=204)
 
 
@@ -87,14 +87,12 @@ def _user_of_token(services: Services, token: str) -> tuple[User, Sequence[str]]
     The token is valid for one sign-in.
     """
     claims = _verified_claims(services, token)
-    user = accounts.user_of_name(services.database, _text(claims, "sub"))
+    user = services.database.find(User, name=_text(claims, "sub"))
     if user is None:
         raise _refused("the claim 'sub' names no user")
     # This comes last, so that a token which is refused for another reason is not used up.
-    first_use = accounts.use_token_once(
-        services.database, _text(claims, "jti"), expires_at=claims["exp"]
-    )
-    if not first_use:
+    used = {"identifier": _text(claims, "jti"), "expires_at": claims["exp"]}
+    if not services.database.add("used_token", **used):
         raise _refused("the claim 'jti' was used before")
     return user, claims["scp"]
 

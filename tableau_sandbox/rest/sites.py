@@ -13,6 +13,7 @@ from tableau_sandbox.rest.requests import Call
 from tableau_sandbox.rest.router import Route
 from tableau_sandbox.services import Services
 from tableau_sandbox.store import accounts
+from tableau_sandbox.store.records import User
 
 _USER_FIELDS = {
     "name": text_field(lambda user: user.name),
@@ -43,7 +44,7 @@ def query_users(services: Services, call: Call) -> Reply:
     """List all users of a site, for administrators."""
     if not call.user.is_admin:
         raise refusal("403004", "Only administrators may list the users of a site.")
-    users = accounts.users(services.database)
+    users = services.database.all(User)
     return list_page(users, call.query, name="users", write=user_element, fields=_USER_FIELDS)
 
 
@@ -51,7 +52,7 @@ def get_user(services: Services, call: Call) -> Reply:
     """Return one user, to the user and to administrators."""
     if call.path["user"] != call.user.luid and not call.user.is_admin:
         raise refusal("403004", "Only administrators may look up other users.")
-    user = accounts.user(services.database, call.path["user"])
+    user = services.database.find(User, luid=call.path["user"])
     if user is None:
         raise not_found("User", call.path["user"], code="404002")
     return Reply(200, user_element(user))

@@ -28,7 +28,12 @@ def update_data(services: Services, call: Call) -> Reply:
         raise malformed("The request lacks the header 'RequestID'.")
     # With two equal requests at once, the second one must find the job of the first.
     with services.database.lock:
-        first = _first_job(services, call, request_id)
+        first = jobs.first_job(
+            services.database,
+            site=call.site.luid,
+            request_id=request_id,
+            now=services.now_seconds(),
+        )
         if first is not None:
             return _repeated(services, first, request_id=request_id)
         job = _queue(services, call, datasource, request_id=request_id)
@@ -59,16 +64,6 @@ def _queue(services: Services, call: Call, datasource: Datasource, *, request_id
             now=services.now_seconds(),
         )
     return job
-
-
-def _first_job(services: Services, call: Call, request_id: str) -> Job | None:
-    luid = jobs.first_job(
-        services.database,
-        site=call.site.luid,
-        request_id=request_id,
-        now=services.now_seconds(),
-    )
-    return jobs.job(services.database, call.site.luid, luid) if luid else None
 
 
 def _repeated(services: Services, first: Job, *, request_id: str) -> Reply:

@@ -43,9 +43,8 @@ def append_to_upload(services: Services, call: Call) -> Reply:
         most = services.options.upload_blocks
         sequence = _sequence(call.query.get("sequenceID"), known=known, most=most)
         file = services.files.keep(call.attachment.path, services.files.uploads, suffix=".block")
-        files.add_block(
-            services.database, luid, sequence=sequence, file=file, size=call.attachment.size
-        )
+        block = {"sequence": sequence, "file": file, "bytes": call.attachment.size}
+        services.database.add("upload_block", upload=luid, **block)
     return _reply(200, services, luid)
 
 
@@ -66,7 +65,7 @@ def consume_upload(services: Services, call: Call, luid: str, *, limit: float = 
             raise malformed(f"The payload has {size} bytes; {setting}.")
         known = files.blocks(services.database, luid)
         _check_is_complete(known, luid)
-        files.close_upload(services.database, luid)
+        services.database.delete("upload", luid=luid)
         moved = [
             (services.files.uploads / name).replace(services.files.new_incoming())
             for name in known.values()
@@ -103,14 +102,9 @@ def _check_is_open(services: Services, call: Call, luid: str) -> None:
     Raises:
         RestError: 404015.
     """
-    is_open = files.upload_is_open(
-        services.database,
-        luid,
-        site=call.site.luid,
-        user=call.user.luid,
-        now=services.now_seconds(),
-    )
-    if not is_open:
+    sql = "SELECT 1 FROM upload WHERE luid = ? AND site = ? AND user = ? AND expires_at > ?"
+    key = luid, call.site.luid, call.user.luid
+    if services.database.row(sql, *key, services.now_seconds()) is None:
         raise not_found("File upload", luid, code="404015")
 
 

@@ -5,33 +5,13 @@ from collections.abc import Iterable
 
 from tableau_sandbox import identity
 from tableau_sandbox.options import ADMIN_NAME, Options, UserSeed
-from tableau_sandbox.store import projects
 from tableau_sandbox.store.database import Database
 from tableau_sandbox.store.records import Group, Session, Site, User
 
 ALL_USERS = "All Users"
+_DEFAULT_PROJECT = "Default"
 # The administrator is the same one under every name.
 _ADMIN_LUID = identity.seeded_luid("user", ADMIN_NAME)
-
-
-def sites(database: Database) -> list[Site]:
-    """Return all sites, the default one first."""
-    return database.records(Site, "ORDER BY rowid")
-
-
-def site_by_content_url(database: Database, content_url: str) -> Site | None:
-    """Return the site with this content URL; "" is the default site."""
-    return database.record(Site, "WHERE content_url = ?", content_url)
-
-
-def users(database: Database) -> list[User]:
-    """Return all users; they belong to every site."""
-    return database.records(User, "ORDER BY rowid")
-
-
-def user(database: Database, luid: str) -> User | None:
-    """Return the user with this LUID."""
-    return database.record(User, "WHERE luid = ?", luid)
 
 
 def user_of_password(database: Database, name: str, password: str) -> User | None:
@@ -54,24 +34,19 @@ def user_of_access_token(database: Database, name: str, secret: str) -> User | N
     return User.of(row)
 
 
-def user_of_name(database: Database, name: str) -> User | None:
-    """Return the user with this name."""
-    return database.record(User, "WHERE name = ?", name)
-
-
 def all_users_luid(site: str) -> str:
     """Return the LUID of the group of all users of a site."""
     return identity.seeded_luid("group", site, ALL_USERS)
 
 
+def default_project_luid(site: str) -> str:
+    """Return the LUID of the default project of a site, which cannot be deleted."""
+    return identity.seeded_luid("project", site, _DEFAULT_PROJECT)
+
+
 def groups(site: str) -> list[Group]:
     """Return the groups of a site: that of all users is the only one."""
     return [Group(all_users_luid(site), site, ALL_USERS)]
-
-
-def use_token_once(database: Database, identifier: str, *, expires_at: float) -> bool:
-    """Record the use of a signed token; return whether it is the first use."""
-    return database.add("used_token", identifier=identifier, expires_at=expires_at)
 
 
 def open_session(
@@ -102,45 +77,21 @@ def open_session(
 
 def session(database: Database, token: str, *, now: float) -> Session | None:
     """Return the session of a token, if it is valid at `now` (seconds of the epoch)."""
-    row = database.row(
-        "SELECT * FROM session WHERE token_digest = ? AND expires_at > ?",
-        identity.digest(token),
-        now,
-    )
+    digest = identity.digest(token)
+    sql = "SELECT * FROM session WHERE token_digest = ? AND expires_at > ?"
+    row = database.row(sql, digest, now)
     if row is None:
         return None
-    (site,) = database.records(Site, "WHERE luid = ?", row["site"])
-    (owner,) = database.records(User, "WHERE luid = ?", row["user"])
-    scopes = database.rows(
-        "SELECT scope FROM session_scope WHERE token_digest = ?", row["token_digest"]
-    )
-    return Session(
-        row["token_digest"],
-        owner,
-        site,
-        row["access_token"],
-        tuple(found["scope"] for found in scopes),
-        row["expires_at"],
-    )
-
-
-def end_session(database: Database, ended: Session) -> None:
-    """End one session."""
-    database.change("DELETE FROM session WHERE token_digest = ?", ended.token_digest)
-
-
-def end_sessions_of_access_token(database: Database, name: str) -> None:
-    """End every session of this personal access token."""
-    database.change("DELETE FROM session WHERE access_token = ?", name)
+    (site,) = database.all(Site, luid=row["site"])
+    (owner,) = database.all(User, luid=row["user"])
+    scopes = database.rows("SELECT scope FROM session_scope WHERE token_digest = ?", digest)
+    return Session(digest, owner, site, tuple(found["scope"] for found in scopes))
 
 
 def end_sessions_of_user(database: Database, name: str | None) -> None:
     """End every session of the user with this name; None for all users."""
-    if name is None:
-        database.change("DELETE FROM session")
-    else:
-        sql = "DELETE FROM session WHERE user = (SELECT luid FROM user WHERE name = ?)"
-        database.change(sql, name)
+    for user in database.all(User, **({} if name is None else {"name": name})):
+        database.delete("session", user=user.luid)
 
 
 def forget_expired_sessions(database: Database, *, now: float) -> None:
@@ -178,8 +129,8 @@ def _set_administrator(database: Database, admin: UserSeed) -> None:
     if database.row("SELECT 1 FROM user WHERE name = ? AND luid <> ?", admin.name, _ADMIN_LUID):
         raise NameTakenError(f"Another user of the data directory is called '{admin.name}'.")
     # Whoever signed in with what is no longer valid has to do it again.
-    database.change("DELETE FROM session WHERE user = ?", _ADMIN_LUID)
-    database.change("DELETE FROM access_token WHERE user = ?", _ADMIN_LUID)
+    database.delete("session", user=_ADMIN_LUID)
+    database.delete("access_token", user=_ADMIN_LUID)
     _save_user(database, _ADMIN_LUID, admin)
 
 
@@ -202,11 +153,11 @@ def _add_user(database: Database, user: UserSeed) -> None:
         # The administrator has another name, so that this one is free.
         luid = identity.seeded_luid("user", "other", user.name)
     # Names do not distinguish the case of letters.
-    stored = database.row("SELECT luid FROM user WHERE name = ?", user.name)
+    stored = database.find(User, name=user.name)
     if stored is None:
         _save_user(database, luid, user)
     else:
-        _add_tokens(database, stored["luid"], user)
+        _add_tokens(database, stored.luid, user)
 
 
 def _save_user(database: Database, luid: str, user: UserSeed) -> None:
@@ -226,10 +177,10 @@ def _add_site(database: Database, content_url: str, *, created_at: str) -> None:
     database.add("site", luid=luid, name=content_url or "Default", content_url=content_url)
     database.add(
         "project",
-        luid=projects.default_project_luid(luid),
+        luid=default_project_luid(luid),
         site=luid,
         owner=_ADMIN_LUID,
-        name=projects.DEFAULT_PROJECT,
+        name=_DEFAULT_PROJECT,
         description="The project that every site has from the start.",
         content_permissions="ManagedByOwner",
         created_at=created_at,

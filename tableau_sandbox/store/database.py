@@ -6,10 +6,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tableau_sandbox.store.records import Record
+from tableau_sandbox.store.records import Datasource, Project, Record
 
 Value = str | int | float | bytes | None
 R = TypeVar("R", bound=Record)
+Named = TypeVar("Named", Project, Datasource)
 
 
 class Database:
@@ -63,12 +64,24 @@ class Database:
 
     def records(self, kind: type[R], rest: str = "", *values: Value) -> list[R]:
         """Return the records of a kind; `rest` of the query chooses and orders them."""
-        return [kind.of(row) for row in self.rows(f"{kind.SELECT} {rest}", *values)]
+        select = kind.SELECT or f"SELECT * FROM {kind.TABLE}"  # noqa: S608 - no values
+        return [kind.of(row) for row in self.rows(f"{select} {rest}", *values)]
 
-    def record(self, kind: type[R], rest: str, *values: Value) -> R | None:
-        """Return the first record of a kind that the rest of the query chooses."""
-        row = self.row(f"{kind.SELECT} {rest}", *values)
-        return kind.of(row) if row else None
+    def all(self, kind: type[R], **key: Value) -> list[R]:
+        """Return the records of a kind with these values, oldest first."""
+        rest = f"{_where(kind.TABLE, key)} ORDER BY {kind.TABLE}.rowid"
+        return self.records(kind, rest, *key.values())
+
+    def find(self, kind: type[R], **key: Value) -> R | None:
+        """Return the oldest record of a kind with these values."""
+        found = self.all(kind, **key)
+        return found[0] if found else None
+
+    def named(self, kind: type[Named], name: str, **key: Value) -> Named | None:
+        """Return the record with these values that has this name, in any case of letters."""
+        # SQLite ignores the case of ASCII letters only.
+        named = (each for each in self.all(kind, **key) if each.name.casefold() == name.casefold())
+        return next(named, None)
 
     def change(self, sql: str, *values: Value) -> int:
         """Execute a statement; return the number of rows that it changed."""
@@ -91,10 +104,20 @@ class Database:
         """Insert a row, unless there is one with the same key; return whether it is new."""
         return self.change(_insert("INSERT OR IGNORE", table, list(values)), *values.values()) > 0
 
+    def delete(self, table: str, **key: Value) -> int:
+        """Delete the rows of a table with these values; return their number."""
+        sql = f"DELETE FROM {table} {_where(table, key)}"  # noqa: S608 - no values
+        return self.change(sql, *key.values())
+
     def close(self) -> None:
         """Close the file; committed changes stay."""
         with self.lock:
             self._connection.close()
+
+
+def _where(table: str, key: Mapping[str, Value]) -> str:
+    # By IS, not by =, None finds what has no value.
+    return f"WHERE {' AND '.join(f'{table}.{name} IS ?' for name in key)}" if key else ""
 
 
 def _insert(verb: str, table: str, names: list[str]) -> str:

@@ -42,25 +42,18 @@ def add_job(
             status=PENDING,
             created_at=created_at,
         )
-        (added,) = database.records(Job, "WHERE luid = ?", luid)
+        (added,) = database.all(Job, luid=luid)
     return added
 
 
-def jobs(database: Database, site: str, *, most: int | None = None) -> list[Job]:
+def latest_jobs(database: Database, site: str, *, most: int = -1) -> list[Job]:
     """Return the jobs of a site, newest first; all, or the first `most`."""
-    # SQLite takes a limit below zero for none.
-    limit = -1 if most is None else most
-    return database.records(Job, "WHERE site = ? ORDER BY number DESC LIMIT ?", site, limit)
-
-
-def job(database: Database, site: str, luid: str) -> Job | None:
-    """Return the job with this LUID."""
-    return database.record(Job, "WHERE site = ? AND luid = ?", site, luid)
+    return database.records(Job, "WHERE site = ? ORDER BY number DESC LIMIT ?", site, most)
 
 
 def unfinished_jobs(database: Database) -> list[Job]:
     """Return the jobs of all sites that are queued or in progress, oldest first."""
-    return database.records(Job, "WHERE status IN (?, ?) ORDER BY number", PENDING, IN_PROGRESS)
+    return database.all(Job, completed_at=None)
 
 
 def unfinished_job_of(database: Database, datasource: str, *, kind: str) -> bool:
@@ -90,15 +83,13 @@ class JobQueue:
         """Return the oldest queued job of these kinds."""
         # One query for each kind: within a kind, the index has the jobs in their order.
         rest = "WHERE status = ? AND kind = ? ORDER BY number LIMIT 1"
-        found = (self._database.record(Job, rest, PENDING, kind) for kind in kinds)
-        return min(filter(None, found), key=lambda job: job.number, default=None)
+        found = [job for kind in kinds for job in self._database.records(Job, rest, PENDING, kind)]
+        return min(found, key=lambda job: job.number, default=None)
 
     def random(self, kinds: Iterable[str]) -> Job | None:
         """Return a random queued job of these kinds; this one looks at the numbers of all."""
         numbers = [number for kind in kinds for number in self.after(0, kind=kind)]
-        if not numbers:
-            return None
-        return self._database.record(Job, "WHERE number = ?", random.choice(numbers))  # noqa: S311
+        return self._database.find(Job, number=random.choice(numbers)) if numbers else None  # noqa: S311
 
     def after(self, number: int, *, kind: str) -> list[int]:
         """Return the numbers of the queued jobs of a kind that are newer than `number`."""
@@ -116,12 +107,8 @@ def start_next_job(
             return None
         # The job may be newer than the time that the caller has read.
         started_at = max(started_at, job.created_at)
-        database.change(
-            "UPDATE job SET status = ?, started_at = ? WHERE luid = ?",
-            IN_PROGRESS,
-            started_at,
-            job.luid,
-        )
+        sql = "UPDATE job SET status = ?, started_at = ? WHERE luid = ?"
+        database.change(sql, IN_PROGRESS, started_at, job.luid)
     return replace(job, status=IN_PROGRESS, started_at=started_at)
 
 
@@ -129,17 +116,11 @@ def finish_job(
     database: Database, luid: str, *, status: str, completed_at: str, notes: str | None = None
 ) -> bool:
     """End a job, unless it has already ended; return whether this call ended it."""
-    changed = database.change(
+    sql = (
         "UPDATE job SET status = ?, completed_at = ?, notes = ?"
-        " WHERE luid = ? AND status IN (?, ?)",
-        status,
-        completed_at,
-        notes,
-        luid,
-        PENDING,
-        IN_PROGRESS,
+        " WHERE luid = ? AND completed_at IS NULL"
     )
-    return changed > 0
+    return database.change(sql, status, completed_at, notes, luid) > 0
 
 
 def complete_at(database: Database, luid: str, moment: str) -> None:
@@ -148,41 +129,17 @@ def complete_at(database: Database, luid: str, moment: str) -> None:
     database.change(sql, moment, luid)
 
 
-def name_datasource(database: Database, luid: str, *, datasource: str, name: str) -> None:
-    """Record the data source that a job has published."""
-    with database.transaction():
-        for row in database.rows("SELECT payload FROM job WHERE luid = ?", luid):
-            about = {"datasource": {"id": datasource, "name": name}}
-            payload = json.dumps({**json.loads(row["payload"]), **about})
-            database.change("UPDATE job SET payload = ? WHERE luid = ?", payload, luid)
-
-
-def add_notes(database: Database, luid: str, notes: str) -> None:
-    """Add notes to a job that has succeeded."""
-    database.change("UPDATE job SET notes = ? WHERE luid = ?", notes, luid)
-
-
-def fail_unfinished_jobs(database: Database, *, completed_at: str, notes: str) -> None:
-    """Fail the jobs that an earlier process has left unfinished."""
-    database.change(
-        "UPDATE job SET status = ?, completed_at = ?, notes = ? WHERE status IN (?, ?)",
-        FAILED,
-        completed_at,
-        notes,
-        PENDING,
-        IN_PROGRESS,
-    )
-
-
-def first_job(database: Database, *, site: str, request_id: str, now: float) -> str | None:
-    """Return the LUID of the job of the request with this id, if it is less than 24 hours old."""
-    row = database.row(
-        "SELECT job FROM data_request WHERE site = ? AND request_id = ? AND received_at > ?",
+def first_job(database: Database, *, site: str, request_id: str, now: float) -> Job | None:
+    """Return the job of the request with this id, if it is less than 24 hours old."""
+    found = database.records(
+        Job,
+        "JOIN data_request ON job = luid"
+        " WHERE data_request.site = ? AND request_id = ? AND received_at > ?",
         site,
         request_id,
         now - _REMEMBERED_SECONDS,
     )
-    return row["job"] if row else None
+    return next(iter(found), None)
 
 
 def remember_request(

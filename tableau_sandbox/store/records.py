@@ -12,9 +12,10 @@ SITE_ROLES = (
 
 
 class Record:
-    """A row of the query `SELECT`; it may have columns of other tables, too."""
+    """A row of a table; its query `SELECT` may add columns of other tables."""
 
-    SELECT: ClassVar[str]
+    TABLE: ClassVar[str]
+    SELECT: ClassVar[str] = ""
 
     @classmethod
     def of(cls, row: dict[str, Any]) -> Self:
@@ -27,7 +28,7 @@ class Record:
 class Site(Record):
     """A site; the default one has the content URL ""."""
 
-    SELECT = "SELECT * FROM site"
+    TABLE = "site"
 
     luid: str
     name: str
@@ -38,7 +39,7 @@ class Site(Record):
 class User(Record):
     """A user, on every site."""
 
-    SELECT = "SELECT * FROM user"
+    TABLE = "user"
 
     luid: str
     name: str
@@ -71,7 +72,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Session:
-    """A sign-in that still lasts; `expires_at` is in seconds of the epoch.
+    """A sign-in that still lasts.
 
     Only sessions of connected apps have scopes, and these sessions may do nothing else.
     """
@@ -79,16 +80,23 @@ class Session:
     token_digest: str
     user: User
     site: Site
-    access_token: str | None
     scopes: tuple[str, ...]
-    expires_at: float
 
 
 @dataclass(frozen=True)
 class Project(Record):
-    """A project; at the top level it has no parent."""
+    """A project; at the top level it has no parent.
 
-    SELECT = "SELECT * FROM project"
+    It counts what is in it, without what is in its child projects.
+    """
+
+    TABLE = "project"
+    SELECT = (
+        "SELECT project.*, user.name AS owner_name,"
+        " (SELECT count(*) FROM project AS child WHERE child.parent = project.luid) AS children,"
+        " (SELECT count(*) FROM datasource WHERE datasource.project = project.luid) AS datasources"
+        " FROM project JOIN user ON user.luid = project.owner"
+    )
 
     luid: str
     site: str
@@ -99,13 +107,8 @@ class Project(Record):
     content_permissions: str
     created_at: str
     updated_at: str
-
-
-@dataclass(frozen=True)
-class Contents:
-    """How much a project contains, not counting what its child projects contain."""
-
-    projects: int = 0
+    owner_name: str = ""
+    children: int = 0
     datasources: int = 0
 
 
@@ -116,6 +119,7 @@ class Datasource(Record):
     Flags are 0 or 1, as SQLite stores them.
     """
 
+    TABLE = "datasource"
     SELECT = (
         "SELECT datasource.*, project.name AS project_name, user.name AS owner_name,"
         " (SELECT json_group_array(label) FROM tag WHERE tag.datasource = datasource.luid) AS tags"
@@ -159,6 +163,7 @@ class Datasource(Record):
 class Revision(Record):
     """An earlier or the current publish of a data source."""
 
+    TABLE = "revision"
     SELECT = (
         "SELECT revision.*, user.name AS publisher_name FROM revision"
         " JOIN user ON user.luid = revision.publisher"
@@ -179,7 +184,7 @@ class Revision(Record):
 class ConnectionSettings(Record):
     """Settings of a connection that were made after its data source was published."""
 
-    SELECT = "SELECT * FROM connection_settings"
+    TABLE = "connection_settings"
 
     server_address: str = ""
     server_port: str = ""
@@ -191,7 +196,7 @@ class ConnectionSettings(Record):
 class Job(Record):
     """A job: queued, in progress or finished."""
 
-    SELECT = "SELECT * FROM job"
+    TABLE = "job"
 
     number: int
     luid: str

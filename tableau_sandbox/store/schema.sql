@@ -112,6 +112,9 @@ CREATE TABLE IF NOT EXISTS job (
     completed_at TEXT,
     notes TEXT
 );
+-- What is in a project.
+CREATE INDEX IF NOT EXISTS child_project ON project (parent);
+CREATE INDEX IF NOT EXISTS project_datasource ON datasource (project);
 -- The queue in its order, and the unfinished jobs of a data source.
 CREATE INDEX IF NOT EXISTS queued_job ON job (status, kind, number);
 CREATE INDEX IF NOT EXISTS unfinished_job

@@ -14,7 +14,7 @@ from tableau_sandbox.access import CONNECT, QUERY_BY_API, READ, access_to, scope
 from tableau_sandbox.faults import BreakRows
 from tableau_sandbox.faulty_api import query_faults
 from tableau_sandbox.services import Services
-from tableau_sandbox.store import accounts, datasources
+from tableau_sandbox.store import accounts
 from tableau_sandbox.store.records import Datasource, Session
 from tableau_sandbox.vds.errors import VdsError
 from tableau_sandbox.vds.metadata import fields_answer
@@ -122,7 +122,7 @@ class VdsApi:
         Raises:
             VdsError: 404937, the user sees no such data source; 403800, they may not query it.
         """
-        source = datasources.datasource(self._services.database, session.site.luid, luid)
+        source = self._services.database.find(Datasource, site=session.site.luid, luid=luid)
         access = access_to(self._services.database, session.site.luid)
         if source is None or not access.may(session.user, READ, source):
             raise VdsError("404937", "Datasource not found.")

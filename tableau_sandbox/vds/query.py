@@ -12,7 +12,6 @@ from tableauhyperapi import Date, HyperProcess, TableName, Timestamp, escape_nam
 from tableau_sandbox.faults import HideRows, QueryFault, StaleRows
 from tableau_sandbox.hyperd import UnreadableFileError, connect, with_hyperd
 from tableau_sandbox.services import Services
-from tableau_sandbox.store.datasources import datasource as find
 from tableau_sandbox.store.records import Datasource
 from tableau_sandbox.vds.errors import VdsError, against_the_rules, invalid_formula, not_emulated
 from tableau_sandbox.vds.formulas import Function, parse_formula
@@ -70,7 +69,7 @@ def compute(
         try:
             return _computed(services, source, request, hidden=hidden)
         except _FileGoneError:
-            before, current = source, find(services.database, source.site, source.luid)
+            before, current = source, services.database.find(Datasource, luid=source.luid)
             if current is None:
                 raise VdsError("404937", "Datasource not found.") from None
             # Without another file, there is nothing to try again.

@@ -17,7 +17,8 @@ from tableau_sandbox.jobs.worker import Worker
 from tableau_sandbox.options import ADMIN_NAME, Options
 from tableau_sandbox.services import Services, open_services
 from tableau_sandbox.store import jobs
-from tableau_sandbox.store.jobs import job, unfinished_jobs
+from tableau_sandbox.store.jobs import unfinished_jobs
+from tableau_sandbox.store.records import Job
 
 MANY = 10_000
 NOW = "2026-01-01T00:00:00Z"
@@ -147,8 +148,8 @@ def test_latest_jobs(services: Services):
     services.database.change("DELETE FROM job")
     luids = queue(services, *[REFRESH] * 5)
     site = seeded_luid("site", "")
-    assert [job.luid for job in jobs.jobs(services.database, site, most=2)] == luids[:-3:-1]
-    assert len(jobs.jobs(services.database, site)) == 5
+    assert [job.luid for job in jobs.latest_jobs(services.database, site, most=2)] == luids[:-3:-1]
+    assert len(jobs.latest_jobs(services.database, site)) == 5
 
 
 @pytest.mark.parametrize(
@@ -173,7 +174,7 @@ def test_errors_of_the_database(
         finally:
             worker.stop()
         rows = database.rows("SELECT site, luid FROM job ORDER BY number")
-        ended = [job(database, row["site"], row["luid"]) for row in rows]
+        ended = [database.find(Job, luid=row["luid"]) for row in rows]
         first, second = ((each and each.notes) or "" for each in ended)
         assert notes in first
         assert "was deleted" in second

@@ -8,10 +8,10 @@ import pytest
 import tableauserverclient as tsc
 
 from tableau_sandbox.control import Control
-from tableau_sandbox.identity import new_luid, seeded_luid
+from tableau_sandbox.identity import new_luid
 from tableau_sandbox.options import Options
 from tableau_sandbox.services import open_services
-from tableau_sandbox.store import datasources
+from tableau_sandbox.store.records import Datasource
 from tableau_sandbox.testing import Sandbox
 from tableau_sandbox_tests.samples import publish, rows_on_server, signed_in, write_hyper
 from tableau_sandbox_tests.service.command import started_sandbox
@@ -25,16 +25,15 @@ def crowded(sandbox: Sandbox, server: tsc.Server, one_row: Path) -> tsc.Server:
     luid = publish(server, one_row, name="N0000").id
     sandbox.stop()
     with open_services(Options(data_dir=sandbox.data_dir), Control()) as services:
-        first = datasources.datasource(services.database, seeded_luid("site", ""), luid)
+        first = services.database.find(Datasource, luid=luid)
         assert first is not None
         with services.database.transaction():
             for number in range(1, MANY):
                 name, copy = f"N{number:04}", new_luid()
-                datasources.save_datasource(
-                    services.database, replace(first, luid=copy, name=name, content_url=name)
-                )
+                made = replace(first, luid=copy, name=name, content_url=name)
+                services.database.save("datasource", vars(made))
                 if number % 7 == 0:
-                    datasources.add_tag(services.database, copy, "seventh")
+                    services.database.add("tag", datasource=copy, label="seventh")
     sandbox.start()
     return server
 
