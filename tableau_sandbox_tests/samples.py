@@ -11,6 +11,7 @@ import tableauserverclient as tsc
 from tableauhyperapi import Connection, CreateMode
 
 from tableau_sandbox.hyperd import hyper_process
+from tableau_sandbox.options import UserSeed
 from tableau_sandbox.testing import Sandbox
 from tableau_sandbox_tests.answer_check import check_answer
 
@@ -64,6 +65,11 @@ def signed_in(
     server = tsc.Server(url, use_server_version=True, session_factory=checked_session)
     server.auth.sign_in(auth)
     return server
+
+
+def user(sandbox: Sandbox, seed: UserSeed) -> tsc.Server:
+    """The same client, signed in as another user."""
+    return signed_in(sandbox, tsc.TableauAuth(seed.name, seed.password or ""))
 
 
 def default_project(server: tsc.Server) -> str:

@@ -24,7 +24,6 @@ from tableau_sandbox.faults import Cut, Drop, Refuse
 from tableau_sandbox.quirks import Quirks
 from tableau_sandbox.testing import Sandbox
 from tableau_sandbox.vds.api import CALLS as VDS_CALLS
-from tableau_sandbox_tests.access.test_roles import user
 from tableau_sandbox_tests.conftest import ALICE
 from tableau_sandbox_tests.contract import (
     test_datasources,
@@ -35,6 +34,7 @@ from tableau_sandbox_tests.contract import (
 from tableau_sandbox_tests.contract.conftest import ENVIRONMENT, VIEWER, or_stop
 from tableau_sandbox_tests.contract.session import Session
 from tableau_sandbox_tests.contract.workspace import Workspace
+from tableau_sandbox_tests.samples import user
 
 SUITE = Path(__file__).with_name("contract")
 TOKEN = {name: value for name, value in ENVIRONMENT.items() if name.startswith("TABLEAU_TOKEN")}

@@ -15,7 +15,7 @@ from tableau_sandbox.options import Options, UserSeed
 from tableau_sandbox.services import open_services
 from tableau_sandbox.store.accounts import NameTakenError
 from tableau_sandbox.testing import Sandbox, running_sandbox
-from tableau_sandbox_tests.access.test_connected_app import token
+from tableau_sandbox_tests.access.test_sign_in import token
 from tableau_sandbox_tests.samples import publish, signed_in
 from tableau_sandbox_tests.service.command import started_sandbox
 

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -150,24 +149,3 @@ def test_decision_follows_the_model(world: World, person: str, role: str):
         for depth in range(3):
             answer = access.may(user, capability, projects[f"p{depth}"])
             assert answer is allowed(world, person, role, capability, depth=depth), capability
-
-
-@pytest.mark.parametrize(
-    ("modes", "may"),
-    [
-        ({}, False),
-        ({"everyone": "Allow"}, True),
-        ({"everyone": "Allow", "others": "Deny"}, False),
-        ({"others": "Deny", "ann": "Allow"}, True),
-        ({"others": "Allow", "ann": "Deny"}, False),
-    ],
-)
-def test_rules_that_contradict(modes: dict[str, str], may: bool):
-    """Prevents: of a user's own rule and those of several groups, the wrong one counts."""
-    project = Project("p0", "site", None, "boss", "p0", "", LOCKS[0], "", "")
-    access = Access(
-        projects={"p0": project},
-        rules_of=lambda _: [Rule(who, "Write", mode) for who, mode in modes.items()],
-        groups_of=lambda _: GROUPS,
-    )
-    assert access.may(User("ann", "ann", "Creator"), "Write", project) is may

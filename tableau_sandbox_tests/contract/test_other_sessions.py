@@ -5,6 +5,7 @@ import uuid
 from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import jwt
 import pytest
@@ -14,6 +15,7 @@ from tableau_sandbox_tests.contract.session import (
     OLDEST_VERSION,
     OtherSession,
     Session,
+    converse,
     sign_in_request,
 )
 from tableau_sandbox_tests.contract.sources import (
@@ -229,6 +231,7 @@ def test_job_of_another_user(workspace: Workspace, creator: OtherSession):
     batch = {"action": "delete", "target-table": "Extract", "condition": True}
     job = workspace.finished(workspace.update(workspace.published(), [batch]))["job@id"]
     creator.send(f"GET jobs/{job}").is_refused("403004")
+    creator.send(f"PUT jobs/{job}").is_refused("403004")
 
 
 @fact(_PUBLISH, REFERENCE)
@@ -259,6 +262,22 @@ def test_publish_into_a_closed_project(
     permissions_read_by_others="permissions of what they may not change: "
     "GET {path}/permissions -> 403004",
 )
+@fact(
+    f"GET {_DATASOURCE}/content",
+    REFERENCE,
+    content_of_what_is_closed="the content of what is closed: GET {path}/content -> 403004",
+)
+@fact(
+    f"GET {_DATASOURCE}/connections",
+    REFERENCE,
+    connections_of_what_is_closed="the connections of what is closed: "
+    "GET {path}/connections -> 403004 or 404011",
+)
+@fact(
+    f"GET {_DATASOURCE}/revisions",
+    REFERENCE,
+    revisions_of_what_is_closed="the revisions of what is closed: GET {path}/revisions -> 403004",
+)
 def test_creator(
     creator: OtherSession, closed: tuple[str, Published], *, what: str, asked: str, codes: str
 ):
@@ -271,6 +290,128 @@ def test_list_without_what_is_closed(creator: OtherSession, closed: tuple[str, P
     """What a user may not see is missing in lists."""
     answer = creator.send(f"GET datasources?filter=name:eq:{closed[1].name}").succeeds()
     assert answer["pagination@totalAvailable"] == "0"
+    answer = creator.send("GET projects?pageSize=1000").succeeds()
+    assert closed[0] not in answer.all("projects/project@id")
+
+
+def _rule(*capabilities: str, mode: str = "Allow") -> str:
+    """The element of what the other user is allowed or denied."""
+    named = "".join(f"<capability name='{each}' mode='{mode}'/>" for each in capabilities)
+    rule = f"<user id='{{they}}'/><capabilities>{named}</capabilities>"
+    return f"<permissions><granteeCapabilities>{rule}</granteeCapabilities></permissions>"
+
+
+_PERMISSIONS = "{path}/permissions"
+_DEFAULTS = "projects/{folder}/default-permissions/datasources"
+_INTO = "<datasource><project id='{folder}'/></datasource>"
+_CERTIFY = "<datasource isCertified='true'/>"
+_DESCRIBE = "<datasource description='Seen'/>"
+
+
+@fact(
+    f"PUT {_DATASOURCE}/permissions",
+    REFERENCE,
+    right_to_download="Whoever is allowed to download does, until that is revoked: "
+    f"they GET {{path}}/content -> 403004; PUT {_PERMISSIONS} {_rule('ExportXml')} -> 200; "
+    f"they GET {{path}}/content -> 200; "
+    f"DELETE {_PERMISSIONS}/users/{{they}}/ExportXml/Allow -> 204; "
+    "they GET {path}/content -> 403004",
+    denied_before="What was denied before stays denied: "
+    f"PUT {_PERMISSIONS} {_rule('Read', mode='Deny')} -> 200; "
+    f"PUT {_PERMISSIONS} {_rule('Read')} -> 200; they GET {{path}} -> 403004",
+    right_to_write="Whoever may write describes and tags, and neither certifies nor deletes: "
+    f"they PUT {{path}} {_DESCRIBE} -> 403032; PUT {_PERMISSIONS} {_rule('Write')} -> 200; "
+    f"they PUT {{path}} {_DESCRIBE} -> 200; they PUT {{path}} {_CERTIFY} -> 403032; "
+    "they PUT {path}/tags <tags><tag label='a'/></tags> -> 200; they DELETE {path} -> 403004",
+)
+@fact(
+    f"PUT {_DATASOURCE}",
+    REFERENCE,
+    limits_of_owners="An owner does not certify, give away, or move to where nothing is allowed: "
+    f"they PUT {{theirs}} {_DESCRIBE} -> 200; they PUT {{theirs}} {_CERTIFY} -> 403032; "
+    "they PUT {theirs} <datasource><owner id='{user}'/></datasource> -> 403027; "
+    "they PUT {theirs} <datasource><project id='{closed}'/></datasource> -> 403030",
+    given_to_another_user="A data source is given to another user: PUT {path} "
+    "<datasource><owner id='{they}'/></datasource> -> datasource/owner@id={they}",
+    moved_out_of_a_lock="What is moved out of a locked project keeps what counted there: "
+    f"PUT {{path}} {_INTO} -> 200; PUT {_DEFAULTS} {_rule('ExportXml')} -> 200; "
+    "PUT projects/{folder} <project contentPermissions='LockedToProject'/> -> 200; "
+    "PUT {path} <datasource><project id='{project}'/></datasource> -> 200; "
+    "they GET {path}/content -> 200",
+)
+@fact(
+    "PUT sites/{site}/projects/{project}",
+    REFERENCE,
+    locked_project="In a locked project its rules count, and count on when the lock is gone: "
+    f"PUT {{path}} {_INTO} -> 200; PUT {_DEFAULTS} {_rule('ExportXml')} -> 200; "
+    "they GET {path}/content -> 403004; "
+    "PUT projects/{folder} <project contentPermissions='LockedToProjectWithoutNested'/> -> 200; "
+    f"they GET {{path}}/content -> 200; PUT {_PERMISSIONS} {_rule('Write')} -> 403004; "
+    f"GET {_PERMISSIONS} -> permissions/parent@id={{folder}}; "
+    "PUT projects/{folder} <project contentPermissions='ManagedByOwner'/> -> 200; "
+    f"DELETE {_DEFAULTS}/users/{{they}}/ExportXml/Allow -> 204; they GET {{path}}/content -> 200",
+    change_of_a_closed_project="Nobody changes a project that is closed to them: "
+    "they PUT projects/{closed} <project/> -> 403004",
+)
+@fact(
+    "PUT sites/{site}/projects/{project}/permissions",
+    REFERENCE,
+    project_leader="Whoever leads a project may do everything inside it: "
+    f"PUT {{path}} {_INTO} -> 200; they PUT {{path}} {_CERTIFY} -> 403032; "
+    "they POST projects <project name='{name}' parentProjectId='{folder}'/> -> 403004; "
+    f"PUT projects/{{folder}}/permissions {_rule('ProjectLeader')} -> 200; "
+    "they POST projects <project name='{name}' parentProjectId='{folder}'/>"
+    f" -> 201 project/owner@id={{they}}; they PUT {{path}} {_CERTIFY} -> 200; "
+    f"they GET {{path}}/content -> 200; they GET {_PERMISSIONS} -> permissions/datasource@id",
+)
+def test_rights(
+    workspace: Workspace,
+    creator: OtherSession,
+    closed: tuple[str, Published],
+    *,
+    claim: str,
+    requests: str,
+):
+    """{claim}."""
+    theirs = workspace.publish(workspace.new_name(), by=creator).succeeds(201)
+    made = {
+        "path": workspace.published().path,
+        "theirs": f"datasources/{theirs['datasource@id']}",
+        "folder": workspace.new_project(),
+        "name": workspace.new_name(),
+        "project": workspace.project,
+        "closed": closed[0],
+        "they": creator.user,
+        "user": workspace.session.user,
+    }
+    values = {name: partial(str, value) for name, value in made.items()}
+    for step in requests.split("; "):
+        request = step.removeprefix("they ")
+        converse(workspace.ask if request == step else creator.ask, request, values)
+
+
+@fact(_PUBLISH, REFERENCE)
+def test_overwrite_of_another_users_data(workspace: Workspace, creator: OtherSession):
+    """Whoever may write a data source overwrites it, and it stays its owner's."""
+    target = workspace.published()
+    publish = partial(workspace.publish, target.name, query="overwrite=true", by=creator)
+    publish().is_refused("403004 or 403007")
+    workspace.send(f"PUT {target.path}/permissions {_rule('Write')}", they=creator.user).succeeds()
+    assert publish().succeeds(201)["datasource/owner@id"] == workspace.session.user
+
+
+@fact("PUT sites/{site}/projects/{project}/default-permissions/datasources", REFERENCE)
+def test_default_permissions_of_an_inner_project(workspace: Workspace, creator: OtherSession):
+    """A project begins with the rules of the one around it, and then has its own."""
+    outer = workspace.new_project()
+    path, element = f"projects/{outer}/default-permissions/datasources", _rule("ExportXml")
+    workspace.send(f"PUT {path} {element}", they=creator.user).succeeds()
+    request = f"POST projects <project name='{workspace.new_name()}' parentProjectId='{outer}'/>"
+    inner = workspace.send(request).succeeds(201)["project@id"]
+    workspace.send(f"DELETE {path}/users/{creator.user}/ExportXml/Allow").succeeds(204)
+    for project, status in ((outer, 403), (inner, 200)):
+        target = workspace.published(project=project)
+        assert creator.send(f"GET {target.path}/content").status == status
 
 
 @fact(f"PATCH {_DATASOURCE}/data", NOBODY)

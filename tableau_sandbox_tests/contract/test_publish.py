@@ -32,6 +32,7 @@ _ONE, _TWO = (f'CREATE TABLE "Extract"."{name}" (id INTEGER)' for name in ("One"
 _THREE = (3, "three")
 _BLOCK = "PUT sites/{site}/fileUploads/{upload}"
 _HYPER = "datasourceType=hyper"
+_NAMED = "<tsRequest><datasource {}/></tsRequest>"
 _NO_SESSION = "1:00000000000000000000000000000000-0:0"
 
 
@@ -175,6 +176,14 @@ def test_refused_file(workspace: Workspace, *, what: str, statements: tuple[str,
     publish_without_a_file=("A request without a file", "", 0, "400000"),
     publish_of_two_files=("A request with two files", "", 2, "400010"),
     malformed_publish=("A request that breaks off", "<tsRequest>", 1, "400000"),
+    publish_without_a_name=("A request without a name", _NAMED.format(""), 1, "400000"),
+    publish_under_a_blank_name=("A name of spaces", _NAMED.format("name='  '"), 1, "400000"),
+    publish_of_a_senseless_flag=(
+        "A flag that is neither true nor false",
+        _NAMED.format("name='x' useRemoteQueryAgent='perhaps'"),
+        1,
+        "400000",
+    ),
 )
 def test_refused_parts(workspace: Workspace, *, what: str, text: str, files: int, codes: str):
     """{what} is refused with {codes}."""

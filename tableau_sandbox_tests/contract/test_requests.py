@@ -27,6 +27,8 @@ _RULE = (
     "<permissions><granteeCapabilities><user id='{{user}}'/><capabilities>"
     "<capability name='{}' mode='Allow'/></capabilities></granteeCapabilities></permissions>"
 )
+_RULE_FOR = _RULE.format("Read").replace("<user id='{user}'/>", "{}")
+_NO_USER = "<user id='{nothing}'/>"
 
 
 @fact(
@@ -97,9 +99,14 @@ _RULE = (
     _ALL,
     NOBODY,
     unknown_filter_operator="A filter with an unknown operator is refused with 400065: "
-    "GET datasources?filter=name:resembles:x -> 400065",
-    filter_by_no_time="A filter that compares a time with something else is refused with 400065: "
-    "GET datasources?filter=updatedAt:gt:yesterday -> 400065",
+    "GET datasources?filter=name:resembles:x -> 400065; GET datasources?filter=name -> 400065; "
+    "GET datasources?filter=tags:has:x -> 400065; GET projects?filter=name:gt:x -> 400065; "
+    "GET datasources?filter=type:in:[hyper] -> 400065; "
+    "GET datasources?filter=hasExtracts:in:[true] -> 400065",
+    filter_by_no_time="A filter by what is no value of its field is refused with 400065: "
+    "GET datasources?filter=updatedAt:gt:yesterday -> 400065; "
+    "GET datasources?filter=isCertified:eq:perhaps -> 400065; "
+    "GET datasources?filter=size:eq:small -> 400065",
 )
 @fact(
     _ALL,
@@ -108,6 +115,12 @@ _RULE = (
     "GET datasources?filter=name:eq:no-such-name&pageNumber=1 -> pagination@totalAvailable=0",
     unknown_parameters="Unknown parameters are ignored: GET datasources?noSuch=true -> 200",
     unknown_path="A path that does not exist is refused: GET noSuchThings -> 404003",
+)
+@fact(
+    _ALL,
+    LIVE_MESSAGES,
+    unknown_order="Not every field sorts, and only up or down: "
+    "GET datasources?sort=colour:asc -> 400065; GET projects?sort=name:up -> 400065",
 )
 @fact(
     "GET sites/{site}/groups",
@@ -236,6 +249,10 @@ def test_site(session: Session, *, claim: str, requests: str):
     REFERENCE,
     deleted_project="A deletion is answered 204, and then the project is unknown: "
     "DELETE projects/{folder} -> 204; DELETE projects/{folder} -> 404005",
+    content_of_a_deleted_project="A project is deleted with its content: "
+    "PUT {new} <datasource><project id='{folder}'/></datasource> -> 200; "
+    "PUT projects/{folder} <project/> -> project/contentsCounts@datasourceCount=1; "
+    "DELETE projects/{folder} -> 204; GET {new} -> 404004",
 )
 @fact(
     f"GET {_ONE}",
@@ -275,13 +292,17 @@ def test_site(session: Session, *, claim: str, requests: str):
     no_tags="An empty list of tags adds nothing, and is no error: PUT {shared}/tags <tags/> -> 200",
     long_tag="A tag of more than 200 characters is refused: "
     f"PUT {{shared}}/tags <tags><tag label='{'x' * 201}'/></tags> -> 400075",
+    blank_tag="A tag without a character is refused: PUT {shared}/tags <tags><tag label=''/></tags>"
+    " -> 400075; PUT {shared}/tags <tags><tag label=' '/></tags> -> 400075",
 )
 @fact(
     f"DELETE {_ONE}/tags/{{label}}",
     TSC,
     removed_tag="A tag is removed by its encoded name, also with a slash in it: "
     "PUT {new}/tags <tags><tag label='a/b'/></tags> -> tags/tag@label=a/b; "
-    "DELETE {new}/tags/a%2Fb -> 204; DELETE {new}/tags/a%2Fb -> 404007",
+    "DELETE {new}/tags/a%2Fb -> 204; DELETE {new}/tags/a%2Fb -> 404007; "
+    "PUT {new}/tags <tags><tag label='q?x=1#%2F'/></tags> -> 200; "
+    "DELETE {new}/tags/q%3Fx%3D1%23%252F -> 204; GET {new} -> 200",
 )
 @fact(
     f"DELETE {_ONE}/tags/{{label}}",
@@ -338,6 +359,14 @@ def test_site(session: Session, *, claim: str, requests: str):
     " -> project@contentPermissions=LockedToProject; "
     "PUT {new} <datasource><project id='{folder}'/></datasource> -> 200; "
     f"PUT {{new}}/permissions {_RULE.format('Read')} -> 403004",
+    capability_of_projects="Only projects are led: "
+    f"PUT {{shared}}/permissions {_RULE.format('ProjectLeader')} -> 400000 or 400009",
+    neither_allowed_nor_denied="A capability is allowed or denied: "
+    f"PUT {{shared}}/permissions {_RULE.format('Read').replace('Allow', 'Maybe')} -> 400000",
+    rules_for_nobody="A rule is for one user or group that exists: "
+    f"PUT {{shared}}/permissions {_RULE_FOR.format('')} -> 400000; "
+    f"PUT {{shared}}/permissions {_RULE_FOR.format(_NO_USER)} -> 404002; "
+    f"PUT {{shared}}/permissions {_RULE_FOR.format(_NO_USER.replace('user', 'group'))} -> 404012",
 )
 @fact(
     f"DELETE {_ONE}/permissions/{{grantees}}/{{grantee}}/{{capability}}/{{mode}}",
@@ -433,3 +462,38 @@ def test_size_of_a_datasource(session: Session):
     """The size of a data source is a whole number of megabytes."""
     answer = session.send(f"GET datasources/{session.first('datasource')}").succeeds()
     assert (answer.get("datasource@size") or "0").isdecimal()
+
+
+@fact(_ALL, REFERENCE)
+def test_filters_choose(workspace: Workspace):
+    """Filters find a data source by its own values, and not by others."""
+    target = workspace.published()
+    workspace.send(f"PUT {target.path} <datasource description='Seen'/>").succeeds()
+    workspace.send(f"PUT {target.path}/tags <tags><tag label='seen'/></tags>").succeeds()
+    for clauses, found in (
+        ("tags:in:[seen,else],description:eq:Seen,isPublished:eq:TRUE,size:gte:1", "1"),
+        *(("tags:eq:else", "0"), ("description:in:[seen,else]", "0"), ("type:eq:sqlproxy", "0")),
+        *(("connectionType:in:[hyper,else]", "1"), ("size:lt:1", "0"), ("projectName:eq:", "0")),
+    ):
+        answer = workspace.send(f"GET datasources?filter=name:eq:{target.name},{clauses}")
+        assert answer.succeeds()["pagination@totalAvailable"] == found, clauses
+
+
+@fact(f"GET {_PROJECTS}", TSC)
+def test_pages_make_a_list(session: Session):
+    """The pages of a list have each of its items once, in its order."""
+    pages = [session.send(f"GET projects?sort=name:asc&pageSize=1&pageNumber={n}") for n in (1, 2)]
+    if pages[1].status == 400:
+        pytest.skip("there is one project only")
+    listed = session.send("GET projects?sort=name:asc&pageSize=2").succeeds()
+    paged = [page["projects/project@id"] for page in pages]
+    assert paged == listed.all("projects/project@id")
+
+
+@fact(f"PUT {_PROJECT}", REFERENCE)
+def test_moved_project(workspace: Workspace):
+    """A project moves into another one, and not into itself."""
+    outer, inner = workspace.new_project(), workspace.new_project()
+    for parent, expected in ((outer, f"200 project@parentProjectId={outer}"), (inner, "400000")):
+        request = f"PUT projects/{inner} <project parentProjectId='{parent}'/>"
+        workspace.send(request).meets(expected)

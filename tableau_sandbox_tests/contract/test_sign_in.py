@@ -104,7 +104,8 @@ def test_request_in_chunks(session: Session):
 @fact(_SIGN_IN, REFERENCE)
 def test_wrong_credentials(session: Session):
     """Unknown credentials are refused with 401001."""
-    _sign_in(session, sign_in_request(session.content_url, **_NO_TOKEN)).is_refused("401001")
+    for given in (_NO_TOKEN, {"name": "no-such-user", "password": "x"}):
+        _sign_in(session, sign_in_request(session.content_url, **given)).is_refused("401001")
 
 
 @fact(_SIGN_IN, REFERENCE)
@@ -124,6 +125,14 @@ def test_two_kinds_of_credentials(session: Session):
     """A request with a password and a token is refused with 400000."""
     request = sign_in_request(session.content_url, name="a", password="b", **_NO_TOKEN)
     session.call("POST", "auth/signin", request).is_refused("400000")
+
+
+@fact(_SIGN_IN, REFERENCE)
+def test_incomplete_credentials(session: Session):
+    """A request without credentials, or with half of them, is refused with 400000."""
+    for given in ({}, {"name": "a"}, {"personalAccessTokenName": "a"}):
+        request = sign_in_request(session.content_url, **given)
+        session.call("POST", "auth/signin", request).is_refused("400000")
 
 
 @fact(_SIGN_IN, MCP)
