@@ -49,11 +49,7 @@ def test_sites_as_trees(new_server: NewServer, tmp_path: Path, one_row: Path):
     assert "default-src 'none'" in page.headers["Content-Security-Policy"]
 
 
-def test_an_empty_sandbox_says_so(sandbox: Sandbox):
-    # Prevents: an empty page, which looks like a broken one.
+def test_nothing_to_show(sandbox: Sandbox):
+    """Prevents: an empty page looks like a broken one, or a stale link ends in an error."""
     assert "Nothing is published here yet." in requests.get(sandbox.url, timeout=TIMEOUT).text
-
-
-def test_page_of_nothing(shared_sandbox: Sandbox):
-    # Prevents: a stale link ends in an error of the sandbox.
-    assert requests.get(f"{shared_sandbox.url}/datasources/x", timeout=TIMEOUT).status_code == 404
+    assert requests.get(f"{sandbox.url}/datasources/x", timeout=TIMEOUT).status_code == 404

@@ -17,13 +17,9 @@ from tableau_sandbox_tests.updates.test_update_data import APPEND, CLEAR, finish
 
 
 def test_options_of_the_command(tmp_path: Path, one_row: Path, monkeypatch: pytest.MonkeyPatch):
-    # Prevents: the command takes an option, and does not pass it on.
-    options = (
-        "--repeated-request=conflict",
-        "--updates-move-stamp=never",
-        "--update-limit-mb=0.01",
-        "--upload-blocks=1",
-    )
+    """Prevents: the command takes an option, and does not pass it on."""
+    options = ("--repeated-request=conflict", "--updates-move-stamp=never", "--upload-blocks=1")
+    options += ("--update-limit-mb=0.01",)
     with started_sandbox(tmp_path, *options) as (_, url):
         server = signed_in(url)
         item = publish(server, one_row)
@@ -80,10 +76,8 @@ def test_options_that_may_be_repeated(monkeypatch: pytest.MonkeyPatch):
         monkeypatch, "--user=a:b", "--user=c:d:Viewer", "--site=x", "--site=y", "--connected-app",
         f"app:key:{'s' * 32}", "--allowed-host=h",
     )  # fmt: skip
-    assert [(user.name, user.site_role) for user in made.users] == [
-        ("a", "Creator"),
-        ("c", "Viewer"),
-    ]
+    users = [(user.name, user.site_role) for user in made.users]
+    assert users == [("a", "Creator"), ("c", "Viewer")]
     assert (made.sites, made.allowed_hosts) == (("x", "y"), ("h",))
     assert [app.client_id for app in made.connected_apps] == ["app"]
 
@@ -103,12 +97,8 @@ def test_help_lists_all_quirks(capsys: pytest.CaptureFixture[str]):
 @pytest.mark.parametrize(
     "wrong",
     [
-        "--late-stamp-seconds=-1",
-        "--late-stamp-seconds=inf",
-        "--stamps-within-second=never",
-        "--rest-version=new",
-        "--kept-revisions=0",
-        "--hyper-profile=2018.1",
+        *("--late-stamp-seconds=-1", "--late-stamp-seconds=inf", "--stamps-within-second=never"),
+        *("--rest-version=new", "--kept-revisions=0", "--hyper-profile=2018.1"),
     ],
 )
 def test_senseless_answers(wrong: str, capsys: pytest.CaptureFixture[str]):

@@ -32,11 +32,9 @@ BOSS = UserSeed(
 )
 BOSS_AUTH = tsc.TableauAuth("boss", "p a: ss")
 BOSS_TOKEN = tsc.PersonalAccessTokenAuth("pipeline", "own-secret")
-KNOWN = (
-    tsc.TableauAuth("admin", "admin"),
-    tsc.TableauAuth("boss", "admin"),
-    tsc.PersonalAccessTokenAuth("pipeline", "pipeline-secret"),
-)
+ADMIN_AUTH = tsc.TableauAuth("admin", "admin")
+KNOWN_TOKEN = tsc.PersonalAccessTokenAuth("pipeline", "pipeline-secret")
+KNOWN = (ADMIN_AUTH, tsc.TableauAuth("boss", "admin"), KNOWN_TOKEN)
 
 
 @contextmanager
@@ -101,7 +99,7 @@ def test_open_to_other_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_data_that_had_the_defaults(tmp_path: Path, one_row: Path):
     """Prevents: data from a developer's machine bring the documented password with them."""
     with running_sandbox(tmp_path) as sandbox:
-        admin = signed_in(sandbox, tsc.TableauAuth("admin", "admin"))
+        admin = signed_in(sandbox)
         item = publish(admin, one_row)
     with running_sandbox(tmp_path, admin=BOSS) as sandbox:
         for auth in KNOWN:

@@ -13,8 +13,8 @@ from tableau_sandbox_tests.service.command import started_sandbox
 
 
 def signed_in_over_tls(url: str, certificate: Path) -> tsc.Server:
-    server = tsc.Server(url, http_options={"verify": str(certificate)})
-    server.use_server_version()
+    options = {"verify": str(certificate)}
+    server = tsc.Server(url, use_server_version=True, http_options=options)
     server.auth.sign_in(tsc.TableauAuth(Sandbox.user, Sandbox.password))
     return server
 
