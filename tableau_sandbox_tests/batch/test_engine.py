@@ -53,6 +53,26 @@ def test_repeated_keys_are_named(tmp_path: Path, target: Path):
         )
 
 
+KEYED = 'CREATE TABLE "Extract".s AS (SELECT * FROM (VALUES %s) AS t (key, id, name))'
+
+
+def test_upsert_by_a_key_of_another_name(tmp_path: Path, target: Path):
+    # Prevents: rows are inserted or left out because the update has just changed their keys.
+    by_key = {**UPSERT, "condition": {**ON_ID, "source-col": "key"}}
+    payload = source(tmp_path, KEYED % "(2, 5, 'five'), (5, 7, 'seven'), (9, 9, 'nine')")
+    rows = [[1, "one"], [5, "five"], [7, "seven"], [9, "nine"]]
+    assert applied(target, payload, by_key) == rows
+
+
+def test_upsert_by_a_constant(tmp_path: Path, target: Path):
+    # Prevents: rows are inserted again because the update has just changed what a constant tests.
+    two = {"op": "eq", "target-col": "name", "const": {"type": "string", "v": "two"}}
+    condition = {"op": "and", "args": [ON_ID, two]}
+    payload = source(tmp_path, SOURCE % "(1, 'uno'), (2, 'zwei')")
+    rows = [[1, "one"], [1, "uno"], [2, "zwei"]]
+    assert applied(target, payload, {**UPSERT, "condition": condition}) == rows
+
+
 def test_only_schemas_with_tables_count(tmp_path: Path, target: Path):
     # Prevents: the empty schema "public" of every file makes names ambiguous.
     create = 'CREATE TABLE "public".s (id INT, name TEXT)'
@@ -90,6 +110,17 @@ def test_columns_must_agree(
     assert error.code in (Code.COLUMNS, Code.TYPES)
     with pytest.raises(AssertionError, match=reason):
         raise AssertionError(error.message)
+
+
+def test_not_null_is_kept(tmp_path: Path):
+    # Prevents: a column that cannot be NULL gets a NULL, or a traceback tells of it.
+    create = 'CREATE TABLE "Extract"."Extract" (id INT NOT NULL, name TEXT)'
+    target = execute(tmp_path / "target.hyper", create)
+    payload = source(tmp_path, SOURCE % "(CAST(NULL AS INT), 'x')")
+    with pytest.raises(BatchError, match=r"(?i)null") as caught:
+        applied(target, payload, INSERT)
+    assert caught.value.code is Code.ENGINE
+    assert caught.value.note.startswith("Action 1: ")
 
 
 SPECIAL = (

@@ -288,7 +288,7 @@ def test_batches_are_atomic(workspace: Workspace):
     _UPDATE,
     NOBODY,
     insert_of_unknown_columns="An insert fails if the source has a column that the target lacks: "
-    "insert -> id INTEGER, other TEXT",
+    "insert -> id INTEGER, name TEXT, other TEXT",
     insert_without_a_column="An insert fails if the source lacks a column of the target: "
     "insert -> id INTEGER",
     insert_of_another_type="An insert fails if a column has another type in the source: "

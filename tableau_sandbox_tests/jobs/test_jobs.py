@@ -210,19 +210,11 @@ def test_filters_order_and_pages(jobs: Jobs):
     assert jobs.titles("?pageSize=2&pageNumber=2") == ["A"]
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
-        "filter=createdAt:gt:yesterday",
-        "filter=createdAt:gt:2026-01-01T00:00:00",
-        "filter=createdAt:has:2026",
-        "filter=progress:gt:half",
-        "filter=status:has:Fail",
-        "filter=notes:eq:x",
-        "filter=priority:eq:50",
-    ],
-)
-def test_senseless_filters(shared_sandbox: Sandbox, shared_server: tsc.Server, query: str):
+def test_senseless_filters(shared_sandbox: Sandbox, shared_server: tsc.Server):
     # Prevents: a filter that real servers do not know is passed over in silence.
-    response = call(shared_sandbox, "GET", f"sites/{{site}}/jobs?{query}", server=shared_server)
-    assert code_of(response) == "400065"
+    for wrong in (
+        *("createdAt:gt:yesterday", "createdAt:gt:2026-01-01T00:00:00", "createdAt:has:2026"),
+        *("progress:gt:half", "status:has:Fail", "notes:eq:x", "priority:eq:50"),
+    ):
+        path = f"sites/{{site}}/jobs?filter={wrong}"
+        assert code_of(call(shared_sandbox, "GET", path, server=shared_server)) == "400065", wrong

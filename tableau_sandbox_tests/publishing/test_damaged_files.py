@@ -60,8 +60,10 @@ def test_jobs_with_what_crashes_hyperd(server: tsc.Server, one_row: Path, deadly
     with pytest.raises(JobFailed) as caught:
         finished(server, publish_job(server, deadly))
     assert caught.value.job.status_notes[0]["value"] == "400011"
-    with pytest.raises(JobFailed, match="source file cannot be opened"):
+    with pytest.raises(JobFailed, match="source file cannot be opened") as caught:
         finished(server, update(server, item, APPEND, payload=deadly))
+    # Nor does it tell where the sandbox keeps its files.
+    assert str(deadly.parent) not in str(caught.value.job.notes)
     assert finished(server, update(server, item, APPEND, payload=one_row)).finish_code == 0
     assert rows_on_server(server, item.id) == [[1, "one"], [1, "one"]]
 

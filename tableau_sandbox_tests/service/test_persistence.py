@@ -25,8 +25,5 @@ def test_everything_survives_a_restart(
     assert rows_on_server(server, item.id) == [[1, "one"]]
     assert server.jobs.get_by_id(job.id).finish_code == 0
     assert [found.id for found in server.projects.filter(name="Kept")] == [project.id]
-    assert server.fileuploads.append(upload, *block(b"x")).file_size == 1
-
-
-def block(content: bytes) -> tuple[bytes, str]:
-    return tsc.server.RequestFactory.Fileupload.chunk_req(content)
+    block = tsc.server.RequestFactory.Fileupload.chunk_req(b"x")
+    assert server.fileuploads.append(upload, *block).file_size == 1

@@ -1,5 +1,8 @@
+"""Many data sources, many clients at once, and large files."""
+
 import subprocess
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -83,6 +86,32 @@ def test_twenty_uploads_at_once(
         assert found == [[number % 4, number % 4, 100_000]]
     assert list((sandbox.data_dir / "uploads").iterdir()) == []
     assert list((sandbox.data_dir / "incoming").iterdir()) == []
+
+
+@pytest.mark.slow
+def test_publishing_and_reading_at_once(
+    start_sandbox: Callable[..., Sandbox], one_row: Path, two_rows: Path
+):
+    # Prevents: two publishes get mixed up, or a reader finds the file gone that it was to read.
+    sandbox = start_sandbox(kept_revisions=1)
+    contents = {one_row: [[1, "one"]], two_rows: [[1, "one"], [2, "two"]]}
+
+    luid = publish(signed_in(sandbox), one_row).id
+
+    def publish_often(file: Path) -> list[str]:
+        publisher = signed_in(sandbox)
+        return [publish(publisher, file, mode="Overwrite").id for _ in range(8)]
+
+    def read_often() -> list[list[list]]:
+        reader = signed_in(sandbox)
+        return [rows_on_server(reader, luid) for _ in range(8)]
+
+    with ThreadPoolExecutor() as executor:
+        publishing = [executor.submit(publish_often, file) for file in contents]
+        reading = [executor.submit(read_often) for _ in range(2)]
+        assert {found for future in publishing for found in future.result()} == {luid}
+        assert all(rows in contents.values() for future in reading for rows in future.result())
+    assert len(list((sandbox.data_dir / "content").iterdir())) == 1
 
 
 @pytest.mark.slow
