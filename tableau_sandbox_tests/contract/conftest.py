@@ -129,8 +129,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.user_properties += [
                 ("fact", case.id if case else item.name[5:].replace("_", "-")),
                 ("endpoint", endpoint),
-                ("source", source.name),
-                ("grade", str(source.grade)),
+                *zip(("source", "grade"), map(str, source.value), strict=True),
                 ("claim", claim.format(**case.params) if case else claim),
             ]
 

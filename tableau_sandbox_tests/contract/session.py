@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
+from typing import Any
 from uuid import uuid4
 from xml.sax.saxutils import quoteattr
 
@@ -25,30 +25,33 @@ def sign_in_request(site: str, *, user: str = "", **credentials: str) -> str:
     return f"<tsRequest><credentials {given}>{where}{named}</credentials></tsRequest>"
 
 
-def send(ask: Callable[..., Answer], request: str, **values: str) -> Answer:
-    """Send a request in one line: a method, a path, and an element for the body.
+class Conversation:
+    """Requests in one line, which may name `values` in braces."""
 
-    It may name `values` in braces, and a LUID {nothing} that nothing has.
-    """
-    method, path, *body = request.format(nothing=uuid4(), **values).split(" ", 2)
-    return ask(method, path, f"<tsRequest>{body[0]}</tsRequest>" if body else b"")
+    values: Mapping[str, Callable[[], str]]
+
+    def ask(self, method: str, path: str, body: str | bytes = b"", **options: Any) -> Answer:
+        """Send a request."""
+        raise NotImplementedError
+
+    def send(self, request: str, **more: str) -> Answer:
+        """Send a method, a path, and an element for the body; it may name `more` values."""
+        method, path, *body = request.format(**self._made(request, more)).split(" ", 2)
+        return self.ask(method, path, f"<tsRequest>{body[0]}</tsRequest>" if body else b"")
+
+    def converse(self, text: str, **more: str) -> None:
+        """Send requests such as "GET projects -> 200; GET nothing -> 404003", check the answers."""
+        for step in text.format(**self._made(text, more)).split("; "):
+            request, _, expected = step.partition(" -> ")
+            self.send(request).meets(expected)
+
+    def _made(self, text: str, more: Mapping[str, str]) -> dict[str, str]:
+        named = set(re.findall(r"{(\w+)}", text)) - set(more)
+        return {name: make() for name, make in self.values.items() if name in named} | {**more}
 
 
-def converse(
-    ask: Callable[..., Answer], text: str, values: Mapping[str, Callable[[], str]]
-) -> None:
-    """Send requests such as "GET projects -> 200; GET nothing -> 404003", and check the answers.
-
-    They may name values in braces, which are made for them.
-    """
-    made = {name: values[name]() for name in set(re.findall(r"{(\w+)}", text)) & set(values)}
-    for step in text.split("; "):
-        request, _, expected = step.partition(" -> ")
-        send(ask, request, **made).meets(expected.format(**made))
-
-
-class OtherSession:
-    """The session of another user, or on another site.
+class OtherSession(Conversation):
+    """The session of another user, or on another site. Requests may name {site} and {user}.
 
     Attributes:
         token: of the session.
@@ -61,26 +64,22 @@ class OtherSession:
         self.token = answer["credentials@token"]
         self.site = answer["credentials/site@id"]
         self.user = answer["credentials/user@id"]
+        self.values = {
+            "nothing": lambda: str(uuid4()),
+            "site": lambda: self.site,
+            "user": lambda: self.user,
+        }
 
-    def ask(
-        self,
-        method: str,
-        path: str,
-        body: str | bytes = b"",
-        *,
-        headers: Mapping[str, str] | None = None,
-    ) -> Answer:
+    def ask(self, method: str, path: str, body: str | bytes = b"", **options: Any) -> Answer:
         """Send a request to a path of the site, or of the server if it begins with a slash."""
         whole = path[1:] if path.startswith("/") else f"sites/{self.site}/{path}"
-        return self._server.call(method, whole, body, token=self.token, headers=headers)
-
-    def send(self, request: str, **values: str) -> Answer:
-        """Send a request in one line, see `send`. It may also name {site} and {user}."""
-        return send(self.ask, request, site=self.site, user=self.user, **values)
+        return self._server.call(method, whole, body, token=self.token, **options)
 
 
 class Session(OtherSession):
     """The session of the user who checks, and the server.
+
+    Requests may name {content_url}, and any {project} and {datasource}, too.
 
     Attributes:
         content_url: that of the site; empty for the default site.
@@ -104,11 +103,15 @@ class Session(OtherSession):
         self.version = info["serverInfo/restApiVersion"]
         self.sign_in()
 
-    def sign_in(self) -> Answer:
+    def sign_in(self) -> None:
         """Open a new session."""
         answer = self.call("POST", "auth/signin", sign_in_request(self.content_url, **self.own))
         super().__init__(self, answer.succeeds())
-        return answer
+        self.values |= {
+            "content_url": lambda: self.content_url,
+            "project": lambda: self._any("project"),
+            "datasource": lambda: self._any("datasource"),
+        }
 
     @contextmanager
     def sessions_of_its_own(self) -> Generator[None]:
@@ -163,26 +166,12 @@ class Session(OtherSession):
         )
         return Answer(answer.status_code, answer.headers, answer.content)
 
-    def converse(self, text: str) -> None:
-        """Send requests and check their answers, see `converse`.
-
-        They may name {site}, {user} and {content_url}, and any {project} and {datasource}.
-        """
-        values = {name: partial(getattr, self, name) for name in ("site", "user", "content_url")}
-        any_one = {kind: partial(self.first, kind) for kind in ("project", "datasource")}
-        converse(self.ask, text, values | any_one)
-
-    def first(self, kind: str) -> str:
-        """Return the LUID of some data source, project or other item of the site."""
+    def _any(self, kind: str) -> str:
         found = self.ask("GET", f"{kind}s?pageSize=1").succeeds().get(f"{kind}s/{kind}@id")
         return found or pytest.skip(f"the site has no {kind}")
 
     def needs_version(self, version: str) -> None:
         """Leave a fact to newer servers."""
-        if _numbers(self.version) < _numbers(version):
+        has, needs = ([*map(int, each.split("."))] for each in (self.version, version))
+        if has < needs:
             pytest.skip(f"the server's REST API is older than {version}")
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    assert re.fullmatch(r"\d+\.\d+", version), version
-    return tuple(int(part) for part in version.split("."))

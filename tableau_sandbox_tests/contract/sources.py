@@ -1,7 +1,6 @@
 """Where the facts come from, and how far each source can be trusted."""
 
-from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum, StrEnum
 
 import pytest
 
@@ -15,39 +14,32 @@ class Grade(StrEnum):
     ASSUMED = "assumed"
 
 
-@dataclass(frozen=True)
-class Source:
-    """A source of facts.
+class Source(Enum):
+    """Where facts come from: in a few words, and how far that can be trusted.
 
-    Attributes:
-        name: what it is, in a few words.
-        grade: whether Tableau states its facts, clients in use rely on them, somebody has seen them
-            on a real server, or nobody knows.
+    Tableau states its facts, clients in use rely on them, a client has seen them on a real server,
+    or nobody knows.
     """
 
-    name: str
-    grade: Grade
-
-
-REFERENCE = Source("Tableau's REST API reference and its tables of errors", Grade.DOCUMENTED)
-SCHEMA = Source("Tableau's XML schema of the REST API", Grade.DOCUMENTED)
-SCOPES = Source("Tableau's help on connected apps and their scopes", Grade.DOCUMENTED)
-UPDATE_GUIDE = Source("Tableau's guide to updates of live-to-Hyper data", Grade.DOCUMENTED)
-PUBLISH_GUIDE = Source("Tableau's guide to publishing .hyper files", Grade.DOCUMENTED)
-KNOWLEDGE_BASE = Source("Tableau's knowledge base", Grade.DOCUMENTED)
-VDS_HELP = Source("Tableau's help on VizQL Data Service", Grade.DOCUMENTED)
-VDS_OPENAPI = Source("Tableau's OpenAPI of VizQL Data Service", Grade.DOCUMENTED)
-TSC = Source("Tableau Server Client for Python", Grade.RELIED_ON)
-TABCMD = Source("tabcmd", Grade.RELIED_ON)
-SAMPLES = Source("Tableau's samples for the REST API", Grade.RELIED_ON)
-MCP = Source("Tableau's MCP server", Grade.RELIED_ON)
-DAGSTER = Source("dagster-tableau", Grade.RELIED_ON)
-MIGRATION_SDK = Source("Tableau's Migration SDK", Grade.RELIED_ON)
-JSON_CLIENTS = Source("JSON clients of other makers", Grade.RELIED_ON)
-TWB = Source("a workbook that Tableau has written", Grade.SEEN)
-LIVE_TESTS = Source("test suites of other makers, run against real servers", Grade.SEEN)
-LIVE_MESSAGES = Source("messages of real servers, published by their users", Grade.SEEN)
-NOBODY = Source("no public statement: the cautious choice", Grade.ASSUMED)
+    REFERENCE = "Tableau's REST API reference and its tables of errors", Grade.DOCUMENTED
+    SCHEMA = "Tableau's XML schema of the REST API", Grade.DOCUMENTED
+    SCOPES = "Tableau's help on connected apps and their scopes", Grade.DOCUMENTED
+    UPDATE_GUIDE = "Tableau's guide to updates of live-to-Hyper data", Grade.DOCUMENTED
+    PUBLISH_GUIDE = "Tableau's guide to publishing .hyper files", Grade.DOCUMENTED
+    KNOWLEDGE_BASE = "Tableau's knowledge base", Grade.DOCUMENTED
+    VDS_HELP = "Tableau's help on VizQL Data Service", Grade.DOCUMENTED
+    VDS_OPENAPI = "Tableau's OpenAPI of VizQL Data Service", Grade.DOCUMENTED
+    TSC = "Tableau Server Client for Python", Grade.RELIED_ON
+    TABCMD = "tabcmd", Grade.RELIED_ON
+    SAMPLES = "Tableau's samples for the REST API", Grade.RELIED_ON
+    MCP = "Tableau's MCP server", Grade.RELIED_ON
+    DAGSTER = "dagster-tableau", Grade.RELIED_ON
+    MIGRATION_SDK = "Tableau's Migration SDK", Grade.RELIED_ON
+    JSON_CLIENTS = "JSON clients of other makers", Grade.RELIED_ON
+    TWB = "a workbook that Tableau has written", Grade.SEEN
+    LIVE_TESTS = "test suites of other makers, run against real servers", Grade.SEEN
+    LIVE_MESSAGES = "messages of real servers, published by their users", Grade.SEEN
+    NOBODY = "no public statement: the cautious choice", Grade.ASSUMED
 
 
 def fact(endpoint: str, source: Source, **cases: str | tuple[object, ...]) -> pytest.MarkDecorator:

@@ -7,16 +7,7 @@ import pytest
 
 from tableau_sandbox_tests.contract.answer import Answer
 from tableau_sandbox_tests.contract.files import packaged_hyper, rows_file
-from tableau_sandbox_tests.contract.sources import (
-    LIVE_MESSAGES,
-    MIGRATION_SDK,
-    NOBODY,
-    REFERENCE,
-    SCHEMA,
-    TSC,
-    UPDATE_GUIDE,
-    fact,
-)
+from tableau_sandbox_tests.contract.sources import Source, fact
 from tableau_sandbox_tests.contract.workspace import ROWS, Published, Workspace
 
 _ONE = "sites/{site}/datasources/{datasource}"
@@ -29,7 +20,7 @@ _DEFAULTS = "sites/{site}/projects/{project}/default-permissions/datasources"
 _REVISION = f"{_ONE}/revisions/{{revision}}"
 
 
-@fact(_UPDATE, REFERENCE)
+@fact(_UPDATE, Source.REFERENCE)
 def test_renamed_datasource(workspace: Workspace):
     """A renamed data source keeps its LUID and its content URL."""
     target, name = workspace.published(), workspace.new_name()
@@ -39,14 +30,14 @@ def test_renamed_datasource(workspace: Workspace):
     assert (after["datasource@name"], after["datasource@contentUrl"]) == (name, before)
 
 
-@fact(_UPDATE, REFERENCE)
+@fact(_UPDATE, Source.REFERENCE)
 def test_renamed_to_a_taken_name(workspace: Workspace):
     """A name that another data source of the project has is refused with 409015, in any case."""
     target, name = workspace.published(), workspace.shared.name.upper()
     workspace.send(f"PUT {target.path} <datasource name='{name}'/>").is_refused("409015")
 
 
-@fact(_UPDATE, REFERENCE)
+@fact(_UPDATE, Source.REFERENCE)
 def test_certified_datasource(workspace: Workspace):
     """Administrators and project leaders certify a data source."""
     change = "<datasource isCertified='true' certificationNote='Seen'/>"
@@ -61,7 +52,7 @@ def _add_tag(workspace: Workspace, target: Published, label: str) -> set[str | N
     return set(workspace.send(request).succeeds().all("tags/tag@label"))
 
 
-@fact(_TAG, REFERENCE)
+@fact(_TAG, Source.REFERENCE)
 def test_added_tags(workspace: Workspace):
     """Tags are added to those that a data source has."""
     target = workspace.published()
@@ -72,7 +63,7 @@ def test_added_tags(workspace: Workspace):
 
 @fact(
     _TAG,
-    TSC,
+    Source.TSC,
     tag_in_quotes=(
         "A tag with a space is sent in double quotes, which do not belong to it",
         "&quot;two words&quot;",
@@ -89,7 +80,7 @@ def test_tags(workspace: Workspace, *, claim: str, label: str, tags: set[str]):
     assert _add_tag(workspace, workspace.published(), label) == tags
 
 
-@fact(_TAG, NOBODY)
+@fact(_TAG, Source.NOBODY)
 def test_tags_leave_the_stamp(workspace: Workspace):
     """Adding a tag does not move updatedAt."""
     target = workspace.published()
@@ -100,7 +91,7 @@ def test_tags_leave_the_stamp(workspace: Workspace):
     assert workspace.record(target)["datasource@updatedAt"] == before
 
 
-@fact("PUT sites/{site}/datasources/{datasource}/connections/{connection}", TSC)
+@fact("PUT sites/{site}/datasources/{datasource}/connections/{connection}", Source.TSC)
 def test_changed_connection(workspace: Workspace):
     """A connection is changed, and answered with its identifier."""
     path = f"{workspace.published().path}/connections"
@@ -113,7 +104,7 @@ def _named(answer: Answer) -> str:
     return answer.succeeds().headers.get("Content-Disposition", "")
 
 
-@fact(_CONTENT, TSC)
+@fact(_CONTENT, Source.TSC)
 def test_downloaded_package(workspace: Workspace):
     """A published .hyper file is downloaded as a .tdsx, named in Content-Disposition."""
     answer = workspace.send("GET {shared}/content")
@@ -122,7 +113,7 @@ def test_downloaded_package(workspace: Workspace):
     assert answer.headers["Content-Type"].split(";")[0] == "application/octet-stream"
 
 
-@fact(_CONTENT, TSC)
+@fact(_CONTENT, Source.TSC)
 def test_downloaded_rows(workspace: Workspace):
     """The package has the published rows, in a .hyper file below Data/."""
     path, _ = packaged_hyper(workspace.send("GET {shared}/content").succeeds().content)
@@ -130,7 +121,7 @@ def test_downloaded_rows(workspace: Workspace):
     assert workspace.rows(workspace.shared) == [*ROWS]
 
 
-@fact(_CONTENT, LIVE_MESSAGES)
+@fact(_CONTENT, Source.LIVE_MESSAGES)
 def test_generated_model(workspace: Workspace):
     """The server makes a .tds for a published .hyper file."""
     content = workspace.send("GET {shared}/content").succeeds().content
@@ -138,14 +129,14 @@ def test_generated_model(workspace: Workspace):
         assert len([name for name in package.namelist() if name.endswith(".tds")]) == 1
 
 
-@fact(_CONTENT, NOBODY)
+@fact(_CONTENT, Source.NOBODY)
 def test_download_without_the_extract(workspace: Workspace):
     """A download without the extract is a .tds."""
     answer = workspace.send("GET {shared}/content?includeExtract=False")
     assert _named(answer).endswith('.tds"')
 
 
-@fact(f"GET {_ONE}/revisions", REFERENCE)
+@fact(f"GET {_ONE}/revisions", Source.REFERENCE)
 def test_revision_of_each_publish(workspace: Workspace):
     """Each publish makes a revision, and the last one is the current one."""
     target = workspace.published()
@@ -157,7 +148,7 @@ def test_revision_of_each_publish(workspace: Workspace):
     answer.element(f"{path}/publisher")
 
 
-@fact(f"GET {_REVISION}/content", REFERENCE)
+@fact(f"GET {_REVISION}/content", Source.REFERENCE)
 def test_earlier_revision(workspace: Workspace):
     """An earlier revision is downloaded with the rows that it had."""
     target = workspace.published()
@@ -177,16 +168,16 @@ def _cleared(workspace: Workspace) -> Answer:
     return workspace.finished(workspace.update(workspace.published(), [_CLEAR]))
 
 
-@fact(_JOB, TSC)
+@fact("POST sites/{site}/datasources", Source.TSC)
 def test_unfinished_job(workspace: Workspace):
     """A job that has just been queued has neither a finishCode nor a completedAt."""
-    answer = workspace.publish(workspace.new_name(), query="asJob=true").succeeds(202)
+    answer = workspace.publish(query="asJob=true").succeeds(202)
     assert (answer.get("job@finishCode"), answer.get("job@completedAt")) == (None, None)
     assert answer["job@progress"] == "0"
     assert answer["job@createdAt"]
 
 
-@fact(_JOB, TSC)
+@fact(_JOB, Source.TSC)
 def test_finished_job(workspace: Workspace):
     """A job that has succeeded has the progress 100, the finishCode 0 and its times in order."""
     job = _cleared(workspace)
@@ -195,7 +186,7 @@ def test_finished_job(workspace: Workspace):
     assert times == sorted(times)
 
 
-@fact(_JOB, SCHEMA)
+@fact(_JOB, Source.SCHEMA)
 def test_finished_update_names_its_target(workspace: Workspace):
     """The job of an update names its data source and connection."""
     target = workspace.published()
@@ -204,7 +195,7 @@ def test_finished_update_names_its_target(workspace: Workspace):
     assert job["job/updateUploadedFileJob/connectionLuid"]
 
 
-@fact(_JOB, SCHEMA)
+@fact(_JOB, Source.SCHEMA)
 def test_order_in_a_job(workspace: Workspace):
     """The job of a failed update names its data source, its connection and then its notes."""
     batch = [_CLEAR | {"target-table": "NoSuchTable"}]
@@ -213,7 +204,7 @@ def test_order_in_a_job(workspace: Workspace):
     assert children == ["datasource", "connectionLuid", "notes"]
 
 
-@fact(_JOB, MIGRATION_SDK)
+@fact(_JOB, Source.MIGRATION_SDK)
 def test_notes_of_a_failed_publish(workspace: Workspace):
     """A failed publish has the finishCode 1, and a note with the code of its error."""
     answer = workspace.publish(workspace.new_name(), b"this is no .hyper file", query="asJob=true")
@@ -222,14 +213,14 @@ def test_notes_of_a_failed_publish(workspace: Workspace):
     assert "errorCode" in job.all("job/statusNotes/statusNote@type")
 
 
-@fact("PUT sites/{site}/jobs/{job}", REFERENCE)
+@fact("PUT sites/{site}/jobs/{job}", Source.REFERENCE)
 def test_cancelled_too_late(workspace: Workspace):
     """A job that is complete cannot be cancelled: 403091."""
-    job = workspace.finished(workspace.publish(workspace.new_name(), query="asJob=true"))
+    job = workspace.finished(workspace.publish(query="asJob=true"))
     workspace.send(f"PUT jobs/{job['job@id']}").is_refused("403091")
 
 
-@fact("PUT sites/{site}/jobs/{job}", UPDATE_GUIDE)
+@fact("PUT sites/{site}/jobs/{job}", Source.UPDATE_GUIDE)
 def test_cancelled_update(workspace: Workspace):
     """A queued update is cancelled with 200 or 204, has the finishCode 2 and no effect."""
     targets = [workspace.published() for _ in range(_QUEUE)]
@@ -253,13 +244,13 @@ def _listed(workspace: Workspace) -> dict[str, str]:
     return answer.succeeds().element(path).attrib
 
 
-@fact("GET sites/{site}/jobs", NOBODY)
+@fact("GET sites/{site}/jobs", Source.NOBODY)
 def test_kind_of_an_update_in_the_list(workspace: Workspace):
     """The list of jobs calls an update update_uploaded_file."""
     assert _listed(workspace)["jobType"] == "update_uploaded_file"
 
 
-@fact("GET sites/{site}/jobs", SCHEMA)
+@fact("GET sites/{site}/jobs", Source.SCHEMA)
 def test_record_of_a_listed_job(workspace: Workspace):
     """The list of jobs has their status, times, priority and kind."""
     listed = _listed(workspace)
@@ -282,7 +273,7 @@ def _has(workspace: Workspace, answer: Answer, capability: str) -> bool:
     )
 
 
-@fact(f"PUT {_PERMISSIONS}", REFERENCE)
+@fact(f"PUT {_PERMISSIONS}", Source.REFERENCE)
 def test_granted_capability(workspace: Workspace):
     """A capability is granted to a user, and listed from then on."""
     path = f"{workspace.published().path}/permissions"
@@ -290,7 +281,7 @@ def test_granted_capability(workspace: Workspace):
     assert _has(workspace, workspace.ask("GET", path), "Read")
 
 
-@fact(f"DELETE {_PERMISSIONS}/{{grantees}}/{{grantee}}/{{capability}}/{{mode}}", REFERENCE)
+@fact(f"DELETE {_PERMISSIONS}/{{grantees}}/{{grantee}}/{{capability}}/{{mode}}", Source.REFERENCE)
 def test_revoked_capability(workspace: Workspace):
     """A capability is revoked with 204."""
     path = f"{workspace.published().path}/permissions"
@@ -299,7 +290,7 @@ def test_revoked_capability(workspace: Workspace):
     assert not _has(workspace, workspace.ask("GET", path), "Read")
 
 
-@fact(f"PUT {_DEFAULTS}", REFERENCE)
+@fact(f"PUT {_DEFAULTS}", Source.REFERENCE)
 def test_default_permission_of_a_new_datasource(workspace: Workspace):
     """A data source begins with the default permissions of its project."""
     project = workspace.new_project()

@@ -1,6 +1,5 @@
 """Other sessions: connected apps with scopes, users with fewer rights, and another site."""
 
-import json
 import uuid
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -15,19 +14,10 @@ from tableau_sandbox_tests.contract.session import (
     OLDEST_VERSION,
     OtherSession,
     Session,
-    converse,
     sign_in_request,
 )
-from tableau_sandbox_tests.contract.sources import (
-    MCP,
-    NOBODY,
-    REFERENCE,
-    SCOPES,
-    TSC,
-    VDS_HELP,
-    fact,
-)
-from tableau_sandbox_tests.contract.vds import call, refused
+from tableau_sandbox_tests.contract.sources import Source, fact
+from tableau_sandbox_tests.contract.vds import call
 from tableau_sandbox_tests.contract.workspace import ROWS, Published, Workspace
 
 _SIGN_IN = "POST auth/signin"
@@ -36,6 +26,7 @@ _DATASOURCES = "GET sites/{site}/datasources"
 _DATASOURCE = "sites/{site}/datasources/{datasource}"
 _METADATA = "POST vizql-data-service/read-metadata"
 _READ = "tableau:content:read"
+_CLEAR = {"action": "delete", "target-table": "Extract", "condition": True}
 _NO_LUID = {"datasource": {"datasourceLuid": str(uuid.UUID(int=0))}}
 
 
@@ -60,7 +51,7 @@ def app_request(session: Session, *scopes: str, lasts: float = 5) -> str:
     return sign_in_request(session.content_url, jwt=token, isUat="false")
 
 
-@fact(_SIGN_IN, TSC)
+@fact(_SIGN_IN, Source.TSC)
 def test_app_signs_in(session: Session):
     """A connected app signs a user in with a token, also on the path of version 2.4."""
     request = app_request(session, _READ)
@@ -71,7 +62,7 @@ def test_app_signs_in(session: Session):
 
 @fact(
     _SIGN_IN,
-    SCOPES,
+    Source.SCOPES,
     token_of_an_app_for_hours=("for more than ten minutes", 120),
     token_of_an_app_that_has_expired=("no longer", -5),
 )
@@ -81,7 +72,7 @@ def test_token_of_an_app(session: Session, *, how_long: str, minutes: float):
     session.call("POST", "auth/signin", request).is_refused("401001")
 
 
-@fact(_SIGN_IN, SCOPES)
+@fact(_SIGN_IN, Source.SCOPES)
 def test_token_of_an_app_used_twice(session: Session):
     """A token signs in once; the second time, it is refused with 401001."""
     request = app_request(session, _READ)
@@ -89,22 +80,7 @@ def test_token_of_an_app_used_twice(session: Session):
     session.call("POST", "auth/signin", request).is_refused("401001")
 
 
-@fact(_DATASOURCES, SCOPES)
-def test_scope_to_read_content(session: Session):
-    """The scope tableau:content:read is enough to list data sources and projects."""
-    with session.other(app_request(session, _READ)) as other:
-        other.send("GET datasources").succeeds()
-        other.send("GET projects").succeeds()
-
-
-@fact("GET sites/{site}/users/{user}", SCOPES)
-def test_call_without_its_scope(session: Session):
-    """A call whose scope the token lacks is refused with 401002."""
-    with session.other(app_request(session, _READ)) as other:
-        other.send("GET users/{user}").is_refused("401002")
-
-
-@fact(_DATASOURCES, SCOPES)
+@fact(_DATASOURCES, Source.SCOPES)
 def test_made_up_scope(session: Session):
     """A scope that does not exist lets a session do nothing: sign-in or calls are refused."""
     answer = session.call("POST", "auth/signin", app_request(session, "tableau:nothing:read"))
@@ -113,31 +89,56 @@ def test_made_up_scope(session: Session):
     answer.is_refused("401001 or 401002")
 
 
-@fact("GET sites/{site}/jobs/{job}", SCOPES)
-def test_wildcard_of_a_resource(session: Session):
-    """The wildcard tableau:jobs:* stands for all actions on jobs, and for no other resource."""
-    with session.other(app_request(session, "tableau:jobs:*")) as other:
-        other.send("GET jobs/{nothing}").is_refused("404018")
-        other.send("GET datasources").is_refused("401002")
+@fact(
+    _DATASOURCES,
+    Source.SCOPES,
+    scope_to_read_content=(
+        "The scope tableau:content:read is enough to list data sources and projects",
+        _READ,
+        "GET datasources; GET projects",
+    ),
+)
+@fact(
+    "GET sites/{site}/users/{user}",
+    Source.SCOPES,
+    call_without_its_scope=(
+        "A call whose scope the token lacks is refused with 401002",
+        _READ,
+        "GET users/{user} -> 401002",
+    ),
+)
+@fact(
+    "GET sites/{site}/jobs/{job}",
+    Source.SCOPES,
+    wildcard_of_a_resource=(
+        "The wildcard tableau:jobs:* stands for all actions on jobs, and for no other resource",
+        "tableau:jobs:*",
+        "GET jobs/{nothing} -> 404018; GET datasources -> 401002",
+    ),
+)
+def test_scopes(session: Session, *, claim: str, scope: str, requests: str):
+    """{claim}."""
+    with session.other(app_request(session, scope)) as other:
+        other.converse(requests)
 
 
-@fact(_METADATA, MCP)
+@fact(_METADATA, Source.MCP)
 def test_scope_of_the_data_service(session: Session):
     """VizQL Data Service needs the scope tableau:viz_data_service:read."""
     with session.other(app_request(session, "tableau:viz_data_service:read")) as other:
-        refused(call(session, "read-metadata", _NO_LUID, token=other.token), "404937")
+        call(session, "read-metadata", _NO_LUID, token=other.token).is_refused("404937")
     with session.other(app_request(session, _READ)) as other:
         call(session, "read-metadata", _NO_LUID, token=other.token).succeeds(401, 403)
 
 
-@fact(_PUBLISH, SCOPES)
+@fact(_PUBLISH, Source.SCOPES)
 def test_publish_without_its_scope(workspace: Workspace):
     """A session that may only read does not publish: 401002."""
     with workspace.session.other(app_request(workspace.session, _READ)) as other:
-        workspace.publish(workspace.new_name(), by=other).is_refused("401002")
+        workspace.publish(by=other).is_refused("401002")
 
 
-@fact(f"DELETE {_DATASOURCE}", SCOPES)
+@fact(f"DELETE {_DATASOURCE}", Source.SCOPES)
 def test_delete_without_its_scope(workspace: Workspace):
     """A session that may create and update data sources does not delete them: 401002."""
     scopes = (f"tableau:datasources:{action}" for action in ("create", "update"))
@@ -190,51 +191,50 @@ def _revoke_all(workspace: Workspace, path: str) -> None:
 
 @fact(
     "GET sites/{site}/users/{user}",
-    REFERENCE,
+    Source.REFERENCE,
     viewer_looks_up_another_user="the record of another user: GET users/{other}",
 )
-@fact("GET sites/{site}/users", REFERENCE, viewer_lists_users="the list of users: GET users")
-@fact("GET sites/{site}/jobs", REFERENCE, viewer_lists_jobs="the list of jobs: GET jobs")
-@fact("POST sites/{site}/fileUploads", REFERENCE, viewer_uploads="uploads: POST fileUploads")
+@fact("GET sites/{site}/users", Source.REFERENCE, viewer_lists_users="the list of users: GET users")
+@fact("GET sites/{site}/jobs", Source.REFERENCE, viewer_lists_jobs="the list of jobs: GET jobs")
+@fact("POST sites/{site}/fileUploads", Source.REFERENCE, viewer_uploads="uploads: POST fileUploads")
 def test_viewer(session: Session, viewer: OtherSession, *, what: str, asked: str):
     """A Viewer is refused {what} with 403004."""
     viewer.send(asked, other=session.user).is_refused("403004")
 
 
-@fact(_PUBLISH, REFERENCE)
+@fact(_PUBLISH, Source.REFERENCE)
 def test_viewer_publishes(workspace: Workspace, viewer: OtherSession):
     """A Viewer does not publish: 403004 or 403007."""
-    workspace.publish(workspace.new_name(), by=viewer).is_refused("403004 or 403007")
+    workspace.publish(by=viewer).is_refused("403004 or 403007")
 
 
-@fact(f"GET {_DATASOURCE}/content", REFERENCE, viewer_downloads="download: GET {path}/content")
-@fact(f"DELETE {_DATASOURCE}", REFERENCE, viewer_deletes="delete: DELETE {path}")
-def test_viewer_of_a_datasource(
-    workspace: Workspace, viewer: OtherSession, *, verb: str, asked: str
-):
+@fact(
+    f"GET {_DATASOURCE}/content", Source.REFERENCE, viewer_downloads="download: GET {path}/content"
+)
+@fact(f"DELETE {_DATASOURCE}", Source.REFERENCE, viewer_deletes="delete: DELETE {path}")
+def test_viewer_of_data(workspace: Workspace, viewer: OtherSession, *, verb: str, asked: str):
     """A Viewer does not {verb} data sources: 403004."""
     viewer.send(asked, path=workspace.published().path).is_refused("403004")
 
 
-@fact("POST vizql-data-service/query-datasource", VDS_HELP)
+@fact("POST vizql-data-service/query-datasource", Source.VDS_HELP)
 def test_query_without_api_access(workspace: Workspace, viewer: OtherSession):
     """Whoever lacks API Access is refused queries with 403800, or 404937 for what is not seen."""
     fields = [{"fieldCaption": "n", "calculation": "COUNT([name])"}]
     body = {"datasource": {"datasourceLuid": workspace.shared.luid}, "query": {"fields": fields}}
     answer = call(workspace.session, "query-datasource", body, token=viewer.token)
-    refused(answer, "403800 or 404937")
+    answer.is_refused("403800 or 404937")
 
 
-@fact("GET sites/{site}/jobs/{job}", REFERENCE)
+@fact("GET sites/{site}/jobs/{job}", Source.REFERENCE)
 def test_job_of_another_user(workspace: Workspace, creator: OtherSession):
     """A Creator does not read the job of another user: 403004."""
-    batch = {"action": "delete", "target-table": "Extract", "condition": True}
-    job = workspace.finished(workspace.update(workspace.published(), [batch]))["job@id"]
+    job = workspace.finished(workspace.update(workspace.published(), [_CLEAR]))["job@id"]
     creator.send(f"GET jobs/{job}").is_refused("403004")
     creator.send(f"PUT jobs/{job}").is_refused("403004")
 
 
-@fact(_PUBLISH, REFERENCE)
+@fact(_PUBLISH, Source.REFERENCE)
 def test_publish_into_a_closed_project(
     workspace: Workspace, creator: OtherSession, closed: tuple[str, Published]
 ):
@@ -247,49 +247,56 @@ def test_publish_into_a_closed_project(
 
 @fact(
     f"GET {_DATASOURCE}",
-    REFERENCE,
-    datasource_that_is_closed="what is closed: GET {path} -> 403004 or 404004",
+    Source.REFERENCE,
+    datasource_that_is_closed="A Creator is refused what is closed with 403004 or 404004: "
+    "GET {path} -> 403004 or 404004",
 )
 @fact(
     f"PUT {_DATASOURCE}",
-    REFERENCE,
-    taking_over_a_datasource="ownership of what is another user's: "
+    Source.REFERENCE,
+    taking_over_a_datasource="A Creator does not take over what belongs to another user: "
     "PUT {path} <datasource><owner id='{user}'/></datasource> -> 403004 or 403027 or 403032",
 )
 @fact(
     f"GET {_DATASOURCE}/permissions",
-    REFERENCE,
-    permissions_read_by_others="permissions of what they may not change: "
-    "GET {path}/permissions -> 403004",
+    Source.REFERENCE,
+    permissions_read_by_others="A Creator does not read the permissions of what they may not "
+    "change: GET {path}/permissions -> 403004",
+)
+@fact(
+    _DATASOURCES,
+    Source.REFERENCE,
+    list_without_what_is_closed="What a user may not see is missing in lists: "
+    "GET datasources?filter=name:eq:{name} -> pagination@totalAvailable=0",
 )
 @fact(
     f"GET {_DATASOURCE}/content",
-    REFERENCE,
-    content_of_what_is_closed="the content of what is closed: GET {path}/content -> 403004",
+    Source.REFERENCE,
+    content_of_what_is_closed="A Creator is refused the content of what is closed: "
+    "GET {path}/content -> 403004",
 )
 @fact(
     f"GET {_DATASOURCE}/connections",
-    REFERENCE,
-    connections_of_what_is_closed="the connections of what is closed: "
+    Source.REFERENCE,
+    connections_of_what_is_closed="A Creator is refused the connections of what is closed: "
     "GET {path}/connections -> 403004 or 404011",
 )
 @fact(
     f"GET {_DATASOURCE}/revisions",
-    REFERENCE,
-    revisions_of_what_is_closed="the revisions of what is closed: GET {path}/revisions -> 403004",
+    Source.REFERENCE,
+    revisions_of_what_is_closed="A Creator is refused the revisions of what is closed: "
+    "GET {path}/revisions -> 403004",
 )
 def test_creator(
-    creator: OtherSession, closed: tuple[str, Published], *, what: str, asked: str, codes: str
+    creator: OtherSession, closed: tuple[str, Published], *, claim: str, requests: str
 ):
-    """A Creator is refused {what} with {codes}."""
-    creator.send(asked, path=closed[1].path).is_refused(codes)
+    """{claim}."""
+    creator.converse(requests, path=closed[1].path, name=closed[1].name)
 
 
-@fact(_DATASOURCES, REFERENCE)
-def test_list_without_what_is_closed(creator: OtherSession, closed: tuple[str, Published]):
-    """What a user may not see is missing in lists."""
-    answer = creator.send(f"GET datasources?filter=name:eq:{closed[1].name}").succeeds()
-    assert answer["pagination@totalAvailable"] == "0"
+@fact("GET sites/{site}/projects", Source.REFERENCE)
+def test_list_without_closed_projects(creator: OtherSession, closed: tuple[str, Published]):
+    """A project that a user may not see is missing in lists."""
     answer = creator.send("GET projects?pageSize=1000").succeeds()
     assert closed[0] not in answer.all("projects/project@id")
 
@@ -310,7 +317,7 @@ _DESCRIBE = "<datasource description='Seen'/>"
 
 @fact(
     f"PUT {_DATASOURCE}/permissions",
-    REFERENCE,
+    Source.REFERENCE,
     right_to_download="Whoever is allowed to download does, until that is revoked: "
     f"they GET {{path}}/content -> 403004; PUT {_PERMISSIONS} {_rule('ExportXml')} -> 200; "
     f"they GET {{path}}/content -> 200; "
@@ -326,7 +333,7 @@ _DESCRIBE = "<datasource description='Seen'/>"
 )
 @fact(
     f"PUT {_DATASOURCE}",
-    REFERENCE,
+    Source.REFERENCE,
     limits_of_owners="An owner does not certify, give away, or move to where nothing is allowed: "
     f"they PUT {{theirs}} {_DESCRIBE} -> 200; they PUT {{theirs}} {_CERTIFY} -> 403032; "
     "they PUT {theirs} <datasource><owner id='{user}'/></datasource> -> 403027; "
@@ -341,7 +348,7 @@ _DESCRIBE = "<datasource description='Seen'/>"
 )
 @fact(
     "PUT sites/{site}/projects/{project}",
-    REFERENCE,
+    Source.REFERENCE,
     locked_project="In a locked project its rules count, and count on when the lock is gone: "
     f"PUT {{path}} {_INTO} -> 200; PUT {_DEFAULTS} {_rule('ExportXml')} -> 200; "
     "they GET {path}/content -> 403004; "
@@ -355,7 +362,7 @@ _DESCRIBE = "<datasource description='Seen'/>"
 )
 @fact(
     "PUT sites/{site}/projects/{project}/permissions",
-    REFERENCE,
+    Source.REFERENCE,
     project_leader="Whoever leads a project may do everything inside it: "
     f"PUT {{path}} {_INTO} -> 200; they PUT {{path}} {_CERTIFY} -> 403032; "
     "they POST projects <project name='{name}' parentProjectId='{folder}'/> -> 403004; "
@@ -374,7 +381,7 @@ def test_rights(
 ):
     """{claim}."""
     theirs = workspace.publish(workspace.new_name(), by=creator).succeeds(201)
-    made = {
+    values = {
         "path": workspace.published().path,
         "theirs": f"datasources/{theirs['datasource@id']}",
         "folder": workspace.new_project(),
@@ -384,13 +391,12 @@ def test_rights(
         "they": creator.user,
         "user": workspace.session.user,
     }
-    values = {name: partial(str, value) for name, value in made.items()}
     for step in requests.split("; "):
         request = step.removeprefix("they ")
-        converse(workspace.ask if request == step else creator.ask, request, values)
+        (workspace if request == step else creator).converse(request, **values)
 
 
-@fact(_PUBLISH, REFERENCE)
+@fact(_PUBLISH, Source.REFERENCE)
 def test_overwrite_of_another_users_data(workspace: Workspace, creator: OtherSession):
     """Whoever may write a data source overwrites it, and it stays its owner's."""
     target = workspace.published()
@@ -400,7 +406,7 @@ def test_overwrite_of_another_users_data(workspace: Workspace, creator: OtherSes
     assert publish().succeeds(201)["datasource/owner@id"] == workspace.session.user
 
 
-@fact("PUT sites/{site}/projects/{project}/default-permissions/datasources", REFERENCE)
+@fact("PUT sites/{site}/projects/{project}/default-permissions/datasources", Source.REFERENCE)
 def test_default_permissions_of_an_inner_project(workspace: Workspace, creator: OtherSession):
     """A project begins with the rules of the one around it, and then has its own."""
     outer = workspace.new_project()
@@ -414,24 +420,20 @@ def test_default_permissions_of_an_inner_project(workspace: Workspace, creator: 
         assert creator.send(f"GET {target.path}/content").status == status
 
 
-@fact(f"PATCH {_DATASOURCE}/data", NOBODY)
+@fact(f"PATCH {_DATASOURCE}/data", Source.NOBODY)
 def test_update_of_another_users_data(
     workspace: Workspace, creator: OtherSession, closed: tuple[str, Published]
 ):
     """A Creator without the capability to write does not update data: 403004."""
-    action = {"action": "delete", "target-table": "Extract", "condition": True}
-    headers = {"Content-Type": "application/json", "RequestID": workspace.new_name()}
-    body = json.dumps({"actions": [action]})
-    answer = creator.ask("PATCH", f"{closed[1].path}/data", body, headers=headers)
-    answer.is_refused("403004")
+    workspace.update(closed[1], [_CLEAR], by=creator).is_refused("403004")
     assert workspace.rows(closed[1]) == [*ROWS]
 
 
-@fact(_PUBLISH, NOBODY)
+@fact(_PUBLISH, Source.NOBODY)
 def test_upload_of_another_user(workspace: Workspace, creator: OtherSession):
     """An upload is known to the user who began it only: 404015."""
     upload = workspace.upload(rows_file(*ROWS))
-    workspace.publish_upload(upload, by=creator).is_refused("404015")
+    workspace.publish(upload=upload, by=creator).is_refused("404015")
 
 
 @contextmanager
@@ -443,15 +445,15 @@ def _elsewhere(session: Session) -> Generator[OtherSession]:
         yield other
 
 
-@fact("GET sites/{site}", NOBODY, another_site="The record of another site: ")
-@fact(_DATASOURCES, NOBODY, session_of_another_site="A path of another site: /datasources")
+@fact("GET sites/{site}", Source.NOBODY, another_site="The record of another site: ")
+@fact(_DATASOURCES, Source.NOBODY, session_of_another_site="A path of another site: /datasources")
 def test_path_of_another_site(session: Session, *, what: str, path: str):
     """{what} than that of the session is refused with 403004."""
     with _elsewhere(session) as other:
         other.ask("GET", f"/sites/{session.site}{path}").is_refused("403004")
 
 
-@fact("GET sites/{site}/projects", REFERENCE)
+@fact("GET sites/{site}/projects", Source.REFERENCE)
 def test_projects_of_each_site(session: Session):
     """Each site has a project "Default" of its own."""
     request = "GET projects?filter=name:eq:Default,topLevelProject:eq:true"
@@ -460,7 +462,7 @@ def test_projects_of_each_site(session: Session):
         assert other.send(request).succeeds()["projects/project@id"] != here
 
 
-@fact(f"GET {_DATASOURCE}", REFERENCE)
+@fact(f"GET {_DATASOURCE}", Source.REFERENCE)
 def test_datasource_of_another_site(workspace: Workspace):
     """A data source of another site is unknown: 404004."""
     path = workspace.shared.path
@@ -468,9 +470,10 @@ def test_datasource_of_another_site(workspace: Workspace):
         other.ask("GET", path).is_refused("404004")
 
 
-@fact(_METADATA, MCP)
+@fact(_METADATA, Source.MCP)
 def test_service_of_another_site(workspace: Workspace):
     """VizQL Data Service knows the data sources of the session's site only: 404937."""
     body = {"datasource": {"datasourceLuid": workspace.shared.luid}}
     with _elsewhere(workspace.session) as other:
-        refused(call(workspace.session, "read-metadata", body, token=other.token), "404937")
+        answer = call(workspace.session, "read-metadata", body, token=other.token)
+        answer.is_refused("404937")

@@ -11,19 +11,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from tableau_sandbox_tests.contract.files import hyper_file, related_file, rows_file
-from tableau_sandbox_tests.contract.sources import (
-    JSON_CLIENTS,
-    LIVE_MESSAGES,
-    LIVE_TESTS,
-    NOBODY,
-    PUBLISH_GUIDE,
-    REFERENCE,
-    SAMPLES,
-    TABCMD,
-    TSC,
-    UPDATE_GUIDE,
-    fact,
-)
+from tableau_sandbox_tests.contract.sources import Source, fact
 from tableau_sandbox_tests.contract.workspace import ROWS, Workspace
 
 _PUBLISH = "POST sites/{site}/datasources"
@@ -31,12 +19,11 @@ _RECORD = "GET sites/{site}/datasources/{datasource}"
 _ONE, _TWO = (f'CREATE TABLE "Extract"."{name}" (id INTEGER)' for name in ("One", "Two"))
 _THREE = (3, "three")
 _BLOCK = "PUT sites/{site}/fileUploads/{upload}"
-_HYPER = "datasourceType=hyper"
 _NAMED = "<tsRequest><datasource {}/></tsRequest>"
 _NO_SESSION = "1:00000000000000000000000000000000-0:0"
 
 
-@fact(_PUBLISH, TSC)
+@fact(_PUBLISH, Source.TSC)
 def test_published_record(workspace: Workspace):
     """A publish is answered 201 and the data source, in its project, of the user."""
     name = workspace.new_name()
@@ -47,14 +34,14 @@ def test_published_record(workspace: Workspace):
     assert all(answer[f"datasource@{each}"] for each in ("id", "contentUrl", "updatedAt"))
 
 
-@fact(_PUBLISH, TABCMD)
+@fact(_PUBLISH, Source.TABCMD)
 def test_published_address(workspace: Workspace):
     """The answer to a publish has the address of the data source for people."""
-    answer = workspace.publish(workspace.new_name()).succeeds(201)
+    answer = workspace.publish().succeeds(201)
     assert answer["datasource@webpageUrl"].startswith("http")
 
 
-@fact(_PUBLISH, TSC)
+@fact(_PUBLISH, Source.TSC)
 def test_content_url_of_a_name(workspace: Workspace):
     """The content URL is the name without spaces."""
     name = workspace.new_name(" with spaces")
@@ -62,7 +49,7 @@ def test_content_url_of_a_name(workspace: Workspace):
     assert answer["datasource@contentUrl"] == name.replace(" ", "")
 
 
-@fact(_PUBLISH, REFERENCE)
+@fact(_PUBLISH, Source.REFERENCE)
 def test_content_url_of_a_namesake(workspace: Workspace):
     """A data source of the same name in another project has a content URL of its own."""
     target, project = workspace.published(), workspace.new_project()
@@ -71,34 +58,33 @@ def test_content_url_of_a_namesake(workspace: Workspace):
     assert answer["datasource@contentUrl"] != first["datasource@contentUrl"]
 
 
-@fact(_PUBLISH, TSC)
+@fact(_PUBLISH, Source.TSC)
 def test_publish_as_a_job(workspace: Workspace):
     """With asJob, a publish is answered 202 and a job PublishDatasource, which then succeeds."""
-    answer = workspace.publish(workspace.new_name(), query="asJob=true").succeeds(202)
+    answer = workspace.publish(query="asJob=true").succeeds(202)
     assert (answer["job@type"], answer["job@mode"]) == ("PublishDatasource", "Asynchronous")
     assert workspace.finished(answer)["job@finishCode"] == "0"
 
 
-@fact(
-    _PUBLISH, SAMPLES, type_from_the_file_name="Without datasourceType, the file's name decides: "
-)
-@fact(
-    _PUBLISH,
-    TSC,
-    create_new_is_no_parameter="Clients name the mode to create, which servers ignore: "
-    "createnew=true",
-)
-@fact(
-    _PUBLISH,
-    REFERENCE,
-    overwrite_creates="Overwriting creates what does not exist: overwrite=true",
-)
-def test_accepted_mode(workspace: Workspace, *, claim: str, query: str):
-    """{claim}."""
-    workspace.publish(workspace.new_name(), query=query).succeeds(201)
+@fact(_PUBLISH, Source.SAMPLES)
+def test_type_from_the_file_name(workspace: Workspace):
+    """Without datasourceType, the file's name decides."""
+    workspace.publish().succeeds(201)
 
 
-@fact(_PUBLISH, LIVE_MESSAGES)
+@fact(_PUBLISH, Source.TSC)
+def test_create_new_is_no_parameter(workspace: Workspace):
+    """Clients name the mode to create, which servers ignore."""
+    workspace.publish(query="createnew=true").succeeds(201)
+
+
+@fact(_PUBLISH, Source.REFERENCE)
+def test_overwrite_creates(workspace: Workspace):
+    """Overwriting creates what does not exist."""
+    workspace.publish(query="overwrite=true").succeeds(201)
+
+
+@fact(_PUBLISH, Source.LIVE_MESSAGES)
 def test_overwrite_keeps_the_luid(workspace: Workspace):
     """Overwriting keeps the LUID and the content URL, and replaces the rows."""
     target = workspace.published()
@@ -110,21 +96,17 @@ def test_overwrite_keeps_the_luid(workspace: Workspace):
     assert workspace.rows(target) == [_THREE]
 
 
-@fact(
-    _PUBLISH,
-    REFERENCE,
-    append_adds_rows=("Appending adds the rows of the file", "append", [*ROWS, _THREE]),
-)
-@fact(_PUBLISH, TABCMD, replace_keeps_the_luid=("Replacing replaces the rows", "replace", [_THREE]))
-def test_mode(workspace: Workspace, *, what: str, mode: str, rows: list[tuple]):
-    """{what} of a data source, which keeps its LUID."""
+@fact(_PUBLISH, Source.REFERENCE, append_adds_rows=("append", "Appending adds", [*ROWS, _THREE]))
+@fact(_PUBLISH, Source.TABCMD, replace_keeps_the_luid=("replace", "Replacing replaces", [_THREE]))
+def test_mode(workspace: Workspace, *, mode: str, what: str, rows: list[tuple]):
+    """{what} the rows of a data source, which keeps its LUID."""
     target = workspace.published()
     answer = workspace.publish(target.name, rows_file(_THREE), query=f"{mode}=true").succeeds(201)
     assert answer["datasource@id"] == target.luid
     assert workspace.rows(target) == rows
 
 
-@fact(_PUBLISH, NOBODY)
+@fact(_PUBLISH, Source.NOBODY)
 def test_overwrite_keeps_tags(workspace: Workspace):
     """Overwriting keeps the tags."""
     target = workspace.published()
@@ -135,7 +117,7 @@ def test_overwrite_keeps_tags(workspace: Workspace):
 
 @fact(
     _PUBLISH,
-    REFERENCE,
+    Source.REFERENCE,
     overwrite_perhaps="A mode that is neither true nor false: overwrite=perhaps -> 400008",
     overwrite_and_append="Overwriting and appending at once: overwrite=true&append=true -> 400055",
     append_to_nothing="Appending to a name that does not exist: append=true -> 404004",
@@ -143,36 +125,38 @@ def test_overwrite_keeps_tags(workspace: Workspace):
 )
 @fact(
     _PUBLISH,
-    NOBODY,
+    Source.NOBODY,
     replace_of_nothing="Replacing a name that does not exist: replace=true -> 404004",
 )
 def test_refused_query(workspace: Workspace, *, what: str, query: str, codes: str):
     """{what} is refused with {codes}."""
-    workspace.publish(workspace.new_name(), query=query).is_refused(codes)
+    workspace.publish(query=query).is_refused(codes)
 
 
-@fact(_PUBLISH, REFERENCE)
+@fact(_PUBLISH, Source.REFERENCE)
 def test_publish_into_an_unknown_project(workspace: Workspace):
     """A project that does not exist is refused with 404005."""
-    workspace.publish(workspace.new_name(), project=str(uuid4())).is_refused("404005")
+    workspace.publish(project=str(uuid4())).is_refused("404005")
 
 
 @fact(
     _PUBLISH,
-    PUBLISH_GUIDE,
+    Source.PUBLISH_GUIDE,
     two_unrelated_tables=("A .hyper file with two tables and nothing between them", (_ONE, _TWO)),
     file_without_tables=("A .hyper file without a table", ()),
 )
-@fact(_PUBLISH, LIVE_MESSAGES, file_that_is_no_hyper_file=("A file that cannot be read", None))
+@fact(
+    _PUBLISH, Source.LIVE_MESSAGES, file_that_is_no_hyper_file=("A file that cannot be read", None)
+)
 def test_refused_file(workspace: Workspace, *, what: str, statements: tuple[str, ...] | None):
     """{what} is refused with 400011."""
     file = b"this is no .hyper file" if statements is None else hyper_file(*statements)
-    workspace.publish(workspace.new_name(), file).is_refused("400011")
+    workspace.publish(file=file).is_refused("400011")
 
 
 @fact(
     _PUBLISH,
-    REFERENCE,
+    Source.REFERENCE,
     publish_without_a_file=("A request without a file", "", 0, "400000"),
     publish_of_two_files=("A request with two files", "", 2, "400010"),
     malformed_publish=("A request that breaks off", "<tsRequest>", 1, "400000"),
@@ -192,28 +176,30 @@ def test_refused_parts(workspace: Workspace, *, what: str, text: str, files: int
     workspace.send_parts("POST datasources?datasourceType=hyper", *parts).is_refused(codes)
 
 
-@fact(_PUBLISH, LIVE_MESSAGES, name_is_taken=("a name that exists in the project", str.lower))
-@fact(_PUBLISH, NOBODY, name_is_taken_in_capitals=("such a name in capitals", str.upper))
+@fact(
+    _PUBLISH, Source.LIVE_MESSAGES, name_is_taken=("a name that exists in the project", str.lower)
+)
+@fact(_PUBLISH, Source.NOBODY, name_is_taken_in_capitals=("such a name in capitals", str.upper))
 def test_taken_name(workspace: Workspace, *, what: str, form: Callable[[str], str]):
     """Without a mode, {what} is refused with 403007."""
     workspace.publish(form(workspace.shared.name)).is_refused("403007")
 
 
-@fact(_PUBLISH, NOBODY)
+@fact(_PUBLISH, Source.NOBODY)
 def test_append_of_other_columns(workspace: Workspace):
     """Appending rows with other columns is refused with 400011."""
     file = rows_file(columns="id INTEGER, other TEXT")
     workspace.publish(workspace.shared.name, file, query="append=true").is_refused("400011")
 
 
-@fact(_PUBLISH, PUBLISH_GUIDE)
+@fact(_PUBLISH, Source.PUBLISH_GUIDE)
 def test_append_to_several_tables(workspace: Workspace):
     """Nothing is appended to a data source with several tables: 400011."""
     target = workspace.published(related_file())
     workspace.publish(target.name, related_file(), query="append=true").is_refused("400011")
 
 
-@fact(_PUBLISH, NOBODY)
+@fact(_PUBLISH, Source.NOBODY)
 def test_longest_name(workspace: Workspace):
     """A name may have 255 characters, and not 256: 400000."""
     name = workspace.new_name()
@@ -221,7 +207,7 @@ def test_longest_name(workspace: Workspace):
     workspace.publish(name.ljust(256, "x")).is_refused("400000")
 
 
-@fact(_PUBLISH, PUBLISH_GUIDE)
+@fact(_PUBLISH, Source.PUBLISH_GUIDE)
 def test_names_of_tables_are_kept(workspace: Workspace):
     """Schemas and tables of a file keep their names."""
     file = hyper_file('CREATE SCHEMA "Sales"', 'CREATE TABLE "Sales"."Orders" (id INTEGER)')
@@ -230,7 +216,7 @@ def test_names_of_tables_are_kept(workspace: Workspace):
 
 @fact(
     _PUBLISH,
-    PUBLISH_GUIDE,
+    Source.PUBLISH_GUIDE,
     two_related_tables=("Tables that assumed foreign keys make one tree are accepted", []),
     related_tables_without_integrity=(
         "Nobody checks whether assumed foreign keys lead to rows that exist",
@@ -244,7 +230,7 @@ def test_related_tables(workspace: Workspace, *, claim: str, rows: list[tuple]):
     assert workspace.rows(target, table='"Extract"."Two"') == rows
 
 
-@fact(_PUBLISH, UPDATE_GUIDE)
+@fact(_PUBLISH, Source.UPDATE_GUIDE)
 def test_published_parquet(workspace: Workspace):
     """A Parquet file becomes a .hyper file with its rows, behind one connection."""
     buffer = BytesIO()
@@ -257,14 +243,14 @@ def test_published_parquet(workspace: Workspace):
         assert len([name for name in package.namelist() if name.endswith(".hyper")]) == 1
 
 
-@fact(_PUBLISH, TSC)
+@fact(_PUBLISH, Source.TSC)
 def test_published_package(workspace: Workspace):
     """A package that was downloaded can be published again, with its rows."""
     content = workspace.send("GET {shared}/content").succeeds().content
     assert workspace.rows(workspace.published(content, suffix="tdsx")) == [*ROWS]
 
 
-@fact(_PUBLISH, REFERENCE)
+@fact(_PUBLISH, Source.REFERENCE)
 def test_publish_as_a_form(workspace: Workspace):
     """A body must be multipart/mixed, not multipart/form-data."""
     file = ("tableau_datasource", "f.hyper", rows_file())
@@ -273,7 +259,7 @@ def test_publish_as_a_form(workspace: Workspace):
     assert 400 <= answer.status < 500, answer
 
 
-@fact(_PUBLISH, TSC)
+@fact(_PUBLISH, Source.TSC)
 def test_description_of_a_publish(workspace: Workspace):
     """A publish describes the data source, and may bring credentials along."""
     request = (
@@ -289,7 +275,7 @@ def test_description_of_a_publish(workspace: Workspace):
 
 @fact(
     _PUBLISH,
-    LIVE_TESTS,
+    Source.LIVE_TESTS,
     parts_without_quotes=(
         "The heads of parts need neither quotes nor content types",
         "name=request_payload",
@@ -298,7 +284,7 @@ def test_description_of_a_publish(workspace: Workspace):
 )
 @fact(
     _PUBLISH,
-    JSON_CLIENTS,
+    Source.JSON_CLIENTS,
     parts_of_a_form=(
         "The parts may be called form-data, and the request may have an empty file name",
         'form-data; name="request_payload"; filename=""',
@@ -307,7 +293,7 @@ def test_description_of_a_publish(workspace: Workspace):
 )
 @fact(
     _PUBLISH,
-    TSC,
+    Source.TSC,
     file_name_in_other_letters=(
         "The name of a file may have letters of all alphabets, and names nothing",
         'name="request_payload"',
@@ -324,7 +310,7 @@ def test_heads_of_parts(workspace: Workspace, *, claim: str, head: str, file: st
     assert answer.succeeds(201)["datasource@name"] == name
 
 
-@fact(_PUBLISH, TSC)
+@fact(_PUBLISH, Source.TSC)
 def test_name_in_other_letters(workspace: Workspace):
     """A name may have letters of all alphabets, written as references to characters."""
     name = workspace.new_name(" \N{LATIN SMALL LETTER SHARP S}\N{GREEK SMALL LETTER OMEGA} & <x>")
@@ -337,7 +323,7 @@ def test_name_in_other_letters(workspace: Workspace):
     assert answer["datasource@name"] == name
 
 
-@fact("POST sites/{site}/fileUploads", TSC)
+@fact("POST sites/{site}/fileUploads", Source.TSC)
 def test_new_upload(workspace: Workspace):
     """An upload begins with 201 and the size 0."""
     answer = workspace.send("POST fileUploads").succeeds(201)
@@ -345,7 +331,7 @@ def test_new_upload(workspace: Workspace):
     assert answer["fileUpload@fileSize"] == "0"
 
 
-@fact(_BLOCK, TSC)
+@fact(_BLOCK, Source.TSC)
 def test_appended_block(workspace: Workspace):
     """A block is answered 200 and the size of the file in megabytes."""
     upload = workspace.upload()
@@ -354,13 +340,13 @@ def test_appended_block(workspace: Workspace):
     assert found == (upload, "1")
 
 
-@fact(_BLOCK, SAMPLES)
+@fact(_BLOCK, Source.SAMPLES)
 def test_encoded_session(workspace: Workspace):
     """The identifier of an upload may be percent-encoded in a path."""
     workspace.append_block(quote(workspace.upload(), safe=""), b"x").succeeds()
 
 
-@fact(_BLOCK, REFERENCE)
+@fact(_BLOCK, Source.REFERENCE)
 def test_block_for_an_unknown_upload(workspace: Workspace):
     """A block for an upload that does not exist is refused with 404015."""
     workspace.append_block(_NO_SESSION, b"x").is_refused("404015")
@@ -368,7 +354,7 @@ def test_block_for_an_unknown_upload(workspace: Workspace):
 
 @fact(
     _BLOCK,
-    REFERENCE,
+    Source.REFERENCE,
     block_with_a_request=(
         "with a request that is not empty",
         [("request_payload", "", "<tsRequest/>"), ("tableau_file", "file", b"x")],
@@ -382,68 +368,72 @@ def test_refused_block(workspace: Workspace, *, what: str, parts: list, codes: s
     workspace.send_parts(path, *parts).is_refused(codes)
 
 
-@fact(_BLOCK, REFERENCE)
+@fact(_BLOCK, Source.REFERENCE)
 def test_blocks_by_number(workspace: Workspace):
     """Numbered blocks make a file in the order of their numbers, whichever comes first."""
     workspace.session.needs_version("3.27")
     file, upload = rows_file(*ROWS), workspace.upload()
     for number, block in ((2, file[1000:]), (1, file[:1000])):
         workspace.append_block(f"{upload}?sequenceID={number}", block).succeeds()
-    workspace.publish_upload(upload).succeeds(201)
+    workspace.publish(upload=upload).succeeds(201)
 
 
-@fact(_PUBLISH, TSC)
+@fact(_PUBLISH, Source.TSC)
 def test_publish_an_upload(workspace: Workspace):
     """A file that was uploaded in blocks is published with all its rows."""
     file, name = rows_file(*ROWS), workspace.new_name()
     upload = workspace.upload(file[:1000], file[1000:])
-    assert workspace.publish_upload(upload, name).succeeds(201)["datasource@name"] == name
+    assert workspace.publish(name, upload=upload).succeeds(201)["datasource@name"] == name
 
 
-@fact(_PUBLISH, LIVE_TESTS)
+@fact(_PUBLISH, Source.LIVE_TESTS)
 def test_append_by_an_upload(workspace: Workspace):
     """Rows of an uploaded file are appended to a data source."""
     target, upload = workspace.published(), workspace.upload(rows_file((3, "three")))
     query = "datasourceType=hyper&append=true"
-    workspace.publish_upload(upload, target.name, query=query).succeeds(201)
+    workspace.publish(target.name, upload=upload, query=query).succeeds(201)
     assert workspace.rows(target) == [*ROWS, (3, "three")]
 
 
 @fact(
     _PUBLISH,
-    REFERENCE,
-    publish_an_upload_without_a_type=("An upload without its type", [b"x"], "", "400010"),
-    publish_an_unknown_upload=("An upload that does not exist", None, _HYPER, "404015"),
+    Source.REFERENCE,
+    publish_an_upload_without_a_type=(
+        "An upload without its type",
+        [b"x"],
+        "append=false",
+        "400010",
+    ),
+    publish_an_unknown_upload=("An upload that does not exist", None, "", "404015"),
 )
-@fact(_PUBLISH, NOBODY, publish_an_empty_upload=("An upload of no block", [], _HYPER, "400000"))
+@fact(_PUBLISH, Source.NOBODY, publish_an_empty_upload=("An upload of no block", [], "", "400000"))
 def test_refused_upload(
     workspace: Workspace, *, what: str, blocks: list[bytes] | None, query: str, codes: str
 ):
     """{what} is refused with {codes}."""
     upload = _NO_SESSION if blocks is None else workspace.upload(*blocks)
-    workspace.publish_upload(upload, query=query).is_refused(codes)
+    workspace.publish(upload=upload, query=query).is_refused(codes)
 
 
-@fact(_PUBLISH, REFERENCE)
+@fact(_PUBLISH, Source.REFERENCE)
 def test_publish_an_upload_and_a_file(workspace: Workspace):
     """An upload and a file in one request are refused with 400010."""
     query = f"uploadSessionId={workspace.upload(b'x')}&datasourceType=hyper"
-    workspace.publish(workspace.new_name(), query=query).is_refused("400010")
+    workspace.publish(query=query).is_refused("400010")
 
 
-@fact(_PUBLISH, UPDATE_GUIDE)
+@fact(_PUBLISH, Source.UPDATE_GUIDE)
 def test_upload_serves_one_publish(workspace: Workspace):
     """An upload that was published cannot be used again."""
     upload = workspace.upload(rows_file(*ROWS))
-    workspace.publish_upload(upload).succeeds(201)
-    workspace.publish_upload(upload).is_refused("404015")
+    workspace.publish(upload=upload).succeeds(201)
+    workspace.publish(upload=upload).is_refused("404015")
 
 
-@fact("PATCH sites/{site}/datasources/{datasource}/data", UPDATE_GUIDE)
+@fact("PATCH sites/{site}/datasources/{datasource}/data", Source.UPDATE_GUIDE)
 def test_upload_serves_one_update(workspace: Workspace):
     """An upload that an update has used cannot be used again."""
     action = {"action": "insert", "target-table": "Extract", "source-table": "Extract"}
     upload, target = workspace.upload(rows_file()), workspace.published()
-    path = f"{target.path}/data?uploadSessionId={upload}"
-    workspace.finished(workspace.send_batch(path, [action]))
-    workspace.send_batch(path, [action]).is_refused("404015")
+    workspace.finished(workspace.update(target, [action], upload=upload))
+    workspace.update(target, [action], upload=upload).is_refused("404015")

@@ -6,17 +6,7 @@ import re
 import pytest
 
 from tableau_sandbox_tests.contract.session import Session
-from tableau_sandbox_tests.contract.sources import (
-    DAGSTER,
-    LIVE_MESSAGES,
-    NOBODY,
-    REFERENCE,
-    SAMPLES,
-    SCHEMA,
-    TABCMD,
-    TSC,
-    fact,
-)
+from tableau_sandbox_tests.contract.sources import Source, fact
 from tableau_sandbox_tests.contract.workspace import Workspace
 
 _PROJECTS = "sites/{site}/projects"
@@ -33,7 +23,7 @@ _NO_USER = "<user id='{nothing}'/>"
 
 @fact(
     f"GET {_PROJECTS}",
-    REFERENCE,
+    Source.REFERENCE,
     chosen_page="A page has as many items as asked for, and says how many there are: GET projects?"
     "pageSize=1&pageNumber=1 -> pagination@pageNumber=1 pagination@pageSize=1 projects/project@id",
     page_beyond_the_last="There is nothing beyond the last page: "
@@ -50,21 +40,21 @@ _NO_USER = "<user id='{nothing}'/>"
 )
 @fact(
     f"GET {_PROJECTS}",
-    TSC,
+    Source.TSC,
     encoded_filter="A filter may be percent-encoded as forms are, and its clauses all count: GET "
     "projects?filter=topLevelProject%3Aeq%3Atrue%2Cname%3Aeq%3Ano+such+name"
     " -> pagination@totalAvailable=0",
 )
 @fact(
     f"GET {_PROJECTS}",
-    TABCMD,
+    Source.TABCMD,
     default_project="There is a project called Default, in any case of letters: "
     "GET projects?filter=name:eq:Default,topLevelProject:eq:true -> pagination@totalAvailable=1; "
     "GET projects?filter=name:eq:default,topLevelProject:eq:true -> pagination@totalAvailable=1",
 )
 @fact(
     f"GET {_PROJECTS}",
-    SCHEMA,
+    Source.SCHEMA,
     project_record="A project has a name, times, an owner and its way of permissions: "
     "GET projects?pageSize=1 -> projects/project@id projects/project@name"
     " projects/project@createdAt projects/project@updatedAt projects/project@contentPermissions"
@@ -72,7 +62,7 @@ _NO_USER = "<user id='{nothing}'/>"
 )
 @fact(
     _ALL,
-    REFERENCE,
+    Source.REFERENCE,
     default_page="Without parameters, a list is the first page of 100 items: "
     "GET datasources -> pagination@pageNumber=1 pagination@pageSize=100",
     page_size_below_one="A page has one item or more: GET datasources?pageSize=0 -> 400007",
@@ -90,14 +80,14 @@ _NO_USER = "<user id='{nothing}'/>"
 )
 @fact(
     _ALL,
-    LIVE_MESSAGES,
+    Source.LIVE_MESSAGES,
     unknown_filter_field="Not every field is a filter: GET datasources?filter=no:eq:x -> 400065",
     datasources_have_no_filter_by_project_id="There is no filter by the LUID of a project: "
     "GET datasources?filter=projectId:eq:{nothing} -> 400065",
 )
 @fact(
     _ALL,
-    NOBODY,
+    Source.NOBODY,
     unknown_filter_operator="A filter with an unknown operator is refused with 400065: "
     "GET datasources?filter=name:resembles:x -> 400065; GET datasources?filter=name -> 400065; "
     "GET datasources?filter=tags:has:x -> 400065; GET projects?filter=name:gt:x -> 400065; "
@@ -110,7 +100,7 @@ _NO_USER = "<user id='{nothing}'/>"
 )
 @fact(
     _ALL,
-    TSC,
+    Source.TSC,
     first_page_of_nothing="The first page of an empty list is no error: "
     "GET datasources?filter=name:eq:no-such-name&pageNumber=1 -> pagination@totalAvailable=0",
     unknown_parameters="Unknown parameters are ignored: GET datasources?noSuch=true -> 200",
@@ -118,82 +108,82 @@ _NO_USER = "<user id='{nothing}'/>"
 )
 @fact(
     _ALL,
-    LIVE_MESSAGES,
+    Source.LIVE_MESSAGES,
     unknown_order="Not every field sorts, and only up or down: "
     "GET datasources?sort=colour:asc -> 400065; GET projects?sort=name:up -> 400065",
 )
 @fact(
     "GET sites/{site}/groups",
-    REFERENCE,
+    Source.REFERENCE,
     group_of_all_users="Each site has a group All Users: "
     "GET groups?filter=name:eq:All+Users -> pagination@totalAvailable=1 groups/group@id",
 )
 @fact(
     "GET sites/{site}/workbooks",
-    REFERENCE,
+    Source.REFERENCE,
     list_of_workbooks="Workbooks are listed in pages: "
     "GET workbooks?pageSize=1 -> pagination@totalAvailable",
 )
 @fact(
     "GET sites/{site}",
-    REFERENCE,
+    Source.REFERENCE,
     site_of_the_session="A session reads its site, with its name and its content URL: "
     "GET /sites/{site} -> site@id={site} site@contentUrl={content_url} site@name site@state=Active",
 )
 @fact(
     "GET sites/{site}/users/{user}",
-    REFERENCE,
+    Source.REFERENCE,
     unknown_user="A user who does not exist is refused: GET users/{nothing} -> 404002",
 )
 @fact(
     "GET sites/{site}/users/{user}",
-    TABCMD,
+    Source.TABCMD,
     user_of_the_session="A session reads its own user, with name and site role: "
     "GET users/{user} -> user@id={user} user@name user@siteRole",
 )
 @fact(
     f"GET {_ONE}",
-    REFERENCE,
+    Source.REFERENCE,
     unknown_datasource="An unknown data source is refused: GET datasources/{nothing} -> 404004",
 )
 @fact(
     f"GET {_ONE}/content",
-    REFERENCE,
+    Source.REFERENCE,
     content_of_an_unknown_datasource="An unknown data source has no content: "
     "GET datasources/{nothing}/content -> 404004",
 )
 @fact(
     f"GET {_ONE}/connections",
-    REFERENCE,
+    Source.REFERENCE,
     connections_of_an_unknown_datasource="An unknown data source has no connections: "
     "GET datasources/{nothing}/connections -> 404011",
 )
 @fact(
     f"GET {_ONE}/permissions",
-    REFERENCE,
+    Source.REFERENCE,
     permissions_of_an_unknown_datasource="An unknown data source has no permissions: "
     "GET datasources/{nothing}/permissions -> 404004",
 )
 @fact(
     "GET sites/{site}/jobs/{job}",
-    REFERENCE,
+    Source.REFERENCE,
     unknown_job="A job that does not exist is refused: GET jobs/{nothing} -> 404018",
 )
 @fact(
     f"GET {_PROJECT}/permissions",
-    REFERENCE,
+    Source.REFERENCE,
     permissions_of_a_project="The permissions of a project name it: "
     "GET projects/{project}/permissions -> permissions/project@id={project}",
 )
 @fact(
     f"GET {_PROJECT}/default-permissions/datasources",
-    REFERENCE,
+    Source.REFERENCE,
     default_permissions_of_a_project="A project has default permissions for its data sources: GET "
     "projects/{project}/default-permissions/datasources -> permissions/project@id={project}",
 )
 @fact(
     f"GET {_ONE}",
-    TSC,
+    Source.TSC,
     datasource_record="A data source has what clients read, its project and its owner: "
     "GET datasources/{datasource} -> datasource@id datasource@name datasource@contentUrl"
     " datasource@type datasource@createdAt datasource@updatedAt datasource@isCertified"
@@ -206,47 +196,47 @@ def test_site(session: Session, *, claim: str, requests: str):
 
 @fact(
     f"POST {_PROJECTS}",
-    REFERENCE,
+    Source.REFERENCE,
     created_project="A project is created inside another one, with 201: POST projects <project "
     "name='{name}' parentProjectId='{project}'/> -> 201 project@parentProjectId={project}",
 )
 @fact(
     f"POST {_PROJECTS}",
-    LIVE_MESSAGES,
+    Source.LIVE_MESSAGES,
     taken_project_name="A name that another project has at this place is refused, in any case: "
     "POST projects <project name='a{name}' parentProjectId='{project}'/> -> 201; "
     "POST projects <project name='A{name}' parentProjectId='{project}'/> -> 409006",
 )
 @fact(
     f"POST {_PROJECTS}",
-    SAMPLES,
+    Source.SAMPLES,
     same_name_elsewhere="Projects inside different projects may have the same name: "
     "POST projects <project name='{name}' parentProjectId='{project}'/> -> 201; "
     "POST projects <project name='{name}' parentProjectId='{folder}'/> -> 201",
 )
 @fact(
     f"POST {_PROJECTS}",
-    TSC,
+    Source.TSC,
     parameter_given_twice="A parameter that is given twice is no error: "
     "POST projects?publishSamples=False&publishSamples=False "
     "<project name='{name}' parentProjectId='{project}'/> -> 201",
 )
 @fact(
     f"PUT {_PROJECT}",
-    TSC,
+    Source.TSC,
     project_read_by_put="A change without attributes returns the project as it is: "
     "PUT projects/{project}?publishSamples=False <project/> -> project@id={project} project@name",
 )
 @fact(
     f"PUT {_PROJECT}",
-    REFERENCE,
+    Source.REFERENCE,
     described_project="A project is described, and keeps its name: "
     "PUT projects/{folder} <project name='{name}'/>; PUT projects/{folder} "
     "<project description='Seen'/> -> project@name={name} project@description=Seen",
 )
 @fact(
     f"DELETE {_PROJECT}",
-    REFERENCE,
+    Source.REFERENCE,
     deleted_project="A deletion is answered 204, and then the project is unknown: "
     "DELETE projects/{folder} -> 204; DELETE projects/{folder} -> 404005",
     content_of_a_deleted_project="A project is deleted with its content: "
@@ -256,19 +246,19 @@ def test_site(session: Session, *, claim: str, requests: str):
 )
 @fact(
     f"GET {_ONE}",
-    TSC,
+    Source.TSC,
     type_of_hyper_data="A published .hyper file has the type hyper: "
     "GET {shared} -> datasource@type=hyper",
 )
 @fact(
     f"GET {_ONE}",
-    NOBODY,
+    Source.NOBODY,
     hyper_data_are_no_extract="A published .hyper file counts as live, not as an extract: "
     "GET {shared} -> datasource@hasExtracts=false",
 )
 @fact(
     f"PUT {_ONE}",
-    REFERENCE,
+    Source.REFERENCE,
     described_datasource="A data source is described, and keeps its name: "
     "PUT {new} <datasource name='{name}'/>; PUT {new} <datasource description='Seen'/>"
     " -> datasource@name={name} datasource@description=Seen",
@@ -282,13 +272,13 @@ def test_site(session: Session, *, claim: str, requests: str):
 )
 @fact(
     f"DELETE {_ONE}",
-    REFERENCE,
+    Source.REFERENCE,
     deleted_datasource="A deletion is answered 204, and then the data source is unknown: "
     "DELETE {new} -> 204; GET {new} -> 404004",
 )
 @fact(
     f"PUT {_ONE}/tags",
-    REFERENCE,
+    Source.REFERENCE,
     no_tags="An empty list of tags adds nothing, and is no error: PUT {shared}/tags <tags/> -> 200",
     long_tag="A tag of more than 200 characters is refused: "
     f"PUT {{shared}}/tags <tags><tag label='{'x' * 201}'/></tags> -> 400075",
@@ -297,7 +287,7 @@ def test_site(session: Session, *, claim: str, requests: str):
 )
 @fact(
     f"DELETE {_ONE}/tags/{{label}}",
-    TSC,
+    Source.TSC,
     removed_tag="A tag is removed by its encoded name, also with a slash in it: "
     "PUT {new}/tags <tags><tag label='a/b'/></tags> -> tags/tag@label=a/b; "
     "DELETE {new}/tags/a%2Fb -> 204; DELETE {new}/tags/a%2Fb -> 404007; "
@@ -306,12 +296,12 @@ def test_site(session: Session, *, claim: str, requests: str):
 )
 @fact(
     f"DELETE {_ONE}/tags/{{label}}",
-    REFERENCE,
+    Source.REFERENCE,
     unknown_tag="A tag that a data source lacks is refused: DELETE {shared}/tags/no -> 404007",
 )
 @fact(
     f"GET {_ONE}/connections",
-    TSC,
+    Source.TSC,
     connection_of_hyper_data="A published .hyper file has a connection of the type hyper: "
     "GET {shared}/connections -> connections/connection@id connections/connection@type=hyper",
     tagged_queries="Queries of a published .hyper file are always tagged: "
@@ -319,36 +309,36 @@ def test_site(session: Session, *, claim: str, requests: str):
 )
 @fact(
     f"PUT {_ONE}/connections/{{connection}}",
-    REFERENCE,
+    Source.REFERENCE,
     unknown_connection="A connection that a data source lacks cannot be changed: "
     "PUT {shared}/connections/{nothing} <connection userName='x'/> -> 404020",
 )
 @fact(
     f"POST {_ONE}/refresh",
-    LIVE_MESSAGES,
+    Source.LIVE_MESSAGES,
     refresh_of_hyper_data="There is no extract to refresh in a published .hyper file: "
     "POST {shared}/refresh <extractRefresh/> -> 409090",
 )
 @fact(
     f"GET {_ONE}/revisions/{{revision}}/content",
-    REFERENCE,
+    Source.REFERENCE,
     unknown_revision="An unknown revision is refused: GET {shared}/revisions/9/content -> 404024",
 )
 @fact(
     f"GET {_ONE}/permissions",
-    REFERENCE,
+    Source.REFERENCE,
     permissions_of_a_datasource="The permissions of a data source name it: "
     "GET {shared}/permissions -> permissions/datasource@id",
 )
 @fact(
     f"PUT {_ONE}/permissions",
-    SCHEMA,
+    Source.SCHEMA,
     capability_of_the_data_service="VizqlDataApiAccess is a capability of data sources: "
     f"PUT {{new}}/permissions {_RULE.format('VizqlDataApiAccess')} -> 200",
 )
 @fact(
     f"PUT {_ONE}/permissions",
-    REFERENCE,
+    Source.REFERENCE,
     unknown_capability="A capability that does not exist is refused: "
     f"PUT {{shared}}/permissions {_RULE.format('NoSuch')} -> 400000 or 400009",
     permissions_of_something_else="A request names what its path names: PUT {shared}/permissions"
@@ -370,7 +360,7 @@ def test_site(session: Session, *, claim: str, requests: str):
 )
 @fact(
     f"DELETE {_ONE}/permissions/{{grantees}}/{{grantee}}/{{capability}}/{{mode}}",
-    REFERENCE,
+    Source.REFERENCE,
     revoked_without_a_grant="What was not granted cannot be revoked: "
     "DELETE {shared}/permissions/users/{user}/VizqlDataApiAccess/Allow -> 404013",
 )
@@ -379,7 +369,7 @@ def test_project(workspace: Workspace, *, claim: str, requests: str):
     workspace.converse(requests)
 
 
-@fact(f"GET {_PROJECTS}", REFERENCE)
+@fact(f"GET {_PROJECTS}", Source.REFERENCE)
 def test_sorted_list(session: Session):
     """A list is sorted as asked for."""
     for order in ("asc", "desc"):
@@ -388,19 +378,19 @@ def test_sorted_list(session: Session):
         assert times == sorted(times, reverse=order == "desc")
 
 
-@fact(_ALL, NOBODY)
+@fact(_ALL, Source.NOBODY)
 def test_case_of_filters(workspace: Workspace):
     """A filter by the name of a data source distinguishes the case of letters."""
-    answer = workspace.send(f"GET datasources?filter=name:eq:{workspace.shared.name.upper()}")
-    assert answer.succeeds().elements("datasources/datasource") == []
+    request = f"GET datasources?filter=name:eq:{workspace.shared.name.upper()}"
+    workspace.converse(f"{request} -> pagination@totalAvailable=0")
 
 
-@fact(_ALL, TSC)
+@fact(_ALL, Source.TSC)
 def test_published_name_is_found(workspace: Workspace):
     """A filter by name finds what was published, at once."""
-    target = workspace.published()
-    answer = workspace.send(f"GET datasources?filter=name:eq:{target.name}").succeeds()
-    assert answer.all("datasources/datasource@id") == [target.luid]
+    new = workspace.published()
+    request = f"GET datasources?filter=name:eq:{new.name}"
+    workspace.converse(f"{request} -> datasources/datasource@id={new.luid}")
 
 
 def _for_administrators(session: Session, request: str):
@@ -411,21 +401,21 @@ def _for_administrators(session: Session, request: str):
     return answer
 
 
-@fact("GET sites/{site}/jobs", REFERENCE)
+@fact("GET sites/{site}/jobs", Source.REFERENCE)
 def test_list_of_jobs(session: Session):
     """Administrators list jobs, filtered by status."""
     answer = _for_administrators(session, "GET jobs?filter=status:eq:Success&pageSize=1")
     assert set(answer.all("backgroundJobs/backgroundJob@status")) <= {"Success"}
 
 
-@fact("GET sites/{site}/users", TSC)
+@fact("GET sites/{site}/users", Source.TSC)
 def test_list_of_users(session: Session):
     """Administrators list users, with all their fields."""
     answer = _for_administrators(session, "GET users?pageSize=1&fields=_all_")
     assert all(answer[f"users/user@{name}"] for name in ("id", "name", "siteRole"))
 
 
-@fact("POST metadata/graphql", DAGSTER)
+@fact("POST metadata/graphql", Source.DAGSTER)
 def test_workbooks_by_graphql(session: Session):
     """The metadata API answers queries about workbooks in JSON."""
     answer = session.call(
@@ -441,7 +431,7 @@ def test_workbooks_by_graphql(session: Session):
     assert isinstance(answer.succeeds().json()["data"]["workbooks"], list)
 
 
-@fact(f"GET {_PROJECTS}", TSC)
+@fact(f"GET {_PROJECTS}", Source.TSC)
 def test_times_without_fractions(session: Session):
     """Times are in UTC and have neither fractions of a second nor an offset."""
     answer = session.send("GET projects?pageSize=1").succeeds()
@@ -449,22 +439,22 @@ def test_times_without_fractions(session: Session):
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", answer[f"projects/project@{name}"])
 
 
-@fact(f"GET {_ONE}", SCHEMA)
+@fact(f"GET {_ONE}", Source.SCHEMA)
 def test_order_in_a_record(session: Session):
     """In the record of a data source, its project, its owner and its tags follow in this order."""
-    answer = session.send(f"GET datasources/{session.first('datasource')}").succeeds()
+    answer = session.send("GET datasources/{datasource}").succeeds()
     known = ["project", "owner", "tags"]
     assert [each.tag for each in answer.element("datasource") if each.tag in known] == known
 
 
-@fact(f"GET {_ONE}", TSC)
+@fact(f"GET {_ONE}", Source.TSC)
 def test_size_of_a_datasource(session: Session):
     """The size of a data source is a whole number of megabytes."""
-    answer = session.send(f"GET datasources/{session.first('datasource')}").succeeds()
+    answer = session.send("GET datasources/{datasource}").succeeds()
     assert (answer.get("datasource@size") or "0").isdecimal()
 
 
-@fact(_ALL, REFERENCE)
+@fact(_ALL, Source.REFERENCE)
 def test_filters_choose(workspace: Workspace):
     """Filters find a data source by its own values, and not by others."""
     target = workspace.published()
@@ -479,7 +469,7 @@ def test_filters_choose(workspace: Workspace):
         assert answer.succeeds()["pagination@totalAvailable"] == found, clauses
 
 
-@fact(f"GET {_PROJECTS}", TSC)
+@fact(f"GET {_PROJECTS}", Source.TSC)
 def test_pages_make_a_list(session: Session):
     """The pages of a list have each of its items once, in its order."""
     pages = [session.send(f"GET projects?sort=name:asc&pageSize=1&pageNumber={n}") for n in (1, 2)]
@@ -490,7 +480,7 @@ def test_pages_make_a_list(session: Session):
     assert paged == listed.all("projects/project@id")
 
 
-@fact(f"PUT {_PROJECT}", REFERENCE)
+@fact(f"PUT {_PROJECT}", Source.REFERENCE)
 def test_moved_project(workspace: Workspace):
     """A project moves into another one, and not into itself."""
     outer, inner = workspace.new_project(), workspace.new_project()

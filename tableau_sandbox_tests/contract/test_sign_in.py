@@ -1,20 +1,11 @@
 """Versions, signing in and out, and what is refused without a session."""
 
 import re
-from uuid import uuid4
+from collections.abc import Iterator
 
 from tableau_sandbox_tests.contract.answer import Answer
 from tableau_sandbox_tests.contract.session import OLDEST_VERSION, Session, sign_in_request
-from tableau_sandbox_tests.contract.sources import (
-    KNOWLEDGE_BASE,
-    LIVE_TESTS,
-    MCP,
-    REFERENCE,
-    SAMPLES,
-    SCHEMA,
-    TSC,
-    fact,
-)
+from tableau_sandbox_tests.contract.sources import Source, fact
 
 _INFO = "GET serverInfo"
 _SIGN_IN = "POST auth/signin"
@@ -23,7 +14,7 @@ _NO_TOKEN = {"personalAccessTokenName": "no-such-token", "personalAccessTokenSec
 _NO_SITE = "no-such-site-for-verify"
 
 
-@fact(_INFO, TSC)
+@fact(_INFO, Source.TSC)
 def test_server_info_needs_no_session(session: Session):
     """The versions of the product and of the REST API are told without a session."""
     answer = session.call("GET", "serverInfo", version=OLDEST_VERSION).succeeds()
@@ -31,21 +22,20 @@ def test_server_info_needs_no_session(session: Session):
     assert re.fullmatch(r"\d+\.\d+", answer["serverInfo/restApiVersion"])
 
 
-@fact(_INFO, SCHEMA)
+@fact(_INFO, Source.SCHEMA)
 def test_build_has_four_numbers(session: Session):
     """The build has the form 20253.25.1021.0000."""
-    answer = session.call("GET", "serverInfo", version=OLDEST_VERSION).succeeds()
-    build = answer["serverInfo/productVersion@build"]
+    build = session.call("GET", "serverInfo").succeeds()["serverInfo/productVersion@build"]
     assert re.fullmatch(r"\d{5}\.\d\d\.\d{4}\.\d{4}", build)
 
 
-@fact(_INFO, SAMPLES)
+@fact(_INFO, Source.SAMPLES)
 def test_server_info_in_lower_case(session: Session):
     """The path may be written serverinfo."""
     session.call("GET", "serverinfo").succeeds()
 
 
-@fact(_INFO, TSC)
+@fact(_INFO, Source.TSC)
 def test_xml_begins_with_its_declaration(session: Session):
     """An answer begins with <?xml and has the namespace of the API."""
     content = session.call("GET", "serverInfo").succeeds().content
@@ -53,30 +43,34 @@ def test_xml_begins_with_its_declaration(session: Session):
     assert b"http://tableau.com/api" in content
 
 
-def _sign_in(session: Session, request: str = "", **options) -> Answer:
-    """Sign in, by default with the token of the session, which ends by that."""
-    request = request or sign_in_request(session.content_url, **session.own)
+def _own(session: Session) -> str:
+    return sign_in_request(session.content_url, **session.own)
+
+
+def _sign_in(session: Session, body: str | Iterator[bytes] = "", *, version: str = "") -> Answer:
+    """Sign in with the token of the session, which ends by that."""
     with session.sessions_of_its_own():
-        return session.call("POST", "auth/signin", options.pop("body", request), **options)
+        body = body or _own(session)
+        return session.call("POST", "auth/signin", body, version=version).succeeds()
 
 
-@fact(_SIGN_IN, TSC)
+@fact(_SIGN_IN, Source.TSC)
 def test_sign_in_on_the_oldest_path(session: Session):
     """A token signs in on the path of version 2.4, where clients ask for the newest one."""
-    answer = _sign_in(session, version=OLDEST_VERSION).succeeds()
+    answer = _sign_in(session, version=OLDEST_VERSION)
     assert answer["credentials@token"]
     found = answer["credentials/site@id"], answer["credentials/user@id"]
     assert found == (session.site, session.user)
 
 
-@fact(_SIGN_IN, SCHEMA)
+@fact(_SIGN_IN, Source.SCHEMA)
 def test_time_to_expiration(session: Session):
     """The answer says how long the session lasts, in hours, minutes and seconds."""
-    lasts = _sign_in(session).succeeds()["credentials@estimatedTimeToExpiration"]
+    lasts = _sign_in(session)["credentials@estimatedTimeToExpiration"]
     assert re.fullmatch(r"\d+:\d{1,2}:\d{1,2}", lasts)
 
 
-@fact(_SIGN_IN, TSC)
+@fact(_SIGN_IN, Source.TSC)
 def test_sign_in_by_password(session: Session):
     """A user signs in with a name and a password."""
     names = "TABLEAU_USERNAME", "TABLEAU_PASSWORD"
@@ -86,48 +80,51 @@ def test_sign_in_by_password(session: Session):
         assert other.site == session.site
 
 
-@fact(_SIGN_IN, TSC)
+@fact(_SIGN_IN, Source.TSC)
 def test_request_in_a_namespace(session: Session):
     """The elements of a request may be in the namespace of the API."""
-    request = sign_in_request(session.content_url, **session.own)
     named = '<tsRequest xmlns="http://tableau.com/api">'
-    _sign_in(session, request.replace("<tsRequest>", named)).succeeds()
+    _sign_in(session, _own(session).replace("<tsRequest>", named))
 
 
-@fact(_SIGN_IN, LIVE_TESTS)
+@fact(_SIGN_IN, Source.LIVE_TESTS)
 def test_request_in_chunks(session: Session):
     """The body of a request may come in chunks."""
-    request = sign_in_request(session.content_url, **session.own).encode()
-    _sign_in(session, body=iter((request[:20], request[20:]))).succeeds()
+    _sign_in(session, iter(_own(session).encode().partition(b" ")))
 
 
-@fact(_SIGN_IN, REFERENCE)
+@fact(_SIGN_IN, Source.REFERENCE)
 def test_wrong_credentials(session: Session):
     """Unknown credentials are refused with 401001."""
     for given in (_NO_TOKEN, {"name": "no-such-user", "password": "x"}):
-        _sign_in(session, sign_in_request(session.content_url, **given)).is_refused("401001")
+        request = sign_in_request(session.content_url, **given)
+        with session.sessions_of_its_own():
+            session.call("POST", "auth/signin", request).is_refused("401001")
 
 
-@fact(_SIGN_IN, REFERENCE)
+@fact(_SIGN_IN, Source.REFERENCE)
 def test_unknown_site(session: Session):
     """A site that does not exist is refused like wrong credentials."""
-    _sign_in(session, sign_in_request(_NO_SITE, **session.own)).is_refused("401001")
+    request = sign_in_request(_NO_SITE, **session.own)
+    with session.sessions_of_its_own():
+        session.call("POST", "auth/signin", request).is_refused("401001")
 
 
-@fact(_SIGN_IN, REFERENCE)
-def test_malformed_sign_in(session: Session):
-    """A request that breaks off is refused with 400000."""
-    session.call("POST", "auth/signin", "<tsRequest><credentials").is_refused("400000")
+@fact(
+    _SIGN_IN,
+    Source.REFERENCE,
+    malformed_sign_in=("A request that breaks off", "<tsRequest><credentials"),
+    two_kinds_of_credentials=(
+        "A request with a password and a token",
+        sign_in_request("", name="a", password="b", **_NO_TOKEN),
+    ),
+)
+def test_malformed_request(session: Session, *, what: str, body: str):
+    """{what} is refused with 400000."""
+    session.call("POST", "auth/signin", body).is_refused("400000")
 
 
-@fact(_SIGN_IN, REFERENCE)
-def test_two_kinds_of_credentials(session: Session):
-    """A request with a password and a token is refused with 400000."""
-    request = sign_in_request(session.content_url, name="a", password="b", **_NO_TOKEN)
-    session.call("POST", "auth/signin", request).is_refused("400000")
-
-
-@fact(_SIGN_IN, REFERENCE)
+@fact(_SIGN_IN, Source.REFERENCE)
 def test_incomplete_credentials(session: Session):
     """A request without credentials, or with half of them, is refused with 400000."""
     for given in ({}, {"name": "a"}, {"personalAccessTokenName": "a"}):
@@ -135,7 +132,7 @@ def test_incomplete_credentials(session: Session):
         session.call("POST", "auth/signin", request).is_refused("400000")
 
 
-@fact(_SIGN_IN, MCP)
+@fact(_SIGN_IN, Source.MCP)
 def test_one_session_per_token(session: Session):
     """A second sign-in with a personal access token ends the first session."""
     first = session.token
@@ -143,43 +140,31 @@ def test_one_session_per_token(session: Session):
     session.call("GET", f"sites/{session.site}", token=first).is_refused("401002")
 
 
-@fact("POST auth/signout", REFERENCE)
+@fact("POST auth/signout", Source.REFERENCE)
 def test_sign_out(session: Session):
     """Signing out is answered 204 and ends the session."""
     with session.sessions_of_its_own():
-        session.send("POST /auth/signout").succeeds(204)
-        session.send("GET /sites/{site}").is_refused("401002")
+        session.converse("POST /auth/signout -> 204; GET /sites/{site} -> 401002")
 
 
-@fact(_SITE, TSC)
+@fact(_SITE, Source.TSC)
 def test_header_in_any_case(session: Session):
     """The name of the header with the token may be written in any case of letters."""
     headers = {"x-tableau-auth": session.token}
     session.call("GET", f"sites/{session.site}", headers=headers).succeeds()
 
 
-@fact(_SITE, KNOWLEDGE_BASE)
-def test_no_session(session: Session):
-    """A call without a token is refused with 401000."""
-    session.call("GET", f"sites/{session.site}").is_refused("401000")
+@fact(_SITE, Source.KNOWLEDGE_BASE, no_session=("A call without a token", "", "401000"))
+@fact(_SITE, Source.REFERENCE, unknown_session=("A call with an unknown token", "a|b|c", "401002"))
+def test_refused_session(session: Session, *, what: str, token: str, code: str):
+    """{what} is refused with {code}."""
+    session.call("GET", f"sites/{session.site}", token=token).is_refused(code)
 
 
-@fact(_SITE, REFERENCE)
-def test_unknown_session(session: Session):
-    """A call with an unknown token is refused with 401002."""
-    token = f"unknown|unknown|{session.site}"
-    session.call("GET", f"sites/{session.site}", token=token).is_refused("401002")
-
-
-def _ask(session: Session, version: str, method: str, path: str, body: str = "") -> Answer:
-    session.needs_version(version)
-    headers = {"Content-Type": "application/json", "RequestID": str(uuid4())} if body else {}
-    path = f"sites/{session.site}/{path}"
-    return session.call(method, path, body, token=session.token, version=version, headers=headers)
-
-
-@fact("GET sites/{site}/projects", TSC)
+@fact("GET sites/{site}/projects", Source.TSC)
 def test_older_versions_are_served(session: Session):
     """A session works on the paths of older versions, too."""
+    path = f"sites/{session.site}/projects?pageSize=1"
     for version in (OLDEST_VERSION, "3.0"):
-        _ask(session, version, "GET", "projects?pageSize=1").succeeds()
+        session.needs_version(version)
+        session.call("GET", path, token=session.token, version=version).succeeds()

@@ -8,16 +8,7 @@ from uuid import uuid4
 from tableau_sandbox_tests.contract.answer import Answer
 from tableau_sandbox_tests.contract.files import rows_file, table_file
 from tableau_sandbox_tests.contract.session import Session
-from tableau_sandbox_tests.contract.sources import (
-    LIVE_MESSAGES,
-    LIVE_TESTS,
-    NOBODY,
-    SAMPLES,
-    SCHEMA,
-    TSC,
-    UPDATE_GUIDE,
-    fact,
-)
+from tableau_sandbox_tests.contract.sources import Source, fact
 from tableau_sandbox_tests.contract.workspace import ROWS, Published, Workspace
 
 _UPDATE = "PATCH sites/{site}/datasources/{datasource}/data"
@@ -72,7 +63,7 @@ def _becomes(workspace: Workspace, target: Published, batch: Batch, payload: byt
 
 @fact(
     _UPDATE,
-    UPDATE_GUIDE,
+    Source.UPDATE_GUIDE,
     insert_appends="An insert appends all rows of the source: insert with 3 x -> 1 one, 2 two, 3 x",
     update_changes="An update changes the rows that match, and no others: "
     "update by id with 2 TWO, 3 three -> 1 one, 2 TWO",
@@ -89,19 +80,19 @@ def _becomes(workspace: Workspace, target: Published, batch: Batch, payload: byt
 )
 @fact(
     _UPDATE,
-    SAMPLES,
+    Source.SAMPLES,
     delete_by_a_constant="A delete by a constant needs no source and no payload: "
     "delete id eq integer 1 -> 2 two",
 )
 @fact(
     _UPDATE,
-    LIVE_TESTS,
+    Source.LIVE_TESTS,
     delete_with_an_unused_payload="A payload that no action names does no harm: "
     "delete name eq string one with none -> 2 two",
 )
 @fact(
     _UPDATE,
-    NOBODY,
+    Source.NOBODY,
     case_of_has="The operator has distinguishes the case of letters: "
     "delete name has string ON -> 1 one, 2 two",
     null_overwrites="NULL in the source of an update replaces the value: "
@@ -115,7 +106,7 @@ def test_rows_of_a_batch(workspace: Workspace, *, claim: str, batch: str, rows: 
     _becomes(workspace, workspace.published(), actions, file, sorted(_rows(rows), key=repr))
 
 
-@fact(_UPDATE, SCHEMA)
+@fact(_UPDATE, Source.SCHEMA)
 def test_nested_conditions(workspace: Workspace):
     """Conditions are combined by op and args."""
     between = [_const("id", *each) for each in (("gte", "integer", "2"), ("lt", "integer", "3"))]
@@ -123,7 +114,7 @@ def test_nested_conditions(workspace: Workspace):
     _becomes(workspace, workspace.published(), batch, None, [_ONE])
 
 
-@fact(_UPDATE, NOBODY)
+@fact(_UPDATE, Source.NOBODY)
 def test_constant_as_a_number(workspace: Workspace):
     """A constant may be a number of JSON."""
     batch = [_delete(_const("id", "eq", "integer", 1))]
@@ -132,7 +123,7 @@ def test_constant_as_a_number(workspace: Workspace):
 
 @fact(
     _UPDATE,
-    UPDATE_GUIDE,
+    Source.UPDATE_GUIDE,
     schemas_by_name=(
         "An action may name the schemas of its tables, or leave them out where there is one",
         {"target-schema": "Extract", "source-schema": "Extract"},
@@ -140,7 +131,7 @@ def test_constant_as_a_number(workspace: Workspace):
 )
 @fact(
     _UPDATE,
-    NOBODY,
+    Source.NOBODY,
     source_file_in_an_action=(
         "An action may name a source-file, which has no effect",
         {"source-file": "any.hyper"},
@@ -152,7 +143,7 @@ def test_parts_of_an_action(workspace: Workspace, *, claim: str, parts: dict[str
     _becomes(workspace, workspace.published(), batch, rows_file(_TWO), [_ONE, _TWO, _TWO])
 
 
-@fact(_UPDATE, UPDATE_GUIDE)
+@fact(_UPDATE, Source.UPDATE_GUIDE)
 def test_key_of_another_name(workspace: Workspace):
     """A condition may compare columns of different names."""
     payload = rows_file((2, "TWO"), columns="update_id INTEGER, name TEXT")
@@ -160,7 +151,7 @@ def test_key_of_another_name(workspace: Workspace):
     _becomes(workspace, workspace.published(), batch, payload, [_ONE, (2, "TWO")])
 
 
-@fact(_UPDATE, UPDATE_GUIDE)
+@fact(_UPDATE, Source.UPDATE_GUIDE)
 def test_columns_by_their_names(workspace: Workspace):
     """Columns are matched by their names, whatever their order, in an insert and in a replace."""
     payload = table_file("name TEXT, id INTEGER", "('x', 7)")
@@ -168,14 +159,14 @@ def test_columns_by_their_names(workspace: Workspace):
         _becomes(workspace, workspace.published(), [_take(kind)], payload, rows)
 
 
-@fact(_UPDATE, UPDATE_GUIDE)
+@fact(_UPDATE, Source.UPDATE_GUIDE)
 def test_columns_that_an_update_lacks(workspace: Workspace):
     """An update leaves the columns that its source lacks as they are."""
     payload = table_file("id INTEGER", "(1)")
     _becomes(workspace, workspace.published(), [_take("update", _BY_ID)], payload, [*ROWS])
 
 
-@fact(_UPDATE, UPDATE_GUIDE)
+@fact(_UPDATE, Source.UPDATE_GUIDE)
 def test_null_keys(workspace: Workspace):
     """NULL matches NULL by the operator is, and by eq nothing."""
     target = workspace.published(rows_file((None, "none"), _ONE))
@@ -185,14 +176,14 @@ def test_null_keys(workspace: Workspace):
         _becomes(workspace, target, batch, payload, [_ONE, (None, name)])
 
 
-@fact(_UPDATE, UPDATE_GUIDE)
+@fact(_UPDATE, Source.UPDATE_GUIDE)
 def test_constant_null(workspace: Workspace):
     """The operator is compares with a constant null."""
     target = workspace.published(rows_file((None, "none"), _ONE))
     _becomes(workspace, target, [_delete(_const("id", "is", "integer", None))], None, [_ONE])
 
 
-@fact(_UPDATE, UPDATE_GUIDE)
+@fact(_UPDATE, Source.UPDATE_GUIDE)
 def test_comparisons_by_order(workspace: Workspace):
     """The operators neq, lt, lte, gt and gte compare a column with a constant."""
     for operator, kept in (("neq", "2"), ("lt", "23"), ("lte", "3"), ("gt", "12"), ("gte", "1")):
@@ -201,7 +192,7 @@ def test_comparisons_by_order(workspace: Workspace):
         _becomes(workspace, target, batch, None, [(int(number),) for number in kept])
 
 
-@fact(_UPDATE, UPDATE_GUIDE)
+@fact(_UPDATE, Source.UPDATE_GUIDE)
 def test_constants_of_all_types(workspace: Workspace):
     """Constants are truth values in any case of letters, numbers, texts and times with a zone."""
     columns = "b BOOLEAN, d DOUBLE PRECISION, t TIMESTAMP, id INTEGER"
@@ -215,7 +206,7 @@ def test_constants_of_all_types(workspace: Workspace):
         _becomes(workspace, workspace.published(file), [_delete(constant)], None, [])
 
 
-@fact(_UPDATE, TSC)
+@fact(_UPDATE, Source.TSC)
 def test_accepted_update(workspace: Workspace):
     """An update is answered 202 and a job UpdateUploadedFile that names its data source."""
     target = workspace.published()
@@ -225,7 +216,7 @@ def test_accepted_update(workspace: Workspace):
     assert answer["job/updateUploadedFileJob/connectionLuid"]
 
 
-@fact(_CONNECTION, TSC)
+@fact(_CONNECTION, Source.TSC)
 def test_update_of_a_connection(workspace: Workspace):
     """An update may name the connection of the data source."""
     target = workspace.published()
@@ -235,7 +226,7 @@ def test_update_of_a_connection(workspace: Workspace):
     assert workspace.rows(target) == []
 
 
-@fact(_UPDATE, NOBODY)
+@fact(_UPDATE, Source.NOBODY)
 def test_update_moves_the_stamp(workspace: Workspace):
     """An update of rows moves updatedAt."""
     target = workspace.published()
@@ -245,7 +236,7 @@ def test_update_moves_the_stamp(workspace: Workspace):
     assert workspace.record(target)["datasource@updatedAt"] != before
 
 
-@fact(_UPDATE, NOBODY)
+@fact(_UPDATE, Source.NOBODY)
 def test_update_makes_no_revision(workspace: Workspace):
     """An update of rows makes no revision."""
     target = workspace.published()
@@ -262,7 +253,7 @@ def _fails(workspace: Workspace, batch: Batch, payload: bytes | None) -> Answer:
     return job
 
 
-@fact(_UPDATE, LIVE_MESSAGES)
+@fact(_UPDATE, Source.LIVE_MESSAGES)
 def test_unknown_source_table(workspace: Workspace):
     """A source table that is not in the payload fails the job, with code 410012 in its notes."""
     batch = [_take("insert", **{"source-table": "NoSuchTable"})]
@@ -270,7 +261,7 @@ def test_unknown_source_table(workspace: Workspace):
     assert "errorCode=410012" in notes
 
 
-@fact(_UPDATE, UPDATE_GUIDE)
+@fact(_UPDATE, Source.UPDATE_GUIDE)
 def test_batches_are_atomic(workspace: Workspace):
     """If an action fails, none of its batch takes effect; names of tables distinguish the case."""
     _fails(workspace, [_delete(), _delete(**{"target-table": "EXTRACT"})], None)
@@ -278,7 +269,7 @@ def test_batches_are_atomic(workspace: Workspace):
 
 @fact(
     _UPDATE,
-    UPDATE_GUIDE,
+    Source.UPDATE_GUIDE,
     delete_with_columns_beyond_the_condition="A delete fails if its source has columns that the "
     "condition does not name: delete by id -> id INTEGER, name TEXT",
     replace_with_other_columns="A replace fails if the columns of the source differ from those of "
@@ -286,7 +277,7 @@ def test_batches_are_atomic(workspace: Workspace):
 )
 @fact(
     _UPDATE,
-    NOBODY,
+    Source.NOBODY,
     insert_of_unknown_columns="An insert fails if the source has a column that the target lacks: "
     "insert -> id INTEGER, name TEXT, other TEXT",
     insert_without_a_column="An insert fails if the source lacks a column of the target: "
@@ -301,19 +292,19 @@ def test_failure_of_a_batch(workspace: Workspace, *, claim: str, batch: str, col
     _fails(workspace, [_action(batch)], table_file(columns))
 
 
-@fact(_UPDATE, NOBODY)
+@fact(_UPDATE, Source.NOBODY)
 def test_update_by_an_ambiguous_source(workspace: Workspace):
     """An update fails if several rows of the source match one row."""
     _fails(workspace, [_take("update", _BY_ID)], rows_file((1, "a"), (1, "b")))
 
 
-@fact(_UPDATE, NOBODY)
+@fact(_UPDATE, Source.NOBODY)
 def test_payload_that_is_no_hyper_file(workspace: Workspace):
     """A payload that cannot be read fails the job."""
     _fails(workspace, [_take("insert")], b"this is no .hyper file")
 
 
-@fact(_UPDATE, NOBODY)
+@fact(_UPDATE, Source.NOBODY)
 def test_order_of_collated_texts(workspace: Workspace):
     """Texts with a collation are compared by equality only; the job fails otherwise."""
     file = table_file('id INTEGER, name TEXT COLLATE "en_US"', "(1, 'one')")
@@ -324,10 +315,10 @@ def test_order_of_collated_texts(workspace: Workspace):
 _NO_SOURCE = {"op": "has", "source-col": "name", "const": {"type": "string", "v": "x"}}
 
 
-@fact(_UPDATE, SCHEMA, no_actions=("A batch without an action", None))
+@fact(_UPDATE, Source.SCHEMA, no_actions=("A batch without an action", None))
 @fact(
     _UPDATE,
-    NOBODY,
+    Source.NOBODY,
     unknown_action=("An unknown action", _delete(action="merge")),
     delete_without_a_condition=(
         "A delete without a condition",
@@ -355,13 +346,13 @@ def test_refused_batch(workspace: Workspace, *, what: str, action: dict[str, Any
     workspace.update(workspace.shared, batch, payload).is_refused("400000")
 
 
-@fact(_UPDATE, NOBODY)
+@fact(_UPDATE, Source.NOBODY)
 def test_insert_without_an_upload(workspace: Workspace):
     """A batch with a source, but without an upload, is refused with 400000."""
     workspace.update(workspace.shared, [_take("insert")]).is_refused("400000")
 
 
-@fact(_UPDATE, NOBODY)
+@fact(_UPDATE, Source.NOBODY)
 def test_update_without_a_request_id(workspace: Workspace):
     """An update without the header RequestID is refused with 400000."""
     batch = '{"actions":[{"action":"delete","target-table":"NoSuchTable","condition":true}]}'
@@ -370,7 +361,7 @@ def test_update_without_a_request_id(workspace: Workspace):
     workspace.ask("PATCH", path, batch, headers=headers).is_refused("400000")
 
 
-@fact(_UPDATE, NOBODY)
+@fact(_UPDATE, Source.NOBODY)
 def test_update_of_an_unknown_datasource(session: Session):
     """An update of a data source that does not exist is refused with 404004."""
     session.needs_version("3.12")
@@ -380,7 +371,7 @@ def test_update_of_an_unknown_datasource(session: Session):
     session.ask("PATCH", path, batch, headers=headers).is_refused("404004")
 
 
-@fact(_CONNECTION, NOBODY)
+@fact(_CONNECTION, Source.NOBODY)
 def test_update_of_an_unknown_connection(workspace: Workspace):
     """A connection that does not exist is refused with 404020."""
     batch = [_delete(**{"target-table": "NoSuchTable"})]
@@ -396,7 +387,7 @@ def _twice(
     return job, workspace.update(target, second, payload, request_id=request_id), target
 
 
-@fact(_UPDATE, UPDATE_GUIDE)
+@fact(_UPDATE, Source.UPDATE_GUIDE)
 def test_repeated_request_changes_nothing(workspace: Workspace):
     """A request with a known RequestID is not carried out, whatever it asks for."""
     batch = [_take("insert")]
@@ -407,21 +398,21 @@ def test_repeated_request_changes_nothing(workspace: Workspace):
         assert workspace.rows(target) == [*ROWS, _TWO]
 
 
-@fact(_UPDATE, NOBODY)
+@fact(_UPDATE, Source.NOBODY)
 def test_repeated_request_is_answered_alike(workspace: Workspace):
     """A request with a known RequestID is answered with the job of the first one."""
     first, second, _ = _twice(workspace, [_delete()], [_delete()])
     assert second.succeeds(202)["job@id"] == first["job@id"]
 
 
-@fact(_UPDATE, TSC)
+@fact(_UPDATE, Source.TSC)
 def test_repeated_request_has_a_job(workspace: Workspace):
     """A request with a known RequestID is answered with a job, which clients read."""
     _, second, _ = _twice(workspace, [_delete()], [_delete()])
     assert second.succeeds(202)["job@id"]
 
 
-@fact(_UPDATE, NOBODY)
+@fact(_UPDATE, Source.NOBODY)
 def test_repeated_request_after_a_failure(workspace: Workspace):
     """A known RequestID is ignored, even if the first request has failed."""
     wrong = _delete(**{"target-table": "NoSuchTable"})
@@ -430,7 +421,7 @@ def test_repeated_request_after_a_failure(workspace: Workspace):
     assert workspace.rows(target) == [*ROWS]
 
 
-@fact(_UPDATE, NOBODY)
+@fact(_UPDATE, Source.NOBODY)
 def test_repeated_request_for_another_target(workspace: Workspace):
     """A known RequestID is ignored for other data sources of the site, too."""
     first, second, request_id = workspace.published(), workspace.published(), secrets.token_hex(16)
@@ -439,12 +430,12 @@ def test_repeated_request_for_another_target(workspace: Workspace):
     assert (workspace.rows(first), workspace.rows(second)) == ([], [*ROWS])
 
 
-@fact(_UPDATE, NOBODY)
+@fact(_UPDATE, Source.NOBODY)
 def test_repeated_request_keeps_its_upload(workspace: Workspace):
     """A request with a known RequestID does not use up its upload."""
     target, request_id = workspace.published(), secrets.token_hex(16)
     workspace.finished(workspace.update(target, [_delete()], request_id=request_id))
-    path = f"{target.path}/data?uploadSessionId={workspace.upload(rows_file(_ONE))}"
-    workspace.send_batch(path, [_take("insert")], request_id).succeeds(202)
-    workspace.finished(workspace.send_batch(path, [_take("insert")]))
+    upload, batch = workspace.upload(rows_file(_ONE)), [_take("insert")]
+    workspace.update(target, batch, upload=upload, request_id=request_id).succeeds(202)
+    workspace.finished(workspace.update(target, batch, upload=upload))
     assert workspace.rows(target) == [_ONE]

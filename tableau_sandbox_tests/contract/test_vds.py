@@ -7,7 +7,7 @@ import pytest
 
 from tableau_sandbox_tests.contract.files import related_file, rows_file, table_file
 from tableau_sandbox_tests.contract.session import Session
-from tableau_sandbox_tests.contract.sources import MCP, NOBODY, TWB, VDS_HELP, VDS_OPENAPI, fact
+from tableau_sandbox_tests.contract.sources import Source, fact
 from tableau_sandbox_tests.contract.vds import call, fields, query, refused, values
 from tableau_sandbox_tests.contract.workspace import ROWS, Published, Workspace
 
@@ -18,31 +18,31 @@ _NO_LUID = {"datasource": {"datasourceLuid": "00000000-0000-0000-0000-0000000000
 _LARGE = 2**53 + 1
 
 
-@fact(_METADATA, VDS_HELP, service_needs_a_session=("a call without a session", ""))
-@fact(_METADATA, MCP, service_with_an_unknown_session=("an unknown session", "a|b|{site}"))
+@fact(_METADATA, Source.VDS_HELP, service_needs_a_session=("a call without a session", ""))
+@fact(_METADATA, Source.MCP, service_with_an_unknown_session=("an unknown session", "a|b|{site}"))
 def test_sessions(session: Session, *, what: str, token: str):
     """VizQL Data Service refuses {what} with 401001 or 401002."""
     answer = call(session, "read-metadata", _NO_LUID, token=token.format(site=session.site))
-    refused(answer, "401001 or 401002" if not token else "401002")
+    answer.is_refused("401001 or 401002" if not token else "401002")
 
 
 @fact(
     _METADATA,
-    MCP,
+    Source.MCP,
     service_of_an_unknown_datasource=("an unknown data source", "read-metadata", {}, "404937"),
     unknown_endpoint_of_the_service=("an unknown endpoint", "no-such-endpoint", {}, "404950"),
 )
 @fact(
     _METADATA,
-    VDS_OPENAPI,
+    Source.VDS_OPENAPI,
     service_of_another_form=("an unknown key", "read-metadata", {"colour": "red"}, "400802"),
 )
 def test_refused_calls(session: Session, *, what: str, endpoint: str, more: Any, code: str):
     """VizQL Data Service refuses {what} with {code}."""
-    refused(call(session, endpoint, {**_NO_LUID, **more}), code)
+    call(session, endpoint, {**_NO_LUID, **more}).is_refused(code)
 
 
-@fact(_METADATA, VDS_HELP)
+@fact(_METADATA, Source.VDS_HELP)
 def test_service_of_no_json(session: Session):
     """VizQL Data Service refuses a body that is no JSON with 400000, a message and the UTC time."""
     error = refused(call(session, "read-metadata", "{"), "400000")
@@ -51,13 +51,13 @@ def test_service_of_no_json(session: Session):
     assert re.fullmatch(r"[\d-]{10}T[\d:]{8}(\.\d+)?Z", stamp), stamp
 
 
-@fact(_METADATA, NOBODY)
+@fact(_METADATA, Source.NOBODY)
 def test_service_by_another_verb(session: Session):
     """VizQL Data Service refuses another verb than POST with the status 405."""
     assert call(session, "read-metadata", _NO_LUID, method="PUT").status == 405
 
 
-@fact(_METADATA, VDS_OPENAPI)
+@fact(_METADATA, Source.VDS_OPENAPI)
 def test_metadata_of_fields(workspace: Workspace):
     """VizQL Data Service tells the name, the caption and the type of each field."""
     types = {
@@ -75,7 +75,7 @@ def test_metadata_of_fields(workspace: Workspace):
     assert {each["fieldCaption"] for each in told} == types.keys()
 
 
-@fact(_METADATA, VDS_HELP)
+@fact(_METADATA, Source.VDS_HELP)
 def test_roles_of_fields(workspace: Workspace):
     """New texts are dimensions that are counted, and new numbers measures that are added up."""
     told = fields(workspace.session, workspace.shared.luid)
@@ -87,7 +87,7 @@ def test_roles_of_fields(workspace: Workspace):
     } == {"id": ("MEASURE", "CONTINUOUS", "SUM"), "name": ("DIMENSION", "NOMINAL", "COUNT")}
 
 
-@fact(_METADATA, VDS_OPENAPI)
+@fact(_METADATA, Source.VDS_OPENAPI)
 def test_identifiers_of_tables(workspace: Workspace):
     """The identifier of the table of a field is its name and 32 hexadecimal digits."""
     told = fields(workspace.session, workspace.shared.luid)
@@ -101,7 +101,7 @@ def _two_tables(workspace: Workspace) -> Published:
     return workspace.published(related_file(one, two))
 
 
-@fact(_METADATA, TWB)
+@fact(_METADATA, Source.TWB)
 def test_columns_of_one_name(workspace: Workspace):
     """Of two columns with one name, that of the second table has its table in its caption."""
     told = {
@@ -121,20 +121,20 @@ def _counted(workspace: Workspace, target: Published, table: str, **options: boo
     return values(answer)
 
 
-@fact(_QUERY, VDS_HELP)
+@fact(_QUERY, Source.VDS_HELP)
 def test_count_of_one_of_two_tables(workspace: Workspace):
     """In a data source of two tables, COUNT of each counts its own rows."""
     target = _two_tables(workspace)
     assert [_counted(workspace, target, table) for table in ("One", "Two")] == [[3], [2]]
 
 
-@fact(_QUERY, NOBODY)
+@fact(_QUERY, Source.NOBODY)
 def test_caption_of_the_only_table(workspace: Workspace):
     """The logical table of a published .hyper file with one table has the caption of the table."""
     assert _counted(workspace, workspace.shared, "Extract") == [len(ROWS)]
 
 
-@fact(_QUERY, VDS_HELP)
+@fact(_QUERY, Source.VDS_HELP)
 def test_count_by_the_identifier_of_a_table(workspace: Workspace):
     """Names in place of captions let a calculation count a table by its identifier."""
     table = fields(workspace.session, workspace.shared.luid)[0]["logicalTableId"]
@@ -142,7 +142,7 @@ def test_count_by_the_identifier_of_a_table(workspace: Workspace):
     assert _counted(workspace, workspace.shared, table, **options) == [len(ROWS)]
 
 
-@fact(_QUERY, NOBODY)
+@fact(_QUERY, Source.NOBODY)
 def test_count_of_nothing(workspace: Workspace):
     """An aggregate over no rows is answered without a row."""
     target = workspace.published(rows_file())
@@ -154,7 +154,7 @@ _NUMBERS = "(1)", "(2)", "(2)", "(7)", "(NULL)"
 
 @fact(
     _QUERY,
-    VDS_HELP,
+    Source.VDS_HELP,
     count_of_a_column=("COUNT of a column counts its values, not NULL", _NUMBERS, ["COUNT"], [4]),
     aggregates=(
         "One query has several aggregates of a column",
@@ -166,7 +166,7 @@ _NUMBERS = "(1)", "(2)", "(2)", "(7)", "(NULL)"
 )
 @fact(
     _QUERY,
-    NOBODY,
+    Source.NOBODY,
     large_numbers=(
         "Whole numbers beyond 2^53 come with all their digits",
         [f"({_LARGE})"],
@@ -181,14 +181,14 @@ def test_aggregates(workspace: Workspace, *, claim: str, rows: Any, functions: A
     assert values(query(workspace.session, target.luid, *asked)) == expected
 
 
-@fact(_QUERY, NOBODY)
+@fact(_QUERY, Source.NOBODY)
 def test_count_by_a_constant(workspace: Workspace):
     """A sum of ones by ISNULL of a column is the number of rows of its table."""
     target = workspace.published(rows_file((1, None), (2, None), (3, "one")))
     assert values(query(workspace.session, target.luid, "SUM(IIF(ISNULL([name]),1,1))")) == [3]
 
 
-@fact(_QUERY, VDS_HELP)
+@fact(_QUERY, Source.VDS_HELP)
 def test_values_of_aggregates(workspace: Workspace):
     """Texts, truth values and days come as those of JSON."""
     row = "('x', true, DATE '2026-01-31')"
@@ -198,14 +198,14 @@ def test_values_of_aggregates(workspace: Workspace):
     assert (text, truth, day[:10]) == ("x", True, "2026-01-31")
 
 
-@fact(_QUERY, NOBODY)
+@fact(_QUERY, Source.NOBODY)
 def test_brackets_in_names(workspace: Workspace):
     """In a formula, a bracket at the end of a name is written twice."""
     target = workspace.published(table_file('"a]b" INTEGER', "(1)", "(2)"))
     assert values(query(workspace.session, target.luid, "SUM([a]]b])")) == [3]
 
 
-@fact(_QUERY, VDS_HELP)
+@fact(_QUERY, Source.VDS_HELP)
 def test_rows_as_arrays(workspace: Workspace):
     """With the format ARRAYS, rows are arrays in the order of the fields."""
     asked, options = ("MAX([id])", "COUNT([name])", "MIN([id])"), {"returnFormat": "ARRAYS"}
@@ -216,18 +216,18 @@ def test_rows_as_arrays(workspace: Workspace):
 _COUNT = {"fieldCaption": "n", "calculation": "COUNT([name])"}
 
 
-@fact(_QUERY, VDS_HELP)
+@fact(_QUERY, Source.VDS_HELP)
 def test_alias_of_a_field(workspace: Workspace):
     """The alias of a field replaces its name in the answer."""
     field = {**_COUNT, "fieldAlias": "n0"}
     assert values(query(workspace.session, workspace.shared.luid, field)) == [len(ROWS)]
 
 
-@fact(_QUERY, MCP)
+@fact(_QUERY, Source.MCP)
 def test_unknown_option_of_a_query(workspace: Workspace):
     """A query with an option that the server does not know is refused with 400802."""
     luid, options = workspace.shared.luid, {"noSuchOption": False}
-    refused(query(workspace.session, luid, _COUNT, options=options), "400802")
+    query(workspace.session, luid, _COUNT, options=options).is_refused("400802")
 
 
 _EITHER = "400802 or 400803"
@@ -235,20 +235,20 @@ _EITHER = "400802 or 400803"
 
 @fact(
     _QUERY,
-    VDS_HELP,
+    Source.VDS_HELP,
     unknown_field_of_a_query=("unknown field", [{"fieldCaption": "x"}], "400803 or 404934"),
     invalid_formula_of_a_query=("invalid formula", ["COUNT(["], "400800"),
     field_asked_for_twice=("name twice", [_COUNT, {**_COUNT, "fieldAlias": "m"}], _EITHER),
 )
 @fact(
     _QUERY,
-    MCP,
+    Source.MCP,
     sum_of_texts=("sum of texts", ["SUM([name])"], "400800 or 400803"),
     calculation_named_like_a_field=("known name", [{**_COUNT, "fieldCaption": "id"}], _EITHER),
 )
 @fact(
     _QUERY,
-    VDS_OPENAPI,
+    Source.VDS_OPENAPI,
     query_without_fields=("lack of fields", [], _EITHER),
     function_and_calculation=("second computation", [{**_COUNT, "function": "SUM"}], _EITHER),
     unknown_function_of_a_query=(
@@ -259,4 +259,4 @@ _EITHER = "400802 or 400803"
 )
 def test_refused_queries(workspace: Workspace, *, what: str, asked: list[Any], codes: str):
     """A query is refused for a {what} with {codes}."""
-    refused(query(workspace.session, workspace.shared.luid, *asked), codes)
+    query(workspace.session, workspace.shared.luid, *asked).is_refused(codes)

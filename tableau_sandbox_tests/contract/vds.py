@@ -53,9 +53,6 @@ def values(answer: Answer) -> list[Any]:
 
 
 def refused(answer: Answer, codes: str) -> dict[str, Any]:
-    """Return an error that has its status, and this code or one that " or " separates."""
-    error = answer.json()
-    code = error.get("errorCode") if isinstance(error, dict) else None
-    assert code in codes.split(" or "), f"{answer.status} with the error {code}"
-    assert code.startswith(str(answer.status)), f"{answer.status} with the error {code}"
-    return error
+    """Return the value of an error that has its status, and one of these codes."""
+    answer.is_refused(codes)
+    return answer.json()

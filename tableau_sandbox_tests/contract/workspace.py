@@ -9,13 +9,14 @@ from functools import cached_property
 from types import TracebackType
 from typing import Any
 from urllib.parse import quote
+from uuid import uuid4
 from xml.sax.saxutils import quoteattr
 
 from requests import RequestException
 
 from tableau_sandbox_tests.contract.answer import Answer
 from tableau_sandbox_tests.contract.files import Part, multipart, packaged_hyper, rows_file, rows_of
-from tableau_sandbox_tests.contract.session import OtherSession, Session, converse, send
+from tableau_sandbox_tests.contract.session import Conversation, OtherSession, Session
 
 ROWS: tuple[tuple[int | None, str | None], ...] = ((1, "one"), (2, "two"))
 _JOB_SECONDS = 600
@@ -39,8 +40,11 @@ class LeftBehindError(Exception):
     """The message names what could not be removed."""
 
 
-class Workspace:
+class Workspace(Conversation):
     """A project of a site, in which facts publish under names of their own.
+
+    Requests may name the LUIDs {project}, {folder} of a new project and {user}, the paths {shared}
+    and {new} of data sources, and a new {name}.
 
     Attributes:
         session: the session.
@@ -65,6 +69,15 @@ class Workspace:
         # What was created, by its path; what is inside others comes first.
         self._created: list[str] = []
         self._jobs: list[str] = []
+        self.values = {
+            "nothing": lambda: str(uuid4()),
+            "project": lambda: self.project,
+            "folder": self.new_project,
+            "user": lambda: self.session.user,
+            "shared": lambda: self.shared.path,
+            "new": lambda: self.published().path,
+            "name": self.new_name,
+        }
 
     def __enter__(self) -> "Workspace":
         return self
@@ -110,52 +123,20 @@ class Workspace:
         self._names.append(f"{self._mark}-{len(self._names)}{suffix}")
         return self._names[-1]
 
-    def new_project(self, name: str = "") -> str:
+    def new_project(self) -> str:
         """Create a project in the project; return its LUID."""
-        request = f"POST projects {self.project_element(name or self.new_name())}"
+        request = "POST projects <project name='{name}' parentProjectId='{project}'/>"
         return self.send(request).succeeds(201)["project@id"]
 
-    def project_element(self, name: str) -> str:
-        """Return the element of a project in the project."""
-        return f"<project name={quoteattr(name)} parentProjectId={quoteattr(self.project)}/>"
-
-    def ask(
-        self,
-        method: str,
-        path: str,
-        body: str | bytes = b"",
-        *,
-        headers: Mapping[str, str] | None = None,
-    ) -> Answer:
+    def ask(self, method: str, path: str, body: str | bytes = b"", **options: Any) -> Answer:
         """Send a request to a path of the site; remember what it creates."""
-        answer = self.session.ask(method, path, body, headers=headers)
+        answer = self.session.ask(method, path, body, **options)
         if method == "POST" and answer.status == 201:
             for kind in ("project", "datasource"):
                 self._created[:0] = [f"{kind}s/{luid}" for luid in answer.all(f"{kind}@id")]
         if answer.status == 202:
             self._jobs += [luid for luid in answer.all("job@id") if luid]
         return answer
-
-    def send(self, request: str, **values: str) -> Answer:
-        """Send a request in one line, see `send`. It may also name {user} and the path {shared}."""
-        known = {"shared": self.shared.path} if "{shared}" in request else {}
-        return send(self.ask, request, user=self.session.user, **known, **values)
-
-    def converse(self, text: str) -> None:
-        """Send requests and check their answers, see `converse`.
-
-        They may name the LUIDs {project}, {folder} of a new project and {user}, the paths {shared}
-        and {new} of data sources, and a new {name}.
-        """
-        values = {
-            "project": lambda: self.project,
-            "folder": self.new_project,
-            "user": lambda: self.session.user,
-            "shared": lambda: self.shared.path,
-            "new": lambda: self.published().path,
-            "name": self.new_name,
-        }
-        converse(self.ask, text, values)
 
     def send_parts(self, request: str, *parts: Part, kind: str = "mixed") -> Answer:
         """Send a multipart request to a method and a path."""
@@ -171,17 +152,22 @@ class Workspace:
 
     def publish(
         self,
-        name: str,
+        name: str = "",
         file: bytes | None = None,
         *,
         query: str = "",
         suffix: str = "hyper",
         project: str = "",
+        upload: str = "",
         by: OtherSession | None = None,
     ) -> Answer:
-        """Publish a file in one request, by default one with the first rows."""
-        content = rows_file(*ROWS) if file is None else file
-        parts = self.request(name, project=project), ("tableau_datasource", f"f.{suffix}", content)
+        """Publish an upload or a file, by default one with the first rows, under a new name."""
+        parts = [self.request(name or self.new_name(), project=project)]
+        if upload:
+            query = f"uploadSessionId={upload}&{query or 'datasourceType=hyper'}"
+        else:
+            content = rows_file(*ROWS) if file is None else file
+            parts.append(("tableau_datasource", f"f.{suffix}", content))
         body, headers = multipart(*parts)
         return (by or self).ask("POST", f"datasources?{query}", body, headers=headers)
 
@@ -207,40 +193,25 @@ class Workspace:
         parts = ("request_payload", "", ""), ("tableau_file", "file", block)
         return self.send_parts(f"PUT fileUploads/{session}", *parts)
 
-    def publish_upload(
-        self,
-        upload: str,
-        name: str = "",
-        *,
-        query: str = "datasourceType=hyper",
-        by: OtherSession | None = None,
-    ) -> Answer:
-        """Publish what was uploaded, by default under a new name."""
-        body, headers = multipart(self.request(name or self.new_name()))
-        path = f"datasources?uploadSessionId={upload}&{query}"
-        return (by or self).ask("POST", path, body, headers=headers)
-
     def update(
         self,
         target: Published,
         actions: Sequence[Mapping[str, object]],
         payload: bytes | None = None,
         *,
+        upload: str = "",
         request_id: str = "",
         connection: str = "",
+        by: OtherSession | None = None,
     ) -> Answer:
-        """Send an action batch, with the file that its actions name."""
-        session = "" if payload is None else f"?uploadSessionId={self.upload(payload)}"
+        """Send an action batch, with an upload or the file that its actions name."""
+        if payload is not None:
+            upload = self.upload(payload)
         between = f"/connections/{connection}" if connection else ""
-        return self.send_batch(f"{target.path}{between}/data{session}", actions, request_id)
-
-    def send_batch(
-        self, path: str, actions: Sequence[Mapping[str, object]], request_id: str = ""
-    ) -> Answer:
-        """Send an action batch to a path, by default with a request id of its own."""
+        path = f"{target.path}{between}/data{upload and '?uploadSessionId='}{upload}"
         headers = {"RequestID": request_id or secrets.token_hex(16)}
         headers["Content-Type"] = "application/json"
-        return self.ask("PATCH", path, json.dumps({"actions": actions}), headers=headers)
+        return (by or self).ask("PATCH", path, json.dumps({"actions": actions}), headers=headers)
 
     def wait(self, job: str) -> Answer:
         """Return a job when it is complete."""
