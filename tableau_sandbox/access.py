@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 
 from tableau_sandbox.errors import refusal
 from tableau_sandbox.store import accounts
@@ -188,22 +189,18 @@ _FIRST_CAPABILITIES = {
 
 
 def access_to(database: Database, site: str) -> Access:
-    """Return who may do what on a site; rules are read when they are asked for."""
+    """Return who may do what on a site; all rules are read when one is first asked for."""
+
+    @cache
+    def read() -> Mapping[RuleSet, Sequence[Rule]]:
+        found: dict[RuleSet, list[Rule]] = defaultdict(list)
+        for row in database.rows("SELECT * FROM rule ORDER BY rowid"):
+            found[RuleSet(row["luid"], Subject(row["subject"]))].append(Rule.of(row))
+        return found
+
     return Access(
         projects={project.luid: project for project in database.all(Project, site=site)},
-        rules_of=lambda rules: rules_of(database, rules),
-        groups_of=lambda _: (accounts.all_users_luid(site),),
-    )
-
-
-def access_to_all(database: Database, site: str) -> Access:
-    """Return the same for questions about many objects: all rules are read at once."""
-    found: dict[RuleSet, list[Rule]] = defaultdict(list)
-    for row in database.rows("SELECT * FROM rule ORDER BY rowid"):
-        found[RuleSet(row["luid"], Subject(row["subject"]))].append(Rule.of(row))
-    return Access(
-        projects={project.luid: project for project in database.all(Project, site=site)},
-        rules_of=lambda rules: found.get(rules, ()),
+        rules_of=lambda rules: read().get(rules, ()),
         groups_of=lambda _: (accounts.all_users_luid(site),),
     )
 

@@ -13,7 +13,7 @@ from tableau_sandbox.clock import stamp
 from tableau_sandbox.control import Armed, Control
 from tableau_sandbox.errors import RestError, malformed, not_found, refusal
 from tableau_sandbox.faults import read_fault, write_fault
-from tableau_sandbox.loopback import is_loopback
+from tableau_sandbox.http.middlewares import is_loopback
 from tableau_sandbox.rest.answers import write_error
 from tableau_sandbox.services import Services
 

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.templating import Jinja2Templates
 
-from tableau_sandbox.loopback import is_loopback
+from tableau_sandbox.http.middlewares import is_loopback
 from tableau_sandbox.services import Services
 from tableau_sandbox.store.jobs import latest_jobs
 from tableau_sandbox.store.records import Datasource, Project, Revision, Site

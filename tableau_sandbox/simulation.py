@@ -35,7 +35,6 @@ from tableau_sandbox.faults import FailJob
 from tableau_sandbox.http.app import build_app
 from tableau_sandbox.http.middlewares import DateHeader
 from tableau_sandbox.identity import seeded_luid
-from tableau_sandbox.jobs.kinds import KINDS
 from tableau_sandbox.jobs.worker import Worker
 from tableau_sandbox.options import Options
 from tableau_sandbox.services import Services, open_services
@@ -242,7 +241,7 @@ class Simulation:
         self._running = None
         self.on_job("ending", job)
         # One that was cancelled while it ran is executed in vain.
-        Worker(self._services, KINDS).execute(job, self.fates[job.luid].fails)
+        Worker(self._services).execute(job, self.fates[job.luid].fails)
         self.on_job("done", self.job(job.luid))
 
 

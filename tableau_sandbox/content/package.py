@@ -25,8 +25,8 @@ _DAMAGE = (
 )
 
 
-class UnreadablePackageError(ValueError):
-    """The sandbox cannot publish this as a package; the message states why."""
+class NotPublishableError(ValueError):
+    """This content cannot be published; the message states why."""
 
 
 def packaged_path(name: str) -> str:
@@ -49,7 +49,7 @@ def unpack(package: Path, *, hyper_path: Path) -> tuple[bytes, str]:
         The `.tds`, and the path of the `.hyper` file in the package.
 
     Raises:
-        UnreadablePackageError: one of them is missing or repeated, or it is not a zip file.
+        NotPublishableError: one of them is missing or repeated, or it is not a zip file.
     """
     try:
         with ZipFile(package) as archive:
@@ -58,13 +58,13 @@ def unpack(package: Path, *, hyper_path: Path) -> tuple[bytes, str]:
             with archive.open(hyper) as source, hyper_path.open("wb") as target:
                 shutil.copyfileobj(source, target, _BLOCK)
             return archive.read(tds), hyper.filename
-    except UnreadablePackageError:
+    except NotPublishableError:
         # It is a ValueError too, and states already what is wrong.
         raise
     except _DAMAGE as error:
         # The whole of an error of the system may contain a path of the sandbox.
         reason = getattr(error, "strerror", None) or error
-        raise UnreadablePackageError(f"the package cannot be read: {reason}") from error
+        raise NotPublishableError(f"the package cannot be read: {reason}") from error
 
 
 def pack(members: Sequence[tuple[str, BinaryIO]]) -> Iterator[bytes]:
@@ -119,7 +119,7 @@ def _only_member(archive: ZipFile, suffix: str, *, limit: int) -> ZipInfo:
         if PurePosixPath(member.filename).suffix.lower() == suffix
     ]
     if len(found) != 1:
-        raise UnreadablePackageError(f"the package holds {len(found)} {suffix} files instead of 1")
+        raise NotPublishableError(f"the package holds {len(found)} {suffix} files instead of 1")
     if found[0].file_size > limit:
-        raise UnreadablePackageError(f"the {suffix} file is larger than {limit} bytes")
+        raise NotPublishableError(f"the {suffix} file is larger than {limit} bytes")
     return found[0]

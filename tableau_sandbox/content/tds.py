@@ -11,6 +11,7 @@ import defusedxml.ElementTree
 from defusedxml.common import DefusedXmlException
 
 from tableau_sandbox.content.hyper_file import Column, HyperContent, Table
+from tableau_sandbox.content.package import NotPublishableError
 
 
 @dataclass(frozen=True)
@@ -21,28 +22,24 @@ class TdsFacts:
     has_extract: bool
 
 
-class UnreadableTdsError(ValueError):
-    """It does not describe a data source; the message states why."""
-
-
 def inspect_tds(tds: bytes) -> TdsFacts:
     """Read an uploaded `.tds`.
 
     Raises:
-        UnreadableTdsError: it is not a data source in XML, or has no connection.
+        NotPublishableError: it is not a data source in XML, or has no connection.
     """
     try:
         root = defusedxml.ElementTree.fromstring(tds, forbid_dtd=True)
     except (ParseError, DefusedXmlException, ValueError, LookupError) as error:
-        raise UnreadableTdsError(f"the .tds is not well-formed XML: {error}") from error
+        raise NotPublishableError(f"the .tds is not well-formed XML: {error}") from error
     if root.tag != "datasource":
-        raise UnreadableTdsError(f"the .tds begins with '{root.tag}' instead of 'datasource'")
+        raise NotPublishableError(f"the .tds begins with '{root.tag}' instead of 'datasource'")
     connection = root.find("./connection/named-connections/named-connection/connection")
     # A connection that is not federated has no named ones inside.
     if connection is None:
         connection = root.find("./connection")
     if connection is None or not connection.get("class"):
-        raise UnreadableTdsError("the .tds names no connection")
+        raise NotPublishableError("the .tds names no connection")
     extract = root.find("./extract")
     has_extract = extract is not None and extract.get("enabled", "true") == "true"
     return TdsFacts(connection.attrib["class"], has_extract)

@@ -4,13 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tableau_sandbox.content.hyper_file import HyperContent, convert_parquet, read_hyper_file
-from tableau_sandbox.content.package import UnreadablePackageError, packaged_path, unpack
-from tableau_sandbox.content.tds import (
-    TdsFacts,
-    UnreadableTdsError,
-    inspect_tds,
-    write_tds,
-)
+from tableau_sandbox.content.package import NotPublishableError, packaged_path, unpack
+from tableau_sandbox.content.tds import TdsFacts, inspect_tds, write_tds
 from tableau_sandbox.errors import refusal
 from tableau_sandbox.hyperd import UnreadableFileError
 
@@ -19,10 +14,6 @@ PACKAGE = "tdsx"
 PARQUET = "parquet"
 MODEL = "tds"
 _MODEL_BYTES = 16 << 20
-
-
-class NotPublishableError(ValueError):
-    """The content breaks a rule for published data sources; the message names the tables."""
 
 
 @dataclass(frozen=True)
@@ -66,12 +57,7 @@ def read_content(file: Path, *, name: str, file_type: str) -> Content:
         if file_type != PACKAGE:
             check_bare_file(content.hyper)
         return content
-    except (
-        UnreadableFileError,
-        UnreadablePackageError,
-        UnreadableTdsError,
-        NotPublishableError,
-    ) as error:
+    except (UnreadableFileError, NotPublishableError) as error:
         detail = f"There was a problem publishing the file '{name}.{file_type}'. {error}"
         raise refusal("400011", detail) from error
 
@@ -109,7 +95,7 @@ def _package(file: Path) -> Content:
 
 def _model(file: Path) -> Content:
     if file.stat().st_size > _MODEL_BYTES:
-        raise UnreadableTdsError(f"the .tds is larger than {_MODEL_BYTES} bytes")
+        raise NotPublishableError(f"the .tds is larger than {_MODEL_BYTES} bytes")
     tds = file.read_bytes()
     facts = inspect_tds(tds)
     if facts.has_extract or facts.connection_class == "hyper":

@@ -75,9 +75,15 @@ def _canonical(name: str) -> str:
         address = ip_address(name)
     except ValueError:
         return name.lower()
+    # A socket for both versions of IP shows 127.0.0.1 as ::ffff:127.0.0.1.
     if isinstance(address, IPv6Address) and address.ipv4_mapped:
         return str(address.ipv4_mapped)
     return str(address)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an IP address belongs to this machine alone."""
+    return ip_address(_canonical(host)).is_loopback
 
 
 class RequestLog:

@@ -12,7 +12,6 @@ from tableau_sandbox.control import Control, Peer
 from tableau_sandbox.http.app import build_app
 from tableau_sandbox.http.certificate import ensure_certificate
 from tableau_sandbox.http.middlewares import DateHeader
-from tableau_sandbox.jobs.kinds import KINDS
 from tableau_sandbox.jobs.worker import Worker
 from tableau_sandbox.options import Options
 from tableau_sandbox.services import Services, open_services
@@ -153,7 +152,7 @@ def sandbox_server(
     """
     control = control or Control()
     with open_services(options, control) as services:
-        worker = Worker(services, KINDS)
+        worker = Worker(services)
         worker.start()
         try:
             config = uvicorn.Config(

@@ -44,16 +44,16 @@ class JobKind:
             function runs in the transaction in which the job succeeds, so that both happen or
             neither. It returns the stamp of its effect, before which the job is not completed, or
             None.
-        clean_up: removes the files of the job; called once, whatever its end.
         detail: the element that names the data source of the job, once the parameters of the job
             contain `datasource`, its id and name. They may also contain the id of a `connection`.
+        clean_up: removes the files of the job; called once, whatever its end.
         notes_first: whether the notes stand first in that element.
     """
 
     job_type: str
     prepare: Callable[[Services, Job], Commit]
-    clean_up: Callable[[Services, Job], None]
     detail: str
+    clean_up: Callable[[Services, Job], None] = lambda services, job: None
     notes_first: bool = False
 
 
@@ -128,14 +128,9 @@ def _prepare_refresh(services: Services, job: Job) -> Commit:
     return take_effect
 
 
-def _clean_up_refresh(services: Services, job: Job) -> None:
-    """Do nothing: this job has no files."""
-
-
 _REFRESH = JobKind(
     "RefreshExtract",
     prepare=_prepare_refresh,
-    clean_up=_clean_up_refresh,
     detail="extractRefreshJob",
     notes_first=True,
 )
@@ -268,5 +263,4 @@ def _stamp_job(services: Services, changed: Datasource) -> str:
     return changed.updated_at
 
 
-JobKinds = Mapping[str, JobKind]
-KINDS: JobKinds = {PUBLISH: _PUBLISH, REFRESH: _REFRESH, UPDATE: _UPDATE}
+KINDS: Mapping[str, JobKind] = {PUBLISH: _PUBLISH, REFRESH: _REFRESH, UPDATE: _UPDATE}

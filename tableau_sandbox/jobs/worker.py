@@ -3,7 +3,7 @@ import threading
 
 from tableau_sandbox.errors import RestError
 from tableau_sandbox.faults import FailJob
-from tableau_sandbox.jobs.kinds import JobFailedError, JobKinds
+from tableau_sandbox.jobs.kinds import KINDS, JobFailedError
 from tableau_sandbox.services import Services
 from tableau_sandbox.store import jobs
 from tableau_sandbox.store.records import Job
@@ -16,10 +16,9 @@ _OWN_FAILURE = "The sandbox itself failed; its log shows why."
 class Worker:
     """Executes queued jobs in the background, one at a time."""
 
-    def __init__(self, services: Services, kinds: JobKinds):
+    def __init__(self, services: Services):
         self._services = services
-        self._kinds = kinds
-        self._queue = jobs.JobQueue(services.database, kinds)
+        self._queue = jobs.JobQueue(services.database, KINDS)
         self._stopping = threading.Event()
         self._started: Job | None = None
         self._thread = threading.Thread(target=self._run, name="sandbox-worker", daemon=True)
@@ -92,10 +91,10 @@ class Worker:
             _logger.exception("job %s failed", job.luid)
             self._fail(job, _OWN_FAILURE)
         finally:
-            self._kinds[job.kind].clean_up(self._services, job)
+            KINDS[job.kind].clean_up(self._services, job)
 
     def _take_effect(self, job: Job) -> None:
-        commit = self._kinds[job.kind].prepare(self._services, job)
+        commit = KINDS[job.kind].prepare(self._services, job)
         database = self._services.database
         with database.transaction():
             succeeded = jobs.finish_job(

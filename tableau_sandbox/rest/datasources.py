@@ -52,7 +52,7 @@ _FIELDS: dict[str, lists.Field[Datasource]] = {
 
 def query_datasources(services: Services, call: Call) -> Reply:
     """List the data sources of a site."""
-    decision = access.access_to_all(services.database, call.site.luid)
+    decision = access.access_to(services.database, call.site.luid)
     found = services.database.all(Datasource, site=call.site.luid)
     return lists.list_page(
         [each for each in found if decision.may(call.user, access.READ, each)],

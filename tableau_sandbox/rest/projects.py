@@ -27,7 +27,7 @@ _FIELDS: dict[str, lists.Field[Project]] = {
 
 def query_projects(services: Services, call: Call) -> Reply:
     """List the projects of a site."""
-    decision = access.access_to_all(services.database, call.site.luid)
+    decision = access.access_to(services.database, call.site.luid)
     seen = [
         each for each in decision.projects.values() if decision.may(call.user, access.READ, each)
     ]

@@ -17,8 +17,7 @@ from tableau_sandbox.services import Services
 from tableau_sandbox.store import accounts
 from tableau_sandbox.store.records import Datasource, Session
 from tableau_sandbox.vds.errors import VdsError
-from tableau_sandbox.vds.metadata import fields_answer
-from tableau_sandbox.vds.model import read_model
+from tableau_sandbox.vds.model import fields_answer, read_model
 from tableau_sandbox.vds.query import compute
 from tableau_sandbox.vds.requests import MetadataRequest, QueryRequest, parse_request
 

@@ -1,10 +1,14 @@
-"""What a data source looks like to those who query it, read from its `.tds` and stored tables."""
+"""What a data source looks like to those who query it, read from its `.tds` and stored tables.
+
+Its fields are also written here, in the form of the service's answers.
+"""
 
 import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 from xml.etree.ElementTree import Element
 
 import defusedxml.ElementTree
@@ -257,3 +261,52 @@ def _unquoted(name: str) -> str:
 
 def _plain(name: str) -> str:
     return _FEATURE.sub("", name)
+
+
+_KINDS = {"quantitative": "CONTINUOUS", "nominal": "NOMINAL", "ordinal": "ORDINAL"}
+_AGGREGATIONS: Mapping[DataType, str] = {
+    **dict.fromkeys(NUMBERS, "SUM"),
+    DataType.DATE: "YEAR",
+    DataType.DATETIME: "YEAR",
+    DataType.SPATIAL: "COLLECT",
+}
+
+
+def fields_answer(model: Model, *, hidden: bool) -> dict[str, Any]:
+    """Return the fields of a model, with those that people do not see or without."""
+    fields = [_told(field) for field in model.fields if hidden or not field.hidden]
+    return {"data": fields, "extraData": {"parameters": []}}
+
+
+def _told(field: Field) -> dict[str, Any]:
+    told = {
+        "fieldName": field.name,
+        "fieldCaption": field.caption,
+        "dataType": field.data_type,
+        "logicalTableId": field.table,
+        "defaultAggregation": _aggregation(field),
+        "columnClass": field.column_class,
+        "fieldRole": _role(field),
+        "fieldType": _kind(field),
+        "hidden": field.hidden,
+    }
+    return told if field.formula is None else {**told, "formula": field.formula}
+
+
+def _aggregation(field: Field) -> str:
+    is_calculated = field.column_class == "CALCULATION"
+    return "AGG" if is_calculated else _AGGREGATIONS.get(field.data_type, "COUNT")
+
+
+def _role(field: Field) -> str:
+    usual = "MEASURE" if field.data_type in NUMBERS else "DIMENSION"
+    return field.role.upper() if field.role in ("measure", "dimension") else usual
+
+
+def _kind(field: Field) -> str:
+    if field.kind in _KINDS:
+        return _KINDS[field.kind]
+    if field.data_type in NUMBERS:
+        return "CONTINUOUS"
+    is_date = field.data_type in (DataType.DATE, DataType.DATETIME)
+    return "ORDINAL" if is_date else "NOMINAL"

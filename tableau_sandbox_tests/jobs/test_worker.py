@@ -163,7 +163,7 @@ def test_errors_of_the_database(
         database = services.database
         full = f"BEFORE UPDATE OF {moment} ON job BEGIN SELECT RAISE(ABORT, 'disk full'); END"
         database.change(f"CREATE TEMP TRIGGER full {full}")
-        worker = Worker(services, KINDS)
+        worker = Worker(services)
         worker.start()
         try:
             queue(services, REFRESH)
