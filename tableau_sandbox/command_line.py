@@ -27,9 +27,14 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from tableau_sandbox import faults
 from tableau_sandbox.control import Control
-from tableau_sandbox.http.certificate import certificate_path
 from tableau_sandbox.http.middlewares import is_loopback, requests_logged_to
-from tableau_sandbox.http.server import SandboxServer, bind, sandbox_server, url_of
+from tableau_sandbox.http.server import (
+    SandboxServer,
+    bind,
+    certificate_path,
+    sandbox_server,
+    url_of,
+)
 from tableau_sandbox.options import ADMIN, CONNECTED_APP, Options, UserSeed
 from tableau_sandbox.quirks import Quirks
 from tableau_sandbox.services import DATABASE_FILE, DataDirectoryInUseError

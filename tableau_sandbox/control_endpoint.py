@@ -13,7 +13,7 @@ from tableau_sandbox.clock import stamp
 from tableau_sandbox.control import Armed, Control
 from tableau_sandbox.errors import RestError, malformed, not_found, refusal
 from tableau_sandbox.faults import read_fault, write_fault
-from tableau_sandbox.http.middlewares import is_loopback
+from tableau_sandbox.http.middlewares import body_of, is_loopback
 from tableau_sandbox.rest.answers import write_error
 from tableau_sandbox.services import Services
 
@@ -39,7 +39,9 @@ class ControlEndpoint:
         request = Request(scope, receive)
         try:
             # A client that is still sending would see an early answer as a broken connection.
-            body = await _body(request)
+            body = await body_of(request, _BODY_BYTES)
+            if len(body) > _BODY_BYTES:
+                raise malformed(f"The body of the request is larger than {_BODY_BYTES} bytes.")
             self._check_may_control(request)
             answer = self._answer(request, body)
         except ClientDisconnect:
@@ -87,16 +89,6 @@ class ControlEndpoint:
 
 def _unknown(request: Request) -> RestError:
     return refusal("404003", f"Unknown resource '{request.scope['path']}' specified in URI.")
-
-
-async def _body(request: Request) -> bytes:
-    body = bytearray()
-    async for chunk in request.stream():
-        # The rest is still read, so that the client sees the refusal, but it takes no memory.
-        body += chunk[: _BODY_BYTES + 1 - len(body)]
-    if len(body) > _BODY_BYTES:
-        raise malformed(f"The body of the request is larger than {_BODY_BYTES} bytes.")
-    return bytes(body)
 
 
 def _read_fault(body: bytes) -> Any:

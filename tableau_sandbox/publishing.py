@@ -48,9 +48,8 @@ def find_target(services: Services, publication: Publication) -> Datasource | No
         RestError: 404005, 404004, 403007: the mode, the project or the user's rights forbid it.
     """
     database = services.database
-    project = database.find(Project, site=publication.site, luid=publication.project)
-    if project is None:
-        raise not_found("Project", publication.project, code="404005")
+    place = publication.project
+    project = services.known(Project, place, site=publication.site, code="404005")
     user = database.find(User, luid=publication.user)
     if user is None:
         raise refusal("403007", "The user is not allowed to publish data sources.")
@@ -213,23 +212,9 @@ def _new(services: Services, publication: Publication) -> Datasource:
         name=publication.name,
         content_url=_content_url(services, publication),
         description=publication.description or "",
-        is_certified=False,
-        certification_note="",
         use_remote_query_agent=publication.use_remote_query_agent,
-        encrypt_extracts=False,
         created_at=now,
         updated_at=now,
-        revision=1,
-        hyper_file="",
-        hyper_bytes=0,
-        packaged_path="",
-        tds=b"",
-        connection_class="",
-        has_extracts=False,
-        tables="[]",
-        project_name="",
-        owner_name="",
-        tags=(),
     )
 
 

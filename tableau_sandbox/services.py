@@ -10,11 +10,12 @@ from filelock import FileLock, Timeout
 from tableau_sandbox.access import seed_rules
 from tableau_sandbox.clock import stamp, stamp_after
 from tableau_sandbox.control import Control
+from tableau_sandbox.errors import not_found
 from tableau_sandbox.faults import StaleRows
 from tableau_sandbox.options import Options
 from tableau_sandbox.store import datasources, jobs
 from tableau_sandbox.store.accounts import seed
-from tableau_sandbox.store.database import Database
+from tableau_sandbox.store.database import Database, R
 from tableau_sandbox.store.files import Files
 from tableau_sandbox.store.records import Datasource
 
@@ -39,6 +40,17 @@ class Services:
     database: Database
     files: Files
     publishing: threading.Lock = field(default_factory=threading.Lock)
+
+    def known(self, kind: type[R], luid: str, *, code: str, **key: str) -> R:
+        """Return the record with this LUID and these values.
+
+        Raises:
+            RestError: there is none (`code`).
+        """
+        found = self.database.find(kind, luid=luid, **key)
+        if found is None:
+            raise not_found(kind.__name__, luid, code=code)
+        return found
 
     def clock(self) -> datetime:
         """Return the current time."""

@@ -28,8 +28,7 @@ from tableauhyperapi import TableName
 
 from tableau_sandbox.batch.engine import apply_batch
 from tableau_sandbox.batch.grammar import Batch, GrammarError, Side, parse_batch
-from tableau_sandbox.batch.rules import check_condition
-from tableau_sandbox.batch.tables import BatchError, Code, ColumnType, Table
+from tableau_sandbox.batch.tables import BatchError, Code, ColumnType, Table, check_condition
 from tableau_sandbox.control import Control
 from tableau_sandbox.faults import FailJob
 from tableau_sandbox.http.app import build_app

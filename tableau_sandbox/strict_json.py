@@ -15,13 +15,8 @@ class JsonError(ValueError):
     """A text is not JSON, or not surely one value; the message states why."""
 
 
-def read_json(body: bytes, *, fraction: Callable[[str], Any] = float) -> Any:
-    """Return the value of a JSON text.
-
-    Args:
-        body: the text in UTF-8, with a byte order mark or without.
-        fraction: reads a number that is written with a fraction or an exponent, for example
-            `Decimal` exactly; other numbers are exact integers.
+def read_json(body: bytes) -> Any:
+    """Return the value of a JSON text in UTF-8, with a byte order mark or without.
 
     Raises:
         JsonError: it is no JSON, repeats a key, is nested too deeply, or has a number or a
@@ -32,7 +27,7 @@ def read_json(body: bytes, *, fraction: Callable[[str], Any] = float) -> Any:
             body.decode("utf-8-sig"),
             object_pairs_hook=_object,
             parse_int=_number(int),
-            parse_float=_number(fraction),
+            parse_float=_number(float),
             parse_constant=_no_number,
         )
         _check(value, levels=_DEEPEST)
@@ -40,8 +35,7 @@ def read_json(body: bytes, *, fraction: Callable[[str], Any] = float) -> Any:
         raise
     except RecursionError as error:
         raise JsonError("it is nested too deeply") from error
-    # Not UTF-8, or an exponent that `fraction` does not take.
-    except (ValueError, ArithmeticError) as error:
+    except ValueError as error:
         raise JsonError(f"it is not JSON: {error}") from error
     return value
 

@@ -15,8 +15,13 @@ from typing import Any
 from tableau_sandbox.clock import Clock, system_clock
 from tableau_sandbox.control import Armed, Control
 from tableau_sandbox.faults import Fault, HoldJobs
-from tableau_sandbox.http.certificate import certificate_path
-from tableau_sandbox.http.server import SandboxServer, bind, sandbox_server, url_of
+from tableau_sandbox.http.server import (
+    SandboxServer,
+    bind,
+    certificate_path,
+    sandbox_server,
+    url_of,
+)
 from tableau_sandbox.options import (
     ADMIN_NAME,
     ADMIN_PASSWORD,

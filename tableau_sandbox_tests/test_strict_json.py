@@ -1,7 +1,5 @@
 """JSON that means one thing is read exactly, and all other is refused."""
 
-from decimal import Decimal
-
 import pytest
 
 from tableau_sandbox.strict_json import JsonError, read_json
@@ -11,7 +9,6 @@ def test_values():
     """Prevents: a whole number that loses digits, or a mark of Windows that ends a request."""
     body = '\ufeff{"a": [9007199254740993, 0.1, true, null, "é𝄞"]}'.encode()
     assert read_json(body) == {"a": [9007199254740993, 0.1, True, None, "é𝄞"]}
-    assert read_json(b"[0.10, 1e999]", fraction=Decimal) == [Decimal("0.1"), Decimal("1e999")]
 
 
 @pytest.mark.parametrize(
@@ -19,7 +16,8 @@ def test_values():
     [
         *(b"", b"{", b"\xff", '{"a": 1}'.encode("utf-16"), b"1 2"),
         *(b'{"a": 1, "a": 1}', b'[{"a": {}, "a": {}}]'),
-        *(b"[NaN]", b"[-Infinity]", b"[1e999]", b"[-1e999]", b"1" * 5000, b"0." + b"1" * 5000),
+        *(b"[NaN]", b"[-Infinity]", b"[1e999]", b"[-1e999]"),
+        *(b"1e99999999999999999999", b"1" * 5000, b"0." + b"1" * 5000),
         *(rb'"\u0000"', rb'["\ud800"]', rb'{"\udfff": 1}', rb'[{"a": ["\u0000"]}]'),
         *(b"[" * 251 + b"]" * 251, b"[" * 100_000, b'{"a":' * 100_000),
     ],
@@ -29,9 +27,3 @@ def test_refusals(body: bytes):
     """Prevents: a request that is read in one of two ways, or a text that ends a statement."""
     with pytest.raises(JsonError):
         read_json(body)
-
-
-def test_exponents_beyond_decimals():
-    """Prevents: another error than the one that every caller expects."""
-    with pytest.raises(JsonError):
-        read_json(b"1e99999999999999999999", fraction=Decimal)

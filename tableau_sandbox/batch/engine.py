@@ -17,13 +17,17 @@ from tableau_sandbox.batch.grammar import (
     Side,
     column_pairs,
 )
-from tableau_sandbox.batch.rules import (
+from tableau_sandbox.batch.tables import (
+    BatchError,
+    Code,
+    ColumnType,
+    Table,
     check_condition,
     check_deleting_columns,
+    find_table,
     inserted_columns,
     updated_columns,
 )
-from tableau_sandbox.batch.tables import BatchError, Code, ColumnType, Table, find_table
 from tableau_sandbox.hyperd import UnreadableFileError, connect, string_literal, with_hyperd
 
 # In SQL, the target has the alias "t", the source "s".

@@ -1,12 +1,28 @@
-"""The tables that an action names, and the errors of batches that do not fit them."""
+"""The tables that an action names, and the errors of batches that do not fit them.
 
-from collections.abc import Mapping
+The rules for columns are exact names, equal types, and comparisons that servers know. Hyper itself
+would silently convert between almost any types.
+"""
+
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tableauhyperapi import Connection, SchemaName, SqlType, TableName
+from tableauhyperapi import Connection, SchemaName, SqlType, TableName, TypeTag
 
-from tableau_sandbox.batch.grammar import Side
+from tableau_sandbox.batch.grammar import Comparison, Condition, Side, columns_of, comparisons
+
+_EQUALITY = ("eq", "neq", "is")
+_ORDER = ("gt", "lt", "gte", "lte")
+_NEVER = frozenset({TypeTag.UNSUPPORTED, TypeTag.INTERVAL, TypeTag.TABGEOGRAPHY, TypeTag.JSON})
+_TEXTS = frozenset({TypeTag.TEXT, TypeTag.VARCHAR, TypeTag.CHAR})
+_OF_CONSTANTS = {
+    "boolean": frozenset({TypeTag.BOOL}),
+    "integer": frozenset({TypeTag.SMALL_INT, TypeTag.INT, TypeTag.BIG_INT}),
+    "double": frozenset({TypeTag.DOUBLE, TypeTag.NUMERIC, TypeTag.FLOAT}),
+    "string": _TEXTS,
+    "datetime": frozenset({TypeTag.DATE, TypeTag.TIMESTAMP, TypeTag.TIMESTAMP_TZ}),
+}
 
 
 class Code(StrEnum):
@@ -110,3 +126,109 @@ def find_table(connection: Connection, side: Side, *, schema: str, name: str) ->
     columns = catalog.get_table_definition(table).columns
     types = {each.name.unescaped: ColumnType(each.type, each.collation) for each in columns}
     return Table(side, table, types)
+
+
+def check_condition(condition: Condition, *, target: Table, source: Table | None) -> None:
+    """Check the comparisons of a condition against the columns of its tables.
+
+    Raises:
+        BatchError: a column does not exist, or cannot be compared in this way.
+    """
+    tables = {Side.TARGET: target, Side.SOURCE: source}
+    for comparison in comparisons(condition):
+        columns = comparison.columns.items()
+        types = [_type(tables[side], name) for side, name in columns]
+        problem = _problem(comparison, types)
+        if problem:
+            names = " and ".join(f'{side} column "{name}"' for side, name in columns)
+            raise BatchError(Code.TYPES, f"'{comparison.op}' cannot compare {names}: {problem}.")
+
+
+def inserted_columns(target: Table, source: Table, condition: Condition) -> list[str]:
+    """Return the columns whose values a new row gets from the source.
+
+    Args:
+        target: the table that gets the row.
+        source: the table that the row comes from.
+        condition: source columns that occur only here are not inserted.
+
+    Raises:
+        BatchError: the source lacks columns, has additional ones, or columns of other types.
+    """
+    missing = [name for name in target.types if name not in source.types]
+    if missing:
+        raise BatchError(Code.COLUMNS, f"The {source.title} lacks {_names(missing)}.")
+    return updated_columns(target, source, condition)
+
+
+def updated_columns(target: Table, source: Table, condition: Condition) -> list[str]:
+    """Return the columns whose values an existing row gets from the source; others stay.
+
+    Raises:
+        BatchError: the source has additional columns, columns of other types, or none to set.
+    """
+    used = columns_of(condition, Side.SOURCE)
+    extra = [name for name in source.types if name not in target.types and name not in used]
+    if extra:
+        raise BatchError(Code.COLUMNS, f"The {target.title} lacks {_names(extra)}.")
+    common = [name for name in target.types if name in source.types]
+    for name in common:
+        if target.types[name] != source.types[name]:
+            raise BatchError(
+                Code.TYPES,
+                f'The types of column "{name}" differ: {target.types[name]} in the {target.title},'
+                f" {source.types[name]} in the {source.title}.",
+            )
+    if not common:
+        raise BatchError(Code.COLUMNS, f"The {source.title} has no column of the {target.title}.")
+    return common
+
+
+def check_deleting_columns(source: Table, condition: Condition) -> None:
+    """Refuse a source with columns that the condition does not use.
+
+    Raises:
+        BatchError: it has such columns.
+    """
+    used = columns_of(condition, Side.SOURCE)
+    unused = [name for name in source.types if name not in used]
+    if unused:
+        raise BatchError(
+            Code.COLUMNS,
+            f"The {source.title} has columns to which the condition does not refer:"
+            f" {_names(unused)}.",
+        )
+
+
+def _type(table: Table | None, column: str) -> ColumnType:
+    if table is None or column not in table.types:
+        title = "source table" if table is None else table.title
+        raise BatchError(Code.COLUMNS, f'The {title} has no column "{column}".')
+    return table.types[column]
+
+
+def _problem(comparison: Comparison, types: list[ColumnType]) -> str | None:
+    first, constant = types[0], comparison.const
+    if constant is not None:
+        if constant.v is None:
+            return None
+        if first.type.tag not in _OF_CONSTANTS[constant.type]:
+            return f"its type {first} does not go with constants of the type {constant.type}"
+    elif first != types[1]:
+        return f"their types {first} and {types[1]} differ"
+    if comparison.op not in _operators(first):
+        return f"the type {first} does not allow it"
+    return None
+
+
+def _operators(type_: ColumnType) -> tuple[str, ...]:
+    if type_.type.tag in _NEVER:
+        return ()
+    if type_.collation or type_.type.tag is TypeTag.BYTES:
+        return _EQUALITY
+    has = ("has",) if type_.type.tag in _TEXTS else ()
+    return _EQUALITY + _ORDER + has
+
+
+def _names(columns: Iterable[str]) -> str:
+    return ", ".join(f'"{name}"' for name in columns)

@@ -11,6 +11,7 @@ from ipaddress import IPv6Address, ip_address
 from typing import TextIO
 
 from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -84,6 +85,17 @@ def _canonical(name: str) -> str:
 def is_loopback(host: str) -> bool:
     """Whether an IP address belongs to this machine alone."""
     return ip_address(_canonical(host)).is_loopback
+
+
+async def body_of(request: Request, most: int) -> bytes:
+    """Return the body of a request, and of one that is longer than `most` one byte more.
+
+    The rest is still read, so that the client sees the refusal, but it takes no memory.
+    """
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk[: most + 1 - len(body)]
+    return bytes(body)
 
 
 class RequestLog:

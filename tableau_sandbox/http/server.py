@@ -1,16 +1,17 @@
 """Start and stop a sandbox, in its own process or inside another one."""
 
+import shutil
 import socket
 import time
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import uvicorn
 
 from tableau_sandbox.control import Control, Peer
 from tableau_sandbox.http.app import build_app
-from tableau_sandbox.http.certificate import ensure_certificate
 from tableau_sandbox.http.middlewares import DateHeader
 from tableau_sandbox.jobs.worker import Worker
 from tableau_sandbox.options import Options
@@ -19,6 +20,9 @@ from tableau_sandbox.services import Services, open_services
 _SHUTDOWN_SECONDS = 5
 # Seconds. Clients that wait for a job pause up to half a minute between two requests.
 _KEEP_ALIVE_SECONDS = 60
+_FOLDER, _TRUSTED = "tls", "certificate.pem"
+# The key of the server and its certificate, which that of `certificate_path` has signed.
+_SERVER = "server.pem"
 
 
 class StalledConnections:
@@ -175,3 +179,36 @@ def sandbox_server(
             yield server
         finally:
             worker.stop()
+
+
+def certificate_path(data_dir: Path) -> Path:
+    """Return the path of the certificate that clients of a sandbox have to trust."""
+    return data_dir / _FOLDER / _TRUSTED
+
+
+def ensure_certificate(data_dir: Path) -> Path:
+    """Return the key and the certificate of a sandbox for 127.0.0.1 and localhost, in one file.
+
+    They stay across restarts, so that clients need to trust them only once.
+    """
+    folder = data_dir / _FOLDER
+    if not (folder / _SERVER).exists():
+        # A process that is killed here leaves no half of them in the folder that counts.
+        made = data_dir / f"{_FOLDER}.new"
+        shutil.rmtree(made, ignore_errors=True)
+        made.mkdir(mode=0o700)
+        _make(made)
+        shutil.rmtree(folder, ignore_errors=True)
+        made.rename(folder)
+    return folder / _SERVER
+
+
+def _make(folder: Path) -> None:
+    # HTTPS alone needs it.
+    import trustme
+
+    authority = trustme.CA(organization_name="Tableau sandbox")
+    server = authority.issue_cert("localhost", "127.0.0.1", "::1")
+    (folder / _SERVER).touch(mode=0o600)
+    server.private_key_and_cert_chain_pem.write_to_path(folder / _SERVER)
+    (folder / _TRUSTED).write_bytes(authority.cert_pem.bytes())

@@ -1,8 +1,9 @@
 """Answers in XML: the elements of the API for the records of the store."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import groupby
+from operator import attrgetter
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
@@ -53,11 +54,6 @@ def element(
     made.text = None if text is None else _written(text)
     made.extend(children)
     return made
-
-
-def listing(name: str, items: Iterable[Element]) -> Element:
-    """Return an element with a list."""
-    return element(name, None, *items)
 
 
 def _written(text: str) -> str:
@@ -181,7 +177,7 @@ def datasource_element(datasource: Datasource, *, base_url: str) -> Element:
 
 def tags_element(labels: tuple[str, ...]) -> Element:
     """Return the element of a list of tags."""
-    return listing("tags", (element("tag", {"label": label}) for label in labels))
+    return element("tags", None, *(element("tag", {"label": label}) for label in labels))
 
 
 def revision_element(revision: Revision, *, current: int) -> Element:
@@ -246,7 +242,7 @@ def _about(job: Job, kind: JobKind) -> Iterator[Element]:
     datasource = job.parameters.get("datasource")
     if datasource is None:
         if job.notes and job.status == jobs.FAILED:
-            yield listing("statusNotes", [_status_note(job.notes)])
+            yield element("statusNotes", None, _status_note(job.notes))
         return
     about = [element("datasource", datasource)]
     if connection := job.parameters.get("connection"):
@@ -301,18 +297,15 @@ def permissions_element(
     if parent:
         permissions.append(element("parent", {"type": "Project", "id": parent}))
     permissions.append(element(name, {"id": thing.luid, "name": thing.name}, owner))
-    for luid, own in groupby(sorted(rules, key=_grantee), key=_grantee):
+    grantee = attrgetter("grantee")
+    for luid, own in groupby(sorted(rules, key=grantee), key=grantee):
         kind = element("group" if luid in groups else "user", {"id": luid})
         capabilities = [
             element("capability", {"name": rule.capability, "mode": rule.mode}) for rule in own
         ]
-        listed = listing("capabilities", capabilities)
+        listed = element("capabilities", None, *capabilities)
         permissions.append(element("granteeCapabilities", None, kind, listed))
     return permissions
-
-
-def _grantee(rule: Rule) -> str:
-    return rule.grantee
 
 
 def group_element(group: Group) -> Element:

@@ -14,7 +14,7 @@ from tableau_sandbox.rest.answers import (
     Reply,
     connection_element,
     datasource_element,
-    listing,
+    element,
     megabytes,
     tags_element,
 )
@@ -114,9 +114,7 @@ def find_datasource(
             (`refused`).
     """
     luid = call.path["datasource"]
-    found = services.database.find(Datasource, site=call.site.luid, luid=luid)
-    if found is None:
-        raise not_found("Datasource", luid, code=unknown)
+    found = services.known(Datasource, luid, site=call.site.luid, code=unknown)
     for capability in dict.fromkeys((access.READ, to)):
         access.check_may(
             services.database,
@@ -135,27 +133,21 @@ def _check_may_manage(
     database, user = services.database, call.user
     if changed.project != old.project:
         access.check_may(database, access.MOVE, user=user, thing=old, code="403032")
-        target = database.find(Project, luid=changed.project)
-        if target is not None:
-            access.check_may(database, access.WRITE, user=user, thing=target, code="403030")
+        target = services.known(Project, changed.project, code="404005")
+        access.check_may(database, access.WRITE, user=user, thing=target, code="403030")
     if changed.owner != old.owner and not user.is_admin:
         raise refusal("403027", "Only administrators may change the owner of a data source.")
     if changed.is_certified != old.is_certified:
-        project = database.find(Project, luid=old.project)
-        if project is not None:
-            access.check_may(
-                database, access.PROJECT_LEADER, user=user, thing=project, code="403032"
-            )
+        project = services.known(Project, old.project, code="404005")
+        access.check_may(database, access.PROJECT_LEADER, user=user, thing=project, code="403032")
 
 
 def _changed(services: Services, call: Call, *, old: Datasource, request: Element) -> Datasource:
     project, owner = request.find("project"), request.find("owner")
     moved_to = old.project if project is None else project.get("id", old.project)
     given_to = old.owner if owner is None else owner.get("id", old.owner)
-    if services.database.find(Project, site=call.site.luid, luid=moved_to) is None:
-        raise not_found("Project", moved_to, code="404005")
-    if services.database.find(User, luid=given_to) is None:
-        raise not_found("User", given_to, code="404002")
+    services.known(Project, moved_to, site=call.site.luid, code="404005")
+    services.known(User, given_to, code="404002")
 
     def flag(name: str, *, default: int) -> bool:
         return flag_attribute(request, name, default=bool(default))
@@ -218,7 +210,7 @@ def query_connections(services: Services, call: Call) -> Reply:
     """List the connections of a data source, which always has one."""
     datasource = find_datasource(services, call, unknown="404011")
     settings = _settings(services, datasource)
-    return Reply(200, listing("connections", [connection_element(datasource, settings)]))
+    return Reply(200, element("connections", None, connection_element(datasource, settings)))
 
 
 def update_connection(services: Services, call: Call) -> Reply:

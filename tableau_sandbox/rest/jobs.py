@@ -1,6 +1,6 @@
 from starlette.responses import Response
 
-from tableau_sandbox.errors import not_found, refusal
+from tableau_sandbox.errors import refusal
 from tableau_sandbox.jobs.kinds import KINDS, PUBLISH
 from tableau_sandbox.rest.answers import Reply, background_job_element, job_element
 from tableau_sandbox.rest.lists import Field, list_page, number_field, text_field, time_field
@@ -72,10 +72,7 @@ def cancel_job(services: Services, call: Call) -> Response:
 
 
 def _job(services: Services, call: Call) -> Job:
-    luid = call.path["job"]
-    job = services.database.find(Job, site=call.site.luid, luid=luid)
-    if job is None:
-        raise not_found("Job", luid, code="404018")
+    job = services.known(Job, call.path["job"], site=call.site.luid, code="404018")
     if job.user != call.user.luid and not call.user.is_admin:
         raise refusal("403004", "The job belongs to another user.")
     return job

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 from xml.etree.ElementTree import Element
 
 from tableau_sandbox.errors import refusal
-from tableau_sandbox.rest.answers import Reply, element, listing
+from tableau_sandbox.rest.answers import Reply, element
 
 _LARGEST_PAGE = 1000
 _COMPARISONS = ("eq", "gt", "gte", "lt", "lte")
@@ -115,7 +115,7 @@ def list_page(
         raise refusal("400006", f"Page number {number} is beyond the last page.")
     pagination = {"pageNumber": number, "pageSize": size, "totalAvailable": len(chosen)}
     shown = chosen[(number - 1) * size : number * size]
-    return Reply(200, element("pagination", pagination), listing(name, map(write, shown)))
+    return Reply(200, element("pagination", pagination), element(name, None, *map(write, shown)))
 
 
 def _page(query: Mapping[str, str]) -> tuple[int, int]:

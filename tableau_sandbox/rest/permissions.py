@@ -123,8 +123,8 @@ def _check_named(request: Element, thing: Project | Datasource) -> None:
 
 
 def _check_grantee(services: Services, call: Call, *, kind: str, luid: str) -> None:
-    if kind == "user" and services.database.find(User, luid=luid) is None:
-        raise not_found("User", luid, code="404002")
+    if kind == "user":
+        services.known(User, luid, code="404002")
     if kind == "group" and luid not in [each.luid for each in accounts.groups(call.site.luid)]:
         raise not_found("Group", luid, code="404012")
     if kind not in ("user", "group"):

@@ -4,7 +4,7 @@ from xml.etree.ElementTree import Element
 from starlette.responses import Response
 
 from tableau_sandbox import access
-from tableau_sandbox.errors import malformed, not_found, refusal
+from tableau_sandbox.errors import malformed, refusal
 from tableau_sandbox.identity import new_luid
 from tableau_sandbox.rest import lists
 from tableau_sandbox.rest.answers import Reply, project_element
@@ -107,8 +107,7 @@ def _changed(services: Services, call: Call, *, project: Project, request: Eleme
     owner_element = request.find("owner")
     if owner_element is not None:
         owner = owner_element.get("id", "")
-        if services.database.find(User, luid=owner) is None:
-            raise not_found("User", owner, code="404002")
+        services.known(User, owner, code="404002")
     return replace(
         project,
         name=name,
@@ -125,18 +124,15 @@ def find_project(services: Services, call: Call) -> Project:
     Raises:
         RestError: 404005, there is none; 403004, the user may not see it.
     """
-    luid = call.path["project"]
-    project = services.database.find(Project, site=call.site.luid, luid=luid)
-    if project is None:
-        raise not_found("Project", luid, code="404005")
+    project = services.known(Project, call.path["project"], site=call.site.luid, code="404005")
     access.check_may(services.database, access.READ, user=call.user, thing=project, code="403004")
     return project
 
 
 def _parent(services: Services, call: Call, luid: str) -> str | None:
-    parent = services.database.find(Project, site=call.site.luid, luid=luid) if luid else None
-    if luid and parent is None:
-        raise not_found("Project", luid, code="404005")
+    parent = None
+    if luid:
+        parent = services.known(Project, luid, site=call.site.luid, code="404005")
     _check_leads(services, call, parent)
     return luid or None
 

@@ -1,6 +1,6 @@
 """The server, its sites, users and groups."""
 
-from tableau_sandbox.errors import not_found, refusal
+from tableau_sandbox.errors import refusal
 from tableau_sandbox.rest.answers import (
     Reply,
     element,
@@ -52,10 +52,7 @@ def get_user(services: Services, call: Call) -> Reply:
     """Return one user, to the user and to administrators."""
     if call.path["user"] != call.user.luid and not call.user.is_admin:
         raise refusal("403004", "Only administrators may look up other users.")
-    user = services.database.find(User, luid=call.path["user"])
-    if user is None:
-        raise not_found("User", call.path["user"], code="404002")
-    return Reply(200, user_element(user))
+    return Reply(200, user_element(services.known(User, call.path["user"], code="404002")))
 
 
 def query_groups(services: Services, call: Call) -> Reply:

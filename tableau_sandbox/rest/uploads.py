@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 from tableau_sandbox.errors import malformed, not_found, refusal
+from tableau_sandbox.identity import new_luid
 from tableau_sandbox.rest.answers import Reply, element, megabytes
 from tableau_sandbox.rest.requests import Call
 from tableau_sandbox.rest.router import Route
@@ -19,12 +20,11 @@ def initiate_upload(services: Services, call: Call) -> Reply:
     if not call.user.may_publish:
         raise refusal("403004", "The user is not allowed to upload files.")
     services.sweep_uploads()
-    luid = files.open_upload(
-        services.database,
-        site=call.site.luid,
-        user=call.user.luid,
-        expires_at=services.now_seconds() + services.options.upload_hours * 3600,
-    )
+    # The form of real servers.
+    luid = f"1:{new_luid().replace('-', '')}-0:0"
+    ends = services.now_seconds() + services.options.upload_hours * 3600
+    key = {"site": call.site.luid, "user": call.user.luid}
+    services.database.add("upload", luid=luid, expires_at=ends, **key)
     return _reply(201, services, luid)
 
 

@@ -65,13 +65,6 @@ def join(blocks: list[Path]) -> Path:
     return first
 
 
-def open_upload(database: Database, *, site: str, user: str, expires_at: float) -> str:
-    """Open an upload session; return its identifier, in the form of real servers."""
-    luid = f"1:{new_luid().replace('-', '')}-0:0"
-    database.add("upload", luid=luid, site=site, user=user, expires_at=expires_at)
-    return luid
-
-
 def blocks(database: Database, luid: str) -> dict[int, str]:
     """Return the files of the blocks so far, by sequence number and in order."""
     rows = database.rows(

@@ -112,7 +112,7 @@ class Project(Record):
     datasources: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Datasource(Record):
     """A published data source: its properties, and its current content.
 
@@ -135,23 +135,23 @@ class Datasource(Record):
     name: str
     content_url: str
     description: str
-    is_certified: int
-    certification_note: str
+    is_certified: int = 0
+    certification_note: str = ""
     use_remote_query_agent: int
-    encrypt_extracts: int
+    encrypt_extracts: int = 0
     created_at: str
     updated_at: str
-    revision: int
-    hyper_file: str
-    hyper_bytes: int
-    packaged_path: str
-    tds: bytes
-    connection_class: str
-    has_extracts: int
-    tables: str
-    project_name: str
-    owner_name: str
-    tags: tuple[str, ...]
+    revision: int = 1
+    hyper_file: str = ""
+    hyper_bytes: int = 0
+    packaged_path: str = ""
+    tds: bytes = b""
+    connection_class: str = ""
+    has_extracts: int = 0
+    tables: str = "[]"
+    project_name: str = ""
+    owner_name: str = ""
+    tags: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, row: dict[str, Any]) -> Self:

@@ -13,6 +13,7 @@ from starlette.types import Receive, Scope, Send
 from tableau_sandbox.access import CONNECT, QUERY_BY_API, READ, access_to, scopes_allow
 from tableau_sandbox.faults import BreakRows
 from tableau_sandbox.faulty_api import query_faults
+from tableau_sandbox.http.middlewares import body_of
 from tableau_sandbox.services import Services
 from tableau_sandbox.store import accounts
 from tableau_sandbox.store.records import Datasource, Session
@@ -50,7 +51,7 @@ class VdsApi:
         request = Request(scope, receive)
         try:
             # A client that is still sending would see an early answer as a broken connection.
-            body = await _body(request)
+            body = await body_of(request, _BODY_BYTES)
         except ClientDisconnect:
             return
         reply = await run_in_threadpool(self._answer, request, body)
@@ -132,14 +133,6 @@ class VdsApi:
         if not may_query or not access.may(session.user, CONNECT, source):
             raise VdsError("403800", "The user lacks the capability API Access.")
         return source
-
-
-async def _body(request: Request) -> bytes:
-    body = bytearray()
-    async for chunk in request.stream():
-        # The rest is still read, so that the client sees the refusal, but it takes no memory.
-        body += chunk[: _BODY_BYTES + 1 - len(body)]
-    return bytes(body)
 
 
 def write_vds_refusal(services: Services, request: Request, status: int) -> Response:
