@@ -101,20 +101,26 @@ _PUBLISH = JobKind(
 )
 
 
+def _queue(
+    services: Services, kind: str, datasource: Datasource, *, user: str, **parameters: str | None
+) -> Job:
+    return jobs.add_job(
+        services.database,
+        site=datasource.site,
+        user=user,
+        kind=kind,
+        title=datasource.name,
+        parameters={"datasource": {"id": datasource.luid, "name": datasource.name}, **parameters},
+        created_at=services.now(),
+    )
+
+
 def queue_refresh(services: Services, datasource: Datasource, *, user: str) -> Job | None:
     """Queue a refresh; return None if one is already queued or in progress."""
     with services.database.transaction():
         if jobs.unfinished_job_of(services.database, datasource.luid, kind=REFRESH):
             return None
-        return jobs.add_job(
-            services.database,
-            site=datasource.site,
-            user=user,
-            kind=REFRESH,
-            title=datasource.name,
-            parameters={"datasource": {"id": datasource.luid, "name": datasource.name}},
-            created_at=services.now(),
-        )
+        return _queue(services, REFRESH, datasource, user=user)
 
 
 def _prepare_refresh(services: Services, job: Job) -> Commit:
@@ -140,20 +146,12 @@ def queue_update(
     services: Services, datasource: Datasource, *, user: str, batch: bytes, payload: Path | None
 ) -> Job:
     """Queue an update by a batch that has been parsed, and a file in `incoming/`."""
-    return jobs.add_job(
-        services.database,
-        site=datasource.site,
-        user=user,
-        kind=UPDATE,
-        title=datasource.name,
-        parameters={
-            "datasource": {"id": datasource.luid, "name": datasource.name},
-            "connection": datasource.connection,
-            "batch": batch.decode(),
-            "payload": payload.name if payload else None,
-        },
-        created_at=services.now(),
-    )
+    parameters = {
+        "connection": datasource.connection,
+        "batch": batch.decode(),
+        "payload": payload.name if payload else None,
+    }
+    return _queue(services, UPDATE, datasource, user=user, **parameters)
 
 
 def _prepare_update(services: Services, job: Job) -> Commit:

@@ -135,15 +135,12 @@ def _set_administrator(database: Database, admin: UserSeed) -> None:
 
 
 def _is_current(database: Database, admin: UserSeed) -> bool:
-    user = database.row("SELECT * FROM user WHERE luid = ?", _ADMIN_LUID)
-    stored = database.rows("SELECT * FROM access_token WHERE user = ?", _ADMIN_LUID)
-    hashes = {token["name"]: token["secret_hash"] for token in stored}
+    user = User(_ADMIN_LUID, admin.name, admin.site_role)
+    stored = database.rows("SELECT name FROM access_token WHERE user = ?", _ADMIN_LUID)
     return (
-        user is not None
-        and (user["name"], user["site_role"]) == (admin.name, admin.site_role)
-        and identity.secret_matches(admin.password, user["password_hash"])
-        and hashes.keys() == dict(admin.tokens).keys()
-        and all(identity.secret_matches(secret, hashes[name]) for name, secret in admin.tokens)
+        user_of_password(database, admin.name, admin.password) == user
+        and {token["name"] for token in stored} == dict(admin.tokens).keys()
+        and all(user_of_access_token(database, *token) == user for token in admin.tokens)
     )
 
 
