@@ -45,9 +45,6 @@ from tableau_pipeline.refresh.published import Keeper, published_tables
 from tableau_pipeline.refresh.reconcile import Reconciler
 from tableau_pipeline.refresh.report import Report, phase, summary
 
-# One attempt of a refresh: recover, observe, plan, deliver, reconcile, record.
-
-
 # What is logged of each decision, with its reason.
 DECISION = "Decision: %s. Reason: %s"
 
