@@ -104,7 +104,8 @@ class _Case:
             return True
         # A stamp that comes long after the job may be anybody's, if no revision tells.
         quirks = self._history.scenario.quirks
-        if quirks["updates_move_stamp"] == "late" and not quirks["revisions"]:
+        is_late = quirks["updates_move_stamp"] == "late" or quirks["job_stamps"] == "after"
+        if is_late and not quirks["revisions"]:
             return True
         wiped = any(log.wiped for log in self._history.logs.values())
         return self._history.ledger.meddled_at > 0 or wiped or self._history.unclear
