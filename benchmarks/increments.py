@@ -13,11 +13,11 @@ from benchmarks.published import check_published
 from benchmarks.spread import spread
 from benchmarks.uplink import uplink
 from tableau_pipeline.core.declaration import Declaration, Diff, Table
+from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.demo.sandbox_process import sandbox_process
 from tableau_pipeline.extracts.desired import table_source
 from tableau_pipeline.hyper.build import build_extract
 from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline.refresh.claim import read_history
 from tableau_pipeline.scripting.file_journal import FileJournal
 
 _UPLINK = 12_500_000  # bytes per second: 100 Mbit/s

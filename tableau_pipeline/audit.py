@@ -7,11 +7,12 @@ from enum import StrEnum
 
 from tableau_pipeline.core.checkpoint import Checkpoint, Claim, Recovered
 from tableau_pipeline.core.declaration import Declaration, tags_of
+from tableau_pipeline.core.journal import History, read_history
 from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.extracts.checks import Declared
 from tableau_pipeline.extracts.compare import Reconciliation
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.refresh.claim import History, live_claims, read_history
+from tableau_pipeline.refresh.claim import live_claims
 from tableau_pipeline.refresh.jobs import Jobs
 from tableau_pipeline.refresh.observe import Observer, Published, Recovery, moves
 from tableau_pipeline.refresh.reconcile import Reconciler

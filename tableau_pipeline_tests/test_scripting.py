@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from tableau_pipeline.core.checkpoint import Checkpoint, Closing, Record
 from tableau_pipeline.core.declaration import Declaration, Table
+from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.core.server import Timeouts
 from tableau_pipeline.demo.differences import differences
 from tableau_pipeline.errors import RefreshError, RefusedError
@@ -22,7 +23,6 @@ from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.tables import Relationship
 from tableau_pipeline.publishing.session import Password, signed_in
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.refresh.claim import read_history
 from tableau_pipeline.refresh.plan import NoChange, Options, Publish
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline.scripting import refresh

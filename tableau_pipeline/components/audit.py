@@ -22,10 +22,10 @@ from tableau_pipeline.components.triggers import schedule_status
 from tableau_pipeline.components.yaml_component import YamlComponent
 from tableau_pipeline.core.checkpoint import Closing
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, TAG_PREFIX, Declaration
+from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.refresh.claim import read_history
 from tableau_pipeline.resources import HyperResource, SnapshotIOManager, TableauServerResource
 from tableau_pipeline.resources.failures import as_failure
 

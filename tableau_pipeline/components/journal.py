@@ -29,10 +29,9 @@ from tableau_pipeline.core.checkpoint import (
     read_record,
 )
 from tableau_pipeline.core.declaration import Declaration, file_name
-from tableau_pipeline.core.journal import held
+from tableau_pipeline.core.journal import CLAIMS, held, is_claim, is_complete
 from tableau_pipeline.core.snapshot import Snapshots
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.refresh.claim import CLAIMS, is_claim, is_complete
 from tableau_pipeline.refresh.refresh import Refresh
 from tableau_pipeline.resources import (
     HyperResource,

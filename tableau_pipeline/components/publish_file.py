@@ -24,6 +24,7 @@ from tableau_pipeline.core.declaration import (
     Replace,
     Table,
 )
+from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.types import Nested, TypePolicy
 from tableau_pipeline.ingest import (
@@ -40,7 +41,6 @@ from tableau_pipeline.ingest import (
 from tableau_pipeline.ingest.database_table import DatabaseTable
 from tableau_pipeline.ingest.file_store import FileStore
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.refresh.claim import read_history
 from tableau_pipeline.refresh.refresh import refresh_as_is
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline.resources import (

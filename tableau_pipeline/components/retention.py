@@ -3,7 +3,7 @@
 import dagster as dg
 
 from tableau_pipeline.components.journal import recorded_keys, records_of
-from tableau_pipeline.refresh.claim import read_history
+from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.resources import SnapshotIOManager
 
 

@@ -11,9 +11,9 @@ import dagster as dg
 from tableau_pipeline.components import PublishedDatasource
 from tableau_pipeline.components.journal import records_of
 from tableau_pipeline.core.declaration import Declaration
+from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.demo.differences import differences
 from tableau_pipeline.demo.progress import progress_logger
-from tableau_pipeline.refresh.claim import read_history
 from tableau_pipeline.resources import (
     HyperResource,
     SnapshotIOManager,

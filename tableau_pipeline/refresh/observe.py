@@ -14,10 +14,11 @@ from tableau_pipeline.core.checkpoint import (
     Recovered,
 )
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, TAG_PREFIX, Declaration
+from tableau_pipeline.core.journal import History
 from tableau_pipeline.core.server import Job, Metadata, RemoteDatasource
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.refresh.claim import Claimed, History
+from tableau_pipeline.refresh.claim import Claimed
 from tableau_pipeline.refresh.jobs import Jobs
 from tableau_pipeline.refresh.reconcile import Reconciler
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tableau_pipeline.core.checkpoint import Checkpoint, Recovered, TableContent
 from tableau_pipeline.core.declaration import Declaration, file_name, tags_of
-from tableau_pipeline.core.journal import Journal
+from tableau_pipeline.core.journal import History, Journal, read_history
 from tableau_pipeline.core.server import Timeouts
 from tableau_pipeline.core.snapshot import Snapshots
 from tableau_pipeline.errors import Check, DriftError, RefusedError
@@ -24,7 +24,7 @@ from tableau_pipeline.extracts.desired import Models
 from tableau_pipeline.hyper.process import Hyperd
 from tableau_pipeline.hyper.types import hyper_type
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.refresh.claim import Claimed, History, claimed, read_history
+from tableau_pipeline.refresh.claim import Claimed, claimed
 from tableau_pipeline.refresh.deliver import Delivery, Sender, Sent, counts, total
 from tableau_pipeline.refresh.jobs import Jobs
 from tableau_pipeline.refresh.observe import Observer, Published, Recovery

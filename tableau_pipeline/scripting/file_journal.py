@@ -13,10 +13,9 @@ from filelock import FileLock
 from pydantic import ValidationError
 
 from tableau_pipeline.core.checkpoint import FORMAT, RELEASE, Owner, Record, not_understood
-from tableau_pipeline.core.journal import held
+from tableau_pipeline.core.journal import held, needed
 from tableau_pipeline.core.snapshot import Frozen
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.refresh.claim import needed
 
 _REPAIR = (
     "Restore a backup, or move it away and refresh once with accept: [takeover], which finds the "

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tableau_pipeline.core.checkpoint import Checkpoint, Closing, Intent, Outcome, TableContent
+from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.core.snapshot import Fingerprint
 from tableau_pipeline.errors import DamagedSnapshotError
-from tableau_pipeline.refresh.claim import read_history
 from tableau_pipeline.snapshots.retention import collect, is_first
 from tableau_pipeline.snapshots.store import LocalStorage, SnapshotStore
 from tableau_pipeline_tests.refresh.support.proxies import Proxy

@@ -25,7 +25,7 @@ from tableau_pipeline.core.checkpoint import (
     Record,
     Recovered,
 )
-from tableau_pipeline.refresh.claim import read_history
+from tableau_pipeline.core.journal import read_history
 from tableau_pipeline_tests.components.support.location import (
     MODEL,
     Location,

@@ -10,7 +10,7 @@ import pytest
 
 from tableau_pipeline.components.journal import records_of
 from tableau_pipeline.core.checkpoint import Claim, Closing, Intent, Outcome
-from tableau_pipeline.refresh.claim import read_history
+from tableau_pipeline.core.journal import read_history
 from tableau_pipeline_tests.components.support.location import failure
 from tableau_pipeline_tests.conftest import Story
 

@@ -16,11 +16,11 @@ from tableau_pipeline.components.journal import records_of
 from tableau_pipeline.components.published_datasource import refresh_assets
 from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.declaration import Declaration, Table
+from tableau_pipeline.core.journal import History, read_history
 from tableau_pipeline.core.server import Job, Timeouts
 from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.demo.differences import differences
 from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline.refresh.claim import History, read_history
 from tableau_pipeline.resources import (
     HyperResource,
     SnapshotIOManager,

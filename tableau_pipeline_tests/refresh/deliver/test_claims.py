@@ -9,8 +9,9 @@ from dataclasses import replace
 import pytest
 
 from tableau_pipeline.core.checkpoint import Claim, Closing
+from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.refresh.claim import Claimed, claimed, read_history
+from tableau_pipeline.refresh.claim import Claimed, claimed
 from tableau_pipeline.refresh.plan import NoChange, Options, Publish
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.pipeline import LOG, TIMEOUTS, Pipeline

@@ -8,8 +8,8 @@ import pytest
 
 from tableau_pipeline.core.checkpoint import Claim, Record, read_record
 from tableau_pipeline.core.declaration import Diff
+from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.refresh.claim import read_history
 from tableau_pipeline.refresh.plan import NoChange, Options, Publish, Update
 from tableau_pipeline.refresh.refresh import Refresh
 from tableau_pipeline.refresh.report import Report

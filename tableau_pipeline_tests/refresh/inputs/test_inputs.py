@@ -3,9 +3,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.tables import Relationship
-from tableau_pipeline.refresh.claim import read_history
 from tableau_pipeline_tests.refresh.support.models import airlines, flights
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
 

@@ -17,7 +17,7 @@ from tableau_pipeline.core.checkpoint import (
     Record,
     Recovered,
 )
-from tableau_pipeline.refresh.claim import History, read_history
+from tableau_pipeline.core.journal import History, read_history
 from tableau_pipeline_tests.refresh.support.states import NOON, checkpoint, table
 
 MAY_HAVE_LANDED = (None, Outcome.DONE, Outcome.LOST)

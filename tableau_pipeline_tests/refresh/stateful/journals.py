@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from tableau_pipeline.core.checkpoint import FORMAT, Closing, Owner, Record, read_record
-from tableau_pipeline.refresh.claim import needed
+from tableau_pipeline.core.journal import needed
 
 LATER_RELEASE = "99.1"
 # What a release writes whose format this one does not know.

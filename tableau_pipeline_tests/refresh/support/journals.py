@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tableau_pipeline.core.checkpoint import Checkpoint, Intent, Record
-from tableau_pipeline.refresh.claim import read_history
+from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.scripting.file_journal import FileJournal
 
 
