@@ -31,7 +31,7 @@ from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.tables import ROW_HASH, Column
 from tableau_pipeline.publishing.session import PersonalAccessToken, signed_in
 from tableau_pipeline.refresh.plan import Options
-from tableau_pipeline.refresh.refresh import Refresh
+from tableau_pipeline.refresh.refresh import Setup, refresh
 from tableau_pipeline.resources import SnapshotIOManager, SparkResource
 from tableau_pipeline.scripting.file_journal import FileJournal
 from tableau_pipeline.snapshots.store import SnapshotStore
@@ -66,8 +66,8 @@ def measure_hours(runs: int) -> None:
         folder = Path(name)
         write_hours(folder)
         with sandbox_process(folder / "sandbox", port=0) as environment:
-            in_fresh_process(refresh, folder, environment)  # publishes it
-            found = [in_fresh_process(refresh, folder, environment) for _ in range(runs)]
+            in_fresh_process(refreshed, folder, environment)  # publishes it
+            found = [in_fresh_process(refreshed, folder, environment) for _ in range(runs)]
     if {each.decision for each in found} != {"no change"}:
         raise RuntimeError(f"what was to be measured did not happen: {found}")
     print(f"\nnothing changed in {HOURS:,} partitions, {runs} runs: median (min to max)")
@@ -117,14 +117,14 @@ def _version(store: SnapshotStore, number: int, parts: Sequence[Part]) -> Snapsh
     )
 
 
-def refresh(folder: Path, environment: Mapping[str, str]) -> Figures:
+def refreshed(folder: Path, environment: Mapping[str, str]) -> Figures:
     """Make the published data source equal to the newest version of the model."""
     token = PersonalAccessToken(
         environment["TABLEAU_TOKEN_NAME"], environment["TABLEAU_TOKEN_VALUE"]
     )
     snapshots = SnapshotIOManager(root=str(folder / "snapshots"), spark=SparkResource())
     journal = _Measured(folder / "journal.json")
-    work = Refresh(
+    work = Setup(
         declaration=Declaration("hours", "Hours", "Default", (Table("hours", "hours"),)),
         snapshots=ModelSnapshots(snapshots, {"hours": _PARTITIONS}),
         journal=journal,
@@ -136,7 +136,7 @@ def refresh(folder: Path, environment: Mapping[str, str]) -> Figures:
     )
     idle, started, cpu = peak_memory(), time.perf_counter(), time.process_time()
     with waits() as waited:
-        report = work.run(Options())
+        report = refresh(work, Options())
     seconds = time.perf_counter() - started - waited.uplink - waited.answers - waited.pauses
     return Figures(
         decision=report.plan.decision if report.plan else "",

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.fresh_process import in_fresh_process
 from benchmarks.lineitem import KEY, Content, write_contents
-from benchmarks.one_refresh import Cost, refresh
+from benchmarks.one_refresh import Cost, refreshed
 from benchmarks.published import check_published
 from benchmarks.spread import spread
 from benchmarks.uplink import uplink
@@ -130,7 +130,7 @@ class _Bench:
 
     def refresh(self, declaration: Declaration, content: Content, *, full: bool = False) -> Cost:
         return in_fresh_process(
-            refresh,
+            refreshed,
             declaration,
             content.model,
             folder=self.folder,

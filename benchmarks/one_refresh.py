@@ -15,7 +15,7 @@ from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.hyper.process import Hyperd, hyper_process
 from tableau_pipeline.publishing.session import PersonalAccessToken, signed_in
 from tableau_pipeline.refresh.plan import Options
-from tableau_pipeline.refresh.refresh import Refresh
+from tableau_pipeline.refresh.refresh import Setup, refresh
 from tableau_pipeline.scripting.file_journal import FileJournal
 from tableau_pipeline.snapshots.store import SnapshotStore
 
@@ -54,7 +54,7 @@ class Cost:
         return self.wall - self.uplink - self.server
 
 
-def refresh(
+def refreshed(
     declaration: Declaration,
     model: Snapshot,
     *,
@@ -75,7 +75,7 @@ def refresh(
         environment["TABLEAU_TOKEN_NAME"], environment["TABLEAU_TOKEN_VALUE"]
     )
     journal = FileJournal(folder / f"{declaration.key}.json")
-    work = Refresh(
+    work = Setup(
         declaration=declaration,
         snapshots=_Chosen(model, SnapshotStore(folder)),
         journal=journal,
@@ -87,7 +87,7 @@ def refresh(
     )
     started, cpu = time.perf_counter(), _cpu()
     with waits() as waited:
-        report = work.run(Options(full=full))
+        report = refresh(work, Options(full=full))
     wall = time.perf_counter() - started
     for process in asked:
         process.close()

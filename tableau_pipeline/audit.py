@@ -1,22 +1,23 @@
 """Audit a published data source: compare it with its checkpoint and models, and change nothing."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from tableau_pipeline.core.checkpoint import Checkpoint, Claim, Recovered
+from tableau_pipeline.core.checkpoint import Checkpoint, Claim
 from tableau_pipeline.core.declaration import Declaration, tags_of
-from tableau_pipeline.core.journal import History, read_history
+from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.extracts.checks import Declared
 from tableau_pipeline.extracts.compare import Reconciliation
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.claim import live_claims
-from tableau_pipeline.refresh.jobs import Jobs
-from tableau_pipeline.refresh.observe import Observer, Published, Recovery, moves
-from tableau_pipeline.refresh.reconcile import Reconciler
-from tableau_pipeline.refresh.refresh import Refresh
+from tableau_pipeline.refresh.observe import Base
+from tableau_pipeline.refresh.plan import Options
+from tableau_pipeline.refresh.refresh import Setup, refresh
+from tableau_pipeline.refresh.report import Report
 
 # Not the log of the run, which has one line for each data source.
 _LOG = logging.getLogger(__name__)
@@ -90,7 +91,7 @@ class Audited:
 
     @property
     def is_fine(self) -> bool:
-        """Whether nobody has to look at it."""
+        """Whether no person has to look at it."""
         return self.finding is Finding.EQUAL and not self.warnings
 
     @property
@@ -102,32 +103,32 @@ class Audited:
         return " ".join(f"{part.rstrip('.')}." for part in parts if part)
 
 
-def audit(refresh: Refresh, server: TableauSite) -> Audited:
-    """Compare the data source of a refresh with its checkpoint and models.
+def audit(setup: Setup, server: TableauSite) -> Audited:
+    """Compare a data source with its last checkpoint and its models.
 
     It changes neither the server nor the journal, and takes no claim. An error is a finding.
     """
     try:
-        return _audited(refresh, server)
+        return _audited(replace(setup, log=_LOG, server=lambda: nullcontext(server)))
     except Exception as error:  # noqa: BLE001 - it must not keep others from being looked at
-        _LOG.debug("%s could not be audited", refresh.declaration.key, exc_info=error)
-        return Audited(refresh.declaration, Finding.FAILED, str(error) or repr(error))
+        _LOG.debug("%s could not be audited", setup.declaration.key, exc_info=error)
+        return Audited(setup.declaration, Finding.FAILED, str(error) or repr(error))
 
 
-def _audited(refresh: Refresh, server: TableauSite) -> Audited:
-    journal = refresh.journal
+def _audited(setup: Setup) -> Audited:
+    journal = setup.journal
     before = read_history(journal.records())
     if running := live_claims(before.open_claims, journal):
-        return _not_looked_at(refresh.declaration, running)
-    found = _Auditor(refresh, server).audit(before)
+        return _not_looked_at(setup.declaration, running)
+    report = refresh(setup, Options(audit=True), lambda setup: nullcontext(setup.builder({})))
     # A refresh records its claim before it sends anything, so one that ran meanwhile shows here.
     after = read_history(journal.records())
     if after != before:
         known = {claim.id for claim in before.claims}
         return _not_looked_at(
-            refresh.declaration, [claim for claim in after.claims if claim.id not in known]
+            setup.declaration, [claim for claim in after.claims if claim.id not in known]
         )
-    return found
+    return _found(setup, report)
 
 
 def _not_looked_at(declaration: Declaration, claims: Sequence[Claim]) -> Audited:
@@ -135,94 +136,68 @@ def _not_looked_at(declaration: Declaration, claims: Sequence[Claim]) -> Audited
     return Audited(declaration, Finding.REFRESHING, by)
 
 
-class _Auditor:
-    """Audits one data source, with the means of a refresh."""
-
-    def __init__(self, refresh: Refresh, server: TableauSite) -> None:
-        self._refresh = refresh
-        self._declaration = refresh.declaration
-        self._server = server
-        self._tags = tags_of(refresh.declaration.key, refresh.journal.instance)
-        self._models = Declared(refresh.snapshots, refresh.declaration.types)
-        self._reconciler = Reconciler(
-            declaration=refresh.declaration,
-            snapshots=self._models,
-            server=server,
-            hyper=refresh.hyper,
-            log=_LOG,
-            sleep=refresh.sleep,
-        )
-
-    def audit(self, history: History) -> Audited:
-        refresh, declaration, server = self._refresh, self._declaration, self._server
-        jobs = Jobs(server, refresh.timeouts, refresh.sleep, _LOG)
-        recovered = Recovery(jobs, claim=None).recover(history)
-        project_id = server.find_project(declaration.project)
-        observer = Observer(declaration, server, self._reconciler, self._tags, _LOG)
-        published = observer.observe(recovered, project_id)
-        if published.remote is None or published.strays:
-            absent = Finding.GONE if recovered.luid else Finding.NOT_REFRESHED
-            luids = ", ".join(each.luid for each in published.strays)
-            return Audited(declaration, absent, f"its tag is on {luids}" if luids else None)
-        found = self._judged(published, published.remote, recovered)
-        if published.remote.luid == recovered.luid and found.finding is not Finding.FOREIGN:
-            moved = moves(declaration, published.remote, recovered=recovered, project_id=project_id)
-            edits = self._edits(published, published.remote)
-            found = replace(found, warnings=(*moved, *edits, *found.warnings))
-        return replace(found, link=published.remote.link)
-
-    def _judged(
-        self, published: Published, remote: RemoteDatasource, recovered: Recovered
-    ) -> Audited:
-        declaration, record = self._declaration, published.record
-        if published.other_instance:
-            return Audited(declaration, Finding.FOREIGN, f"its tag is {published.other_instance}")
-        if published.other_key:
-            return Audited(declaration, Finding.FOREIGN, f'its key is "{published.other_key}"')
-        if not published.is_ours:
-            if recovered.luid:
-                return Audited(declaration, Finding.GONE, published.untrusted)
-            why = "this pipeline did not publish the data source that has its name"
-            return Audited(declaration, Finding.NOT_REFRESHED, why)
-        if published.untrusted or record is None:
-            expected = record.rows if record else {}
-            return Audited(declaration, Finding.DRIFTED, published.untrusted, expected=expected)
-        found = self._compared(record, remote)
-        return replace(
-            found,
-            expected=record.rows,
-            warnings=published.warnings,
-            newer=tuple(self._newer(record)),
-        )
-
-    def _compared(self, record: Checkpoint, remote: RemoteDatasource) -> Audited:
-        """Compare the rows: one by one if the file may be read, or else as a refresh does."""
-        judged = self._reconciler.judge(record, remote)
-        if not judged.skipped:
-            return self._equal_or_not(judged, "row by row")
-        counted = self._reconciler.compare(record, remote)
-        if counted.skipped:
-            why = f"its rows were not compared: {counted.skipped}"
-            return Audited(self._declaration, Finding.UNCHANGED, why)
-        found = self._equal_or_not(counted, counted.way)
-        return replace(found, why=found.why or f"not compared row by row: {judged.skipped}")
-
-    def _equal_or_not(self, found: Reconciliation, way: str) -> Audited:
-        finding = Finding.DIFFERS if found.problem else Finding.EQUAL
-        return Audited(self._declaration, finding, found.problem, compared=way, rows=found.rows)
-
-    def _edits(self, published: Published, remote: RemoteDatasource) -> list[str]:
-        found = []
-        # Without any digest of ours, nobody knows whether it was edited.
-        if published.left and published.is_edited:
-            found.append("Somebody edited calculated fields, captions or folders")
-        found += [f"Somebody removed the tag {tag}" for tag in sorted(self._tags - remote.tags)]
+def _found(setup: Setup, report: Report) -> Audited:
+    """What the look of a refresh has found, in the words of an audit."""
+    base, luid = report.base, report.checkpoint.luid if report.checkpoint else None
+    if base is None:
+        raise ValueError("an audit looks at the server")
+    if base.remote is None or base.strays:
+        absent = Finding.GONE if luid else Finding.NOT_REFRESHED
+        luids = ", ".join(each.luid for each in base.strays)
+        return Audited(setup.declaration, absent, f"its tag is on {luids}" if luids else None)
+    finding, why = _judged(base, report.reconciliation, is_known=luid is not None)
+    found = Audited(setup.declaration, finding, why, link=base.remote.link)
+    if finding in (Finding.FOREIGN, Finding.NOT_REFRESHED, Finding.GONE):
         return found
+    if base.remote.luid == luid:
+        found = replace(found, warnings=(*base.moved, *_edits(setup, base, base.remote)))
+    compared, checkpoint = report.reconciliation, base.checkpoint
+    if checkpoint:
+        found = replace(found, expected=checkpoint.rows)
+    if compared is None or checkpoint is None:
+        return found
+    return replace(
+        found,
+        compared=None if compared.skipped else compared.way,
+        rows={} if compared.skipped else compared.rows,
+        warnings=(*found.warnings, *base.warnings),
+        newer=tuple(_newer(setup, checkpoint)),
+    )
 
-    def _newer(self, record: Checkpoint) -> list[str]:
-        newest = {model: self._models.newest(model) for model, _ in record.versions}
-        return [
-            table.model
-            for table in record.tables.values()
-            if (found := newest[table.model]) and found.fingerprint != table.all_rows
-        ]
+
+def _judged(
+    base: Base, compared: Reconciliation | None, *, is_known: bool
+) -> tuple[Finding, str | None]:
+    if base.other_instance:
+        return Finding.FOREIGN, f"its tag is {base.other_instance}"
+    if base.other_key:
+        return Finding.FOREIGN, f'its key is "{base.other_key}"'
+    if not base.is_ours and is_known:
+        return Finding.GONE, base.distrust
+    if not base.is_ours:
+        why = "this pipeline did not publish the data source that has its name"
+        return Finding.NOT_REFRESHED, why
+    if compared is None:
+        return Finding.DRIFTED, base.distrust
+    if compared.skipped:
+        return Finding.UNCHANGED, f"its rows were not compared: {compared.skipped}"
+    return (
+        Finding.DIFFERS if compared.problem else Finding.EQUAL,
+        compared.problem or compared.note,
+    )
+
+
+def _edits(setup: Setup, base: Base, remote: RemoteDatasource) -> Iterator[str]:
+    # Without any digest of ours, nobody knows whether it was edited.
+    if base.left and base.is_edited:
+        yield "Another user edited calculated fields, captions or folders"
+    for tag in sorted(tags_of(setup.declaration.key, setup.journal.instance) - remote.tags):
+        yield f"Another user removed the tag {tag}"
+
+
+def _newer(setup: Setup, checkpoint: Checkpoint) -> Iterator[str]:
+    models = Declared(setup.snapshots, setup.declaration.types)
+    for table in checkpoint.tables.values():
+        newest = models.newest(table.model)
+        if newest and newest.fingerprint != table.all_rows:
+            yield table.model

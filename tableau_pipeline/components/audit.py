@@ -10,7 +10,7 @@ from pydantic import Field
 
 from tableau_pipeline.audit import Audited, audit
 from tableau_pipeline.components.attributes import Cron, Zone
-from tableau_pipeline.components.journal import DagsterJournal, refresh_in_run
+from tableau_pipeline.components.journal import DagsterJournal, setup_in_run
 from tableau_pipeline.components.published_datasource import (
     POOL,
     PublishedDatasource,
@@ -183,10 +183,10 @@ def audit_job(name: str, declarations: Sequence[Declaration]) -> dg.JobDefinitio
             for declaration in declarations:
                 definitions = _partitions(context, declaration)
                 models = snapshots_of(declaration, snapshots, definitions)
-                refresh = refresh_in_run(
+                setup = setup_in_run(
                     context, declaration, snapshots=models, hyper=hyper, tableau=tableau
                 )
-                found.append(audit(refresh, server))
+                found.append(audit(setup, server))
                 snapshots.copies.release()
                 context.log.log(_level(found[-1]), "%s", log_line(found[-1]))
             others = _others(context, server, declarations)

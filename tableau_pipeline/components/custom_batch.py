@@ -1,12 +1,24 @@
 """Send an action batch of your own, from an asset or op."""
 
+import time
 from pathlib import Path
 
 import dagster as dg
+from tableauhyperapi import TableName
 
-from tableau_pipeline.actions.batch import Batch
+from tableau_pipeline.actions.batch import Batch, batch_problems
 from tableau_pipeline.components.journal import DagsterJournal
-from tableau_pipeline.refresh.custom_batch import send_custom_batch
+from tableau_pipeline.core.checkpoint import Checkpoint
+from tableau_pipeline.core.declaration import tags_of
+from tableau_pipeline.core.server import RemoteDatasource
+from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.hyper.hyper_file import table_columns
+from tableau_pipeline.hyper.types import hyper_type
+from tableau_pipeline.publishing.jobs import Jobs
+from tableau_pipeline.publishing.site import TableauSite
+from tableau_pipeline.refresh.claim import claimed
+from tableau_pipeline.refresh.deliver import Sender
+from tableau_pipeline.refresh.observe import recover
 from tableau_pipeline.resources import HyperResource, TableauServerResource
 from tableau_pipeline.resources.failures import as_failure
 
@@ -38,15 +50,42 @@ def send_batch(
     Raises:
         dagster.Failure: the batch was refused or failed; the message states why.
     """
-    with as_failure(context.log):
-        job_id = send_custom_batch(
-            datasource,
-            batch,
-            payload=payload,
-            journal=DagsterJournal(context, dg.AssetKey.from_user_string(datasource)),
-            server=lambda: tableau.session(context.log),
-            hyper=lambda: hyper.process,
-            log=context.log,
-            timeouts=tableau.timeouts,
+    log, timeouts = context.log, tableau.timeouts
+    journal = DagsterJournal(context, dg.AssetKey.from_user_string(datasource))
+    alone = claimed(journal, what=datasource, timeout=timeouts.claim, sleep=time.sleep, log=log)
+    with as_failure(log), alone as claim, tableau.session(log) as site:
+        jobs = Jobs(site, timeouts, time.sleep, log)
+        record = recover(claim.history, jobs, claim).record
+        remote = _published(site, datasource, record)
+        source = table_columns(hyper.process, payload) if payload else {}
+        target = _published_columns(record) if record else {}
+        if problems := batch_problems(batch, target=target, source=source):
+            raise RefusedError(f"{datasource}: " + "\n".join(problems))
+        sender = Sender(claim, jobs, tags_of(datasource, journal.instance))
+        distrust = "an update that was written by hand changed it"
+        # There is no target: afterwards the rows are those of no model, so no delta may follow.
+        sent = sender.update(batch.json(), payload, None, to=remote, distrust=distrust)
+    job_id = sent.intent.job_id if sent.intent else None
+    log.info("Job %s of the server changed the data of %s", job_id, datasource)
+
+
+def _published(site: TableauSite, key: str, record: Checkpoint | None) -> RemoteDatasource:
+    if record is None or record.luid is None:
+        raise RefusedError(
+            f"{key}: no record shows what is published. Refresh it, then send the batch."
         )
-    context.log.info("Job %s of the server changed the data of %s", job_id, datasource)
+    if remote := site.find_by_luid(record.luid):
+        return remote
+    raise RefusedError(
+        f'{key}: "{record.name}" ({record.luid}) no longer exists on the server. Refresh '
+        "it, then send the batch."
+    )
+
+
+def _published_columns(record: Checkpoint) -> dict[TableName, dict[str, str]]:
+    return {
+        record.target(name): {
+            column.name: hyper_type(column, table=name) for column in table.columns
+        }
+        for name, table in record.tables.items()
+    }

@@ -32,7 +32,7 @@ from tableau_pipeline.core.declaration import Declaration, file_name
 from tableau_pipeline.core.journal import CLAIMS, held, is_claim, is_complete
 from tableau_pipeline.core.snapshot import Snapshots
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.refresh.refresh import Refresh
+from tableau_pipeline.refresh.refresh import Setup
 from tableau_pipeline.resources import (
     HyperResource,
     TableauServerResource,
@@ -255,7 +255,7 @@ def _is_alive(pid: int) -> bool:
 # A refresh within a run of Dagster: what the run and the resources are to it.
 
 
-def refresh_in_run(
+def setup_in_run(
     context: dg.OpExecutionContext | dg.AssetExecutionContext,
     declaration: Declaration,
     *,
@@ -263,13 +263,13 @@ def refresh_in_run(
     hyper: HyperResource,
     tableau: TableauServerResource,
     keep_files: bool = False,
-) -> Refresh:
+) -> Setup:
     """The refresh of a data source, recorded with the asset of its key.
 
     Args:
         keep_files: let the files that it builds outlive the run.
     """
-    return Refresh(
+    return Setup(
         declaration=declaration,
         snapshots=snapshots,
         journal=DagsterJournal(context, dg.AssetKey.from_user_string(declaration.key)),

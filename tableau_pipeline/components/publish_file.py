@@ -11,7 +11,7 @@ import dagster as dg
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from tableau_pipeline.components.asset_keys import asset_key_of
-from tableau_pipeline.components.journal import DagsterJournal, refresh_in_run
+from tableau_pipeline.components.journal import DagsterJournal, setup_in_run
 from tableau_pipeline.components.published_datasource import POOL, RefreshConfig
 from tableau_pipeline.components.reporting import dry_run_observation, published_result, run_tags
 from tableau_pipeline.components.retention import collect_snapshots
@@ -41,7 +41,7 @@ from tableau_pipeline.ingest import (
 from tableau_pipeline.ingest.database_table import DatabaseTable
 from tableau_pipeline.ingest.file_store import FileStore
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.refresh.refresh import refresh_as_is
+from tableau_pipeline.refresh.refresh import passthrough, refresh
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline.resources import (
     HyperResource,
@@ -230,7 +230,7 @@ def publish_files(
             file_column=config.file_column,
             drop_bad_rows=config.bad_rows == "drop",
         )
-        refresh = refresh_in_run(
+        setup = setup_in_run(
             context,
             declaration,
             snapshots=rows,
@@ -238,10 +238,10 @@ def publish_files(
             tableau=tableau,
             keep_files=not config.publish,
         )
-        if config.mode == "as_is":
-            report = refresh_as_is(refresh, _only_file(config), config.options())
-        else:
-            report = refresh.run(config.options())
+        options = config.options()
+        as_is = config.mode == "as_is"
+        content = passthrough(_only_file(config), options) if as_is else None
+        report = refresh(setup, options, content)
     bad = rows.read_rows.bad_rows if rows.read_rows else 0
     if rows.read_rows and bad:
         left_out = f"Left out {bad:,} row{'s' * (bad > 1)} that do not fit the columns"

@@ -22,7 +22,7 @@ from tableau_pipeline.components.attributes import (
     clock,
     reconcile,
 )
-from tableau_pipeline.components.journal import refresh_in_run
+from tableau_pipeline.components.journal import setup_in_run
 from tableau_pipeline.components.mistakes import Attributes, guess, keys, mistake
 from tableau_pipeline.components.reporting import (
     check_results,
@@ -44,7 +44,7 @@ from tableau_pipeline.hyper.tables import Relationship, tree_problem
 from tableau_pipeline.hyper.types import TypePolicy
 from tableau_pipeline.lake.tables import with_lakes
 from tableau_pipeline.refresh.plan import Accept, Options
-from tableau_pipeline.refresh.refresh import Refresh
+from tableau_pipeline.refresh.refresh import Setup, refresh
 from tableau_pipeline.resources import HyperResource, SnapshotIOManager, TableauServerResource
 from tableau_pipeline.resources.failures import as_failure
 
@@ -148,12 +148,12 @@ def refresh_assets(
         hyper: HyperResource,
         tableau: TableauServerResource,
     ) -> Iterator[dg.MaterializeResult | dg.AssetCheckResult]:
-        refresh = _refresh(
+        setup = _setup(
             context, config, declaration, snapshots=snapshots, hyper=hyper, tableau=tableau
         )
         with as_failure(context.log, step=step):
             try:
-                report = refresh.run(config.options())
+                report = refresh(setup, config.options())
             except RefreshError as error:
                 decided = "refuse" if isinstance(error, RefusedError) else "failed"
                 context.instance.add_run_tags(context.run.run_id, run_tags(declaration, decided))
@@ -176,7 +176,7 @@ def refresh_assets(
     return refresh_step
 
 
-def _refresh(
+def _setup(
     context: dg.AssetExecutionContext,
     config: RefreshConfig,
     declaration: Declaration,
@@ -184,9 +184,9 @@ def _refresh(
     snapshots: SnapshotIOManager,
     hyper: HyperResource,
     tableau: TableauServerResource,
-) -> Refresh:
+) -> Setup:
     graph = context.job_def.asset_layer.asset_graph
-    return refresh_in_run(
+    return setup_in_run(
         context,
         declaration,
         snapshots=snapshots_of(declaration, snapshots, partitions_of(graph, declaration.models)),

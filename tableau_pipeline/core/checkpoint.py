@@ -37,9 +37,6 @@ ColumnCounts = tuple[int | str, ...]
 FORMAT = 3
 RELEASE = version("tableau_pipeline")
 
-# The value of `unreconciled` until the published rows are compared with the models.
-NOT_RECONCILED = "nobody has looked yet"
-
 
 class PublishMode(StrEnum):
     """How a whole file replaces what the server holds.
@@ -133,7 +130,7 @@ class Checkpoint(Frozen):
         orphans: number of rows without a partner in the other table, by relationship; only if
             any.
         unreconciled: why the published rows were not compared with those of the models.
-        suspect: why the contents must be compared before an update builds on this; None if not.
+        distrust: why the contents must be compared before an update builds on this; None if not.
     """
 
     refresh: int
@@ -151,8 +148,8 @@ class Checkpoint(Frozen):
     size: int | None = None
     grown: int = 0
     orphans: dict[str, int] = Field(default_factory=dict)
-    unreconciled: str | None = NOT_RECONCILED
-    suspect: str | None = None
+    unreconciled: str | None = "the comparison was interrupted"
+    distrust: str | None = None
     habits: Habits = Habits()
 
     @property
@@ -233,8 +230,8 @@ class Intent(JournalRecord):
         before: the time stamp of the data source right before, like `before_revision`.
         target: the checkpoint once the request has taken effect; None if it is not a whole
             refresh.
-        partial: why no update can build on it even if it is done: it is one part of a split
-            update, it was written by hand, or somebody else changed the data source at the same
+        distrust: why no update can build on it even if it is done: it is one part of a split
+            update, it was written by hand, or another user changed the data source at the same
             time.
         job_id: the id of the server's job, as soon as it is known.
         outcome: None while it is open, that is, while it may or may not have taken effect.
@@ -253,7 +250,7 @@ class Intent(JournalRecord):
     before: datetime | None = None
     before_revision: int | None = None
     target: Checkpoint | None
-    partial: str | None = None
+    distrust: str | None = None
     job_id: str | None = None
     outcome: Outcome | None = None
     note: str | None = None
@@ -292,7 +289,7 @@ class Recovered(JournalRecord):
         record: the newest checkpoint that the server may hold.
         pending: the content of the newest request that may have taken effect or not; None if
             that is `record`.
-        untrusted: why no update may build on `record`; None if one may.
+        distrust: why no update may build on `record`; None if one may.
         sent: the request that led to `record`, without its target, if no refresh has observed
             its result yet.
         creating: the request, without its target, that may have created the data source, before
@@ -306,7 +303,7 @@ class Recovered(JournalRecord):
     through: int = 0
     record: Checkpoint | None = None
     pending: Checkpoint | None = None
-    untrusted: str | None = None
+    distrust: str | None = None
     sent: Intent | None = None
     creating: Intent | None = None
     rows: dict[str, int] = Field(default_factory=dict)
@@ -337,15 +334,13 @@ class Recovered(JournalRecord):
             case Outcome.DONE if target:
                 # A publish replaces all content, and with it whatever was in doubt.
                 now = now._with(rows={}, pending=None).holding(target)
-                return now._with(untrusted=intent.partial, sent=None if intent.partial else bare)
+                return now._with(distrust=intent.distrust, sent=None if intent.distrust else bare)
             case Outcome.DONE:
-                return now._with(untrusted=intent.partial or "a part of it was changed")
+                return now._with(distrust=intent.distrust or "a part of it was changed")
             case Outcome.FAILED:
                 # It left no trace, but the same update would only fail again; a whole file helps.
                 why = intent.note or "without a note"
-                return self._with(
-                    untrusted=f"the last {intent.action} failed on the server ({why})"
-                )
+                return self._with(distrust=f"the last {intent.action} failed on the server ({why})")
             case Outcome.LOST | None:
                 # If the server took the rows, their snapshots are still needed.
                 pending = target or self.pending
@@ -356,7 +351,7 @@ class Recovered(JournalRecord):
                 held = now.holding(target) if target else now
                 # Replace keeps the metadata, and so the schema in the record.
                 record = held.record if is_new or self.record is None else self.record
-                return held._with(record=record, pending=pending, untrusted=lost, sent=None)
+                return held._with(record=record, pending=pending, distrust=lost, sent=None)
             # It was cancelled or refused, so the server still holds what it held before.
             case _:
                 return self
@@ -373,7 +368,7 @@ class Recovered(JournalRecord):
 
     def distrusted(self, why: str) -> "Recovered":
         """Return this state with a reason why no update may build on it."""
-        return self._with(untrusted=why)
+        return self._with(distrust=why)
 
     def recorded_by(self, refresh: int) -> "Recovered":
         """Return this state as a refresh records it, which has accounted for all earlier ones."""

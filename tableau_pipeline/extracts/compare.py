@@ -31,6 +31,8 @@ class Reconciliation:
         rows: the number of rows that were found, by table.
         checksums: the checksums of the columns that were read back, by "table.column". They do
             not depend on the order of rows.
+        by_row: whole rows were compared.
+        note: why not more was compared; None if all that could be was.
     """
 
     problem: str | None = None
@@ -38,10 +40,14 @@ class Reconciliation:
     by: Mapping[str, CountWay | Literal["download"]] = field(default_factory=dict)
     rows: Mapping[str, int] = field(default_factory=dict)
     checksums: Mapping[str, int] = field(default_factory=dict)
+    by_row: bool = False
+    note: str | None = None
 
     @property
     def way(self) -> str:
         """In which way something was compared, in words."""
+        if self.by_row:
+            return "row by row"
         if self.checksums:
             return "checksums"
         return "count" if "download" in self.by.values() else "count on the server"
@@ -106,6 +112,7 @@ def compare(
         by=dict.fromkeys(counts, "download"),
         rows=counts,
         checksums=sums,
+        by_row=by_row,
     )
 
 

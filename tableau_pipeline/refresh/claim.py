@@ -19,24 +19,35 @@ _LOOKS_AT_LATE_CLAIMS = 5
 
 
 @dataclass
-class Claimed:
+class HeldClaim:
     """The claim of a running refresh.
 
     Attributes:
         history: the records as they were when the claim was made.
-        checkpoint: the checkpoint with which the claim is to be closed.
     """
 
     claim: Claim
     history: History
     journal: Journal
     sleep: Callable[[float], None]
-    checkpoint: Checkpoint | None = None
+    is_closed: bool = False
 
     @property
     def number(self) -> int:
         """The number of the refresh."""
         return self.claim.refresh
+
+    def close(self, checkpoint: Checkpoint | None = None) -> None:
+        """End the claim; with a checkpoint if the refresh was completed."""
+        self.is_closed = True
+        self.journal.append(
+            Closing(
+                refresh=self.number,
+                claim=self.claim.id,
+                run_id=self.claim.owner.run_id,
+                checkpoint=checkpoint,
+            )
+        )
 
     def check_fence(self) -> None:
         """Check that the claim still holds. Call it right before anything that takes effect.
@@ -63,7 +74,7 @@ class Claimed:
         # With a higher number than its own, the record outlives the result of that refresh.
         number = read_history(self.journal.records()).number + 1
         why = f"the {intent.action} of run {intent.run_id} took effect after a later refresh"
-        update = {"refresh": number, "outcome": Outcome.DONE, "target": None, "partial": why}
+        update = {"refresh": number, "outcome": Outcome.DONE, "target": None, "distrust": why}
         self.journal.append(intent.model_copy(update=update))
         raise RefreshError(
             f"This refresh was overtaken by {by} during its {intent.action}, which may have "
@@ -94,7 +105,7 @@ class Claimed:
             if known and not others:
                 return None
             self.sleep(random.uniform(*_RETRY))  # noqa: S311
-        return f"run {others[0].owner.run_id}" if others else "somebody who removed its records"
+        return f"run {others[0].owner.run_id}" if others else "another user who removed its records"
 
 
 @contextmanager
@@ -105,7 +116,7 @@ def claimed(
     timeout: float,
     sleep: Callable[[float], None],
     log: logging.Logger,
-) -> Generator[Claimed]:
+) -> Generator[HeldClaim]:
     """Claim a data source while the block runs.
 
     Args:
@@ -120,21 +131,14 @@ def claimed(
         try:
             yield held
         finally:
-            journal.append(
-                # Also after an error: a claim left open would block later refreshes until this
-                # process ends.
-                Closing(
-                    refresh=held.number,
-                    claim=held.claim.id,
-                    run_id=held.claim.owner.run_id,
-                    checkpoint=held.checkpoint,
-                )
-            )
+            # A claim left open after an error would block later refreshes until this process ends.
+            if not held.is_closed:
+                held.close()
 
 
 def _claim(
     journal: Journal, what: str, timeout: float, sleep: Callable[[float], None], log: logging.Logger
-) -> Claimed:
+) -> HeldClaim:
     waited, is_logged = 0.0, False
     while True:
         history = read_history(journal.records())
@@ -148,8 +152,8 @@ def _claim(
             if not live_claims(later, journal):
                 # One that has just ended may have recorded its last after that look.
                 history = read_history(journal.records()) if later else history
-                return Claimed(claim, history, journal, sleep)
-            # The event log does not tell reliably which claim came first, so nobody insists.
+                return HeldClaim(claim, history, journal, sleep)
+            # The event log does not tell reliably which claim came first, so neither insists.
             journal.append(Closing(refresh=claim.refresh, claim=claim.id, withdrawn=True))
         elif not is_logged:
             log.info("%s refreshes %s: waiting for it", _named(others[0]), what)

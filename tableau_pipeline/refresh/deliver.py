@@ -3,10 +3,13 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from tableau_pipeline.actions.batch import describe_actions
 from tableau_pipeline.core.checkpoint import (
+    NEW_METADATA,
     Checkpoint,
     Habits,
     Intent,
@@ -14,54 +17,54 @@ from tableau_pipeline.core.checkpoint import (
     PublishMode,
     TableContent,
 )
-from tableau_pipeline.core.server import RemoteDatasource
+from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, TAG_PREFIX, file_name
+from tableau_pipeline.core.server import Change, RemoteDatasource, Window, revisions_of
 from tableau_pipeline.errors import DriftError, RefreshError, RefusedError
 from tableau_pipeline.extracts.builder import Builder
 from tableau_pipeline.extracts.delta import Delta, RowCounts
 from tableau_pipeline.hyper.build import Extract
+from tableau_pipeline.publishing.jobs import Jobs
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.refresh.claim import Claimed
-from tableau_pipeline.refresh.jobs import Jobs
-from tableau_pipeline.refresh.observe import Change, Published, Window, revisions_of
+from tableau_pipeline.refresh.claim import HeldClaim
+from tableau_pipeline.refresh.keep import check_kept, keep
+from tableau_pipeline.refresh.observe import Base
 from tableau_pipeline.refresh.plan import NoChange, Publish, Update
-from tableau_pipeline.refresh.published import Keeper, found, located, move, place, tag
 from tableau_pipeline.refresh.reconcile import Reconciler
-from tableau_pipeline.refresh.report import Report, phase
+from tableau_pipeline.refresh.report import phase
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """The result of sending an update or a file.
+    """What came of a decision.
 
     Attributes:
-        checkpoint: the checkpoint that was reached; None if no update can build on it.
+        target: the checkpoint that was reached; None if no update can build on it.
         intent: the recorded intent; None if nothing had to be sent.
-        doubt: why somebody else may have changed the data source as well; None if nobody has.
-        learnt: what the site has shown about its behaviour, provided that nobody else changed
-            it.
+        distrust: why another user may have changed the data source as well; None if none has.
+        learnt: what the site has shown about its behaviour, provided that no other user changed
+            the data source.
+        extract: the file that was sent: the whole data source, or the payload of an update. Of
+            several payloads, the last one with the rows and bytes of all.
+        warnings: what a person should know although nothing is wrong.
     """
 
-    checkpoint: Checkpoint | None
+    target: Checkpoint | None
     remote: RemoteDatasource
     intent: Intent | None
-    doubt: str | None = None
+    distrust: str | None = None
     learnt: Habits = field(default_factory=Habits)
+    extract: Extract | None = None
+    warnings: tuple[str, ...] = ()
 
-    @property
-    def job_id(self) -> str | None:
-        """The id of the server's job, if it made one."""
-        return self.intent.job_id if self.intent else None
 
-    def without_doubt(self) -> "Sent":
-        """Return this result without the doubt, once the contents have resolved it."""
-        if self.checkpoint is None:
-            return self
-        checkpoint = self.checkpoint.model_copy(update={"habits": self.learnt})
-        return replace(self, checkpoint=checkpoint, doubt=None)
+def completed(target: Checkpoint, remote: RemoteDatasource, **more: object) -> Checkpoint:
+    """Return the checkpoint that was reached, with what the server shows of the data source."""
+    stamp = {"updated_at": remote.updated_at, "revision": remote.revision}
+    return target.model_copy(update={"luid": remote.luid, **stamp, **more})
 
 
 _TIMESTAMP_PAUSE = 0.25
-_UNKNOWN = "What became of it is not known: the next run finds out, and publishes in full."
+_UNKNOWN = "Outcome unknown: the next run finds out, and publishes in full."
 _NEXT = {
     Outcome.FAILED: "The next run publishes the whole file.",
     Outcome.CANCELLED: "The next run sends it again.",
@@ -77,7 +80,7 @@ class Sender:
         sent: the number of requests that were sent.
     """
 
-    claim: Claimed
+    claim: HeldClaim
     jobs: Jobs
     tags: frozenset[str]
     sent: int = 0
@@ -103,27 +106,23 @@ class Sender:
 
         Raises:
             RefusedError: the server refused; it holds what it held before.
-            DriftError: somebody changed the data source meanwhile; nothing was sent.
+            DriftError: another user changed the data source meanwhile; nothing was sent.
             RefreshError: the server failed, or did not answer, or the job failed.
         """
-        # The server goes by name: under the declared one, a data source that somebody renamed or
-        # moved would get a double.
+        # The server goes by name: under the declared one, a data source that another user renamed
+        # or moved would get a double.
         name = to.name if to else target.name
         project_id = to.project_id if to else project_id
         upload = self._uploaded(file)
-        intent = self._intent(
-            mode, name=name, project_id=project_id, to=to, target=target, partial=None
+        intent = self._intent(mode, name=name, project_id=project_id, to=to, target=target)
+        call = partial(
+            self.server.publish,
+            upload,
+            file_type=file.suffix.removeprefix("."),
+            name=name,
+            project_id=project_id,
+            mode=mode,
         )
-
-        def call() -> str:
-            return self.server.publish(
-                upload,
-                file_type=file.suffix.removeprefix("."),
-                name=name,
-                project_id=project_id,
-                mode=mode,
-            )
-
         return self._send(intent, to, call, doing=f'Publishing "{name}"')
 
     def update(
@@ -133,33 +132,27 @@ class Sender:
         target: Checkpoint | None,
         *,
         to: RemoteDatasource,
-        partial: str | None = None,
+        distrust: str | None = None,
     ) -> Sent:
         """Change the published data.
 
         Args:
             batch: the actions as JSON; `payload` has the tables that they name.
             target: the checkpoint to reach; None if no update can build on the result.
-                `partial` states why.
+                `distrust` states why.
 
         Raises:
             RefusedError: the server refused; it holds what it held before.
-            DriftError: somebody changed the data source meanwhile; nothing was sent.
+            DriftError: another user changed the data source meanwhile; nothing was sent.
             RefreshError: the server failed, or did not answer, or the job failed.
         """
         upload = self._uploaded(payload) if payload else None
         intent = self._intent(
-            None, name=to.name, project_id=to.project_id, to=to, target=target, partial=partial
+            None, name=to.name, project_id=to.project_id, to=to, target=target, distrust=distrust
         )
-
-        def call() -> str | None:
-            return self.server.update(
-                to.luid,
-                batch=batch,
-                upload=upload,
-                request_id=intent.request_id,
-            )
-
+        call = partial(
+            self.server.update, to.luid, batch=batch, upload=upload, request_id=intent.request_id
+        )
         doing = f'Updating the data of "{to.name}"'
         return self._send(intent, to, call, doing=doing, actions=describe_actions(batch))
 
@@ -180,10 +173,9 @@ class Sender:
         project_id: str,
         to: RemoteDatasource | None,
         target: Checkpoint | None,
-        partial: str | None,
+        distrust: str | None = None,
     ) -> Intent:
         self.sent += 1
-        luid = to.luid if to else None
         return Intent(
             refresh=self.claim.number,
             step=self.sent,
@@ -192,11 +184,11 @@ class Sender:
             mode=mode,
             name=name,
             project_id=project_id,
-            luid=luid,
+            luid=to.luid if to else None,
             before=to.updated_at if to else None,
             before_revision=to.revision if to else None,
-            target=target.model_copy(update={"luid": luid}) if target else None,
-            partial=partial,
+            target=target,
+            distrust=distrust,
         )
 
     def _send(
@@ -258,14 +250,14 @@ class Sender:
             raise
         if job_id is None:
             raise RefreshError(f"{doing}: the server does not name the job. {_UNKNOWN}")
-        self.jobs.log.info("%s goes on as job %s of the server", doing, job_id)
+        self.jobs.log.info("%s: running as job %s of the server", doing, job_id)
         return self._record(intent, job_id=job_id)
 
     def _check_unchanged(self, intent: Intent, before: RemoteDatasource | None) -> None:
         """Check that the data source is still as it was when the refresh was planned.
 
         Raises:
-            DriftError: somebody changed, removed or created the data source meanwhile.
+            DriftError: another user changed, removed or created the data source meanwhile.
         """
         if before is None:
             same = self.server.find_by_name(intent.name, project_id=intent.project_id) is None
@@ -285,11 +277,11 @@ class Sender:
         window: Window | None,
         seen: Collection[datetime],
     ) -> Sent:
-        """The checkpoint that was reached, with the current stamp of the data source."""
+        """What the data source shows once the request has taken effect."""
         remote, target = located(self.server, intent), intent.target
         metadata = None
-        if target and intent.mode in (PublishMode.CREATE, PublishMode.OVERWRITE):
-            # Read the metadata before the stamp, which shows whether somebody else changed it.
+        if target and intent.mode in NEW_METADATA:
+            # Read the metadata before the stamp, which shows whether another user changed it.
             metadata = self.server.metadata(remote.luid).digest
             remote = found(self.server, remote.luid)
         is_update = intent.mode is None
@@ -303,25 +295,19 @@ class Sender:
             revisions=revisions_of(habits, is_update=is_update),
             seen=seen,
         )
-        doubt = change.unexplained(habits)
+        distrust = change.unexplained(habits)
         if target:
-            target = target.model_copy(update={"luid": remote.luid})
-        if target and metadata and (doubt is None or change.made == 1):
             # Revisions may resolve what the time stamp leaves open: ours is the only new one.
-            target = target.model_copy(update={"metadata": metadata})
-        # A later refresh cannot see these intermediate time stamps, and the last one may be ours.
-        partial = intent.partial or doubt
-        # Recorded before the tags are set: what may fail there must not lose the outcome.
-        intent = self._record(intent, outcome=Outcome.DONE, target=target, partial=partial)
-        remote, doubt_of_tags = tag(self.server, remote, self.tags)
-        doubt = doubt or doubt_of_tags
-        if target is None:
-            return Sent(None, remote, intent, doubt)
-        # The tags may have moved the stamp once more.
-        update = {"updated_at": remote.updated_at, "revision": remote.revision}
+            is_ours = metadata and (distrust is None or change.made == 1)
+            target = completed(target, remote, **{"metadata": metadata} if is_ours else {})
+        # Recorded before the tags are set: what may fail there must not lose the outcome. A later
+        # refresh cannot see these intermediate time stamps, and the last one may be ours.
+        intent = self._record(
+            intent, outcome=Outcome.DONE, target=target, distrust=intent.distrust or distrust
+        )
+        remote, of_tags = tag(self.server, remote, self.tags)
         learnt = change.learnt(habits, is_update=is_update)
-        sent = Sent(target.model_copy(update=update), remote, intent, doubt, learnt)
-        return sent if doubt else sent.without_doubt()
+        return Sent(target, remote, intent, distrust or of_tags, learnt)
 
     def _moved(
         self, remote: RemoteDatasource, before: RemoteDatasource, habits: Habits
@@ -341,157 +327,169 @@ class Sender:
         return changed
 
 
-# Carry out a decision: rename, build what is missing, send, and check the result.
-
-
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """Executes decisions about the data source `published`."""
+    """Carries out decisions about the data source `base`.
+
+    Attributes:
+        kept: the folder, or its URL in an object store, where data sources with the work of people
+            are saved before they are replaced.
+        now: returns the time of the refresh.
+    """
 
     content: Builder
-    desired: Mapping[str, TableContent]
-    published: Published
+    base: Base
     sender: Sender
     reconciler: Reconciler
-    keeper: Keeper
+    kept: Path | str
+    now: Callable[[], datetime]
     seconds: dict[str, float]
 
-    def execute(
-        self, decision: NoChange | Update | Publish, deltas: Sequence[Delta], report: Report
-    ) -> tuple[Report, Sent]:
+    def deliver(
+        self,
+        plan: NoChange | Update | Publish,
+        deltas: Sequence[Delta],
+        desired: Mapping[str, TableContent],
+        orphans: Mapping[str, int],
+    ) -> Sent:
         """Make the data source hold the desired content.
+
+        Args:
+            deltas: of an update, in the order in which they are sent.
 
         Raises:
             RefusedError: the server refused; it holds what it held before.
-            DriftError: somebody else changed the data source meanwhile.
+            DriftError: another user changed the data source meanwhile.
             RefreshError: the server failed, or did not answer, or the job failed.
         """
-        remote, target = self._in_place(), self._target(report)
-        match decision:
-            case Update() if remote:
-                sent = self._updated(target, remote, deltas)
-                size = sum(delta.extract.size for delta in deltas)
-                report = replace(report, extract=total(deltas), tables=counts(deltas), sent=size)
-            case Publish(mode):
-                with phase(self.seconds, "build"):
-                    extract = self.content.file(self.desired)
-                kept = self._kept(mode)
-                sent = self._published(target, remote, extract, mode)
-                warnings = (*report.warnings, *kept)
-                report = replace(report, extract=extract, sent=extract.size, warnings=warnings)
-            case _ if remote and self.published.record:
-                return report, self._unchanged(target, remote, self.published.record)
-            case _:
-                raise ValueError(f"{decision.decision} needs a data source, and a record of it")
-        return self._proved(report, sent)
+        extract = total(deltas) if deltas else None
+        if isinstance(plan, Publish):
+            # Built before anything changes on the server: its rows may be refused.
+            with phase(self.seconds, "build"):
+                extract = self.content.file(desired)
+        remote = self._in_place()
+        target = self._target(plan, desired, orphans, size=extract.size if extract else 0)
+        if isinstance(plan, Publish) and extract:
+            sent = self._published(plan.mode, extract, target, remote)
+        elif remote is None:
+            raise ValueError(f"{plan.decision} needs a data source")
+        elif isinstance(plan, NoChange):
+            remote, distrust = tag(self.sender.server, remote, self.sender.tags)
+            return Sent(target, remote, None, distrust, target.habits)
+        else:
+            sent = self._updated(deltas, target, remote)
+        return replace(self._proved(sent), extract=extract)
 
-    def _target(self, report: Report) -> Checkpoint:
-        """The checkpoint to reach, as far as it is known before the update or publish."""
-        record, remote = self.published.record, self.published.remote
-        declaration, metadata = self.content.declaration, self.published.metadata
-        left = record.metadata if record else None
-        # Metadata that somebody edited is never recorded as ours: a later overwrite would drop it
-        # unasked.
-        if metadata and not self.published.is_edited:
-            left = metadata.digest
+    def _target(
+        self,
+        plan: NoChange | Update | Publish,
+        desired: Mapping[str, TableContent],
+        orphans: Mapping[str, int],
+        *,
+        size: int,
+    ) -> Checkpoint:
+        """The checkpoint to reach; `size` is the number of bytes to be sent."""
+        base, declaration = self.base, self.content.declaration
+        before = base.checkpoint
+        history: dict[str, Any] = {"updates": 0, "size": size, "grown": 0}
+        if before and not isinstance(plan, Publish):
+            updates = before.updates + isinstance(plan, Update)
+            history = {"updates": updates, "size": before.size, "grown": before.grown + size}
+        if before and isinstance(plan, NoChange):
+            # Nothing is sent, so the last comparison still stands.
+            history["unreconciled"] = before.unreconciled
+        metadata = before.metadata if before else None
+        if isinstance(plan, Publish) and plan.mode in NEW_METADATA:
+            # The file brings its own, whose digest is known only once the server has it.
+            metadata = None
+        elif base.metadata and not base.is_edited:
+            # Metadata that a user edited is never recorded as ours: a later overwrite would drop it
+            # unasked.
+            metadata = base.metadata.digest
         return Checkpoint(
             refresh=self.sender.claim.number,
             server=self.sender.server.url,
             site=self.sender.server.site,
             project=declaration.project_path,
             name=declaration.name,
-            luid=remote.luid if remote else None,
+            luid=base.remote.luid if base.remote else None,
             declaration=self.content.digest,
-            tables=dict(self.desired),
-            metadata=left,
-            updates=record.updates if record else 0,
-            size=record.size if record else None,
-            grown=record.grown if record else 0,
-            orphans=dict(report.orphans),
-            habits=record.habits if record else Habits(),
+            tables=dict(desired),
+            metadata=metadata,
+            orphans=dict(orphans),
+            habits=before.habits if before else Habits(),
+            **history,
         )
 
     def _in_place(self) -> RemoteDatasource | None:
         """The data source, renamed or moved if its declaration changed since the last refresh."""
-        remote, planned = self.published.remote, self.published.move
-        server, declared = self.sender.server, self.content.declaration
+        remote, planned = self.base.remote, self.base.move
         if remote is None or planned is None:
             return remote
-        project_id = planned.project_id
-        if project_id is None:
-            project_id = server.project(declared.project, create=declared.create_project)
+        project_id = planned.project_id or self._project()
         # A move takes effect at once, so an overtaken refresh must be stopped before it.
         self.sender.claim.check_fence()
-        return move(server, remote, name=planned.name, project_id=project_id)
+        return move(self.sender.server, remote, name=planned.name, project_id=project_id)
 
-    def _kept(self, mode: PublishMode) -> list[str]:
-        """Save the data source if its metadata may be lost; say where, if so."""
-        remote, published = self.published.remote, self.published
-        at_risk = mode is PublishMode.OVERWRITE or not published.is_ours
-        if remote is None or not published.is_edited or not at_risk:
-            return []
-        return [self.keeper.keep(remote)]
-
-    def _unchanged(self, target: Checkpoint, remote: RemoteDatasource, record: Checkpoint) -> Sent:
-        remote, doubt = tag(self.sender.server, remote, self.sender.tags)
-        update = {
-            "updated_at": remote.updated_at,
-            "revision": remote.revision,
-            "metadata": record.metadata,
-            # Nothing was sent, so the last comparison still stands.
-            "unreconciled": record.unreconciled,
-        }
-        return Sent(target.model_copy(update=update), remote, None, doubt, record.habits)
+    def _project(self) -> str:
+        """The id of the declared project, which is created only now if it is to be."""
+        declared = self.content.declaration
+        return self.sender.server.project(declared.project, create=declared.create_project)
 
     def _updated(
-        self, target: Checkpoint, remote: RemoteDatasource, deltas: Sequence[Delta]
+        self, deltas: Sequence[Delta], target: Checkpoint, remote: RemoteDatasource
     ) -> Sent:
-        grown = target.grown + sum(delta.extract.size for delta in deltas)
-        target = target.model_copy(update={"updates": target.updates + 1, "grown": grown})
         # Only the last part has a target. If an earlier one turns out to be the last that landed,
         # the data source is at no checkpoint, and the next run publishes in full.
-        *parts, last = deltas
-        doubt = None
+        distrust, sent = None, None
         with phase(self.seconds, "send"):
-            for number, delta in enumerate(parts, start=1):
-                partial = f"an update in {len(deltas)} parts was interrupted after part {number}"
-                batch, payload = delta.batch.json(), delta.extract.path
-                sent = self.sender.update(batch, payload, None, to=remote, partial=partial)
-                remote, doubt = sent.remote, doubt or sent.doubt
-            batch, payload = last.batch.json(), last.extract.path
-            sent = self.sender.update(batch, payload, target, to=remote, partial=doubt)
-        return replace(sent, doubt=doubt or sent.doubt)
+            for number, delta in enumerate(deltas, start=1):
+                is_last = number == len(deltas)
+                part = f"an update in {len(deltas)} parts was interrupted after part {number}"
+                sent = self.sender.update(
+                    delta.batch.json(),
+                    delta.extract.path,
+                    target if is_last else None,
+                    to=sent.remote if sent else remote,
+                    distrust=distrust if is_last else part,
+                )
+                distrust = distrust or sent.distrust
+        if sent is None:
+            raise ValueError("an update has at least one part")
+        return replace(sent, distrust=distrust)
 
     def _published(
         self,
+        mode: PublishMode,
+        extract: Extract,
         target: Checkpoint,
         remote: RemoteDatasource | None,
-        extract: Extract,
-        mode: PublishMode,
     ) -> Sent:
-        target = target.model_copy(update={"updates": 0, "size": extract.size, "grown": 0})
-        # The file brings its own metadata, whose digest is known only once the server has it.
-        if mode is not PublishMode.REPLACE:
-            target = target.model_copy(update={"metadata": None})
-        server, declared = self.sender.server, self.content.declaration
+        base, server, saved = self.base, self.sender.server, None
+        if remote and base.is_edited and (mode is PublishMode.OVERWRITE or not base.is_ours):
+            saved = keep(
+                server,
+                remote,
+                location=self.kept,
+                name=f"{file_name(self.content.declaration.key)} {self.now():%Y-%m-%d %H%M%S}",
+            )
         with phase(self.seconds, "send"):
-            if remote:
-                project_id = remote.project_id
-            else:
-                project_id = server.project(declared.project, create=declared.create_project)
+            project_id = remote.project_id if remote else self._project()
             sent = self.sender.publish(extract.path, target, mode, to=remote, project_id=project_id)
-            if mode is PublishMode.REPLACE and not self.published.is_ours:
-                self.keeper.check_kept(sent.remote, self.published.metadata)
+            if mode is PublishMode.REPLACE and not base.is_ours:
+                check_kept(server, sent.remote, base.metadata, saved=saved)
+        if remote is None or saved is None:
             return sent
+        warning = f'"{remote.name}" was saved as {saved} before it was replaced'
+        return replace(sent, warnings=(warning,))
 
-    def _proved(self, report: Report, sent: Sent) -> tuple[Report, Sent]:
-        """Resolve a doubt by content: if it equals what was sent, nobody else changed it."""
-        if sent.doubt and sent.checkpoint:
-            found = self.reconciler.judge(sent.checkpoint, sent.remote)
+    def _proved(self, sent: Sent) -> Sent:
+        """Resolve distrust by content: if it equals what was sent, no other user changed it."""
+        if sent.distrust and sent.target:
+            found = self.reconciler.judge(sent.target, sent.remote)
             if not found.problem and not found.skipped:
-                report = replace(report, warnings=(*report.warnings, sent.doubt))
-                sent = sent.without_doubt()
-        return report, sent
+                return replace(sent, distrust=None, warnings=(*sent.warnings, sent.distrust))
+        return sent
 
 
 def counts(deltas: Sequence[Delta]) -> dict[str, RowCounts]:
@@ -510,3 +508,92 @@ def total(deltas: Sequence[Delta]) -> Extract:
     rows = {name: each.inserted for name, each in counts(deltas).items()}
     size = sum(delta.extract.size for delta in deltas)
     return replace(deltas[-1].extract, rows=rows, size=size)
+
+
+def tag(
+    server: TableauSite, remote: RemoteDatasource, tags: frozenset[str]
+) -> tuple[RemoteDatasource, str | None]:
+    """Tag a data source as ours, and remove the tags of other deployments and keys.
+
+    Returns:
+        The data source, and why another user may have changed it meanwhile; None if none
+        has.
+    """
+    prefixes = (TAG_PREFIX, INSTANCE_TAG_PREFIX)
+    others = {tag for tag in remote.tags - tags if tag.startswith(prefixes)}
+    if tags <= remote.tags and not others:
+        return remote, None
+    began = server.now()
+    # A takeover has to last: their tag would make our next refresh stop and ask again.
+    if others:
+        server.untag(remote.luid, others)
+    server.tag(remote.luid, tags)
+    return _changed(server, remote, began)
+
+
+def move(
+    server: TableauSite, remote: RemoteDatasource, *, name: str, project_id: str
+) -> RemoteDatasource:
+    """Rename a data source, or move it to another project.
+
+    Raises:
+        RefusedError: the name is taken there, or the user lacks permission.
+        DriftError: another user changed the data source meanwhile.
+    """
+    # The server moves it without asking, so a change by another user must be noticed before.
+    if place(found(server, remote.luid)) != place(remote):
+        raise DriftError(f'"{remote.name}" was changed before it could be renamed or moved.')
+    began = server.now()
+    server.move(remote.luid, name=name, project_id=project_id)
+    remote, doubt = _changed(server, remote, began)
+    if doubt:
+        raise DriftError(f'"{name}" was renamed or moved, and {doubt}.')
+    return remote
+
+
+def _changed(
+    server: TableauSite, remote: RemoteDatasource, began: datetime
+) -> tuple[RemoteDatasource, str | None]:
+    """The data source after a change that began at that time, and what may be others' work."""
+    now = found(server, remote.luid)
+    # The server's time stamps have whole seconds, and may be rounded up.
+    window = Window(began, server.now() + timedelta(seconds=1))
+    # Tags, a name or a project make no revision, so a new one is another user's.
+    change = Change(window, remote.stamp, now.stamp, revisions=(0,))
+    return now, change.unexplained(Habits())
+
+
+def located(server: TableauSite, intent: Intent) -> RemoteDatasource:
+    """The data source of a request that has taken effect.
+
+    Raises:
+        RefreshError: the data source was removed since.
+    """
+    if intent.luid:
+        return found(server, intent.luid)
+    remote = server.find_by_name(intent.name, project_id=intent.project_id)
+    if remote is None:
+        raise RefreshError(
+            f'"{intent.name}" was published, but no longer exists. The next run publishes it again.'
+        )
+    return remote
+
+
+def found(server: TableauSite, luid: str) -> RemoteDatasource:
+    """The data source with this LUID.
+
+    Raises:
+        RefreshError: the data source was removed from the server meanwhile.
+    """
+    remote = server.find_by_luid(luid)
+    if remote is None:
+        raise RefreshError(
+            f"Data source {luid} was removed from the server during the refresh. The next run "
+            "publishes it again."
+        )
+    return remote
+
+
+def place(remote: RemoteDatasource) -> tuple[object, ...]:
+    """The values that show whether another user changed, renamed or moved a data source."""
+    return remote.luid, remote.name, remote.project_id, remote.stamp

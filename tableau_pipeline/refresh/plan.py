@@ -1,6 +1,6 @@
-"""Decide from facts what a refresh will do, without any effects."""
+"""Decide what a refresh does: first what the facts allow, then by the size of an update."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
@@ -11,60 +11,10 @@ from tableau_pipeline.core.declaration import Declaration, SchemaPolicy, Table, 
 from tableau_pipeline.core.server import Metadata, RemoteDatasource
 from tableau_pipeline.errors import Check
 from tableau_pipeline.extracts.delta import RowCounts, Size
-from tableau_pipeline.refresh.observe import Published
-
-# Guards: an empty or suddenly small table is more often an upstream fault than correct.
-
+from tableau_pipeline.refresh.observe import Base
 
 # Each sentence names the key of its guard. `publish_file` has none that could be changed.
 _REMEDY = "If that is right, run again with accept: [shrink]"
-
-
-def guard_problems(
-    declaration: Declaration,
-    desired: Mapping[str, TableContent],
-    published: Mapping[str, int] | None,
-) -> list[str]:
-    """Return a sentence for each guard that the tables violate.
-
-    Args:
-        published: rows by table; a table that is missing here is new. None if they are not
-            known.
-    """
-    return [
-        f'Table "{table.name}": model "{table.model}" has {problem}'
-        for table in declaration.tables
-        if (problem := _problem(table, desired[table.name].content.rows, published))
-    ]
-
-
-def _problem(table: Table, rows: int, published: Mapping[str, int] | None) -> str | None:
-    guard = table.guard
-    if rows < guard.min_rows:
-        return f"{rows:,} rows, fewer than guard.min_rows ({guard.min_rows:,}). {_REMEDY}"
-    # Such a table passes before its rows are asked for, as counting them may take a download.
-    if guard.max_shrink >= 1:
-        return None
-    if published is None:
-        return (
-            f"{rows:,} rows, and how many are published is not known: no record of them is left, "
-            "the file is too large to count them (reconcile: max_mb) or may not be read, and the "
-            "server does not count them. "
-            f"guard.max_shrink cannot be checked. {_REMEDY}"
-        )
-    before = published.get(table.name, 0)
-    # As floats, 1 - 0.41 is not 0.59.
-    if before - rows > before * Fraction(str(guard.max_shrink)):
-        return (
-            f"{rows:,} rows where {before:,} are published: a loss of {1 - rows / before:.0%}, "
-            f"more than guard.max_shrink ({guard.max_shrink:.0%}). {_REMEDY}"
-        )
-    return None
-
-
-# Whose data source it is, and what people made in it: why a refresh leaves it alone.
-
-
 # How many names of each kind a message lists.
 _LISTED = 30
 # How many data sources a message lists.
@@ -74,174 +24,7 @@ _SAVED = (
     'folder "kept" of the data directory before, from which Tableau Desktop can copy that work back'
 )
 
-
-def not_ours(declaration: Declaration, published: Published, *, takeover: bool) -> str | None:
-    """Why the data source must not be touched; None if it may be.
-
-    Args:
-        takeover: the run may take over what another deployment or another key publishes.
-    """
-    remote = published.remote
-    if remote is None:
-        return None
-    if len(published.strays) > 1:
-        places = ", ".join(_place(each) for each in published.strays[:_SHOWN])
-        return (
-            f'Several data sources carry the tag "{declaration.tag}": {places}. Nothing was '
-            "changed. Remove the tag from all but one of them"
-        )
-    if published.other_key and not takeover:
-        return _of_another_key(declaration, remote, published.other_key)
-    if not published.is_ours and not declaration.adopt and not published.other_key:
-        return (
-            f'A data source "{remote.name}" exists in project "{declaration.project_path}" that '
-            "this pipeline did not publish. Nothing was changed: choose another name, or set "
-            "adopt: true to take it over, which replaces its data. Calculated fields, captions and "
-            "folders stay if its tables and columns are the same; otherwise the next refresh "
-            "lists what would go, and asks"
-        )
-    if published.other_instance and not takeover:
-        return _of_another_deployment(published, remote, published.other_instance)
-    if published.strays and not takeover:
-        return (
-            f"{_place(remote)} carries the tag of this data source "
-            f'("{declaration.tag}"), under another name or in another project than declared, and '
-            "no record of this deployment names it. Nothing was created. Run once with accept: "
-            "[takeover] to go on with it where it is; or remove the tag from it, or delete it, to "
-            f'publish a new one as "{declaration.name}" in "{declaration.project_path}"'
-        )
-    return published.move.taken if published.move else None
-
-
-def _of_another_key(declaration: Declaration, remote: RemoteDatasource, key: str) -> str:
-    return (
-        f'"{remote.name}" is published under the key "{key}", by this deployment (tag '
-        f'"tableau-pipeline:{key}"). Nothing was changed. If "{key}" is the former `key` of this '
-        f'declaration, run once with accept: [takeover], to go on with it as "{declaration.key}". '
-        "If another declaration has that key, give one of the two another name or project"
-    )
-
-
-def _of_another_deployment(published: Published, remote: RemoteDatasource, instance: str) -> str:
-    stray = published.strays and (
-        "It has the key of this declaration, but another name or project: if both are to be "
-        "published, give this one a `key` of its own. Otherwise, r"
-    )
-    return (
-        f"{_place(remote)} is published by another deployment of this pipeline (tag "
-        f'"{instance}"). {stray or "R"}emove it from one of the two, or let this one take it over: '
-        "run once with accept: [takeover], or set TABLEAU_TAKEOVER=true for a whole deployment "
-        "whose records were lost"
-    )
-
-
-def must_overwrite(published: Published, changes: Sequence[str]) -> list[str]:
-    """The refusal of an overwrite that would drop the work of people; [] if it drops none."""
-    remote = published.remote
-    if remote is None or not published.is_edited or not changes:
-        return []
-    why = "its metadata is not as we left it"
-    if not published.is_ours:
-        why = "another user made it"
-    elif not published.left:
-        why = "no record shows what its metadata was when we left it"
-    return [
-        f'"{remote.name}" must be overwritten, because {", ".join(changes)}, but {why}. An '
-        f"overwrite drops {work_in(published.metadata)}. {_SAVED}"
-    ]
-
-
-def work_in(metadata: Metadata | None) -> str:
-    """What people made in a data source, by name, as far as it has names."""
-    if metadata is None or not metadata.work:
-        return "whatever calculated fields, captions, folders and formats people made in it"
-    return "; ".join(f"{kind} {_listed(names)}" for kind, names in metadata.work.items())
-
-
-def layout_changes(
-    found: Mapping[str, Mapping[str, str]], wanted: Mapping[str, Mapping[str, str]]
-) -> list[str]:
-    """In what the tables of a published file differ from those to publish, as phrases.
-
-    Args:
-        found: the SQL types of the columns, by table and column; so `wanted`.
-    """
-    before = {(table, name): type_ for table in found for name, type_ in found[table].items()}
-    after = {(table, name): type_ for table in wanted for name, type_ in wanted[table].items()}
-    return [
-        *(f"{'.'.join(key)} ({before[key]}) would go" for key in before if key not in after),
-        *(f"{'.'.join(key)} ({after[key]}) is new" for key in after if key not in before),
-        *(
-            f"{'.'.join(key)} is {before[key]} and would be {after[key]}"
-            for key in after
-            if key in before and before[key] != after[key]
-        ),
-    ]
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(f'"{name}"' for name in names[:_LISTED])
-    more = len(names) - _LISTED
-    return f"{shown} and {more} more" if more > 0 else shown
-
-
-def _place(remote: RemoteDatasource) -> str:
-    return f'"{remote.name}" ({", ".join(filter(None, (remote.luid, remote.link)))})'
-
-
-# Schema changes: what readers of a data source would notice, and whether it is allowed.
-
-
 Tables = Mapping[str, TableContent]
-
-
-def schema_changes(desired: Tables, base: Tables) -> list[str]:
-    """All differences between the published and the desired schema, one phrase each."""
-    return [phrase for phrase, _ in _changes(desired, base)]
-
-
-def schema_problems(desired: Tables, base: Tables, policy: SchemaPolicy) -> list[str]:
-    """Return a sentence with all differences that the policy does not allow; [] if none."""
-    changes = _changes(desired, base)
-    if policy == "publish":
-        return []
-    refused = [phrase for phrase, additive in changes if policy == "refuse" or not additive]
-    if not refused:
-        return []
-    return [
-        f"The schema changed: {'; '.join(refused)}. on_schema_change: {policy} refuses that. To "
-        "publish it all the same, run once with accept: [schema]; otherwise, correct what produces "
-        "the data"
-    ]
-
-
-def _changes(desired: Tables, base: Tables) -> list[tuple[str, bool]]:
-    """Pairs of a change, as a phrase, and whether it only adds something."""
-    changes = [(f'table "{name}" is new', True) for name in _missing(desired, base)]
-    changes += [(f'table "{name}" is gone', False) for name in _missing(base, desired)]
-    for name, table in desired.items():
-        if published := base.get(name):
-            changes += _column_changes(name, table, published)
-    return changes
-
-
-def _missing(these: Tables, those: Tables) -> list[str]:
-    return [name for name in these if name not in those]
-
-
-def _column_changes(table: str, now: TableContent, before: TableContent) -> list[tuple[str, bool]]:
-    # Readers do not see the order of columns, so a new order is no change of the schema.
-    new = {column.name: column.type for column in now.columns}
-    old = {column.name: column.type for column in before.columns}
-    return [
-        *((f"{table}.{name} is new ({new[name]})", True) for name in new if name not in old),
-        *((f"{table}.{name} is gone ({old[name]})", False) for name in old if name not in new),
-        *(
-            (f"{table}.{name} was {old[name]} and is {new[name]}", False)
-            for name in new
-            if name in old and old[name] != new[name]
-        ),
-    ]
 
 
 class Accept(StrEnum):
@@ -255,12 +38,23 @@ class Accept(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The run config of a refresh."""
+    """The run config of a refresh.
+
+    Attributes:
+        publish: False only builds the file.
+        audit: only compare the published rows with those of the last refresh.
+    """
 
     dry_run: bool = False
     publish: bool = True
     full: bool = False
     accept: frozenset[Accept] = field(default_factory=frozenset)
+    audit: bool = False
+
+    @property
+    def sends(self) -> bool:
+        """Whether the refresh may change anything on the server, or in the journal."""
+        return self.publish and not self.dry_run and not self.audit
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,6 +63,14 @@ class NoChange:
 
     reason: str
     decision: ClassVar = "no change"
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """The content of these tables differs from the checkpoint's; its size decides what is sent."""
+
+    tables: tuple[str, ...]
+    checkpoint: Checkpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,91 +123,84 @@ class Facts:
 
     Attributes:
         digest: the digest of the declaration, as it would be recorded.
+        desired: what each table is to hold.
         whole: why only the whole file may be sent, whatever changed; None if less may do.
+        differences: in what the tables of a data source that another user or another key made
+            differ from ours; () if it is ours.
     """
 
     declaration: Declaration
     digest: str
     desired: Mapping[str, TableContent]
-    published: Published
+    base: Base
     whole: str | None = None
+    differences: Sequence[str] = ()
 
 
-def decide(
-    facts: Facts,
-    options: Options,
-    measure: Callable[[Sequence[str], Checkpoint], Size],
-    layout: Callable[[], Sequence[str]],
-) -> Plan:
-    """Decide how to make the data source hold the desired content.
-
-    Args:
-        measure: the size of the delta of these tables against a base. It is expensive, and is
-            called only if everything else allows an update.
-        layout: in what the tables of a data source that is to be taken over differ from ours. It
-            is expensive, too.
-    """
-    published, record = facts.published, facts.published.record
-    if refusal := _refusal(facts, options, layout):
+def decide(facts: Facts, options: Options) -> NoChange | Changed | Publish | Refuse:
+    """Decide what the facts allow to make the data source hold the desired content."""
+    base, checkpoint = facts.base, facts.base.checkpoint
+    if refusal := _refusal(facts, options):
         return refusal
-    if published.remote is None:
+    if base.remote is None:
         gone = "the data source is gone from the server: it is published again"
-        return Publish(PublishMode.CREATE, gone if record else "first publish")
-    if not published.is_ours:
-        return _taken_over(facts, options, layout())
+        return Publish(PublishMode.CREATE, gone if checkpoint else "first publish")
+    if not base.is_ours:
+        return _taken_over(facts, options)
     if changes := _new_metadata(facts):
         return Publish(PublishMode.OVERWRITE, f"in full: {changes[0]}")
     # On its own, accept: [overwrite] permits an overwrite that is needed; it does not ask for one.
-    if Accept.OVERWRITE in options.accept and (options.full or record is None):
+    if Accept.OVERWRITE in options.accept and (options.full or checkpoint is None):
         return Publish(PublishMode.OVERWRITE, "in full, as asked (accept: overwrite)")
-    if record is None:
+    if checkpoint is None:
         # Replace and not Overwrite: nothing tells whether analysts have worked on the metadata.
-        reason = published.untrusted or "no record shows what it holds"
+        reason = base.distrust or "no record shows what it holds"
         return Publish(PublishMode.REPLACE, f"in full: {reason}")
-    if reason := _in_full(facts, record, options):
+    if reason := _in_full(facts, checkpoint, options):
         return Publish(PublishMode.REPLACE, f"in full: {reason}")
     changed = tuple(
-        name for name, table in facts.desired.items() if not table.same_content(record.tables[name])
+        name
+        for name, table in facts.desired.items()
+        if not table.same_content(checkpoint.tables[name])
     )
     if not changed:
         return NoChange("every table's fingerprint equals that of the last refresh")
     if facts.whole:
         return Publish(PublishMode.REPLACE, f"in full: {_new_content(changed)}; {facts.whole}")
-    return _by_size(facts.declaration, changed, record, measure(changed, record))
+    return Changed(changed, checkpoint)
 
 
-def _taken_over(facts: Facts, options: Options, differences: Sequence[str]) -> Publish:
-    """The first publish of a data source that somebody else published before."""
-    how = "accept: takeover" if facts.published.other_key else "adopt"
+def _taken_over(facts: Facts, options: Options) -> Publish:
+    """The first publish of a data source that another user published before."""
+    how = "accept: takeover" if facts.base.other_key else "adopt"
     reason = f"first publish: takes over the data source ({how}), which has"
-    if differences:
+    if facts.differences:
         # Its metadata describes other tables and would not fit ours.
-        return Publish(PublishMode.OVERWRITE, f"{reason} other tables: {', '.join(differences)}")
+        others = ", ".join(facts.differences)
+        return Publish(PublishMode.OVERWRITE, f"{reason} other tables: {others}")
     asked = options.full and Accept.OVERWRITE in options.accept
     mode = PublishMode.OVERWRITE if asked else PublishMode.REPLACE
     return Publish(mode, f"{reason} the same tables and columns")
 
 
-def _refusal(facts: Facts, options: Options, layout: Callable[[], Sequence[str]]) -> Refuse | None:
+def _refusal(facts: Facts, options: Options) -> Refuse | None:
     """The reasons to do nothing, the most important ones first."""
-    declaration, published = facts.declaration, facts.published
-    takeover = Accept.TAKEOVER in options.accept
-    if refused := not_ours(declaration, published, takeover=takeover):
+    declaration, base = facts.declaration, facts.base
+    if refused := not_ours(declaration, base, options):
         return Refuse(refused)
     guards: list[str] = []
     if Accept.SHRINK not in options.accept:
-        # What somebody deleted from the server may come back with fewer rows.
-        rows = published.rows if published.remote else {}
-        guards = guard_problems(declaration, facts.desired, rows)
+        # What another user deleted from the server may come back with fewer rows.
+        guards = guard_problems(declaration, facts.desired, base.rows if base.remote else {})
     schema: list[str] = []
-    if published.remote and published.record and Accept.SCHEMA not in options.accept:
+    if base.remote and base.checkpoint and Accept.SCHEMA not in options.accept:
         policy = declaration.on_schema_change
-        schema = schema_problems(facts.desired, published.record.tables, policy)
+        schema = schema_problems(facts.desired, base.checkpoint.tables, policy)
     problems = guards + schema
     # The question comes last: if the schema change is refused, nothing has to be overwritten.
     if not problems and Accept.OVERWRITE not in options.accept:
-        changes = _new_metadata(facts) if published.is_ours or not published.remote else layout()
-        problems = must_overwrite(published, changes)
+        is_theirs = base.remote and not base.is_ours
+        problems = must_overwrite(base, facts.differences if is_theirs else _new_metadata(facts))
     if not problems:
         return None
     failed = {Check.GUARD: "\n".join(guards), Check.SCHEMA: "\n".join(schema)}
@@ -414,17 +209,17 @@ def _refusal(facts: Facts, options: Options, layout: Callable[[], Sequence[str]]
 
 def _new_metadata(facts: Facts) -> list[str]:
     """Why the published metadata would not fit, as phrases; empty if it fits."""
-    record, changes = facts.published.record, []
-    if record:
-        changes = schema_changes(facts.desired, record.tables)
-        if record.declaration != facts.digest:
+    checkpoint, changes = facts.base.checkpoint, []
+    if checkpoint:
+        changes = schema_changes(facts.desired, checkpoint.tables)
+        if checkpoint.declaration != facts.digest:
             changes.append("the declaration changed")
     return changes or _other_columns(facts)
 
 
 def _other_columns(facts: Facts) -> list[str]:
-    """In what the columns of the published metadata differ, because somebody overwrote it."""
-    metadata = facts.published.metadata
+    """In what the columns of the published metadata differ, because another user overwrote it."""
+    metadata = facts.base.metadata
     # The server chooses its own column names when it converts a Parquet file.
     if metadata is None or metadata.columns is None or facts.whole:
         return []
@@ -434,7 +229,7 @@ def _other_columns(facts: Facts) -> list[str]:
         for column in table.columns
     }
     # What a server lists besides our columns is not the work of people.
-    others = metadata.columns - wanted if facts.published.is_edited else frozenset()
+    others = metadata.columns - wanted if facts.base.is_edited else frozenset()
     return [
         *(
             f'the published metadata lacks the column "{column}" of "{table}"'
@@ -447,46 +242,47 @@ def _other_columns(facts: Facts) -> list[str]:
     ]
 
 
-def _in_full(facts: Facts, record: Checkpoint, options: Options) -> str | None:
+def _in_full(facts: Facts, checkpoint: Checkpoint, options: Options) -> str | None:
     """Why the whole file must be sent instead of an update; None if an update may do."""
-    if facts.published.untrusted:
-        return facts.published.untrusted
+    if facts.base.distrust:
+        return facts.base.distrust
     # Updates refer to columns by name, but row hashes depend on their order.
     reordered = [
         name
         for name, table in facts.desired.items()
-        if record.tables[name].columns != table.columns
+        if checkpoint.tables[name].columns != table.columns
     ]
     if reordered:
         return f"the order of columns changed in {', '.join(reordered)}"
     return "asked for (full: true)" if options.full else None
 
 
-def _by_size(
-    declaration: Declaration, changed: Sequence[str], record: Checkpoint, delta: Size
-) -> NoChange | Update | Publish:
-    """The update, or the whole file if that is smaller or better; neither if no row changed."""
+def by_size(declaration: Declaration, changed: Changed, delta: Size) -> NoChange | Update | Publish:
+    """Decide by its size: the update, the whole file if that is better, or nothing."""
+    checkpoint = changed.checkpoint
     if not any(each.whole or each.deleted or each.inserted for each in delta.counts.values()):
-        # Somebody has compacted the table of a lake, say.
-        return NoChange(f"the files of {', '.join(changed)} changed, but not the rows in them")
-    reason, size = _new_content(changed), megabytes(delta.size)
+        # A job has compacted the table of a lake, say.
+        tables = ", ".join(changed.tables)
+        return NoChange(f"the files of {tables} changed, but not the rows in them")
+    reason, size = _new_content(changed.tables), megabytes(delta.size)
 
     def in_full(why: str) -> Publish:
         return Publish(PublishMode.REPLACE, f"in full: {reason}; {why}")
 
     cap, rebase = declaration.rebase_after, declaration.rebase
-    if cap is not None and record.updates >= cap:
+    if cap is not None and checkpoint.updates >= cap:
         return in_full(
-            f"{record.updates} updates since the file was last published whole "
+            f"{checkpoint.updates} updates since the file was last published whole "
             f"(rebase_after: {cap})"
         )
-    if record.size and delta.size > record.size:
-        whole = megabytes(record.size)
+    if checkpoint.size and delta.size > checkpoint.size:
+        whole = megabytes(checkpoint.size)
         return in_full(f"the update of {size} is larger than the whole file of {whole}")
-    if record.size and record.grown + delta.size > rebase * record.size:
+    grown = checkpoint.grown + delta.size
+    if checkpoint.size and grown > rebase * checkpoint.size:
         return in_full(
-            f"with this update it would have grown by {megabytes(record.grown + delta.size)} since "
-            f"it was last published whole with {megabytes(record.size)} (rebase: {rebase:g})"
+            f"with this update it would have grown by {megabytes(grown)} since "
+            f"it was last published whole with {megabytes(checkpoint.size)} (rebase: {rebase:g})"
         )
     too_large = f"the update of {size} exceeds the limit of {megabytes(delta.limit)} for payloads"
     if delta.size > delta.limit and not delta.pieces:
@@ -507,3 +303,205 @@ def _new_content(tables: Sequence[str]) -> str:
 def _rows(table: str, counts: RowCounts) -> str:
     whole = f" (whole: {counts.whole})" if counts.whole else ""
     return f"{table} -{counts.deleted:,} +{counts.inserted:,} rows{whole}"
+
+
+def guard_problems(
+    declaration: Declaration,
+    desired: Mapping[str, TableContent],
+    published: Mapping[str, int] | None,
+) -> list[str]:
+    """Return a sentence for each guard that the tables violate.
+
+    Args:
+        published: rows by table; a table that is missing here is new. None if they are not
+            known.
+    """
+    return [
+        f'Table "{table.name}": model "{table.model}" has {problem}'
+        for table in declaration.tables
+        if (problem := _problem(table, desired[table.name].content.rows, published))
+    ]
+
+
+def _problem(table: Table, rows: int, published: Mapping[str, int] | None) -> str | None:
+    guard = table.guard
+    if rows < guard.min_rows:
+        return f"{rows:,} rows, fewer than guard.min_rows ({guard.min_rows:,}). {_REMEDY}"
+    # Such a table passes before its rows are asked for, as counting them may take a download.
+    if guard.max_shrink >= 1:
+        return None
+    if published is None:
+        return (
+            f"{rows:,} rows, and how many are published is not known: no record of them is left, "
+            "the file is too large to count them (reconcile: max_mb) or may not be read, and the "
+            "server does not count them. "
+            f"guard.max_shrink cannot be checked. {_REMEDY}"
+        )
+    before = published.get(table.name, 0)
+    # As floats, 1 - 0.41 is not 0.59.
+    if before - rows > before * Fraction(str(guard.max_shrink)):
+        return (
+            f"{rows:,} rows where {before:,} are published: a loss of {1 - rows / before:.0%}, "
+            f"more than guard.max_shrink ({guard.max_shrink:.0%}). {_REMEDY}"
+        )
+    return None
+
+
+def not_ours(declaration: Declaration, base: Base, options: Options) -> str | None:
+    """Why the data source must not be touched; None if it may be."""
+    takeover = Accept.TAKEOVER in options.accept
+    remote = base.remote
+    if remote is None:
+        return None
+    if len(base.strays) > 1:
+        places = ", ".join(_place(each) for each in base.strays[:_SHOWN])
+        return (
+            f'Several data sources carry the tag "{declaration.tag}": {places}. Nothing was '
+            "changed. Remove the tag from all but one of them"
+        )
+    if base.other_key and not takeover:
+        return _of_another_key(declaration, remote, base.other_key)
+    if not base.is_ours and not declaration.adopt and not base.other_key:
+        return (
+            f'A data source "{remote.name}" exists in project "{declaration.project_path}" that '
+            "this pipeline did not publish. Nothing was changed: choose another name, or set "
+            "adopt: true to take it over, which replaces its data. Calculated fields, captions and "
+            "folders stay if its tables and columns are the same; otherwise the next refresh "
+            "lists what would go, and asks"
+        )
+    if base.other_instance and not takeover:
+        return _of_another_deployment(base, remote, base.other_instance)
+    if base.strays and not takeover:
+        return (
+            f"{_place(remote)} carries the tag of this data source "
+            f'("{declaration.tag}"), under another name or in another project than declared, and '
+            "no record of this deployment names it. Nothing was created. Run once with accept: "
+            "[takeover] to go on with it where it is; or remove the tag from it, or delete it, to "
+            f'publish a new one as "{declaration.name}" in "{declaration.project_path}"'
+        )
+    return base.move.taken if base.move else None
+
+
+def _of_another_key(declaration: Declaration, remote: RemoteDatasource, key: str) -> str:
+    return (
+        f'"{remote.name}" is published under the key "{key}", by this deployment (tag '
+        f'"tableau-pipeline:{key}"). Nothing was changed. If "{key}" is the former `key` of this '
+        f'declaration, run once with accept: [takeover], to go on with it as "{declaration.key}". '
+        "If another declaration has that key, give one of the two another name or project"
+    )
+
+
+def _of_another_deployment(base: Base, remote: RemoteDatasource, instance: str) -> str:
+    stray = base.strays and (
+        "It has the key of this declaration, but another name or project: if both are to be "
+        "published, give this one a `key` of its own. Otherwise, r"
+    )
+    return (
+        f"{_place(remote)} is published by another deployment of this pipeline (tag "
+        f'"{instance}"). {stray or "R"}emove it from one of the two, or let this one take it over: '
+        "run once with accept: [takeover], or set TABLEAU_TAKEOVER=true for a whole deployment "
+        "whose records were lost"
+    )
+
+
+def must_overwrite(base: Base, changes: Sequence[str]) -> list[str]:
+    """The refusal of an overwrite that would drop the work of people; [] if it drops none."""
+    remote = base.remote
+    if remote is None or not base.is_edited or not changes:
+        return []
+    why = "its metadata is not as we left it"
+    if not base.is_ours:
+        why = "another user made it"
+    elif not base.left:
+        why = "no record shows what its metadata was when we left it"
+    return [
+        f'"{remote.name}" must be overwritten, because {", ".join(changes)}, but {why}. An '
+        f"overwrite drops {work_in(base.metadata)}. {_SAVED}"
+    ]
+
+
+def work_in(metadata: Metadata | None) -> str:
+    """What people made in a data source, by name, as far as it has names."""
+    if metadata is None or not metadata.work:
+        return "whatever calculated fields, captions, folders and formats people made in it"
+    return "; ".join(f"{kind} {_listed(names)}" for kind, names in metadata.work.items())
+
+
+def layout_changes(
+    found: Mapping[str, Mapping[str, str]], wanted: Mapping[str, Mapping[str, str]]
+) -> list[str]:
+    """In what the tables of a published file differ from those to publish, as phrases.
+
+    Args:
+        found: the SQL types of the columns, by table and column; so `wanted`.
+    """
+    before = {(table, name): type_ for table in found for name, type_ in found[table].items()}
+    after = {(table, name): type_ for table in wanted for name, type_ in wanted[table].items()}
+    return [
+        *(f"{'.'.join(key)} ({before[key]}) would go" for key in before if key not in after),
+        *(f"{'.'.join(key)} ({after[key]}) is new" for key in after if key not in before),
+        *(
+            f"{'.'.join(key)} is {before[key]} and would be {after[key]}"
+            for key in after
+            if key in before and before[key] != after[key]
+        ),
+    ]
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(f'"{name}"' for name in names[:_LISTED])
+    more = len(names) - _LISTED
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def _place(remote: RemoteDatasource) -> str:
+    return f'"{remote.name}" ({", ".join(filter(None, (remote.luid, remote.link)))})'
+
+
+def schema_changes(desired: Tables, base: Tables) -> list[str]:
+    """All differences between the published and the desired schema, one phrase each."""
+    return [phrase for phrase, _ in _changes(desired, base)]
+
+
+def schema_problems(desired: Tables, base: Tables, policy: SchemaPolicy) -> list[str]:
+    """Return a sentence with all differences that the policy does not allow; [] if none."""
+    changes = _changes(desired, base)
+    if policy == "publish":
+        return []
+    refused = [phrase for phrase, additive in changes if policy == "refuse" or not additive]
+    if not refused:
+        return []
+    return [
+        f"The schema changed: {'; '.join(refused)}. on_schema_change: {policy} refuses that. To "
+        "publish it all the same, run once with accept: [schema]; otherwise, correct what produces "
+        "the data"
+    ]
+
+
+def _changes(desired: Tables, base: Tables) -> list[tuple[str, bool]]:
+    """Pairs of a change, as a phrase, and whether it only adds something."""
+    changes = [(f'table "{name}" is new', True) for name in _missing(desired, base)]
+    changes += [(f'table "{name}" is gone', False) for name in _missing(base, desired)]
+    for name, table in desired.items():
+        if published := base.get(name):
+            changes += _column_changes(name, table, published)
+    return changes
+
+
+def _missing(these: Tables, those: Tables) -> list[str]:
+    return [name for name in these if name not in those]
+
+
+def _column_changes(table: str, now: TableContent, before: TableContent) -> list[tuple[str, bool]]:
+    # Readers do not see the order of columns, so a new order is no change of the schema.
+    new = {column.name: column.type for column in now.columns}
+    old = {column.name: column.type for column in before.columns}
+    return [
+        *((f"{table}.{name} is new ({new[name]})", True) for name in new if name not in old),
+        *((f"{table}.{name} is gone ({old[name]})", False) for name in old if name not in new),
+        *(
+            (f"{table}.{name} was {old[name]} and is {new[name]}", False)
+            for name in new
+            if name in old and old[name] != new[name]
+        ),
+    ]

@@ -5,7 +5,7 @@ The server counts the rows, or the file is read back.
 
 import logging
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -32,6 +32,8 @@ from tableau_pipeline.publishing.site import TableauSite
 
 # Bytes of a package beside its extract: the `.tds`, and what images people put into it.
 _AROUND = 10**7
+# How many times the size of its package a file may unpack to: its pages are compressed already.
+_LARGEST = 50
 _NEVER = "reconcile: never"
 _HIDDEN = (
     "If a filter of the data source or row-level security hides rows from this user, the server "
@@ -78,6 +80,14 @@ class Reconciler:
         if self.declaration.reconcile is None:
             return Reconciliation(skipped=_NEVER)
         return self._downloaded(checkpoint, remote, by_row=True)
+
+    def audit(self, checkpoint: Checkpoint, remote: RemoteDatasource) -> Reconciliation:
+        """Compare the data row by row if the file may be read, or else as a refresh does."""
+        judged = self.judge(checkpoint, remote)
+        if not judged.skipped:
+            return judged
+        note = f"not compared row by row: {judged.skipped}"
+        return replace(self.compare(checkpoint, remote), note=note)
 
     def count(self, remote: RemoteDatasource) -> Mapping[str, int] | None:
         """The published rows of the declared tables; None if they cannot be counted."""
@@ -178,15 +188,29 @@ class Reconciler:
                 f"reconcile: max_mb: {rule.max_bytes / 1e6:g}"
             )
         self.log.info("Reading back what is published, up to %s", megabytes(size))
-        with TemporaryDirectory(prefix="read back ", dir=scratch()) as folder:
+        with ExitStack() as stack:
             try:
-                package = self.server.download(
-                    remote.luid, Path(folder), limit=rule.max_bytes + _AROUND
-                )
-                extract = Path(folder) / "published.hyper"
-                with extract.open("wb") as file:
-                    unpack(package, ".hyper", file, limit=rule.max_bytes)
+                file = published_file(self.server, remote, limit=rule.max_bytes)
+                extract = stack.enter_context(file)
             except RefreshError as error:
                 raise RefreshError(f"it could not be read back: {error}") from error
-            with connect(self.hyper(), extract) as connection:
-                yield connection
+            yield stack.enter_context(connect(self.hyper(), extract))
+
+
+@contextmanager
+def published_file(
+    server: TableauSite, remote: RemoteDatasource, *, limit: int | None = None
+) -> Generator[Path]:
+    """Download a data source; yield its `.hyper` file, of at most `limit` bytes.
+
+    Raises:
+        RefreshError: it cannot be downloaded, or is larger.
+        ValueError: it has no such file, or is damaged.
+    """
+    with TemporaryDirectory(prefix="read back ", dir=scratch()) as folder:
+        most = None if limit is None else limit + _AROUND
+        package = server.download(remote.luid, Path(folder), limit=most)
+        extract = Path(folder) / "published.hyper"
+        with extract.open("wb") as file:
+            unpack(package, ".hyper", file, limit=limit or _LARGEST * package.stat().st_size)
+        yield extract

@@ -4,32 +4,34 @@ import logging
 import shutil
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cache
+from functools import cached_property
 from pathlib import Path
 
 from tableau_pipeline.core.checkpoint import Checkpoint, Recovered, TableContent
 from tableau_pipeline.core.declaration import Declaration, file_name, tags_of
-from tableau_pipeline.core.journal import History, Journal, read_history
+from tableau_pipeline.core.journal import Journal, read_history
 from tableau_pipeline.core.server import Timeouts
 from tableau_pipeline.core.snapshot import Snapshots
 from tableau_pipeline.errors import Check, DriftError, RefusedError
-from tableau_pipeline.extracts.builder import Builder, ParquetFile, parquet_file
+from tableau_pipeline.extracts.builder import Builder, parquet_file
 from tableau_pipeline.extracts.checks import Declared, checked_models, readable
-from tableau_pipeline.extracts.compare import ReconciliationError
+from tableau_pipeline.extracts.compare import Reconciliation, ReconciliationError
 from tableau_pipeline.extracts.delta import Delta, Size
 from tableau_pipeline.extracts.desired import Models
 from tableau_pipeline.hyper.process import Hyperd
 from tableau_pipeline.hyper.types import hyper_type
+from tableau_pipeline.publishing.jobs import Jobs
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.refresh.claim import Claimed, claimed
-from tableau_pipeline.refresh.deliver import Delivery, Sender, Sent, counts, total
-from tableau_pipeline.refresh.jobs import Jobs
-from tableau_pipeline.refresh.observe import Observer, Published, Recovery
+from tableau_pipeline.refresh.claim import HeldClaim, claimed
+from tableau_pipeline.refresh.deliver import Delivery, Sender, Sent, completed, counts, total
+from tableau_pipeline.refresh.keep import published_tables
+from tableau_pipeline.refresh.observe import Base, Observer, recover
 from tableau_pipeline.refresh.plan import (
     Accept,
+    Changed,
     Facts,
     NoChange,
     Options,
@@ -37,11 +39,12 @@ from tableau_pipeline.refresh.plan import (
     Publish,
     Refuse,
     Update,
+    by_size,
     decide,
     guard_problems,
     layout_changes,
+    not_ours,
 )
-from tableau_pipeline.refresh.published import Keeper, published_tables
 from tableau_pipeline.refresh.reconcile import Reconciler
 from tableau_pipeline.refresh.report import Report, phase, summary
 
@@ -51,246 +54,9 @@ DECISION = "Decision: %s. Reason: %s"
 _Desired = Mapping[str, TableContent]
 
 
-class Attempt:
-    """One attempt of a refresh; `content` builds its files.
-
-    If it finds that somebody else is changing the data source, it observes and decides once more,
-    but not a second time.
-    """
-
-    def __init__(
-        self,
-        refresh: "Refresh",
-        server: TableauSite,
-        content: Builder,
-        history: History,
-        options: Options,
-    ) -> None:
-        self._refresh = refresh
-        self._declaration = refresh.declaration
-        self._server = server
-        self._content = content
-        self._history = history
-        takeover = {Accept.TAKEOVER} if refresh.takeover else set()
-        self._options = replace(options, accept=options.accept | takeover)
-        self._seconds: dict[str, float] = {}
-        self._moves: dict[str, str] = {}
-        self._jobs = Jobs(server, refresh.timeouts, refresh.sleep, refresh.log)
-        self._reconciler = Reconciler(
-            declaration=refresh.declaration,
-            snapshots=content.snapshots,
-            server=server,
-            hyper=refresh.hyper,
-            log=refresh.log,
-            sleep=refresh.sleep,
-        )
-        self._observer = Observer(
-            declaration=refresh.declaration,
-            server=server,
-            reconciler=self._reconciler,
-            tags=tags_of(refresh.declaration.key, refresh.journal.instance),
-            log=refresh.log,
-        )
-
-    def dry_run(self) -> Report:
-        """Report what would be done: check the rows, and build an update to measure it."""
-        published = self._observer.observe(self._recovered(None), self._project())
-        desired, decision, deltas = self._decided(published)
-        report = self._report(decision, desired, published)
-        if isinstance(decision, Publish):
-            # Building the file would check the rows, but a dry run does not build it.
-            self._content.check(desired)
-        if not isinstance(decision, Update):
-            return report
-        for delta in deltas:
-            delta.extract.path.unlink()
-        return replace(report, extract=total(deltas), tables=counts(deltas))
-
-    def run(self, claim: Claimed) -> Report:
-        """Recover, observe, decide, deliver and record."""
-        recovered = self._recovered(claim)
-        sender = Sender(claim, self._jobs, self._observer.tags)
-        try:
-            report, sent = self._delivered(recovered, sender)
-        except DriftError as error:
-            # No data was sent, so what recovery found still holds; only the server has to be
-            # observed again.
-            self._refresh.log.warning("%s", error)
-            report, sent = self._delivered(recovered, sender)
-        else:
-            if sent.doubt:
-                self._refresh.log.warning("%s. It is published in full", sent.doubt)
-                # The rows may be a mixture of ours and others', which only a whole file ends.
-                recovered = recovered.after(sent.intent) if sent.intent else recovered
-                recovered = recovered.distrusted(sent.doubt)
-                said = report.warnings
-                report, sent = self._delivered(recovered, sender)
-                # Where the first try has saved the work of people, for instance.
-                warnings = tuple(dict.fromkeys((*said, *report.warnings)))
-                report = replace(report, warnings=warnings)
-        return self._recorded(claim, report, sent)
-
-    def _recovered(self, claim: Claimed | None) -> Recovered:
-        with phase(self._seconds, "settle"):
-            return Recovery(self._jobs, claim).recover(self._history)
-
-    def _project(self) -> str | None:
-        """The id of the project; None if it does not exist, and may be created."""
-        declaration = self._declaration
-        # It is created only when a file is sent: a refused refresh must not leave an empty project.
-        if declaration.create_project:
-            return self._server.find_project(declaration.project)
-        return self._server.project(declaration.project, create=False)
-
-    def _decided(self, published: Published) -> tuple[_Desired, Plan, Sequence[Delta]]:
-        """The desired content, the decision, and the deltas of an update."""
-        content = self._content
-        with phase(self._seconds, "plan"):
-            desired = content.desired(published.record)
-            facts = Facts(self._declaration, content.digest, desired, published, content.whole)
-        deltas: list[Delta] = []
-
-        # The size of an update is known only once its payload is built, so the payload is kept
-        # and sent if the decision is an update.
-        def measure(changed: Sequence[str], base: Checkpoint) -> Size:
-            built, size = self._measured(changed, desired, base)
-            deltas.extend(built)
-            return size
-
-        @cache
-        def layout() -> Sequence[str]:
-            return self._layout_changes(desired, published)
-
-        decision = decide(facts, self._options, measure, layout)
-        if not isinstance(decision, Update):
-            for delta in deltas:
-                delta.extract.path.unlink()
-        if published.record and isinstance(decision, NoChange | Update):
-            # A publish checks all tables anyway. Otherwise a key that was declared since then would
-            # pass unchecked until the next change of the rows.
-            changed = decision.tables if isinstance(decision, Update) else ()
-            with phase(self._seconds, "plan"):
-                content.check_unchanged(desired, published.record, changed=changed)
-        return desired, decision, deltas
-
-    def _layout_changes(self, desired: _Desired, published: Published) -> Sequence[str]:
-        """In what the tables of a data source that is taken over differ from ours."""
-        if published.remote is None:
-            return []
-        # The server chooses the tables and types of a file that it converts itself.
-        if why := self._content.whole:
-            return [why]
-        declaration = self._declaration
-        wanted = {
-            declaration.published_name(name): {
-                column.name: hyper_type(column, table=name) for column in table.columns
-            }
-            for name, table in desired.items()
-        }
-        with phase(self._seconds, "plan"):
-            try:
-                found = published_tables(self._server, published.remote, self._refresh.hyper)
-            except ValueError as error:
-                return [f"its tables cannot be read ({error})"]
-        return layout_changes(found, wanted)
-
-    def _measured(
-        self, changed: Sequence[str], desired: _Desired, base: Checkpoint
-    ) -> tuple[list[Delta], Size]:
-        possible = self._server.payload_limit
-        # 0 stays 0: a server without updates takes no payload, whatever limit is declared.
-        limit = possible and (self._declaration.payload_limit or possible)
-        with phase(self._seconds, "build"):
-            delta = self._content.delta(changed, desired, base)
-            pieces: list[Delta] = []
-            if self._declaration.oversize == "split" and delta.extract.size > limit:
-                pieces = self._content.split(delta, limit)
-        size = Size(delta.counts, delta.extract.size, limit, pieces=len(pieces))
-        if pieces:
-            delta.extract.path.unlink()
-        return pieces or [delta], size
-
-    def _report(self, decision: Plan, desired: _Desired, published: Published) -> Report:
-        """The report, with the decision and the orphans."""
-        report = Report(
-            plan=decision,
-            remote=published.remote,
-            warnings=published.warnings,
-            seconds=self._seconds,
-            before=published.rows or {},
-            moves=published.move.phrases if published.move else {},
-        )
-        self._refresh.log.info(DECISION, report.decision, report.reason)
-        changed, base = desired.keys(), None
-        match decision:
-            case Refuse():
-                return report
-            case Update(tables):
-                changed, base = tables.keys(), published.record
-            case NoChange():
-                return replace(report, orphans=published.record.orphans if published.record else {})
-        with phase(self._seconds, "build"):
-            orphans = self._content.orphans(desired, changed=changed, base=base)
-        return replace(report, orphans=orphans)
-
-    def _delivered(self, recovered: Recovered, sender: Sender) -> tuple[Report, Sent]:
-        published = self._observer.observe(recovered, self._project())
-        desired, decision, deltas = self._decided(published)
-        if isinstance(decision, Refuse):
-            raise RefusedError(decision.reason, decision.failed)
-        delivery = Delivery(
-            content=self._content,
-            desired=desired,
-            published=published,
-            sender=sender,
-            reconciler=self._reconciler,
-            keeper=Keeper(self._refresh.kept, self._declaration, self._server, self._refresh.now),
-            seconds=self._seconds,
-        )
-        report = self._report(decision, desired, published)
-        # What the first try has moved is in its place when the second one looks.
-        self._moves |= report.moves
-        return delivery.execute(decision, deltas, replace(report, moves=self._moves))
-
-    def _recorded(self, claim: Claimed, report: Report, sent: Sent) -> Report:
-        """Compare the published data with the models unless that was done, and record the result.
-
-        If an earlier refresh could not look, this one tries again, even if it has sent nothing.
-
-        Raises:
-            ReconciliationError: the data differs; no update may build on it until it is equal.
-        """
-        if sent.checkpoint is None:
-            raise ValueError("a refresh ends with a checkpoint")
-        checkpoint = sent.checkpoint.model_copy(update={"suspect": sent.doubt})
-        report = replace(report, remote=sent.remote, job_id=sent.job_id)
-        if sent.doubt:
-            report = replace(report, warnings=(*report.warnings, sent.doubt))
-        claim.checkpoint = checkpoint
-        # By now the claim has the checkpoint: if the comparison breaks off, what was sent is known.
-        if self._declaration.reconcile and checkpoint.unreconciled:
-            with phase(self._seconds, "reconcile"):
-                found = self._reconciler.compare(checkpoint, sent.remote)
-            if found.problem:
-                claim.checkpoint = checkpoint.model_copy(update={"suspect": found.problem})
-                raise ReconciliationError(found)
-            if found.skipped:
-                self._refresh.log.warning("Not reconciled with the models: %s", found.skipped)
-            counts = {name: way for name, way in found.by.items() if way != "download"}
-            habits = checkpoint.habits.model_copy(
-                update={"counts": {**checkpoint.habits.counts, **counts}}
-            )
-            checkpoint = checkpoint.model_copy(
-                update={"unreconciled": found.skipped, "habits": habits}
-            )
-            report = replace(report, reconciliation=found)
-        claim.checkpoint = checkpoint
-        return replace(report, checkpoint=checkpoint)
-
-
 @dataclass(frozen=True, slots=True)
-class Refresh:
-    """One refresh with everything that it needs.
+class Setup:
+    """A data source, and everything that its refreshes work with.
 
     Attributes:
         snapshots: the versions of the models. The newest are read only once the claim is held,
@@ -317,61 +83,6 @@ class Refresh:
     sleep: Callable[[float], None] = time.sleep
     takeover: bool = False
 
-    def run(self, options: Options) -> Report:
-        """Make the published data source equal to its models, or report why not.
-
-        Raises:
-            RefusedError: the refresh would be wrong or unsafe; nothing was sent or overwritten.
-            RefreshError: the refresh failed; the next run finds out what became of it.
-        """
-        return self.run_with(self._content(), options)
-
-    def run_with(self, content: AbstractContextManager[Builder], options: Options) -> Report:
-        """Make the published data source hold a content, which is opened when its turn comes.
-
-        Raises:
-            RefusedError, RefreshError: as `run`.
-        """
-        seconds: dict[str, float] = {}
-        with phase(seconds, "total"):
-            report = self._run(content, options)
-        report = replace(report, seconds={**report.seconds, **seconds})
-        report = replace(report, summary=summary(report, self.declaration, options))
-        self.log.info("%s", report.summary)
-        return report
-
-    def _run(self, opened: AbstractContextManager[Builder], options: Options) -> Report:
-        if not options.publish:
-            with opened as content:
-                return self._only_build(content, options)
-        # A look at the plan neither waits for a running refresh nor leaves a trace in the journal.
-        if options.dry_run:
-            history = read_history(self.journal.records())
-            with opened as content, self.server() as server:
-                return Attempt(self, server, content, history, options).dry_run()
-        alone = claimed(
-            self.journal,
-            what=self.declaration.key,
-            timeout=self.timeouts.claim,
-            sleep=self.sleep,
-            log=self.log,
-        )
-        with alone as claim, opened as content, self.server() as server:
-            return Attempt(self, server, content, claim.history, options).run(claim)
-
-    @contextmanager
-    def _content(self) -> Generator[Builder]:
-        """The builder of files from the newest version of each model.
-
-        Raises:
-            RefusedError: a model has no snapshot, or cannot be published.
-        """
-        declared = Declared(self.snapshots, self.declaration.types)
-        found = {model: declared.newest(model) for model in self.declaration.models}
-        models = checked_models(self.declaration, found)
-        with readable(self.hyper, self.declaration, models):
-            yield self.builder(models)
-
     def builder(self, models: Models) -> Builder:
         """The builder of files from these models."""
         return Builder(
@@ -384,46 +95,408 @@ class Refresh:
             log=self.log,
         )
 
-    def _only_build(self, builder: Builder, options: Options) -> Report:
-        seconds: dict[str, float] = {}
-        with phase(seconds, "build"):
+
+# Opens the builder of the files of a refresh, once the claim is held.
+Content = Callable[[Setup], AbstractContextManager[Builder]]
+
+
+def refresh(setup: Setup, options: Options, content: Content | None = None) -> Report:
+    """Make the published data source equal to its models, or report why not.
+
+    Args:
+        content: what it is to hold; the newest versions of its models unless given.
+
+    Raises:
+        RefusedError: the refresh would be wrong or unsafe; nothing was sent or overwritten.
+        RefreshError: the refresh failed; the next run finds out what became of it.
+    """
+    with _opened(setup, options, content or newest_models) as phases:
+        if not options.publish:
+            return phases.build()
+        past = phases.recover()
+        for is_last in (False, True):
+            base = phases.observe(past)
+            if options.audit:
+                return phases.audit(past, base)
+            planned = phases.plan(base)
+            if options.dry_run:
+                return phases.rehearse(planned)
+            try:
+                sent = phases.deliver(planned)
+            except DriftError as error:
+                # Nothing was sent: what recovery found still holds, and the server is observed
+                # again, but not a third time.
+                if is_last:
+                    raise
+                setup.log.warning("%s", error)
+                continue
+            if sent.distrust is None or is_last:
+                break
+            setup.log.warning("%s. It is published in full", sent.distrust)
+            # The rows may be a mixture of ours and another user's, which only a whole file ends.
+            past = (past.after(sent.intent) if sent.intent else past).distrusted(sent.distrust)
+        found = None
+        try:
+            found = phases.reconcile(sent)
+        finally:
+            # If the comparison breaks off, what was sent is known all the same.
+            checkpoint = phases.record(sent, found)
+        if found and found.problem:
+            raise ReconciliationError(found)
+        return phases.report(planned, sent, found, checkpoint)
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What is to be done, and all that it takes.
+
+    Attributes:
+        desired: the content of each table.
+        report: what is known so far.
+        deltas: of an update, in the order in which they are sent.
+    """
+
+    base: Base
+    desired: Mapping[str, TableContent]
+    plan: Plan
+    report: Report
+    deltas: Sequence[Delta] = ()
+
+
+class _Phases:
+    """The phases of one refresh, with all that was opened for it."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        options: Options,
+        builder: Builder,
+        site: TableauSite | None,
+        claim: HeldClaim | None,
+    ) -> None:
+        takeover = {Accept.TAKEOVER} if setup.takeover else set()
+        self._setup, self._declaration = setup, setup.declaration
+        self._options = replace(options, accept=options.accept | takeover)
+        self._builder, self._site, self._claim = builder, site, claim
+        self._tags = tags_of(setup.declaration.key, setup.journal.instance)
+        self._started = time.monotonic()
+        self._seconds: dict[str, float] = {}
+        # What became of its name and its project, by "rename" and "move", in every attempt.
+        self._moves: dict[str, str] = {}
+        self._warnings: list[str] = []
+
+    @property
+    def _server(self) -> TableauSite:
+        if self._site is None:
+            raise ValueError("a file is built without a server")
+        return self._site
+
+    @cached_property
+    def _jobs(self) -> Jobs:
+        setup = self._setup
+        return Jobs(self._server, setup.timeouts, setup.sleep, setup.log)
+
+    @cached_property
+    def _reconciler(self) -> Reconciler:
+        return Reconciler(
+            declaration=self._declaration,
+            snapshots=self._builder.snapshots,
+            server=self._server,
+            hyper=self._setup.hyper,
+            log=self._setup.log,
+            sleep=self._setup.sleep,
+        )
+
+    @cached_property
+    def _sender(self) -> Sender:
+        if self._claim is None:
+            raise ValueError("only a claimed data source is sent to")
+        return Sender(self._claim, self._jobs, self._tags)
+
+    def recover(self) -> Recovered:
+        """Find out what became of what earlier refreshes have sent."""
+        with phase(self._seconds, "recover"):
+            claim = self._claim
+            history = claim.history if claim else read_history(self._setup.journal.records())
+            return recover(history, self._jobs, claim)
+
+    def observe(self, past: Recovered) -> Base:
+        """Look at the data source on the server."""
+        declaration, server = self._declaration, self._server
+        observer = Observer(declaration, server, self._reconciler, self._tags, self._setup.log)
+        # It is created only when a file is sent: a refused refresh must not leave an empty project.
+        if declaration.create_project or self._options.audit:
+            return observer.observe(past, server.find_project(declaration.project))
+        return observer.observe(past, server.project(declaration.project, create=False))
+
+    def audit(self, past: Recovered, base: Base) -> Report:
+        """Compare the rows with the last checkpoint, if it is known which ones they should be."""
+        report = Report(plan=None, base=base, checkpoint=past.record)
+        if base.remote is None or base.checkpoint is None or base.distrust:
+            return report
+        found = self._reconciler.audit(base.checkpoint, base.remote)
+        return replace(report, reconciliation=found)
+
+    def plan(self, base: Base) -> Planned:
+        """Read the models, and decide; a changed table decides by the size of its update."""
+        builder, declaration = self._builder, self._declaration
+        with phase(self._seconds, "plan"):
+            desired = builder.desired(base.checkpoint)
+            facts = Facts(
+                declaration=declaration,
+                digest=builder.digest,
+                desired=desired,
+                base=base,
+                whole=builder.whole,
+                differences=self._differences(desired, base),
+            )
+            plan, deltas = decide(facts, self._options), []
+        if isinstance(plan, Changed):
+            with phase(self._seconds, "build"):
+                deltas, size = self._deltas(plan, desired)
+            plan = by_size(declaration, plan, size)
+        if not isinstance(plan, Update):
+            _remove(deltas)
+            deltas = []
+        if base.checkpoint and isinstance(plan, NoChange | Update):
+            # A publish checks all tables anyway. Otherwise a key that was declared since then would
+            # pass unchecked until the next change of the rows.
+            changed = plan.tables if isinstance(plan, Update) else ()
+            with phase(self._seconds, "plan"):
+                builder.check_unchanged(desired, base.checkpoint, changed=changed)
+        report = Report(
+            plan=plan,
+            remote=base.remote,
+            warnings=base.warnings,
+            before=base.rows or {},
+            moves=base.move.phrases if base.move else {},
+        )
+        self._setup.log.info(DECISION, report.decision, report.reason)
+        report = replace(report, orphans=self._orphans(base, desired, plan))
+        return Planned(base, desired, plan, report, deltas)
+
+    def _differences(self, desired: Mapping[str, TableContent], base: Base) -> Sequence[str]:
+        """In what the tables of a data source that is taken over differ from ours."""
+        declaration = self._declaration
+        if base.remote is None or base.is_ours or not_ours(declaration, base, self._options):
+            return ()
+        # The server chooses the tables and types of a file that it converts itself.
+        if why := self._builder.whole:
+            return (why,)
+        wanted = {
+            declaration.published_name(name): {
+                column.name: hyper_type(column, table=name) for column in table.columns
+            }
+            for name, table in desired.items()
+        }
+        try:
+            found = published_tables(self._server, base.remote, self._setup.hyper)
+        except ValueError as error:
+            return (f"its tables cannot be read ({error})",)
+        return layout_changes(found, wanted)
+
+    def _deltas(
+        self, changed: Changed, desired: Mapping[str, TableContent]
+    ) -> tuple[Sequence[Delta], Size]:
+        """Build an update, in several parts if it is too large and may be split."""
+        possible = self._server.payload_limit
+        # 0 stays 0: a server without updates takes no payload, whatever limit is declared.
+        limit = possible and (self._declaration.payload_limit or possible)
+        delta = self._builder.delta(changed.tables, desired, changed.checkpoint)
+        pieces: Sequence[Delta] = ()
+        if self._declaration.oversize == "split" and delta.extract.size > limit:
+            pieces = self._builder.split(delta, limit)
+        if pieces:
+            _remove([delta])
+        size = Size(delta.counts, delta.extract.size, limit, pieces=len(pieces))
+        return pieces or [delta], size
+
+    def _orphans(
+        self, base: Base, desired: Mapping[str, TableContent], plan: Plan
+    ) -> Mapping[str, int]:
+        match plan:
+            case Refuse():
+                return {}
+            case NoChange():
+                return base.checkpoint.orphans if base.checkpoint else {}
+            case Update(tables):
+                changed, before = tables.keys(), base.checkpoint
+            case Publish():
+                changed, before = desired.keys(), None
+        with phase(self._seconds, "build"):
+            return self._builder.orphans(desired, changed=changed, base=before)
+
+    def rehearse(self, planned: Planned) -> Report:
+        """Report what would be done; the files of an update were built to measure it."""
+        if isinstance(planned.plan, Publish):
+            # Building the file would check the rows, but a dry run does not build it.
+            self._builder.check(planned.desired)
+        if not planned.deltas:
+            return self._ended(planned.report)
+        _remove(planned.deltas)
+        extract, tables = total(planned.deltas), counts(planned.deltas)
+        return self._ended(replace(planned.report, extract=extract, tables=tables))
+
+    def deliver(self, planned: Planned) -> Sent:
+        """Carry out the decision.
+
+        Raises:
+            RefusedError: it was to do nothing, or the server refused.
+            DriftError: another user changed the data source meanwhile.
+            RefreshError: the server failed, or did not answer, or the job failed.
+        """
+        if isinstance(planned.plan, Refuse):
+            raise RefusedError(planned.plan.reason, planned.plan.failed)
+        self._moves |= planned.report.moves
+        self._warnings += planned.base.warnings
+        delivery = Delivery(
+            content=self._builder,
+            base=planned.base,
+            sender=self._sender,
+            reconciler=self._reconciler,
+            kept=self._setup.kept,
+            now=self._setup.now,
+            seconds=self._seconds,
+        )
+        orphans = planned.report.orphans
+        sent = delivery.deliver(planned.plan, planned.deltas, planned.desired, orphans)
+        self._warnings += sent.warnings
+        return sent
+
+    def reconcile(self, sent: Sent) -> Reconciliation | None:
+        """Compare the published data with the models, unless that was done; return the result.
+
+        If an earlier refresh could not look, this one tries again, even if it has sent nothing.
+        """
+        if sent.target is None or not self._declaration.reconcile or not sent.target.unreconciled:
+            return None
+        with phase(self._seconds, "reconcile"):
+            found = self._reconciler.compare(sent.target, sent.remote)
+        if found.skipped:
+            self._setup.log.warning("Not reconciled with the models: %s", found.skipped)
+        return found
+
+    def record(self, sent: Sent, found: Reconciliation | None) -> Checkpoint:
+        """Close the claim with the checkpoint that was reached."""
+        target = sent.target
+        if target is None or self._claim is None:
+            raise ValueError("a refresh ends with a checkpoint")
+        habits = target.habits if sent.distrust else sent.learnt
+        distrust, unreconciled = sent.distrust, target.unreconciled
+        if found and found.problem:
+            # No update may build on it until it is equal.
+            distrust = found.problem
+        elif found:
+            unreconciled = found.skipped
+            ways = {name: way for name, way in found.by.items() if way != "download"}
+            habits = habits.model_copy(update={"counts": habits.counts | ways})
+        checkpoint = completed(
+            target, sent.remote, distrust=distrust, unreconciled=unreconciled, habits=habits
+        )
+        self._claim.close(checkpoint)
+        return checkpoint
+
+    def report(
+        self, planned: Planned, sent: Sent, found: Reconciliation | None, checkpoint: Checkpoint
+    ) -> Report:
+        """Report what was done, in all attempts."""
+        warnings = [*self._warnings, *filter(None, [checkpoint.distrust])]
+        report = replace(
+            planned.report,
+            extract=sent.extract,
+            tables=counts(planned.deltas),
+            reconciliation=found,
+            checkpoint=checkpoint,
+            remote=sent.remote,
+            sent=sent.extract.size if sent.extract else 0,
+            warnings=tuple(dict.fromkeys(warnings)),
+            job_id=sent.intent.job_id if sent.intent else None,
+            moves=self._moves,
+        )
+        return self._ended(report)
+
+    def build(self) -> Report:
+        """Only build the file."""
+        builder, options = self._builder, self._options
+        with phase(self._seconds, "build"):
             desired = builder.desired(None)
             # Nothing is replaced here, so no table can shrink, and only guard.min_rows counts.
-            problems = guard_problems(self.declaration, desired, {})
+            problems = guard_problems(self._declaration, desired, {})
             if problems and Accept.SHRINK not in options.accept:
                 found = "\n".join(problems)
                 raise RefusedError(found, {Check.GUARD: found})
             orphans = builder.orphans(desired, changed=desired, base=None)
             extract = builder.file(desired)
-        return Report(plan=None, extract=extract, orphans=orphans, seconds=seconds)
+        return self._ended(Report(plan=None, extract=extract, orphans=orphans))
+
+    def _ended(self, report: Report) -> Report:
+        self._seconds["total"] = round(time.monotonic() - self._started, 3)
+        report = replace(report, seconds=self._seconds)
+        report = replace(report, summary=summary(report, self._declaration, self._options))
+        self._setup.log.info("%s", report.summary)
+        return report
 
 
-# Publish a Parquet file unread: the server makes the extract from it.
-
-
-def refresh_as_is(refresh: Refresh, file: Path, options: Options) -> Report:
-    """Make a published data source of one table equal to a file, or report why not.
-
-    It is planned like every refresh: ownership, guards, schema changes and analysts' work count.
-
-    Raises:
-        RefusedError: publishing would be wrong or unsafe; nothing was sent or overwritten.
-        RefreshError: publishing failed; the next run finds out what became of it.
-    """
-    return refresh.run_with(_content(refresh, file, options), options)
+def _remove(deltas: Sequence[Delta]) -> None:
+    for delta in deltas:
+        delta.extract.path.unlink()
 
 
 @contextmanager
-def _content(refresh: Refresh, file: Path, options: Options) -> Generator[ParquetFile]:
-    bare = refresh.builder({})
-    if options.dry_run:
-        yield parquet_file(file, bare)
-        return
-    # What is sent must be what was checked, even if somebody writes the file meanwhile.
-    bare.folder.mkdir(parents=True, exist_ok=True)
-    copy = bare.folder / f"{refresh.journal.owner.run_id}.parquet"
-    shutil.copyfile(file, copy)
-    try:
-        yield parquet_file(copy, bare)
-    finally:
-        copy.unlink()
+def _opened(setup: Setup, options: Options, content: Content) -> Generator[_Phases]:
+    """Claim the data source, open its content and a session, in this order."""
+    claim, site = None, None
+    with ExitStack() as stack:
+        # A look neither waits for a running refresh nor leaves a trace in the journal.
+        if options.sends:
+            alone = claimed(
+                setup.journal,
+                what=setup.declaration.key,
+                timeout=setup.timeouts.claim,
+                sleep=setup.sleep,
+                log=setup.log,
+            )
+            claim = stack.enter_context(alone)
+        builder = stack.enter_context(content(setup))
+        if options.publish:
+            site = stack.enter_context(setup.server())
+        yield _Phases(setup, options, builder, site, claim)
+
+
+@contextmanager
+def newest_models(setup: Setup) -> Generator[Builder]:
+    """The content of the newest version of each model.
+
+    Raises:
+        RefusedError: a model has no snapshot, or cannot be published.
+    """
+    declaration = setup.declaration
+    declared = Declared(setup.snapshots, declaration.types)
+    found = {model: declared.newest(model) for model in declaration.models}
+    models = checked_models(declaration, found)
+    with readable(setup.hyper, declaration, models):
+        yield setup.builder(models)
+
+
+def passthrough(file: Path, options: Options) -> Content:
+    """The content of a Parquet file that is published unread: the server makes the extract.
+
+    It is planned like every refresh: ownership, guards, schema changes and analysts' work count.
+    """
+
+    @contextmanager
+    def content(setup: Setup) -> Generator[Builder]:
+        bare = setup.builder({})
+        if options.dry_run:
+            yield parquet_file(file, bare)
+            return
+        # What is sent must be what was checked, even if another process writes the file meanwhile.
+        bare.folder.mkdir(parents=True, exist_ok=True)
+        copy = bare.folder / f"{setup.journal.owner.run_id}.parquet"
+        shutil.copyfile(file, copy)
+        try:
+            yield parquet_file(copy, bare)
+        finally:
+            copy.unlink()
+
+    return content

@@ -11,6 +11,7 @@ from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.extracts.compare import Reconciliation
 from tableau_pipeline.extracts.delta import RowCounts
 from tableau_pipeline.hyper.build import Extract
+from tableau_pipeline.refresh.observe import Base
 from tableau_pipeline.refresh.plan import NoChange, Options, Plan, Publish, Refuse, Update
 
 
@@ -19,7 +20,7 @@ class Report:
     """What a refresh did.
 
     Attributes:
-        plan: None if only the file was to be built.
+        plan: None if only the file was to be built, or the published rows to be compared.
         extract: the file that was built: the whole data source, or the payload of an update.
             For a split update, the last payload with the rows and bytes of all. None if nothing
             had to be built.
@@ -35,6 +36,7 @@ class Report:
         seconds: by phase; "total" once the refresh has ended.
         before: rows by table that were published before; empty if they are not known.
         moves: what becomes of its name and its project, by "rename" and "move".
+        base: of an audit: what the server holds.
         summary: all of this in one line.
     """
 
@@ -51,6 +53,7 @@ class Report:
     seconds: dict[str, float] = field(default_factory=dict)
     before: Mapping[str, int] = field(default_factory=dict)
     moves: Mapping[str, str] = field(default_factory=dict)
+    base: Base | None = None
     summary: str = ""
 
     @property
@@ -124,8 +127,8 @@ def comparison(report: Report) -> str:
     checkpoint, found = report.checkpoint, report.reconciliation
     if checkpoint is None:
         return ""
-    if checkpoint.suspect:
-        return f"to be compared by the next refresh: {checkpoint.suspect}"
+    if checkpoint.distrust:
+        return f"to be compared by the next refresh: {checkpoint.distrust}"
     if checkpoint.unreconciled:
         return f"not compared: {checkpoint.unreconciled}"
     if found is None:

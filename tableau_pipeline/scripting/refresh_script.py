@@ -12,7 +12,8 @@ from tableau_pipeline.lake.tables import with_lakes
 from tableau_pipeline.objects.local import LocalCopies
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.plan import Options
-from tableau_pipeline.refresh.refresh import Refresh
+from tableau_pipeline.refresh.refresh import Setup
+from tableau_pipeline.refresh.refresh import refresh as run_refresh
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline.scripting.file_journal import FileJournal
 from tableau_pipeline.snapshots.store import SnapshotStore
@@ -52,11 +53,12 @@ def refresh(
         RefreshError: the refresh failed; the next one finds out what became of it.
     """
     _check(declaration)
-    return Refresh(
+    snapshots_of_models = with_lakes(
+        SnapshotStore(snapshots), declaration, LocalCopies(folder / "copies", limit=_COPIES)
+    )
+    setup = Setup(
         declaration=declaration,
-        snapshots=with_lakes(
-            SnapshotStore(snapshots), declaration, LocalCopies(folder / "copies", limit=_COPIES)
-        ),
+        snapshots=snapshots_of_models,
         journal=FileJournal(journal),
         server=server,
         hyper=hyper_process,
@@ -64,7 +66,8 @@ def refresh(
         kept=folder.resolve() / "kept",
         log=log,
         timeouts=timeouts,
-    ).run(options)
+    )
+    return run_refresh(setup, options)
 
 
 def _check(declaration: Declaration) -> None:

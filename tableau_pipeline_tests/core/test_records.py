@@ -75,7 +75,7 @@ CHECKPOINT = st.builds(
     grown=NUMBER,
     orphans=st.dictionaries(TEXT, NUMBER, max_size=2),
     unreconciled=st.none() | TEXT,
-    suspect=st.none() | TEXT,
+    distrust=st.none() | TEXT,
     habits=HABITS,
 )
 INTENT = st.builds(
@@ -92,7 +92,7 @@ INTENT = st.builds(
     before=st.none() | INSTANT,
     before_revision=st.none() | NUMBER,
     target=st.none() | CHECKPOINT,
-    partial=st.none() | TEXT,
+    distrust=st.none() | TEXT,
     job_id=st.none() | TEXT,
     outcome=st.none() | st.sampled_from(Outcome),
     note=st.none() | TEXT,
@@ -116,7 +116,7 @@ RECORD = st.one_of(
         through=NUMBER,
         record=st.none() | CHECKPOINT,
         pending=st.none() | CHECKPOINT,
-        untrusted=st.none() | TEXT,
+        distrust=st.none() | TEXT,
         sent=st.none() | INTENT,
         creating=st.none() | INTENT,
         rows=st.dictionaries(TEXT, NUMBER, max_size=2),

@@ -9,6 +9,7 @@ import pytest
 
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.plan import Options
+from tableau_pipeline.refresh.refresh import refresh
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline_tests.docs.page import declared, page
 from tableau_pipeline_tests.docs.scenes import SCENES, Step
@@ -44,7 +45,7 @@ class Batches(Proxy):
         return self.behind.update(luid, batch=batch, **more)
 
 
-def refresh(pipeline: Pipeline, step: Step, sent: list[str]) -> Report:
+def ship(pipeline: Pipeline, step: Step, sent: list[str]) -> Report:
     """Give the models their new content, and refresh."""
     for model, parts in step.models.items():
         for part in parts:
@@ -56,7 +57,9 @@ def refresh(pipeline: Pipeline, step: Step, sent: list[str]) -> Report:
                 span=part.span,
             )
     noon = datetime.combine(step.today, time(12), UTC)
-    return pipeline.refresh(around_server=lambda site: Batches(site, sent), now=noon).run(Options())
+    return refresh(
+        pipeline.refresh(around_server=lambda site: Batches(site, sent), now=noon), Options()
+    )
 
 
 @pytest.mark.few_variants(1)
@@ -70,7 +73,7 @@ def test_scene(heading: str, sandbox: Sandbox, eyes: TableauSite, tmp_path: Path
     numbers: list[int] = []
     for number, step in enumerate(SCENES[heading](), start=1):
         sent: list[str] = []
-        report = refresh(pipeline, step, sent)
+        report = ship(pipeline, step, sent)
         numbers.append(number)
         assert pipeline.wrong() == []
         assert report.plan is not None

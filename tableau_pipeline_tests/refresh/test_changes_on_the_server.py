@@ -11,6 +11,7 @@ from tableau_pipeline.core.checkpoint import PublishMode
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.refresh.plan import Accept, NoChange, Options, Publish
+from tableau_pipeline.refresh.refresh import refresh
 from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.other_users import ADMIN
@@ -219,7 +220,7 @@ def test_renamed_while_the_file_is_built(pipeline: Pipeline):
             other_users.changes(pipeline, name=f"{pipeline.name} better")
         return hyper_process()
 
-    replace(pipeline.refresh(), hyper=meanwhile).run(Options())
+    refresh(replace(pipeline.refresh(), hyper=meanwhile), Options())
     given_up, sent = pipeline.journal.sendings()[-2:]
     assert (given_up.job_id, sent.name) == (None, f"{pipeline.name} better")
     assert pipeline.found() == []

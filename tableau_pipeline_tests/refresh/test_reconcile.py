@@ -103,7 +103,7 @@ def test_a_file_that_nobody_can_open_is_a_difference(pipeline: Pipeline):
     with pytest.raises(ReconciliationError, match="it cannot be read"):
         pipeline.run(around={"around_server": Spoiling})
     assert isinstance(pipeline.run().plan, NoChange)
-    assert pipeline.journal.checkpoint().suspect is None
+    assert pipeline.journal.checkpoint().distrust is None
 
 
 def test_a_small_package_with_a_huge_file_is_not_unpacked(pipeline: Pipeline):

@@ -9,6 +9,7 @@ import pytest
 
 from tableau_pipeline.core.declaration import Diff, Reconcile
 from tableau_pipeline.refresh.plan import Options
+from tableau_pipeline.refresh.refresh import refresh
 from tableau_pipeline_tests.docs.page import page
 from tableau_pipeline_tests.refresh.recover.test_crash import changed_rows
 from tableau_pipeline_tests.refresh.support.models import flights
@@ -76,7 +77,7 @@ def test_each_look_at_a_job_is_one_request(
                 held.close()
                 pipeline.sandbox.wait_until_idle()
 
-        replace(pipeline.refresh(), sleep=sleep).run(Options())
+        refresh(replace(pipeline.refresh(), sleep=sleep), Options())
     asked = paths()
     at_job = [number for number, path in enumerate(asked) if "/jobs/" in path]
     looks = asked[at_job[0] : at_job[-1] + 1]

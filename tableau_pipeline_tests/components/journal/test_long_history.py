@@ -193,7 +193,7 @@ def test_a_refused_refresh_of_a_lost_request_keeps_what_it_found_out(location: L
     assert not location.refresh("busy").success
     history = location.history("busy")
     assert history.intents == ()
-    assert "interrupted" in str(history.recovered.untrusted)
+    assert "interrupted" in str(history.recovered.distrust)
 
 
 def newer(record: Record) -> dg.AssetObservation:

@@ -27,7 +27,7 @@ PHASES = {
     "sent": (Stop("http.client:HTTPConnection.getresponse", within=f"{SITE}.update"), PUBLISH),
     "answered": (ANSWERED, PUBLISH),
     "job known": (Stop(f"{SITE}.job"), UPDATE),
-    "outcome known": (Stop("tableau_pipeline.refresh.refresh:Attempt._recorded"), UPDATE),
+    "outcome known": (Stop("tableau_pipeline.refresh.refresh:_Phases.record"), UPDATE),
 }
 APPEND = "tableau_pipeline.components.journal:DagsterJournal.append"
 CLAIMED = Stop(APPEND, after=True)

@@ -137,7 +137,7 @@ def test_somebody_publishes_again_and_again(pipeline: Pipeline):
     assert len(jobs(pipeline)) == began + 2
     assert report.warnings
     assert report.checkpoint
-    assert report.checkpoint.suspect
+    assert report.checkpoint.distrust
     assert isinstance(pipeline.run().plan, Publish)
     assert pipeline.wrong() == []
     assert isinstance(pipeline.run().plan, NoChange)

@@ -11,8 +11,9 @@ import pytest
 from tableau_pipeline.core.checkpoint import Claim, Closing
 from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.refresh.claim import Claimed, claimed
+from tableau_pipeline.refresh.claim import HeldClaim, claimed
 from tableau_pipeline.refresh.plan import NoChange, Options, Publish
+from tableau_pipeline.refresh.refresh import refresh
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.pipeline import LOG, TIMEOUTS, Pipeline
 from tableau_pipeline_tests.refresh.support.shared_records import SharedJournal, nothing
@@ -23,7 +24,7 @@ def claim(
     *,
     timeout: float = 60,
     asleep: Callable[[], None] = nothing,
-) -> AbstractContextManager[Claimed]:
+) -> AbstractContextManager[HeldClaim]:
     """A claim; `asleep` happens whenever its refresh waits, which takes no time."""
     return claimed(journal, what="sales", timeout=timeout, sleep=lambda _: asleep(), log=LOG)
 
@@ -113,11 +114,11 @@ def test_failed_refresh_lets_go_of_its_claim(pipeline: Pipeline):
     one = SharedJournal("one")
     pipeline.missing = {"flights"}
     with pytest.raises(RefusedError):
-        pipeline.refresh(around_journal=lambda _: one).run(Options())
+        refresh(pipeline.refresh(around_journal=lambda _: one), Options())
     assert open_claims(one) == []
     pipeline.missing = set()
     two = one.of("two")
-    pipeline.refresh(around_journal=lambda _: two).run(Options())
+    refresh(pipeline.refresh(around_journal=lambda _: two), Options())
     assert one.records()[-1] == two.records()[-1]
 
 
@@ -132,7 +133,7 @@ def test_models_are_read_once_the_claim_holds(pipeline: Pipeline):
 
     two = one.of("two")
     waiting = replace(pipeline.refresh(around_journal=lambda _: two), sleep=meanwhile)
-    report = waiting.run(Options())
+    report = refresh(waiting, Options())
     assert report.extract
     assert report.extract.rows == {"Extract": 9}
 

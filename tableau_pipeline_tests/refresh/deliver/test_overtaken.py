@@ -11,7 +11,7 @@ from tableau_pipeline.core.declaration import Diff
 from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.refresh.plan import NoChange, Options, Publish, Update
-from tableau_pipeline.refresh.refresh import Refresh
+from tableau_pipeline.refresh.refresh import Setup, refresh
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.other_users import ANN
@@ -67,12 +67,12 @@ class Zombie:
     pipeline: Pipeline
     journal: SharedJournal
 
-    def refresh(self, run: str, **around: Any) -> Refresh:
+    def refresh(self, run: str, **around: Any) -> Setup:
         journal = self.journal.of(run)
         return self.pipeline.refresh(around_journal=lambda _: journal, **around)
 
     def run(self, run: str) -> Report:
-        return self.refresh(run).run(Options())
+        return refresh(self.refresh(run), Options())
 
     def goes_on(self, call: str, *, nth: int = 1, when: str = "after") -> None:
         """Run "one" refreshes, and run "two" with newer rows right after this call, or before."""
@@ -86,7 +86,7 @@ class Zombie:
             "one", around_server=lambda server: At(server, call, newer_refresh, nth=nth, when=when)
         )
         with pytest.raises(RefreshError, match="overtaken by run two"):
-            replace(zombie, sleep=lambda _: None).run(Options())
+            refresh(replace(zombie, sleep=lambda _: None), Options())
 
 
 @pytest.mark.few_variants(1)
@@ -133,7 +133,7 @@ def test_what_was_not_sent_holds_off_no_later_run(new_pipeline: Callable[..., Pi
         "one", around_server=lambda server: At(server, "find_by_luid", stops, nth=2)
     )
     with pytest.raises(RefreshError, match=r"overtaken|does not answer"):
-        replace(one, sleep=lambda _: None).run(Options())
+        refresh(replace(one, sleep=lambda _: None), Options())
     assert isinstance(zombie.run("three").plan, Update)
     assert pipeline.wrong() == []
 
@@ -159,7 +159,7 @@ def test_upgraded_while_it_sends(pipeline: Pipeline):
     the time that another process of this deployment is upgraded."""
     pipeline.policy(Diff(("flight_id",)))
     journal = LaterJournal("zero")
-    pipeline.refresh(around_journal=lambda _: journal).run(Options())
+    refresh(pipeline.refresh(around_journal=lambda _: journal), Options())
     pipeline.model("flights", flights(9))
 
     def upgraded() -> None:
@@ -170,11 +170,11 @@ def test_upgraded_while_it_sends(pipeline: Pipeline):
         around_server=lambda server: At(server, "update", upgraded),
     )
     with pytest.raises(RefreshError, match=r"Nothing more .* release 9\.8\.7") as error:
-        one.run(Options())
+        refresh(one, Options())
     assert not isinstance(error.value, RefusedError)
     journal.is_later = False
     assert isinstance(
-        pipeline.refresh(around_journal=lambda _: journal).run(Options()).plan, NoChange
+        refresh(pipeline.refresh(around_journal=lambda _: journal), Options()).plan, NoChange
     )
     assert pipeline.wrong() == []
 
@@ -188,7 +188,7 @@ def test_wiped_while_the_first_publish_is_sent(pipeline: Pipeline):
         "one", around_server=lambda server: At(server, "publish", wipe, when="before")
     )
     with pytest.raises(RefreshError, match="removed its records during its publish"):
-        replace(first, sleep=lambda _: None).run(Options())
+        refresh(replace(first, sleep=lambda _: None), Options())
     pipeline.model("flights", flights(1))
     with pytest.raises(RefusedError, match="1 rows where 8 are published"):
         zombie.run("two")
@@ -202,7 +202,7 @@ def test_overtaken_refresh_moves_nothing(pipeline: Pipeline):
     """Prevents: a zombie gives a data source its old name back, which the newer one had changed."""
     zero = SharedJournal("zero")
     one = zero.of("one")
-    pipeline.refresh(around_journal=lambda _: zero).run(Options())
+    refresh(pipeline.refresh(around_journal=lambda _: zero), Options())
     old = pipeline.name
     pipeline.declare(name=f"{old} better")
 
@@ -215,7 +215,7 @@ def test_overtaken_refresh_moves_nothing(pipeline: Pipeline):
         around_server=lambda server: At(server, "find_by_luid", newer_refresh, when="after"),
     )
     with pytest.raises(RefreshError, match="overtaken"):
-        replace(zombie, sleep=lambda _: None).run(Options())
+        refresh(replace(zombie, sleep=lambda _: None), Options())
     assert pipeline.found() == []
     pipeline.declare(name=old)
     assert len(pipeline.found()) == 1

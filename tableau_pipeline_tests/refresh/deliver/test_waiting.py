@@ -12,8 +12,8 @@ import pytest
 
 from tableau_pipeline.core.checkpoint import Outcome, PublishMode
 from tableau_pipeline.core.server import Timeouts
+from tableau_pipeline.publishing.jobs import Jobs
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.refresh.jobs import Jobs
 from tableau_pipeline_tests.publishing.conftest import hyper_file
 from tableau_pipeline_tests.refresh.support.pipeline import LOG
 from tableau_pipeline_tests.refresh.support.proxies import Proxy

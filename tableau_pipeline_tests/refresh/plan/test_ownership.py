@@ -10,6 +10,7 @@ from tableau_pipeline.core.checkpoint import FORMAT, Checkpoint, PublishMode
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.refresh.plan import Accept, NoChange, Options, Publish
+from tableau_pipeline.refresh.refresh import refresh
 from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.crashes import killed_before
 from tableau_pipeline_tests.refresh.support.models import flights
@@ -150,7 +151,7 @@ def test_takeover(pipeline: Pipeline, *, whole_deployment: bool):
     (before,) = pipeline.found()
     other = elsewhere(pipeline)
     if whole_deployment:
-        report = replace(other.refresh(), takeover=True).run(Options())
+        report = refresh(replace(other.refresh(), takeover=True), Options())
     else:
         report = other.run(Accept.TAKEOVER)
     assert isinstance(report.plan, Publish)

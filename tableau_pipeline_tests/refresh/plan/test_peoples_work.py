@@ -12,6 +12,7 @@ from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.objects.stores import opened
 from tableau_pipeline.publishing.tds import read_metadata
 from tableau_pipeline.refresh.plan import Accept, NoChange, Options, Publish
+from tableau_pipeline.refresh.refresh import refresh
 from tableau_pipeline_tests.deployment.s3 import S3Server
 from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.crashes import killed_before
@@ -126,7 +127,7 @@ def test_work_is_kept_in_an_object_store(
             monkeypatch.setenv(name, value)
         opened.cache_clear()
         url = f"{store.url}/kept"
-        report = replace(pipeline.refresh(), kept=url).run(Options())
+        report = refresh(replace(pipeline.refresh(), kept=url), Options())
         (found,) = obstore.list(opened(url)).collect()
         assert f"{url}/{found['path']}" in str(report.warnings)
         file = tmp_path / "kept.tdsx"
@@ -144,7 +145,7 @@ def test_new_column_names_what_it_would_drop(pipeline: Pipeline):
         pipeline.run()
     for part in ('calculated fields "Delayed"', "accept: [overwrite]", "kept", "flights.gate"):
         assert part in str(caught.value)
-    report = replace(pipeline.refresh()).run(Options(accept=frozenset({Accept.OVERWRITE})))
+    report = refresh(replace(pipeline.refresh()), Options(accept=frozenset({Accept.OVERWRITE})))
     (file,) = saved(pipeline)
     assert str(file) in str(report.warnings)
     assert pipeline.wrong() == []

@@ -7,7 +7,7 @@ from tableau_pipeline.core.checkpoint import PublishMode, TableContent
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.errors import Check
 from tableau_pipeline.hyper.tables import Column
-from tableau_pipeline.refresh.observe import Published
+from tableau_pipeline.refresh.observe import Base
 from tableau_pipeline.refresh.plan import (
     Accept,
     NoChange,
@@ -45,7 +45,7 @@ def mode_of(plan: Plan) -> PublishMode:
 
 
 def refused(
-    known: Published,
+    known: Base,
     *accept: Accept,
     declared: Declaration | None = None,
     wanted: Mapping[str, TableContent] | None = None,
@@ -140,7 +140,7 @@ def test_metadata_that_cannot_be_read_is_spared():
 def test_column_that_somebody_dropped_is_not_restored_unasked():
     """Prevents: the overwrite that brings our column back drops the work of who dropped it."""
     theirs = metadata("digest-2", frozenset({("Extract", "id")}))
-    known = published(metadata=theirs, untrusted="somebody published")
+    known = published(metadata=theirs, distrust="somebody published")
     reason = refused(known)
     assert 'lacks the column "name" of "Extract"' in reason
     assert mode_of(decided(known, Accept.OVERWRITE)) is PublishMode.OVERWRITE
@@ -167,7 +167,7 @@ def test_changed_declaration_spares_edits_too():
 
 def test_metadata_of_any_past_that_we_left_is_ours():
     """Prevents: after a crash a new column is refused for the sake of edits that nobody made."""
-    known = published(untrusted="interrupted", left=frozenset({"digest-0", "digest-1"}))
+    known = published(distrust="interrupted", left=frozenset({"digest-0", "digest-1"}))
     assert mode_of(decided(known, wanted=WIDER)) is PublishMode.OVERWRITE
     edited = replace(known, metadata=metadata("digest-2"))
     assert isinstance(decided(edited, wanted=WIDER), Refuse)

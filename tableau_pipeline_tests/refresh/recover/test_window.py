@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tableau_pipeline.core.checkpoint import Habits, Outcome
-from tableau_pipeline.core.server import Job
-from tableau_pipeline.refresh.observe import Change, Window, revisions_of
+from tableau_pipeline.core.server import Change, Job, Window, revisions_of
 from tableau_pipeline_tests.refresh.support.states import NOON
 
 SECOND = timedelta(seconds=1)

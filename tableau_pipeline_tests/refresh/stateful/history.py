@@ -16,7 +16,7 @@ from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.publishing.session import Password, signed_in
 from tableau_pipeline.refresh.plan import Options, Publish
-from tableau_pipeline.refresh.refresh import DECISION, Refresh
+from tableau_pipeline.refresh.refresh import DECISION, Setup, refresh
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline_tests.refresh.stateful.actors import Actor, Event, Killed
 from tableau_pipeline_tests.refresh.stateful.checks.ledger import Ledger
@@ -160,7 +160,7 @@ class History:
         self.actors.append(actor)
         self.note(f"{actor.name} begins")
         try:
-            outcome: Outcome = self._refresh(actor).run(options)
+            outcome: Outcome = refresh(self._refresh(actor), options)
         except (RefreshError, Killed) as error:
             outcome = error
         finally:
@@ -196,14 +196,14 @@ class History:
             schema = {f"f_{key}": types[key] for key in shape.keys}
             self.store.store_rows(f"feed_{shape.name}", schema, sorted(keys, key=repr))
 
-    def _refresh(self, actor: Actor) -> Refresh:
+    def _refresh(self, actor: Actor) -> Setup:
         @contextmanager
         def server() -> Generator:
             credentials = Password(WORKER.name, WORKER.password)
             with signed_in(URL, credentials=credentials, log=LOG) as site:
                 yield site
 
-        return Refresh(
+        return Setup(
             declaration=actor.declaration,
             snapshots=actor,
             journal=SimulatedJournal(actor.log, actor.owner, self.point, actor.note_record),

@@ -7,16 +7,17 @@ from typing import Any
 from unittest import mock
 
 from tableau_pipeline.core.checkpoint import Record
+from tableau_pipeline.core.server import Window
 from tableau_pipeline.extracts.builder import Builder
-from tableau_pipeline.refresh.claim import Claimed
-from tableau_pipeline.refresh.observe import Observer, Recovery, Window
+from tableau_pipeline.refresh.claim import HeldClaim
+from tableau_pipeline.refresh.observe import Base, Observer
 from tableau_pipeline.refresh.plan import Accept
-from tableau_pipeline.refresh.published import Keeper
 from tableau_pipeline.refresh.reconcile import Reconciler, Reconciliation
-from tableau_pipeline.refresh.refresh import Attempt
-from tableau_pipeline.refresh.report import Report
+from tableau_pipeline.refresh.refresh import Planned, _Phases
 from tableau_pipeline_tests.refresh.stateful import journals
 from tableau_pipeline_tests.refresh.stateful.replay import Case, Failure, play
+
+_REFRESH = "tableau_pipeline.refresh"
 
 
 def _without(owner: type, name: str, answer: Any = None) -> AbstractContextManager:
@@ -29,25 +30,26 @@ def _newest(records: Sequence[Record]) -> Sequence[Record]:
 
 
 def _without_refusals() -> AbstractContextManager:
-    dry_run = Attempt.dry_run
+    plan = _Phases.plan
 
-    def lenient(attempt: Attempt) -> Report:
-        attempt._options = replace(attempt._options, accept=frozenset(Accept))
-        return dry_run(attempt)
+    def lenient(phases: _Phases, base: Base) -> Planned:
+        if phases._options.dry_run:
+            phases._options = replace(phases._options, accept=frozenset(Accept))
+        return plan(phases, base)
 
-    return mock.patch.object(Attempt, "dry_run", lenient)
+    return mock.patch.object(_Phases, "plan", lenient)
 
 
 # The last look before a sending is not among them: histories excuse what others do at that moment.
 # `deliver/test_changed_hands_while_sending.py` fails without it.
 MUTATIONS: dict[str, Callable[[], AbstractContextManager]] = {
-    "claim": lambda: mock.patch("tableau_pipeline.refresh.claim.live_claims", return_value=[]),
-    "fence": lambda: _without(Claimed, "check_fence"),
+    "claim": lambda: mock.patch(f"{_REFRESH}.claim.live_claims", return_value=[]),
+    "fence": lambda: _without(HeldClaim, "check_fence"),
     "job window": lambda: _without(Window, "covers", True),
     "guard without a base": lambda: _without(Observer, "_counted", {}),
-    "wait for an unknown sending": lambda: _without(Recovery, "_wait_for_unknown"),
+    "wait for an unknown sending": lambda: mock.patch(f"{_REFRESH}.observe._wait_for_unknown"),
     "records however old": lambda: mock.patch.object(journals, "needed", _newest),
-    "saved work of other users": lambda: _without(Keeper, "keep", "it was saved"),
+    "saved work of other users": lambda: mock.patch(f"{_REFRESH}.deliver.keep"),
     "other key of a data source": lambda: _without(Observer, "_other_key"),
     "whole publish if a base is damaged": lambda: _without(Builder, "_find_damage", False),
     "refusals of a dry run": _without_refusals,

@@ -10,6 +10,7 @@ from typing import Any
 
 from tableau_pipeline.core.checkpoint import Intent, Record
 from tableau_pipeline.refresh.plan import Accept, Options
+from tableau_pipeline.refresh.refresh import refresh
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
 from tableau_pipeline_tests.refresh.support.proxies import Proxy
 
@@ -83,12 +84,12 @@ def killed_before(pipeline: Pipeline, step: str, *accept: Accept) -> CrashPoint 
 
 
 def _killed(pipeline: Pipeline, crash: CrashPoint, *accept: Accept) -> CrashPoint | None:
-    refresh = pipeline.refresh(
+    setup = pipeline.refresh(
         around_journal=lambda journal: Crashing(journal, crash),
         around_server=lambda server: Crashing(server, crash),
     )
     try:
-        refresh.run(Options(accept=frozenset(accept)))
+        refresh(setup, Options(accept=frozenset(accept)))
     except KilledError:
         return crash
     return None
@@ -116,7 +117,10 @@ def killed_for_real(pipeline: Pipeline, *, before: str) -> int | None:
 
 def _refresh_until_killed(pipeline: Pipeline, before: str) -> None:
     crash = RealCrashPoint(before=before)
-    pipeline.refresh(
-        around_journal=lambda journal: Crashing(journal, crash),
-        around_server=lambda server: Crashing(server, crash),
-    ).run(Options())
+    refresh(
+        pipeline.refresh(
+            around_journal=lambda journal: Crashing(journal, crash),
+            around_server=lambda server: Crashing(server, crash),
+        ),
+        Options(),
+    )

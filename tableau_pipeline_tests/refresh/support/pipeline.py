@@ -29,7 +29,7 @@ from tableau_pipeline.objects.local import LocalCopies
 from tableau_pipeline.publishing.session import Password, signed_in
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.plan import Accept, Options
-from tableau_pipeline.refresh.refresh import Refresh
+from tableau_pipeline.refresh.refresh import Setup, refresh
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline_tests.refresh.support.journals import RememberingJournal
@@ -168,7 +168,7 @@ class Pipeline:
         now: datetime | None = None,
         sleep: Callable[[float], None] = time.sleep,
         hyper: Callable[[], Hyperd] = hyper_process,
-    ) -> Refresh:
+    ) -> Setup:
         """A refresh as a fresh process would set it up; `now` is its day, today unless given."""
 
         @contextmanager
@@ -178,7 +178,7 @@ class Pipeline:
                 yield around_server(site)
 
         journal: Journal = around_journal(self.journal)
-        return Refresh(
+        return Setup(
             declaration=self.declaration,
             snapshots=with_lakes(self, self.declaration, self.copies),
             journal=journal,
@@ -194,8 +194,8 @@ class Pipeline:
 
     def run(self, *accept: Accept, around: dict[str, Any] | None = None, **options: Any) -> Report:
         """Refresh."""
-        refresh = self.refresh(**(around or {}))
-        return refresh.run(Options(accept=frozenset(accept), **options))
+        setup = self.refresh(**(around or {}))
+        return refresh(setup, Options(accept=frozenset(accept), **options))
 
     def decide(self, *accept: Accept, **options: Any) -> str:
         """What a dry run would do and why, in one line."""

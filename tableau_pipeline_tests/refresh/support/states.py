@@ -11,12 +11,14 @@ from tableau_pipeline.core.server import Metadata, RemoteDatasource
 from tableau_pipeline.core.snapshot import Fingerprint
 from tableau_pipeline.extracts.delta import RowCounts, Size
 from tableau_pipeline.hyper.tables import Column
-from tableau_pipeline.refresh.observe import Published
+from tableau_pipeline.refresh.observe import Base
 from tableau_pipeline.refresh.plan import (
     Accept,
+    Changed,
     Facts,
     Options,
     Plan,
+    by_size,
     decide,
 )
 
@@ -36,7 +38,7 @@ REMOTE = RemoteDatasource(
     tags=OURS,
     link=None,
 )
-NOTHING = Published(remote=None)
+NOTHING = Base(remote=None)
 # One row for another in each table that changes, by a payload that is small enough for anything.
 SMALL = Size(counts={}, size=1, limit=1000, pieces=0)
 
@@ -94,13 +96,13 @@ def metadata(
     return Metadata(digest, columns)
 
 
-def published(record: Checkpoint | None = None, **changes: Any) -> Published:
+def published(record: Checkpoint | None = None, **changes: Any) -> Base:
     """What the server holds after a refresh that went well, unless `changes` say otherwise."""
     record = record or checkpoint()
-    known = Published(
+    known = Base(
         remote=REMOTE,
         is_ours=True,
-        record=record,
+        checkpoint=record,
         rows=record.rows,
         metadata=metadata(),
         left=frozenset({record.metadata} if record.metadata else ()),
@@ -109,7 +111,7 @@ def published(record: Checkpoint | None = None, **changes: Any) -> Published:
 
 
 def decided(
-    known: Published,
+    known: Base,
     *accept: Accept,
     wanted: Mapping[str, TableContent] | None = None,
     declared: Declaration | None = None,
@@ -125,11 +127,9 @@ def decided(
     """
     declared = declared or declaration()
     wanted = desired(declared) if wanted is None else wanted
-    facts = Facts(declared, declared.digest(), wanted, known)
-    options = Options(full=full, accept=frozenset(accept))
-
-    def measure(changed: Sequence[str], _: Checkpoint) -> Size:
-        counts = {name: size.counts.get(name, RowCounts(1, 1)) for name in changed}
-        return replace(size, counts=counts)
-
-    return decide(facts, options, measure, lambda: layout)
+    facts = Facts(declared, declared.digest(), wanted, known, differences=layout)
+    plan = decide(facts, Options(full=full, accept=frozenset(accept)))
+    if not isinstance(plan, Changed):
+        return plan
+    counts = {name: size.counts.get(name, RowCounts(1, 1)) for name in plan.tables}
+    return by_size(declared, plan, replace(size, counts=counts))

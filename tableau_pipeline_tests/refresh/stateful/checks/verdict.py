@@ -48,7 +48,7 @@ def describe(outcome: Outcome) -> str:
         case Report(plan=None):
             return "built only"
         case Report(plan=plan):
-            suspect = outcome.checkpoint.suspect if outcome.checkpoint else None
+            suspect = outcome.checkpoint.distrust if outcome.checkpoint else None
             return f"{plan.decision}: {plan.reason}{f' (suspect: {suspect})' if suspect else ''}"
         case Killed():
             return "killed"
@@ -81,7 +81,7 @@ def check(history: Any, actor: Actor, start: Start, outcome: Outcome) -> None:
         case RefreshError():
             stopped = [each for each in history.store.damaged if each in str(outcome)]
             require(not stopped, f"a damaged file that it need not read stops it: {outcome}")
-        case Report(checkpoint=Checkpoint(suspect=None)) if not actor.options.dry_run:
+        case Report(checkpoint=Checkpoint(distrust=None)) if not actor.options.dry_run:
             _check_green(history, actor, start, outcome)
             require(not actor.lost_work, "green, although it has lost the work of people")
             _check_place(history, actor, start, outcome)
