@@ -32,7 +32,7 @@ def compare_with_bare_sql() -> None:
         snapshots = _snapshots(folder)
         hyper = hyper_process()
         files = Builder(
-            declaration=datasources()[0].declaration,
+            declaration=datasources()[0],
             models=snapshots,
             snapshots=SnapshotStore(folder),
             hyper=hyper_process,

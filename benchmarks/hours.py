@@ -125,7 +125,13 @@ def refreshed(folder: Path, environment: Mapping[str, str]) -> Figures:
     snapshots = SnapshotIOManager(root=str(folder / "snapshots"), spark=SparkResource())
     journal = _Measured(folder / "journal.json")
     work = Setup(
-        declaration=Declaration("hours", "Hours", "Default", (Table("hours", "hours"),)),
+        declaration=Declaration(
+            key="hours",
+            name="Hours",
+            project="Default",
+            tables=(Table("hours", "hours"),),
+            reconcile=None,
+        ),
         snapshots=ModelSnapshots(snapshots, {"hours": _PARTITIONS}),
         journal=journal,
         server=lambda: signed_in(environment["TABLEAU_SERVER_URL"], credentials=token),

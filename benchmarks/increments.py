@@ -29,6 +29,7 @@ INCREMENT = Declaration(
     project="Default",
     tables=(Table("lineitem", "lineitem", policy=Diff(KEY)),),
     rebase=1000,
+    reconcile=None,
 )
 # Without a key to check: the cheapest full refresh that there is.
 FULL = Declaration(
@@ -36,6 +37,7 @@ FULL = Declaration(
     name="Full",
     project="Default",
     tables=(Table("lineitem", "lineitem"),),
+    reconcile=None,
 )
 
 

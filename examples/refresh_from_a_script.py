@@ -15,7 +15,6 @@ from pathlib import Path
 from tableau_pipeline.scripting import (
     Declaration,
     PersonalAccessToken,
-    Reconcile,
     RefreshError,
     Report,
     Table,
@@ -34,7 +33,6 @@ ORDERS = Declaration(
     name="Shop Orders",
     project="Default",
     tables=(Table("orders", model="orders"),),
-    reconcile=Reconcile(),
 )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, TypeAdapter
+from pydantic import TypeAdapter
 
 from tableau_pipeline.components import Audit, FileDrop, PublishedDatasource
 from tableau_pipeline.components.publish_file import PublishFileConfig
@@ -16,7 +16,7 @@ from tableau_pipeline.components.published_datasource import RefreshConfig
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "yaml.md"
 BEGIN, END = "<!-- begin generated: {} -->", "<!-- end generated: {} -->"
-_MODELS: Mapping[str, type[BaseModel]] = {
+_MODELS: Mapping[str, type] = {
     "PublishedDatasource": PublishedDatasource,
     "FileDrop": FileDrop,
     "Audit": Audit,
@@ -43,7 +43,7 @@ def with_tables(page: str) -> str:
     return page
 
 
-def tables(model: type[BaseModel]) -> str:
+def tables(model: type) -> str:
     """A table of keys for the model itself, and one for each mapping inside."""
     # The adapter describes every alternative; the class itself leaves alternatives out for editors.
     schema = TypeAdapter(model).json_schema(by_alias=True)
@@ -65,9 +65,7 @@ def _sections(
         for place, form in _forms(key, known)
         if "properties" in form
     ]
-    # `diff` in `refresh: {diff: {...}}` only chooses among forms: the table would be one row.
-    if not inside or len(schema["properties"]) > 1:
-        yield path, schema
+    yield path, schema
     for each, form in inside:
         yield from _sections(each, form, known)
 
@@ -99,8 +97,7 @@ def _section(
     heading += "\n\n" if path else ""
     required = schema.get("required", ())
     rows = [
-        # YAML reads the bare word `on` as true, so the schema cannot require it; its length does.
-        _row(name, key, known, is_required=name in required or "minProperties" in key)
+        _row(name, key, known, is_required=name in required)
         for name, key in schema["properties"].items()
     ]
     head = "| key | value | default | meaning |\n| --- | --- | --- | --- |"
@@ -115,7 +112,7 @@ def _row(name: str, key: Mapping[str, Any], known: Mapping[str, Any], *, is_requ
 
 def _default(key: Mapping[str, Any]) -> str:
     match key.get("default"):
-        case None | {} | [] | ():
+        case None | {} | [] | () | "":
             return ""
         case bool(value):
             return f"`{str(value).lower()}`"

@@ -9,7 +9,6 @@ import dagster as dg
 from pydantic import Field
 
 from tableau_pipeline.audit import Audited, audit
-from tableau_pipeline.components.attributes import Cron, Zone
 from tableau_pipeline.components.journal import DagsterJournal, setup_in_run
 from tableau_pipeline.components.published_datasource import (
     POOL,
@@ -18,13 +17,14 @@ from tableau_pipeline.components.published_datasource import (
     snapshots_of,
 )
 from tableau_pipeline.components.reporting import escaped
-from tableau_pipeline.components.triggers import schedule_status
+from tableau_pipeline.components.triggers import Cron, schedule_status
 from tableau_pipeline.components.yaml_component import YamlComponent
 from tableau_pipeline.core.checkpoint import Closing
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, TAG_PREFIX, Declaration
 from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.keys import Zone, keyed
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.resources import HyperResource, SnapshotIOManager, TableauServerResource
 from tableau_pipeline.resources.failures import as_failure
@@ -250,6 +250,7 @@ def _conclude(
     context.add_output_metadata(metadata)
 
 
+@keyed
 class Audit(YamlComponent):
     """Compare every data source of this code location with its models, without refreshing it."""
 
@@ -268,7 +269,7 @@ class Audit(YamlComponent):
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Return the job and its schedule, for the data sources that this location declares."""
         found = context.component_tree.get_all_components(of_type=PublishedDatasource)
-        job = audit_job(self.job, [datasource.declaration for datasource in found])
+        job = audit_job(self.job, found)
         schedule = dg.ScheduleDefinition(
             name=f"{self.job}_schedule",
             job=job,

@@ -8,11 +8,14 @@ from zlib import crc32
 
 import dagster as dg
 
-from tableau_pipeline.components.asset_keys import extract_key
-from tableau_pipeline.components.attributes import CronTrigger, DbtTrigger
 from tableau_pipeline.components.dbt_results import Invocation, NotABuildError, read_invocation
-from tableau_pipeline.components.published_datasource import PublishedDatasource
-from tableau_pipeline.components.triggers import schedule_status, sensor_status
+from tableau_pipeline.components.published_datasource import PublishedDatasource, extract_key
+from tableau_pipeline.components.triggers import (
+    CronTrigger,
+    DbtTrigger,
+    schedule_status,
+    sensor_status,
+)
 from tableau_pipeline.core.declaration import LakeTable
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.lake.tables import current_version
@@ -28,8 +31,8 @@ def refresh_schedules(datasources: Iterable[PublishedDatasource]) -> list[dg.Sch
         if isinstance(trigger := datasource.trigger, CronTrigger):
             due[trigger.cron, trigger.timezone] += [
                 # One step makes both assets, and Dagster refuses to run half of it.
-                extract_key(datasource.declaration.key),
-                dg.AssetKey.from_user_string(datasource.asset_key),
+                extract_key(datasource.key),
+                dg.AssetKey.from_user_string(datasource.key),
             ]
     names = Counter(_name(cron, zone) for cron, zone in due)
     return [
@@ -75,7 +78,7 @@ def dbt_sensors(datasources: Iterable[PublishedDatasource]) -> list[dg.SensorDef
     followers: dict[str, dict[str, DbtTrigger]] = defaultdict(dict)
     for datasource in datasources:
         if isinstance(trigger := datasource.trigger, DbtTrigger):
-            followers[trigger.dbt][datasource.asset_key] = trigger
+            followers[trigger.dbt][datasource.key] = trigger
     return [_dbt_sensor(file, triggers) for file, triggers in followers.items()]
 
 
@@ -159,7 +162,7 @@ def lake_sensors(datasources: Iterable[PublishedDatasource]) -> list[dg.SensorDe
     tables = {
         table.model: table.source
         for datasource in datasources
-        for table in datasource.declaration.tables
+        for table in datasource.tables
         if table.source
     }
     return [_sensor(tables)] if tables else []

@@ -13,12 +13,14 @@ from tableau_pipeline.components.publish_file import PublishFileConfig, publish_
 from tableau_pipeline.components.triggers import sensor_status
 from tableau_pipeline.components.yaml_component import YamlComponent
 from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.keys import keyed
 
 # A file counts as complete after this many unchanged looks: while somebody writes it, its size or
 # time stamp changes from tick to tick.
 _STILL = 2
 
 
+@keyed
 class FileDrop(YamlComponent):
     """Publish each file that is dropped into a folder, including one that replaces another."""
 

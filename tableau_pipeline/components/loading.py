@@ -17,13 +17,12 @@ from dagster.components.core.component_tree import ComponentTreeException
 from pydantic import ValidationError
 from pyspark.sql import DataFrame
 
-from tableau_pipeline.components.asset_keys import extract_key
-from tableau_pipeline.components.attributes import DiffRefresh
-from tableau_pipeline.components.mistakes import DeclarationError, guess
-from tableau_pipeline.components.published_datasource import PublishedDatasource
-from tableau_pipeline.core.declaration import Project, ProjectLuid
+from tableau_pipeline.components.published_datasource import PublishedDatasource, extract_key
+from tableau_pipeline.components.yaml_component import DeclarationError
+from tableau_pipeline.core.declaration import Diff, Project, ProjectLuid
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.extracts.checks import Declared, checked_models
+from tableau_pipeline.keys import guess
 from tableau_pipeline.resources import SnapshotIOManager
 
 _LISTED = 10
@@ -38,9 +37,16 @@ class Datasource:
     line: int
 
     def at(self, *keys: str) -> str:
-        """Return "file:line: key" for a key of the declaration."""
-        line = _line_of(self.file, self.line, ("attributes", *keys))
-        return f"{self.file}:{line}: {'.'.join(('attributes', *keys))}"
+        """Return "file:line: key" for the innermost of these nested keys that exists."""
+        line, found = self.line, []
+        for document in yaml.compose_all(self.file.read_text("utf-8"), Loader=yaml.SafeLoader):
+            if document and document.start_mark.line + 1 == self.line:
+                node: yaml.Node | None = document
+                for key in ("attributes", *keys):
+                    if child := _child(node, key):
+                        line, node = child
+                        found.append(key)
+        return f"{self.file}:{line}: {'.'.join(found)}"
 
 
 def datasources_of(definitions: dg.Definitions) -> list[Datasource]:
@@ -80,13 +86,13 @@ def repeated_places(definitions: dg.Definitions, datasources: Sequence[Datasourc
     first: dict[tuple[object, ...], Datasource] = {}
     found = []
     for each in datasources:
-        declared = each.component.declaration
+        declared = each.component
         other = first.setdefault((declared.name.casefold(), *_parts(declared.project)), each)
         if other is not each:
             found.append(
                 f'{each.at("name")}: "{declared.name}" in the project "{declared.project_path}", '
                 f'with the key "{declared.key}", is declared in {other.at("name").split(": ")[0]}, '
-                f'too, with the key "{other.component.asset_key}": each would replace the rows of '
+                f'too, with the key "{other.component.key}": each would replace the rows of '
                 "the other. Give one of them another name or project"
             )
     return found
@@ -133,7 +139,7 @@ def column_problems(definitions: dg.Definitions, datasources: Sequence[Datasourc
     if snapshots is None:
         return found
     for each in datasources:
-        declaration = each.component.declaration
+        declaration = each.component
         stored = Declared(snapshots.store, declaration.types)
         newest = {model: stored.newest(model) for model in declaration.models}
         # A model that was never materialized has no columns to compare yet.
@@ -142,8 +148,9 @@ def column_problems(definitions: dg.Definitions, datasources: Sequence[Datasourc
         try:
             checked_models(declaration, newest)
         except RefusedError as error:
+            names = [table.name for table in declaration.tables]
             for line in str(error).splitlines():
-                named = [name for name in each.component.tables if f'Table "{name}": ' in line]
+                named = [name for name in names if f'Table "{name}": ' in line]
                 found.append(
                     f"{each.at('tables', *named)}: {line}. If a model has changed since it was "
                     "last materialized, materialize it first"
@@ -185,16 +192,17 @@ def _written(asset: Any) -> tuple[Path, int] | None:
 
 
 def _keys(datasource: PublishedDatasource) -> tuple[dg.AssetKey, dg.AssetKey]:
-    published = datasource.asset_key
+    published = datasource.key
     return dg.AssetKey.from_user_string(published), extract_key(published)
 
 
 def _models(datasource: PublishedDatasource) -> Iterator[tuple[tuple[str, ...], str]]:
     """Yield each model, with the YAML keys under which it is named."""
-    for name, table in datasource.tables.items():
-        yield ("tables", name, *(["model"] if table.model else [])), table.model or name
-        if isinstance(table.refresh, DiffRefresh) and (changes := table.refresh.diff.changes):
-            yield ("tables", name, "refresh", "diff", "changes", "feed"), changes.feed
+    for table in datasource.tables:
+        yield ("tables", table.name, "model"), table.model
+        if isinstance(table.policy, Diff) and table.policy.feed:
+            keys = ("refresh", "diff", "changes", "feed")
+            yield ("tables", table.name, *keys), table.policy.feed.model
 
 
 def _parts(project: Project) -> tuple[str, ...]:
@@ -233,24 +241,6 @@ def _stores_no_snapshots(resource: Any) -> bool:
     return is_manager and not isinstance(resource, SnapshotIOManager)
 
 
-def _line_of(file: Path, begin: int, keys: Sequence[str]) -> int:
-    """Return the line of the innermost of these keys that exists.
-
-    Args:
-        begin: the first line of the document that holds the keys.
-    """
-    line = begin
-    for document in yaml.compose_all(file.read_text("utf-8"), Loader=yaml.SafeLoader):
-        if document and document.start_mark.line + 1 == begin:
-            node: yaml.Node | None = document
-            for key in keys:
-                found = _child(node, key)
-                if found is None:
-                    break
-                line, node = found
-    return line
-
-
 def _child(node: yaml.Node | None, key: str) -> tuple[int, yaml.Node] | None:
     if isinstance(node, yaml.MappingNode):
         for name, value in node.value:
@@ -266,9 +256,9 @@ def _child(node: yaml.Node | None, key: str) -> tuple[int, yaml.Node] | None:
 _WORDS = MappingProxyType(
     {
         "missing": "this key is missing",
-        "model_type": "this key takes nested keys: write them under it, or {}",
+        "dataclass_type": "this key takes nested keys: write them under it, or {}",
         "dict_type": "this key takes nested keys: write them under it",
-        "list_type": "this is a list: write [a, b]",
+        "tuple_type": "this is a list: write [a, b]",
         "string_type": 'this is a string: write "..."',
     }
 )

@@ -10,7 +10,6 @@ from typing import cast, get_args
 import dagster as dg
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from tableau_pipeline.components.asset_keys import asset_key_of
 from tableau_pipeline.components.journal import DagsterJournal, setup_in_run
 from tableau_pipeline.components.published_datasource import POOL, RefreshConfig
 from tableau_pipeline.components.reporting import dry_run_observation, published_result, run_tags
@@ -23,10 +22,11 @@ from tableau_pipeline.core.declaration import (
     Reconcile,
     Replace,
     Table,
+    asset_key_of,
 )
 from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.hyper.types import Nested, TypePolicy
+from tableau_pipeline.hyper.types import Nested
 from tableau_pipeline.ingest import (
     READ_ERRORS,
     Files,
@@ -192,7 +192,7 @@ class PublishFileConfig(RefreshConfig):
             tables=(Table(self.name, f"{key}/rows", policy=self._policy()),),
             create_project=self.create_project,
             adopt=self.adopt,
-            types=TypePolicy(nested=cast("Nested", self.nested)),
+            nested=cast("Nested", self.nested),
             # The rows of a file that is sent as it is are not known here.
             reconcile=None if self.mode == "as_is" else Reconcile(),
         )

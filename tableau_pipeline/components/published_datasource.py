@@ -5,25 +5,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from string import Template
-from typing import Any, Literal, Self
+from typing import Self
 
 import dagster as dg
 from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 from pydantic import Field, field_validator, model_validator
 
-from tableau_pipeline.components.asset_keys import asset_key_of, extract_key
-from tableau_pipeline.components.attributes import (
-    FreshnessAttributes,
-    ReconcileAttributes,
-    RelationshipAttributes,
-    TableAttributes,
-    Timestamps,
-    Trigger,
-    clock,
-    reconcile,
-)
 from tableau_pipeline.components.journal import setup_in_run
-from tableau_pipeline.components.mistakes import Attributes, guess, keys, mistake
 from tableau_pipeline.components.reporting import (
     check_results,
     check_specs,
@@ -35,20 +23,22 @@ from tableau_pipeline.components.reporting import (
     run_tags,
 )
 from tableau_pipeline.components.retention import collect_snapshots
-from tableau_pipeline.components.triggers import automation_condition, follows_extract
+from tableau_pipeline.components.triggers import (
+    Freshness,
+    Trigger,
+    automation_condition,
+    follows_extract,
+)
 from tableau_pipeline.components.yaml_component import YamlComponent
-from tableau_pipeline.core.declaration import Declaration, Project, ProjectLuid
+from tableau_pipeline.core.declaration import Declaration, asset_key_of
 from tableau_pipeline.core.snapshot import Snapshot, Snapshots
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.hyper.tables import Relationship, tree_problem
-from tableau_pipeline.hyper.types import TypePolicy
+from tableau_pipeline.keys import keyed, mistake
 from tableau_pipeline.lake.tables import with_lakes
 from tableau_pipeline.refresh.plan import Accept, Options
 from tableau_pipeline.refresh.refresh import Setup, refresh
 from tableau_pipeline.resources import HyperResource, SnapshotIOManager, TableauServerResource
 from tableau_pipeline.resources.failures import as_failure
-
-# The snapshots of a data source's models, by their current definitions.
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +79,6 @@ def partitions_of(
     return {model: graph.get(key).partitions_def for model, key in keys.items() if graph.has(key)}
 
 
-# The two assets of a declared data source, made by one non-subsettable step.
-
-
 # The pool of the runs that sign in to Tableau; the instance limits how many run at once.
 POOL = "tableau"
 
@@ -124,6 +111,11 @@ class RefreshConfig(dg.Config):
             full=self.full,
             accept=frozenset(map(Accept, self.accept)),
         )
+
+
+def extract_key(published: str) -> dg.AssetKey:
+    """Return the key of the extract asset: the key of the published asset plus `_extract`."""
+    return dg.AssetKey.from_user_string(f"{published}_extract")
 
 
 def refresh_assets(
@@ -227,9 +219,6 @@ def _specs(
     ]
 
 
-# The external assets of the tables of lakes.
-
-
 def lake_assets(declaration: Declaration) -> list[dg.AssetSpec]:
     """Return an asset for each table of a lake; data sources may declare the same one."""
     return [
@@ -243,9 +232,6 @@ def lake_assets(declaration: Declaration) -> list[dg.AssetSpec]:
         for table in declaration.tables
         if table.source
     ]
-
-
-# `dg scaffold defs tableau_pipeline.components.PublishedDatasource <name>`.
 
 
 _TEMPLATE = Path(__file__).with_name("new_datasource.yaml")
@@ -275,101 +261,12 @@ class PublishedDatasourceScaffolder(dg.Scaffolder):
         file.write_text(template.substitute(name=name, title=title), "utf-8")
 
 
-class ProjectAttributes(Attributes):
-    """A project, identified by its LUID."""
-
-    luid: str = Field(min_length=1, description="The LUID that the server reports.")
-
-
 @dg.scaffold_with(PublishedDatasourceScaffolder)
-class PublishedDatasource(YamlComponent):
+@keyed
+class PublishedDatasource(YamlComponent, Declaration):
     """A published Tableau data source that is kept equal to the Spark models that feed it."""
 
-    name: str = Field(min_length=1, max_length=255, description="Name on the Tableau site.")
-    project: str | list[str] | ProjectAttributes = Field(
-        description='Path of the project, "Aviation/Curated"; or a list of names, which may '
-        'contain slashes, [Aviation, "Arrivals/Departures"]; or {luid: ...}.'
-    )
-    tables: dict[str, TableAttributes] = Field(
-        min_length=1, description="Tables of the data source, by name."
-    )
-    key: str | None = Field(
-        default=None,
-        description="Asset key. Default: derived from the name as in dagster-tableau, so that the "
-        "dashboards of dagster-tableau are downstream of this asset.",
-    )
-    create_project: bool = Field(
-        default=False, description="Create the project if it does not exist."
-    )
-    adopt: bool = Field(
-        default=False,
-        description="Take over a data source of this name that this pipeline did not publish. If "
-        "its tables, columns and types are the same, only its rows are replaced; calculated "
-        "fields, captions and folders stay. Otherwise, the refresh names what would go, and needs "
-        "accept: [overwrite]. In both cases, it is saved as a .tdsx file before.",
-    )
-    relationships: list[RelationshipAttributes] = Field(
-        default_factory=list,
-        description="How the tables relate to each other: one tree with one fact table.",
-    )
-    on_schema_change: Literal["additive", "refuse", "publish"] = Field(
-        default="additive",
-        description="additive: publish new columns and tables, refuse other changes. refuse: "
-        "refuse all changes. publish: publish all changes.",
-    )
-    rebase: float = Field(
-        default=1.0,
-        gt=0,
-        description="The whole file is published again once the updates since then exceed this "
-        "share of its size. Updates make the file grow, even deletes.",
-    )
-    rebase_after: int | None = Field(
-        default=None,
-        ge=1,
-        description="Number of updates after which the whole file is published again. Default: no "
-        "limit.",
-    )
-    oversize: Literal["publish", "split"] = Field(
-        default="publish",
-        description="An update above the limit: publish the whole file, or split the update into "
-        "several. With split, dashboards may show old and new rows together for a while.",
-    )
-    payload_limit_mb: float | None = Field(
-        default=None,
-        gt=0,
-        description="The limit of an update, in megabytes of 10^6 bytes. Default: the server's "
-        "limit, 100 (10 before 2022.1), less 5 %.",
-    )
-    timestamps: Timestamps = Field(
-        default="utc",
-        description="How to publish Spark's timestamp, as Tableau's datetime has no zone. utc: the "
-        "wall clock time in UTC. {zone: Europe/Paris}: the wall clock time in that zone. "
-        "with_time_zone: Hyper's TIMESTAMP WITH TIME ZONE. timestamp_ntz is published unchanged.",
-    )
-    nested: Literal["refuse", "json"] = Field(
-        default="refuse",
-        description="Arrays, maps, structs and variants: refuse them, or publish them as JSON "
-        "text.",
-    )
-    floats: Literal["double", "real"] = Field(
-        default="double",
-        description="32-bit floats. double: widen them, which is exact. real: keep them; the file "
-        "then opens only in Tableau 2024.3 and later.",
-    )
-    max_database_version: int | None = Field(
-        default=None,
-        ge=2,
-        le=4,
-        description="The newest version of the .hyper format that your readers can open. Columns "
-        "that need a newer one are refused. 2: Tableau 2022.1.2; 3: 2022.4.1 and Server 2023.1, "
-        "for decimals beyond 18 digits; 4: 2024.3, for 32-bit floats.",
-    )
-    reconcile: ReconcileAttributes | Literal["never"] = Field(
-        default_factory=ReconcileAttributes,
-        description="Compare the published data with the models after a refresh: {by: auto, "
-        "max_mb: 100, checksums: false}; or never.",
-    )
-    freshness: FreshnessAttributes | None = Field(
+    freshness: Freshness | None = Field(
         default=None,
         description='The deadline for fresh data: {by: "07:00", timezone: Europe/Paris} or '
         "{within: 24h}.",
@@ -378,76 +275,17 @@ class PublishedDatasource(YamlComponent):
         default=None, description="What starts a refresh. Default: none, refresh by hand only."
     )
 
-    @field_validator("project", mode="before")
-    @classmethod
-    def _validate_project(cls, project: Any) -> Any:
-        if isinstance(project, str | list) or keys(project) == ["luid"]:
-            return project
-        raise ValueError(
-            'project is one of: a path, "Aviation/Curated"; a list of names, [Aviation, "A/B"]; '
-            "{luid: ...}"
-        )
-
-    @field_validator("project")
-    @classmethod
-    def _no_empty_project(
-        cls, project: str | list[str] | ProjectAttributes
-    ) -> str | list[str] | ProjectAttributes:
-        names = project.split("/") if isinstance(project, str) else project
-        if isinstance(names, list) and not all(map(str.strip, names or [""])):
-            raise ValueError(f'"{project}" has an empty part: write "Parent/Child"')
-        return project
-
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        asset_key = self.asset_key
-        named = ("key",) if self.key else ("name",)
+    def _has_a_key_of_its_own(self) -> Self:
+        named = ("name",) if self.key == asset_key_of(self.name) else ("key",)
         # The rule replaces all but ASCII letters and digits, so a Japanese name leaves nothing.
-        if not asset_key.strip("_/"):
-            problem = f'this gives the asset key "{asset_key}": set `key` to a meaningful one'
-            raise mistake(named, self.name, problem)
-        models = set(self.declaration.models)
-        if clash := {asset_key, f"{asset_key}_extract"} & models:
+        if not self.key.strip("_/"):
+            problem = f'this gives the asset key "{self.key}": set `key` to a meaningful one'
+            raise mistake(named, problem)
+        if clash := {self.key, f"{self.key}_extract"} & set(self.models):
             problem = f'this gives the asset key "{clash.pop()}", which a model already has: '
-            raise mistake(named, self.name, problem + "set `key` to another one")
-        for number, edge in enumerate(self.relationships):
-            for side, table in (("from", edge.many), ("to", edge.one)):
-                if table not in self.tables:
-                    problem = f'"{table}" is not a table of this data source: '
-                    problem += f"{guess(table, self.tables)}Its tables are {', '.join(self.tables)}"
-                    raise mistake(("relationships", number, side), table, problem)
-        if problem := tree_problem(list(self.tables), self.declaration.relationships):
-            raise mistake(("relationships",), None, problem)
+            raise mistake(named, problem + "set `key` to another one")
         return self
-
-    @property
-    def asset_key(self) -> str:
-        """The key of the published asset; "a/b" for two parts."""
-        return self.key or asset_key_of(self.name)
-
-    @property
-    def declaration(self) -> Declaration:
-        """Convert this component to the core's `Declaration`."""
-        return Declaration(
-            key=self.asset_key,
-            name=self.name,
-            project=_project(self.project),
-            tables=tuple(table.to_domain(name) for name, table in self.tables.items()),
-            relationships=tuple(
-                Relationship(edge.many, edge.one, tuple(edge.on.items()))
-                for edge in self.relationships
-            ),
-            create_project=self.create_project,
-            adopt=self.adopt,
-            on_schema_change=self.on_schema_change,
-            rebase=self.rebase,
-            rebase_after=self.rebase_after,
-            oversize=self.oversize,
-            payload_limit=int(self.payload_limit_mb * 1e6) if self.payload_limit_mb else None,
-            types=TypePolicy(clock(self.timestamps), self.nested, self.floats),
-            max_database_version=self.max_database_version,
-            reconcile=reconcile(self.reconcile),
-        )
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Return the extract and the published data source, two assets of one step.
@@ -455,11 +293,5 @@ class PublishedDatasource(YamlComponent):
         The tables of lakes that feed them are external assets.
         """
         freshness = self.freshness.policy() if self.freshness else None
-        refreshed = refresh_assets(self.declaration, self.trigger, freshness)
-        return dg.Definitions(assets=[refreshed, *lake_assets(self.declaration)])
-
-
-def _project(project: str | list[str] | ProjectAttributes) -> Project:
-    if isinstance(project, ProjectAttributes):
-        return ProjectLuid(project.luid)
-    return project if isinstance(project, str) else tuple(project)
+        refreshed = refresh_assets(self, self.trigger, freshness)
+        return dg.Definitions(assets=[refreshed, *lake_assets(self)])

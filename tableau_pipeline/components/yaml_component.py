@@ -2,26 +2,80 @@
 
 import re
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Self
 
 import dagster as dg
 import yaml
-from pydantic import BaseModel
-
-from tableau_pipeline.components.mistakes import Attributes, DeclarationError, without_alternatives
-
-# Files beside a declaration that Dagster does not load.
-
+from dagster._utils.pydantic_yaml import enrich_validation_errors_with_source_position
+from pydantic import BaseModel, GetJsonSchemaHandler, RootModel, TypeAdapter
 
 _FOLDER = re.compile(r"^type: *[\"']?dagster\.(components\.)?DefsFolderComponent\b", re.MULTILINE)
 # Modules that the file itself refers to: `template_vars_module: .vars`, or `type:
 # .local.Component`.
 _NAMED = re.compile(r"^(?:template_vars_module|type): *[\"']?\.(\w+)", re.MULTILINE)
+# The C loader, if PyYAML was built with it: ten times as fast, with the same rules.
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def refuse_passed_over(file: Path) -> None:
+class DeclarationError(ValueError):
+    """A declaration is wrong; the message names file, line and key, and what is allowed there."""
+
+
+class YamlComponent(dg.Component, dg.Resolvable):
+    """A component whose keys in YAML are the fields of its class, which is `keyed`."""
+
+    # Dagster would derive a looser model, whose errors name only the outermost key.
+    @classmethod
+    def model(cls) -> type[BaseModel]:
+        """Return the class of the keys."""
+        return _keys_of(cls)
+
+    @classmethod
+    def resolve_from_model(cls, context: dg.ResolutionContext, model: BaseModel) -> Self:
+        """Fill in templates such as `{{ env.X }}`, and check the keys.
+
+        Raises:
+            DeclarationError: the file repeats a key, such as a second trigger, or Dagster would
+                skip models beside it.
+            pydantic.ValidationError: keys are wrong; it names their place in the file, if any.
+        """
+        keys = model.model_dump()
+        # Most files have no template, and Dagster's resolution visits every key.
+        if "{{" in repr(keys):
+            keys = context.resolve_value(keys)
+        tree = context.source_position_tree
+        if tree is None:
+            return TypeAdapter(cls).validate_python(keys)
+        file = Path(tree.position.filename)
+        refuse_repeated_keys(file)
+        reject_unloaded_modules(file)
+        attributes = tree.children.get("attributes", tree)
+        with enrich_validation_errors_with_source_position(attributes, ["attributes"]):
+            return TypeAdapter(cls).validate_python(keys)
+
+
+@cache
+def _keys_of(component: type[YamlComponent]) -> type[BaseModel]:
+    """Return a model that takes any keys, with the JSON schema of the component."""
+
+    class Keys(RootModel[dict[Any, Any]]):
+        @classmethod
+        def __get_pydantic_json_schema__(
+            cls, core_schema: Any, handler: GetJsonSchemaHandler, /
+        ) -> dict[str, Any]:
+            return handler(TypeAdapter(component).core_schema)
+
+        @classmethod
+        def model_json_schema(cls, *arguments: Any, **options: Any) -> dict[str, Any]:
+            schema = TypeAdapter(component).json_schema(*arguments, **options)
+            return without_alternatives(schema)
+
+    return Keys
+
+
+def reject_unloaded_modules(file: Path) -> None:
     """Refuse Python files beside a `defs.yaml` that does not load the files of its folder.
 
     Raises:
@@ -44,15 +98,8 @@ def refuse_passed_over(file: Path) -> None:
         )
 
 
-# Refuse repeated keys in a YAML mapping: its reader silently takes the last one.
-
-
-# The C loader, if PyYAML was built with it: ten times as fast, with the same rules.
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
 def refuse_repeated_keys(file: Path) -> None:
-    """Refuse a file that repeats a key, such as two triggers of one data source.
+    """Refuse a file that repeats a key, of which YAML's reader would silently take the last one.
 
     Raises:
         DeclarationError: names file, lines and key.
@@ -92,34 +139,52 @@ def _repeated(node: yaml.Node | None) -> Iterator[tuple[str, int, int]]:
         yield from _repeated(child)
 
 
-class YamlComponent(dg.Component, dg.Resolvable, Attributes):
-    """A component that is its own model of the YAML."""
+def without_alternatives(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a JSON schema with each union replaced by all keys of its members, and open to others.
 
-    # Dagster would derive a looser model, whose errors name only the outermost key.
-    @classmethod
-    def model(cls) -> type[Self]:
-        """The class that reads the YAML: this one."""
-        return cls
+    A JSON schema validator can only report that a value is "not valid under any of the given
+    schemas", or that an unknown key "was unexpected". The keys still serve completion in editors,
+    and the component's own validators report what is wrong, and what was perhaps meant.
+    """
+    return _plain(schema, schema.get("$defs", {}))
 
-    @classmethod
-    def model_json_schema(cls, *arguments: Any, **options: Any) -> dict[str, Any]:
-        """Return the JSON schema for editors and `dg check yaml`."""
-        return without_alternatives(super().model_json_schema(*arguments, **options))
 
-    @classmethod
-    def resolve_from_model(cls, context: dg.ResolutionContext, model: BaseModel) -> Self:
-        """Fill in templates such as `{{ env.X }}`.
+def _plain(schema: Any, definitions: dict[str, Any]) -> Any:
+    if isinstance(schema, list):
+        return [_plain(each, definitions) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    plain = {
+        name: _plain(value, definitions)
+        for name, value in schema.items()
+        if name not in ("anyOf", "oneOf", "discriminator", "additionalProperties")
+        or isinstance(value, dict)
+    }
+    # YAML 1.1 reads a bare `on` as true, so a schema cannot require it.
+    if "on" in plain.get("required", ()):
+        plain["required"] = [name for name in plain["required"] if name != "on"]
+    forms = _forms(schema, definitions)
+    types = [form.get("type") for form in forms if form.keys() <= {"type"}]
+    # A union of plain types alone, such as text or a number, gives short errors and is kept.
+    if forms and len(types) == len(forms):
+        plain["type"] = types
+    elif properties := _properties(forms, definitions):
+        plain["properties"] = properties
+    return plain
 
-        Raises:
-            DeclarationError: the file repeats a key, such as a second trigger, or Dagster would
-                skip models beside it.
-        """
-        if tree := context.source_position_tree:
-            file = Path(tree.position.filename)
-            refuse_repeated_keys(file)
-            refuse_passed_over(file)
-        # Most files have no template, and Dagster's resolution visits every key.
-        if isinstance(model, cls) and "{{" not in repr(model):
-            return model
-        attributes = model.model_dump(by_alias=True, exclude_unset=True)
-        return cls.model_validate(context.resolve_value(attributes))
+
+def _forms(schema: dict[str, Any], definitions: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return all members of a union, including those of nested unions."""
+    found = []
+    for form in [*schema.get("anyOf", ()), *schema.get("oneOf", ())]:
+        named = definitions[form["$ref"].rpartition("/")[2]] if "$ref" in form else form
+        found += _forms(named, definitions) or [named]
+    return found
+
+
+def _properties(forms: list[dict[str, Any]], definitions: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: _plain(value, definitions)
+        for form in forms
+        for name, value in form.get("properties", {}).items()
+    }

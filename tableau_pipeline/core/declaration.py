@@ -1,84 +1,79 @@
-"""A declared data source, as plain values, and what follows from the declaration alone."""
+"""A declared data source: the values, the keys that hold them in YAML, and what follows from it."""
 
 import hashlib
 import json
 import re
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, replace
+from itertools import starmap
+from pathlib import PurePosixPath
+from typing import Annotated, Any, Literal, Self
+from zoneinfo import ZoneInfo
 
+from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, model_validator
+from pydantic.json_schema import SkipJsonSchema
 from tableauhyperapi import TableName
 
-from tableau_pipeline.hyper.tables import EXTRACT_SCHEMA, Column, Relationship
-from tableau_pipeline.hyper.types import TypePolicy
+from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.hyper.tables import EXTRACT_SCHEMA, Column, Relationship, tree_problem
+from tableau_pipeline.hyper.types import Nested, TypePolicy
+from tableau_pipeline.keys import Pairs, Zone, guess, keyed, mistake, written_as
+from tableau_pipeline.objects.stores import is_url
 
-# Refresh policies: which rows of a table are sent, and which are kept.
+# Prefixes of the tags that mark a data source as published by a pipeline, and by which deployment.
+TAG_PREFIX = "tableau-pipeline:"
+INSTANCE_TAG_PREFIX = "tableau-pipeline-instance:"
 
+SchemaPolicy = Literal["additive", "refuse", "publish"]
+LakeFormat = Literal["delta", "iceberg"]
 
 _SPAN = re.compile(r"\d+ (second|minute|hour|day|week|month|year)s?")
 
 
-@dataclass(frozen=True, slots=True)
+@keyed
 class Replace:
     """Send the whole table."""
 
 
-@dataclass(frozen=True, slots=True)
+@keyed
 class Feed:
-    """A change-data-capture feed: another model, whose rows name the affected keys.
+    """A change-data-capture feed. It names the affected keys; the rows come from the model."""
 
-    The feed only names keys. The rows that are sent come from the table's model.
+    model: Annotated[str, Field(validation_alias="feed")] = Field(
+        description="Asset key of the model whose newest snapshot holds the keys that were "
+        "affected since the last refresh. Too many or too few keys do no harm.",
+    )
+    columns: Pairs = Field(
+        default=(),
+        description="Where their names differ, key column of the table: column of the feed.",
+    )
 
-    Attributes:
-        model: the asset key of the feed.
-        columns: pairs (key column of the table, column of the feed).
-    """
 
-    model: str
-    columns: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True, slots=True)
+@keyed
 class Diff:
-    """Send the rows that changed; `key` identifies a row."""
+    """Send the rows that changed, found by comparing the old and the new snapshot."""
 
-    key: tuple[str, ...]
-    feed: Feed | None = None
+    key: Annotated[
+        tuple[str, ...],
+        BeforeValidator(
+            lambda key: (key,) if isinstance(key, str) else key, json_schema_input_type=Any
+        ),
+    ] = Field(
+        min_length=1, description="Columns that identify a row, [a, b]. They must not be NULL."
+    )
+    feed: Annotated[Feed | None, Field(validation_alias="changes")] = Field(
+        default=None,
+        description="A change-data-capture feed that names the affected keys. Default: none, the "
+        "snapshots are compared.",
+    )
 
-
-@dataclass(frozen=True, slots=True)
-class Append:
-    """Send the rows whose `cursor` is at least the last published maximum minus `lookback`.
-
-    Attributes:
-        lookback: how late rows may arrive: a number for a numeric cursor, a span such as "3
-            days" for a date or a timestamp.
-    """
-
-    cursor: str
-    lookback: int | str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Partitions:
-    """Send the partitions that were materialized again; `column` holds the partition of a row."""
-
-    column: str
-
-
-Policy = Replace | Diff | Append | Partitions
-
-
-@dataclass(frozen=True, slots=True)
-class Retain:
-    """Publish only rows whose `column` is at most `days` back, or NULL.
-
-    Attributes:
-        as_of: count from the day of the refresh (UTC), or from the model's latest value.
-    """
-
-    column: str
-    days: int
-    as_of: Literal["run", "max"] = "run"
+    @model_validator(mode="after")
+    def _all_columns(self) -> Self:
+        if self.feed:
+            named = dict(self.feed.columns)
+            columns = tuple((name, named.get(name, name)) for name in self.key)
+            object.__setattr__(self, "feed", replace(self.feed, columns=columns))
+        return self
 
 
 def is_span(lookback: str) -> bool:
@@ -86,134 +81,445 @@ def is_span(lookback: str) -> bool:
     return bool(_SPAN.fullmatch(lookback))
 
 
-# Prefixes of the tags that mark a data source as published by a pipeline, and by which deployment.
-TAG_PREFIX = "tableau-pipeline:"
-INSTANCE_TAG_PREFIX = "tableau-pipeline-instance:"
+def _lookback(lookback: str | int | None) -> str | int | None:
+    if lookback is None or is_span(str(lookback)) or str(lookback).isdecimal():
+        return lookback
+    raise ValueError(
+        f'"{lookback}" is not a lookback: write a whole number for a numeric cursor, or a span '
+        'such as "3 days" or "12 hours", in seconds, minutes, hours, days, weeks, months or years'
+    )
 
-SchemaPolicy = Literal["additive", "refuse", "publish"]
-OversizePolicy = Literal["publish", "split"]
-ReconcileBy = Literal["auto", "server", "download"]
-LakeFormat = Literal["delta", "iceberg"]
+
+@keyed
+class Append:
+    """Send the rows from the last published maximum of the cursor on, inclusive."""
+
+    cursor: str = Field(
+        description="Column whose values grow with each new row. It must not be NULL."
+    )
+    lookback: Annotated[str | int | None, AfterValidator(_lookback)] = Field(
+        default=None,
+        description="How far before the last maximum rows are sent again, for late or corrected "
+        'rows: 1000 for a number, "3 days" for a date or a timestamp.',
+    )
 
 
-@dataclass(frozen=True, slots=True)
+@keyed
+class Partitions:
+    """Send the Dagster partitions that were materialized again."""
+
+    column: str = Field(
+        description="Column that holds the partition of a row. It must not be NULL."
+    )
+
+
+Policy = Replace | Diff | Append | Partitions
+
+
+@keyed
+class _Refresh:
+    """The forms of the key `refresh`, of which it has one."""
+
+    diff: Diff | None = Field(default=None, description="Send the rows that differ.")
+    append: Append | None = Field(
+        default=None, description="Send the rows from the last published maximum on."
+    )
+    partitions: Partitions | None = Field(
+        default=None, description="Send the partitions that changed."
+    )
+
+
+def _policy(value: Any) -> Any:
+    if isinstance(value, Policy):
+        return value
+    if value == "replace":
+        return Replace()
+    names = list(value) if isinstance(value, dict) else [str(value)]
+    wrong = [str(name) for name in names if name not in ("diff", "append", "partitions")]
+    if wrong or len(names) != 1:
+        raise ValueError(
+            "refresh is one of: replace; {diff: {key: [...]}}; {append: {cursor: ...}}; "
+            f"{{partitions: {{column: ...}}}}; not {', '.join(wrong) or 'several of them'}"
+        )
+    form = _Refresh(**value)
+    return form.diff or form.append or form.partitions
+
+
+@keyed
+class Guard:
+    """The conditions that a table must meet before it is published."""
+
+    min_rows: int = Field(
+        default=1, ge=0, description="The refresh is refused if the table has fewer rows."
+    )
+    max_shrink: float = Field(
+        default=0.5,
+        ge=0,
+        le=1,
+        description="The largest share of the published rows that one refresh may remove.",
+    )
+
+
+@keyed
+class Retain:
+    """A rolling window: rows older than `days` are not published."""
+
+    column: str = Field(description="A date or timestamp column. Rows where it is NULL are kept.")
+    days: int = Field(gt=0, description="Rows older than this many days are not published.")
+    as_of: Literal["run", "max"] = Field(
+        default="run",
+        description="Count the days from today (UTC), or from the latest value in the model.",
+    )
+
+
+def _with_namespace(table: str) -> str:
+    if "." not in table or not all(table.split(".")):
+        raise ValueError(f'"{table}" is not a namespace and a name, such as db.orders')
+    return table
+
+
+@keyed
+class InCatalog:
+    """A table of an Iceberg catalog."""
+
+    catalog: str = Field(
+        min_length=1,
+        description="Name of the catalog in the configuration of pyiceberg: .pyiceberg.yaml, or "
+        "variables such as PYICEBERG_CATALOG__PROD__URI.",
+    )
+    table: Annotated[str, AfterValidator(_with_namespace)] = Field(
+        description="Name of the table in the catalog: db.orders."
+    )
+
+    def __str__(self) -> str:
+        return f"{self.table} of the catalog {self.catalog}"
+
+
+_in_catalog = TypeAdapter(InCatalog).validate_python
+_LAKES = (
+    "source is one of: {delta: /lake/orders}; {iceberg: {catalog: prod, table: db.orders}}; "
+    "{iceberg: s3://lake/orders}"
+)
+
+
+@keyed
+class LakeTable:
+    """A table of a lake, which is read where it is."""
+
+    delta: str | None = Field(
+        default=None,
+        description="Absolute path of the folder of a Delta table, or its URL in an object store.",
+    )
+    iceberg: Annotated[
+        str | InCatalog | None,
+        BeforeValidator(
+            lambda table: _in_catalog(table) if isinstance(table, dict) else table,
+            json_schema_input_type=str | InCatalog | None,
+        ),
+    ] = Field(
+        default=None,
+        description="{catalog: ..., table: ...}: an Iceberg table by its catalog. If it has none, "
+        "the absolute path of its folder, or its URL in an object store.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _mapping(cls, value: Any) -> Any:
+        if value is None or isinstance(value, str | list):
+            raise ValueError(f"{_LAKES}; not {value!r}")
+        return value
+
+    @model_validator(mode="after")
+    def _one_table(self) -> Self:
+        if bool(self.delta) == bool(self.iceberg):
+            raise ValueError(_LAKES)
+        if isinstance(location := self.location, str):
+            try:
+                known = is_url(location, setting="source") or location.startswith("/")
+            except RefusedError as error:
+                raise ValueError(str(error)) from None
+            if not known:
+                raise ValueError(
+                    f'"{location}" is neither an absolute path, such as /lake/orders, nor a URL, '
+                    "such as s3://lake/orders"
+                )
+        return self
+
+    @property
+    def format(self) -> LakeFormat:
+        """The format of the table."""
+        return "delta" if self.delta else "iceberg"
+
+    @property
+    def location(self) -> str | InCatalog:
+        """Where it is: a path or URL without a slash at its end, or a table of a catalog."""
+        where = self.delta or self.iceberg or ""
+        if isinstance(where, InCatalog):
+            return where
+        return where.rstrip("/") if "://" in where else str(PurePosixPath(where))
+
+
+@keyed
+class Table:
+    """One table of the data source."""
+
+    # In YAML, it is the key that holds the table.
+    name: SkipJsonSchema[str] = ""
+    model: str = Field(
+        default="",
+        description='Asset key of the model, "a/b" for two parts. Default: the table\'s name.',
+    )
+    source: LakeTable | None = Field(
+        default=None,
+        description="A table of a lake that is the model, read where it is: {delta: /lake/orders} "
+        "or {iceberg: {catalog: prod, table: db.orders}}. Default: an asset that Spark writes is "
+        "the model.",
+    )
+    policy: Annotated[
+        Policy,
+        BeforeValidator(_policy, json_schema_input_type=Literal["replace"] | _Refresh),
+        Field(validation_alias="refresh"),
+    ] = Field(
+        default=Replace(),
+        json_schema_extra={"default": "replace"},
+        description="Which rows a refresh sends. replace: the whole table. {diff: {key: [...]}}: "
+        "the rows that differ. {append: {cursor: ...}}: the rows from the last published one on. "
+        "{partitions: {column: ...}}: the partitions that changed.",
+    )
+    retain: Retain | None = Field(
+        default=None, description="A rolling window. Older rows are not published."
+    )
+    guard: Guard = Field(
+        default_factory=Guard,
+        description="The conditions that the table must meet before it is published.",
+    )
+    columns: Annotated[
+        tuple[Column, ...],
+        written_as(dict[str, str], lambda found: tuple(starmap(Column, found.items()))),
+    ] = Field(
+        default=(),
+        description="The contract: the model must have exactly these columns, by name and Spark "
+        "type. Default: any columns.",
+    )
+
+    @model_validator(mode="after")
+    def _no_partitions_of_a_lake(self) -> Self:
+        if self.source and isinstance(self.policy, Partitions):
+            raise mistake(
+                ("refresh",),
+                "a table of a lake has no Dagster partitions: use {diff: {key: [...]}}, which "
+                "compares only the files that changed",
+            )
+        return self
+
+
+def _named(tables: Mapping[str, Table]) -> tuple[Table, ...]:
+    return tuple(
+        replace(table, name=name, model=table.model or name) for name, table in tables.items()
+    )
+
+
+@keyed
+class Reconcile:
+    """Compare the published data with the models."""
+
+    by: Literal["auto", "server", "download"] = Field(
+        default="auto",
+        description="`server`: the server counts the rows, by its VizQL Data Service (on Tableau "
+        "Cloud, and on Server from 2025.1). `download`: the file is read back. `auto`: the server "
+        "counts; if it cannot, or with `checksums`, the file is read back up to `max_mb`.",
+    )
+    max_mb: float = Field(
+        default=100,
+        gt=0,
+        description="In megabytes of 10^6 bytes. Larger files are not downloaded. If the server "
+        "cannot count either, the check reports that.",
+    )
+    checksums: bool = Field(
+        default=False,
+        description="Compare a checksum of each column, independent of the order of rows. By "
+        "default only the number of rows is compared. The server counts the values of each column, "
+        "and the different ones, instead.",
+    )
+
+    @property
+    def max_bytes(self) -> int:
+        """The largest file to download."""
+        return round(self.max_mb * 1e6)
+
+
+@keyed
 class ProjectLuid:
     """A project, identified by its LUID."""
 
-    luid: str
+    luid: str = Field(min_length=1, description="The LUID that the server reports.")
 
 
 # A path "Parent/Child", a tuple of names, which may contain "/", or a LUID.
 Project = str | tuple[str, ...] | ProjectLuid
 
 
-@dataclass(frozen=True, slots=True)
-class Guard:
-    """The conditions that a table must meet before it is published.
-
-    Attributes:
-        max_shrink: the largest share of the published rows that one refresh may remove, 0 to 1.
-    """
-
-    min_rows: int = 1
-    max_shrink: float = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class InCatalog:
-    """A table of an Iceberg catalog.
-
-    Attributes:
-        catalog: the name by which pyiceberg's configuration knows the catalog.
-        table: the name of the table in the catalog, with its namespace: "db.orders".
-    """
-
-    catalog: str
-    table: str
-
-    def __str__(self) -> str:
-        return f"{self.table} of the catalog {self.catalog}"
+def _project(project: Any) -> Any:
+    if isinstance(project, dict) and list(project) == ["luid"]:
+        return ProjectLuid(**project)
+    if not isinstance(project, str | tuple | list | ProjectLuid):
+        raise ValueError(
+            'project is one of: a path, "Aviation/Curated"; a list of names, [Aviation, "A/B"]; '
+            "{luid: ...}"
+        )
+    names = project.split("/") if isinstance(project, str) else project
+    if isinstance(names, list | tuple) and not all(str(name).strip() for name in names or [""]):
+        raise ValueError(f'"{project}" has an empty part: write "Parent/Child"')
+    return project
 
 
-@dataclass(frozen=True, slots=True)
-class LakeTable:
-    """A table of a lake, which is read where it is.
+@keyed
+class _ZoneOfClock:
+    """Show instants as the wall clock time of a zone."""
 
-    Attributes:
-        location: the absolute path of its folder, or its URL in an object store; or where an
-            Iceberg catalog has it.
-    """
-
-    format: LakeFormat
-    location: str | InCatalog
+    zone: Zone = Field(description='Name of the time zone: "Europe/Paris".')
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A table of a data source; `model` is the asset key of its model, "a/b" for two parts.
-
-    Attributes:
-        columns: the contract: exactly these columns, in any order; () for no contract.
-        source: the table of a lake that is the model; None if Spark writes the model.
-    """
-
-    name: str
-    model: str
-    guard: Guard = field(default_factory=Guard)
-    policy: Policy = field(default_factory=Replace)
-    retain: Retain | None = None
-    columns: tuple[Column, ...] = ()
-    source: LakeTable | None = None
+_CLOCKS = ("utc", "with_time_zone")
 
 
-@dataclass(frozen=True, slots=True)
-class Reconcile:
-    """How the published data is compared with the models after a refresh.
-
-    Attributes:
-        max_bytes: the largest file to download; a larger one is not.
-        checksums: compare the contents of each column, not only the number of rows.
-        by: let the server count, or download the file and count here; "auto" does what costs less,
-            and the other if that is not possible.
-    """
-
-    max_bytes: int = 100_000_000
-    checksums: bool = False
-    by: ReconcileBy = "auto"
+def _clock(value: Any) -> Any:
+    if value in _CLOCKS or isinstance(value, ZoneInfo):
+        return value
+    if isinstance(value, dict) and list(value) == ["zone"]:
+        return ZoneInfo(_ZoneOfClock(**value).zone)
+    raise ValueError(
+        f"timestamps is one of: {', '.join(_CLOCKS)}, {{zone: Europe/Paris}}; not {value!r}"
+    )
 
 
-@dataclass(frozen=True, slots=True)
+@keyed
 class Declaration:
-    """A published data source; `key` is its asset key.
+    """A published Tableau data source, and the models that feed it."""
 
-    Attributes:
-        rebase: the whole file is published again once the payloads since then exceed this share
-            of its size, because deletes make the file grow.
-        rebase_after: the number of updates after which the same happens; None for no limit.
-        oversize: what to do with an update above the server's limit for payloads: publish the
-            whole file, or split the update, so that readers may see a part of it for a while.
-        payload_limit: the largest payload in bytes; None for the server's own limit.
-        types: how to publish the types for which there is a choice.
-        max_database_version: the newest version of the `.hyper` format that all readers can
-            open; None for any version.
-        reconcile: None to skip the comparison with the models.
-    """
+    _: KW_ONLY
+    name: str = Field(min_length=1, max_length=255, description="Name on the Tableau site.")
+    project: Annotated[
+        Project,
+        BeforeValidator(_project, json_schema_input_type=str | list[str] | ProjectLuid),
+    ] = Field(
+        description='Path of the project, "Aviation/Curated"; or a list of names, which may '
+        'contain slashes, [Aviation, "Arrivals/Departures"]; or {luid: ...}.'
+    )
+    tables: Annotated[
+        tuple[Table, ...], written_as(Annotated[dict[str, Table], Field(min_length=1)], _named)
+    ] = Field(description="Tables of the data source, by name.")
+    key: str = Field(
+        default="",
+        description="Asset key. Default: derived from the name as in dagster-tableau, so that the "
+        "dashboards of dagster-tableau are downstream of this asset.",
+    )
+    create_project: bool = Field(
+        default=False, description="Create the project if it does not exist."
+    )
+    adopt: bool = Field(
+        default=False,
+        description="Take over a data source of this name that this pipeline did not publish. If "
+        "its tables, columns and types are the same, only its rows are replaced; calculated "
+        "fields, captions and folders stay. Otherwise, the refresh names what would go, and needs "
+        "accept: [overwrite]. In both cases, it is saved as a .tdsx file before.",
+    )
+    relationships: tuple[Relationship, ...] = Field(
+        default=(),
+        description="How the tables relate to each other: one tree with one fact table.",
+    )
+    on_schema_change: SchemaPolicy = Field(
+        default="additive",
+        description="additive: publish new columns and tables, refuse other changes. refuse: "
+        "refuse all changes. publish: publish all changes.",
+    )
+    rebase: float = Field(
+        default=1.0,
+        gt=0,
+        description="The whole file is published again once the updates since then exceed this "
+        "share of its size. Updates make the file grow, even deletes.",
+    )
+    rebase_after: int | None = Field(
+        default=None,
+        ge=1,
+        description="After so many updates, the whole file is published again. Default: no limit.",
+    )
+    oversize: Literal["publish", "split"] = Field(
+        default="publish",
+        description="An update above the limit: publish the whole file, or split the update into "
+        "several. With split, dashboards may show old and new rows together for a while.",
+    )
+    payload_limit_mb: float | None = Field(
+        default=None,
+        gt=0,
+        description="The limit of an update, in megabytes of 10^6 bytes. Default: the server's "
+        "limit, 100 (10 before 2022.1), less 5 %.",
+    )
+    timestamps: Annotated[
+        Literal["utc", "with_time_zone"] | ZoneInfo,
+        BeforeValidator(
+            _clock, json_schema_input_type=Literal["utc", "with_time_zone"] | _ZoneOfClock
+        ),
+    ] = Field(
+        default="utc",
+        description="How to publish Spark's timestamp, as Tableau's datetime has no zone. utc: the "
+        "wall clock time in UTC. {zone: Europe/Paris}: the wall clock time in that zone. "
+        "with_time_zone: Hyper's TIMESTAMP WITH TIME ZONE. timestamp_ntz is published unchanged.",
+    )
+    nested: Nested = Field(
+        default="refuse",
+        description="Arrays, maps, structs and variants: refuse them, or publish them as JSON "
+        "text.",
+    )
+    floats: Literal["double", "real"] = Field(
+        default="double",
+        description="32-bit floats. double: widen them, which is exact. real: keep them; the file "
+        "then opens only in Tableau 2024.3 and later.",
+    )
+    max_database_version: int | None = Field(
+        default=None,
+        ge=2,
+        le=4,
+        description="The newest version of the .hyper format that your readers can open. Columns "
+        "that need a newer one are refused. 2: Tableau 2022.1.2; 3: 2022.4.1 and Server 2023.1, "
+        "for decimals beyond 18 digits; 4: 2024.3, for 32-bit floats.",
+    )
+    reconcile: Annotated[
+        Reconcile | None,
+        BeforeValidator(
+            lambda value: None if value == "never" else value,
+            json_schema_input_type=Reconcile | Literal["never"],
+        ),
+    ] = Field(
+        default_factory=Reconcile,
+        description="Compare the published data with the models after a refresh: {by: auto, "
+        "max_mb: 100, checksums: false}; or never.",
+    )
 
-    key: str
-    name: str
-    project: Project
-    tables: tuple[Table, ...]
-    relationships: tuple[Relationship, ...] = ()
-    create_project: bool = False
-    adopt: bool = False
-    on_schema_change: SchemaPolicy = "additive"
-    rebase: float = 1.0
-    rebase_after: int | None = None
-    oversize: OversizePolicy = "publish"
-    payload_limit: int | None = None
-    types: TypePolicy = field(default_factory=TypePolicy)
-    max_database_version: int | None = None
-    reconcile: Reconcile | None = None
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        names = [table.name for table in self.tables]
+        for number, edge in enumerate(self.relationships):
+            for side, table in (("from", edge.many), ("to", edge.one)):
+                if table not in names:
+                    problem = f'"{table}" is not a table of this data source: '
+                    problem += f"{guess(table, names)}Its tables are {', '.join(names)}"
+                    raise mistake(("relationships", number, side), problem)
+        if problem := tree_problem(names, self.relationships):
+            raise mistake(("relationships",), problem)
+        if not self.key:
+            object.__setattr__(self, "key", asset_key_of(self.name))
+        return self
+
+    @property
+    def types(self) -> TypePolicy:
+        """How to publish the types for which there is a choice."""
+        return TypePolicy(self.timestamps, self.nested, self.floats)
+
+    @property
+    def payload_limit(self) -> int | None:
+        """The largest payload of an update in bytes; None for the server's own limit."""
+        return round(self.payload_limit_mb * 1e6) if self.payload_limit_mb else None
 
     @property
     def tag(self) -> str:
@@ -239,11 +545,8 @@ class Declaration:
     @property
     def models(self) -> tuple[str, ...]:
         """The asset keys of all models that a refresh reads, including change feeds."""
-        feeds = [
-            table.policy.feed.model
-            for table in self.tables
-            if isinstance(table.policy, Diff) and table.policy.feed
-        ]
+        policies = [table.policy for table in self.tables]
+        feeds = [each.feed.model for each in policies if isinstance(each, Diff) and each.feed]
         return tuple(dict.fromkeys([*(table.model for table in self.tables), *feeds]))
 
     def target(self, table: str) -> TableName:
@@ -275,6 +578,11 @@ def project_path(project: Project) -> str:
             return "/".join(names)
 
 
+def asset_key_of(name: str) -> str:
+    """Return the asset key of a data source with this name, as dagster-tableau derives it."""
+    return re.sub(r"[^A-Za-z0-9_]+", "_", name).lower()
+
+
 def tags_of(key: str, instance: str) -> frozenset[str]:
     """Return the tags of the data source with this asset key that a deployment publishes."""
     return frozenset({f"{TAG_PREFIX}{key}", f"{INSTANCE_TAG_PREFIX}{instance}"})
@@ -283,9 +591,6 @@ def tags_of(key: str, instance: str) -> frozenset[str]:
 def file_name(key: str) -> str:
     """Return an asset key as a file name; "/" is replaced so that no key nests in another."""
     return key.replace("/", ".")
-
-
-# Sizes in readable form.
 
 
 def megabytes(size: int) -> str:

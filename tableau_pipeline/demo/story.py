@@ -104,7 +104,7 @@ def refresh(
         raise RuntimeError(_failure(result))
     keys = definitions.resolve_asset_graph().get_all_asset_keys()
     # Somebody may declare a data source while the demo runs, which does not know it.
-    known = [each for each in datasources() if dg.AssetKey(each.asset_key) in keys]
+    known = [each for each in datasources() if dg.AssetKey(each.key) in keys]
     return lines(chapter, known, result.run_id, instance)
 
 
@@ -120,9 +120,7 @@ def lines(
         for record in instance.all_logs(run_id, dg.DagsterEventType.ASSET_MATERIALIZATION)
         if (event := record.dagster_event)
     }
-    return [
-        _line(chapter, each, found[dg.AssetKey(each.asset_key)], instance) for each in published
-    ]
+    return [_line(chapter, each, found[dg.AssetKey(each.key)], instance) for each in published]
 
 
 def _line(
@@ -147,7 +145,7 @@ def _line(
         bytes_sent=metadata["bytes sent"],
         seconds=metadata["seconds/total"],
         compared=metadata["comparison"],
-        differences=_differences(datasource.declaration, metadata, instance),
+        differences=_differences(datasource, metadata, instance),
     )
 
 

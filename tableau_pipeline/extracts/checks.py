@@ -67,7 +67,8 @@ def contract_problems(table: Table, columns: Sequence[Column], types: TypePolicy
     """
     if not table.columns:
         return
-    promised = {column.name: types.apply(column).type for column in table.columns}
+    contract = [Column(column.name, spark_name(column.type)) for column in table.columns]
+    promised = {column.name: types.apply(column).type for column in contract}
     found = {column.name: column.type for column in columns}
     differences = [
         *(f"{name} ({type_}) is missing" for name, type_ in promised.items() if name not in found),

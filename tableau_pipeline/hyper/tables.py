@@ -4,7 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Annotated, Protocol, runtime_checkable
+
+from pydantic import Field
+
+from tableau_pipeline.keys import keyed, written_as
 
 # Values as SQL.
 
@@ -140,17 +144,19 @@ class TableSource:
     folder: Folder = field(default_factory=partial(LocalFolder, Path("/")))
 
 
-@dataclass(frozen=True, slots=True)
+@keyed
 class Relationship:
-    """A many-to-one relationship, stored as an assumed foreign key of `many`.
+    """A many-to-one relationship: many rows of `from` refer to one row of `to`.
 
-    Attributes:
-        on: pairs (column of `many`, column of `one`).
+    The file stores it as an assumed foreign key of `many`.
     """
 
-    many: str
-    one: str
-    on: tuple[tuple[str, str], ...]
+    many: Annotated[str, Field(validation_alias="from", description="Table of the many side.")]
+    one: Annotated[str, Field(validation_alias="to", description="Table of the one side.")]
+    on: Annotated[
+        tuple[tuple[str, str], ...],
+        written_as(Annotated[dict[str, str], Field(min_length=1)], lambda on: tuple(on.items())),
+    ] = Field(description="For each column of the key, column of `from`: column of `to`.")
 
     @property
     def key(self) -> tuple[str, ...]:

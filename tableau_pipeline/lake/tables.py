@@ -18,7 +18,7 @@ def current_version(table: LakeTable) -> str:
         RefusedError: the table does not exist or cannot be read.
     """
     match table:
-        case LakeTable("delta", str(path)):
+        case LakeTable(format="delta", location=str(path)):
             return delta_version(path)
         case _:
             return _iceberg_version(table.location)
@@ -95,9 +95,9 @@ class LakeSnapshots:
 
     def _read(self, table: LakeTable, asset_key: str, *, number: int | None) -> Snapshot | None:
         match table:
-            case LakeTable("delta", str(path)):
+            case LakeTable(format="delta", location=str(path)):
                 return read_delta(path, asset_key=asset_key, number=number, copies=self.copies)
-            case LakeTable(_, location):
+            case LakeTable(location=location):
                 return read_iceberg(
                     location, asset_key=asset_key, number=number, copies=self.copies
                 )

@@ -5,9 +5,7 @@ from pathlib import Path
 
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.server import Timeouts
-from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.process import hyper_process
-from tableau_pipeline.hyper.tables import tree_problem
 from tableau_pipeline.lake.tables import with_lakes
 from tableau_pipeline.objects.local import LocalCopies
 from tableau_pipeline.publishing.site import TableauSite
@@ -52,7 +50,6 @@ def refresh(
             sent.
         RefreshError: the refresh failed; the next one finds out what became of it.
     """
-    _check(declaration)
     snapshots_of_models = with_lakes(
         SnapshotStore(snapshots), declaration, LocalCopies(folder / "copies", limit=_COPIES)
     )
@@ -68,16 +65,3 @@ def refresh(
         timeouts=timeouts,
     )
     return run_refresh(setup, options)
-
-
-def _check(declaration: Declaration) -> None:
-    """Check what the loading of YAML would check."""
-    names = [table.name for table in declaration.tables]
-    for edge in declaration.relationships:
-        if unknown := {edge.many, edge.one}.difference(names):
-            raise RefusedError(
-                f'Relationship {edge}: "{unknown.pop()}" is not a table of this data source. Its '
-                f"tables are {', '.join(names)}"
-            )
-    if problem := tree_problem(names, declaration.relationships):
-        raise RefusedError(f"Relationships: {problem}")

@@ -142,5 +142,5 @@ def test_comparison_sees_every_difference(
     package = tmp_path / "changed.tdsx"
     with zipfile.ZipFile(package, "w") as archive:
         archive.write(changed, "Data/Extracts/changed.hyper")
-    (found,) = differences(hyper_process(), package, datasources()[0].declaration, models(story))
+    (found,) = differences(hyper_process(), package, datasources()[0], models(story))
     assert found.startswith(difference)

@@ -75,7 +75,7 @@ def all_pages() -> list[Page]:
 def declared(section: Section) -> Declaration:
     """What a section declares, its YAML loaded as Dagster loads a location."""
     (yaml,) = section.blocks("yaml")
-    return loaded(yaml).declaration
+    return loaded(yaml)
 
 
 def loaded(yaml: str) -> PublishedDatasource:

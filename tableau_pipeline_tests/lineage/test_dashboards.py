@@ -17,7 +17,7 @@ from dagster_tableau.translator import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tableau_pipeline.components.asset_keys import asset_key_of
+from tableau_pipeline.core.declaration import asset_key_of
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.dagster_servers import WebServer, served
 

@@ -77,7 +77,7 @@ def test_an_update_that_leaves_no_stamp_is_found(new_pipeline: Callable[..., Pip
     ("rule", "note"),
     [
         (None, "reconcile: never"),
-        (Reconcile(max_bytes=1, by="download"), "larger than reconcile: max_mb"),
+        (Reconcile(max_mb=1e-6, by="download"), "larger than reconcile: max_mb"),
     ],
 )
 @pytest.mark.slow

@@ -30,7 +30,7 @@ def test_those_of_killed_refreshes_are_removed(pipeline: Pipeline, step: str):
 
 
 @pytest.mark.few_variants(1)
-@pytest.mark.parametrize("more", [{}, WHOLE, {"rebase_after": 0}], ids=["update", "file", "both"])
+@pytest.mark.parametrize("more", [{}, WHOLE, {"rebase": 1e-9}], ids=["update", "file", "both"])
 def test_dry_run_leaves_none(new_pipeline: Callable[..., Pipeline], more: dict):
     """Prevents: a look at the plan leaves a payload behind, or stumbles over one that is gone."""
     pipeline = new_pipeline(**more)

@@ -108,7 +108,7 @@ def test_a_file_that_nobody_can_open_is_a_difference(pipeline: Pipeline):
 
 def test_a_small_package_with_a_huge_file_is_not_unpacked(pipeline: Pipeline):
     """Prevents: a few megabytes that unpack to thousands, and fill the disk."""
-    pipeline.declare(reconcile=Reconcile(by="download", max_bytes=10**6))
+    pipeline.declare(reconcile=Reconcile(by="download", max_mb=1))
 
     class Bomb(Proxy):
         def download(self, luid: str, folder: Path, **_: object) -> Path:
@@ -156,7 +156,7 @@ def test_the_file_is_read_back_on_the_local_disk(
 
 def test_what_is_too_large_is_not_called_reconciled(pipeline: Pipeline):
     """Prevents: gigabytes that are downloaded every night, or a pass for what nobody compared."""
-    pipeline.declare(reconcile=Reconcile(max_bytes=1, by="download"))
+    pipeline.declare(reconcile=Reconcile(max_mb=1e-6, by="download"))
     report = pipeline.run()
     assert "is larger than reconcile: max_mb: 1e-06" in report.reconciliation.skipped
     assert report.checkpoint.unreconciled == report.reconciliation.skipped
@@ -219,7 +219,7 @@ def test_what_somebody_published_is_judged_by_its_rows(
 @pytest.mark.slow
 def test_what_nobody_may_judge_is_published_again(pipeline: Pipeline):
     """Prevents: what somebody else published passes for ours because nobody looked."""
-    pipeline.declare(reconcile=Reconcile(max_bytes=1, by="download"))
+    pipeline.declare(reconcile=Reconcile(max_mb=1e-6, by="download"))
     pipeline.run()
     publishes(pipeline, flights(), user=("", ""))
     assert pipeline.run().plan.decision == "publish (replace)"

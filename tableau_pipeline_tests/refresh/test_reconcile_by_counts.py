@@ -18,7 +18,7 @@ from tableau_pipeline_tests.refresh.support.pipeline import STAR, Pipeline
 from tableau_pipeline_tests.refresh.support.proxies import Proxy
 
 # No file may be downloaded.
-LARGE = Reconcile(max_bytes=1)
+LARGE = Reconcile(max_mb=1e-6)
 FEWER = 'DELETE FROM "Extract"."Extract" WHERE "flight_id" = 1'
 OTHERS = """UPDATE "Extract"."Extract" SET "carrier" = '' WHERE "flight_id" = 1"""
 
@@ -149,7 +149,7 @@ def test_an_old_answer_is_asked_for_once_more(pipeline: Pipeline):
 @pytest.mark.slow
 def test_other_values_are_found_without_a_download(pipeline: Pipeline, by: Any):
     """Prevents: wrong values that the number of rows does not show, in a file that is too large."""
-    pipeline.declare(reconcile=Reconcile(max_bytes=1, checksums=True, by=by))
+    pipeline.declare(reconcile=Reconcile(max_mb=1e-6, checksums=True, by=by))
     watched = Watched(pipeline)
     assert watched.run().reconciliation.problem is None
     assert watched.asked == ["count", "values"]
@@ -186,7 +186,7 @@ def test_who_could_not_look_does_not_say_equal(pipeline: Pipeline, by: Any):
         assert report.checkpoint.unreconciled == skipped
     else:
         assert report.reconciliation.by == {"flights": "download"}
-    pipeline.declare(reconcile=Reconcile(max_bytes=1, by=by))
+    pipeline.declare(reconcile=Reconcile(max_mb=1e-6, by=by))
     pipeline.model("flights", flights(9))
     report = pipeline.run(around=around)
     assert report.reconciliation.problem is None

@@ -5,7 +5,7 @@ import pytest
 from dagster._core.definitions.reconstruct import ReconstructableRepository
 
 from tableau_pipeline.components.loading import load_definitions
-from tableau_pipeline.components.mistakes import DeclarationError
+from tableau_pipeline.components.yaml_component import DeclarationError
 from tableau_pipeline_tests.components.audit.test_audit_job import READ
 from tableau_pipeline_tests.components.published_datasource.test_partitions_change import rows
 from tableau_pipeline_tests.components.support.location import MODEL, Location

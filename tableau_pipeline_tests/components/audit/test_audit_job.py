@@ -95,7 +95,7 @@ def test_a_foreign_update_without_a_stamp_is_red(location: Location):
 def test_a_large_file_is_counted_by_the_server(location: Location):
     """Prevents: a connected app whose audit does not ask for the right to count."""
     location.by_app = True
-    large = {"reconcile": Reconcile(max_bytes=1, by="server")}
+    large = {"reconcile": Reconcile(max_mb=1e-6, by="server")}
     location.model()
     assert location.refresh("busy", declared=large).success
     found = report(location.audit("busy", declared=large))

@@ -25,7 +25,7 @@ class Location:
 
         self.definitions = dg.Definitions(
             assets=[
-                refresh_assets(datasource.declaration, datasource.trigger),
+                refresh_assets(datasource, datasource.trigger),
                 dg.AssetSpec(ORDERS, partitions_def=orders),
                 dg.AssetSpec(CUSTOMERS),
             ],
@@ -195,7 +195,7 @@ def test_a_schedule_refreshes_its_datasources_alone():
     )
     schedules = refresh_schedules([paris, utc])
     definitions = dg.Definitions(
-        assets=[refresh_assets(each.declaration, each.trigger) for each in (paris, utc)],
+        assets=[refresh_assets(each, each.trigger) for each in (paris, utc)],
         schedules=schedules,
         resources=resources_from_env(),
     )

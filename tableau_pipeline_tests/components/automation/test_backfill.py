@@ -44,7 +44,7 @@ class Location:
         self.definitions = dg.Definitions(
             assets=[
                 self._orders(),
-                refresh_assets(datasource.declaration, datasource.trigger),
+                refresh_assets(datasource, datasource.trigger),
             ],
             resources={
                 "io_manager": (snapshots := SnapshotIOManager(root=str(root), spark=spark)),

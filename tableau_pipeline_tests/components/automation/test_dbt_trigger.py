@@ -59,7 +59,7 @@ class Location:
         (self.sensor,) = dbt_sensors(datasources)
         self.definitions = dg.Definitions(
             assets=[
-                *(refresh_assets(each.declaration, each.trigger) for each in datasources),
+                *(refresh_assets(each, each.trigger) for each in datasources),
                 *(asset for key in models for asset in _models(key)),
             ],
             asset_checks=[_check(key) for key in models],

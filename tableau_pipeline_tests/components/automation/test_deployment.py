@@ -19,6 +19,9 @@ def test_one_variable_for_every_trigger(
     found = [
         *refresh_schedules([declared(trigger={"cron": "0 6 * * *"})]),
         *dbt_sensors([declared(trigger={"dbt": "target/run_results.json"})]),
-        *(FileDrop.model_validate({"folder": "/srv"}).build_defs(context).sensors or ()),
+        *(
+            FileDrop.from_attributes_dict(attributes={"folder": "/srv"}).build_defs(context).sensors
+            or ()
+        ),
     ]
     assert [each.default_status.name for each in found] == [status] * 3

@@ -132,7 +132,7 @@ def test_a_table_of_two_data_sources(tmp_path: Path):
 def test_a_refresh_reads_the_table(location: Location, tmp_path: Path, full: bool):
     """Prevents: a step of Dagster that looks for a snapshot of the table."""
     write_deltalake(tmp_path / "orders", rows_of([1, 2]))
-    source = LakeTable("delta", str(tmp_path / "orders"))
+    source = LakeTable(delta=str(tmp_path / "orders"))
     tables = (declaration.Table("orders", "orders", source=source),)
     result = location.refresh("shop", declared={"tables": tables}, full=full)
     assert result.success
@@ -166,7 +166,7 @@ def test_a_table_of_a_catalog(location: Location, iceberg: Table):
         (event,) = found.asset_events
         assert event.metadata["location"].value == f"db.orders of the catalog {CATALOG}"
         iceberg.append(rows_of([2]))
-    assert location.refresh("shop", declared={"tables": datasource.declaration.tables}).success
+    assert location.refresh("shop", declared={"tables": datasource.tables}).success
     checkpoint = location.checkpoint("shop")
     assert checkpoint
     assert checkpoint.rows == {"orders": 3}

@@ -18,7 +18,7 @@ class Drop:
     """A folder and its sensor, with the cursor that the daemon would keep."""
 
     def __init__(self, folder: Path, **attributes: object) -> None:
-        component = FileDrop.model_validate({"folder": str(folder), **attributes})
+        component = FileDrop.from_attributes_dict(attributes={"folder": str(folder), **attributes})
         context = dg.ComponentTree.for_test().load_context
         (self.sensor,) = component.build_defs(context).sensors or ()
         self.cursor: str | None = None

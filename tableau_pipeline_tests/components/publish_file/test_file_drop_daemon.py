@@ -21,7 +21,7 @@ import dagster as dg
 from tableau_pipeline.components import FileDrop
 from tableau_pipeline.resources import resources_from_env
 
-drop = FileDrop.model_validate({"folder": %r, "pattern": "*.csv", "seconds": 1})
+drop = FileDrop.from_attributes_dict(attributes={"folder": %r, "pattern": "*.csv", "seconds": 1})
 defs = dg.Definitions.merge(
     drop.build_defs(dg.ComponentTree.for_test().load_context),
     dg.Definitions(resources=resources_from_env()),

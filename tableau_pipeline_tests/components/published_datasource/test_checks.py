@@ -126,7 +126,7 @@ def test_a_key_is_looked_at_when_it_is_named(star: Location):
 
 def test_a_refresh_without_its_checks_cannot_be_selected(star: Location):
     """Prevents: a way round the checks by selecting the asset alone."""
-    assets = refresh_assets(declared().declaration, None)
+    assets = refresh_assets(declared(), None)
     definitions = dg.Definitions(assets=[assets], resources=resources_from_env())
     job = definitions.resolve_implicit_global_asset_job_def()
     keys = {dg.AssetKey("shop_orders"), dg.AssetKey("shop_orders_extract")}
@@ -156,7 +156,7 @@ def test_the_way_to_count_is_shown(star: Location, by: Any, way: str):
 @pytest.mark.slow
 def test_what_is_not_reconciled_says_why(star: Location):
     """Prevents: a pass for what nobody compared."""
-    result = star.refresh("large", declared={"reconcile": Reconcile(max_bytes=1, by="download")})
+    result = star.refresh("large", declared={"reconcile": Reconcile(max_mb=1e-6, by="download")})
     assert result.success
     passed, severity, words = checks(result)["reconciliation"]
     assert (passed, severity) == (False, "WARN")

@@ -175,7 +175,7 @@ def test_several_data_sources_in_one_file():
         (folder / "defs.yaml").write_text(f"{first}\n---\n{stock}", "utf-8")
         with sandbox.build_component_tree() as tree:
             found = tree.get_all_components(of_type=PublishedDatasource)
-        assert {each.asset_key for each in found} == {"shop", "stock"}
+        assert {each.key for each in found} == {"shop", "stock"}
         (folder / "defs.yaml").write_text(f"{stock}\n---\n{TWO_TRIGGERS}", "utf-8")
         with (
             pytest.raises(ComponentTreeException) as raised,

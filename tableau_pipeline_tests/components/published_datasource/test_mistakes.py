@@ -10,10 +10,10 @@ from jsonschema import Draft202012Validator
 
 from tableau_pipeline.components import FileDrop, PublishedDatasource
 from tableau_pipeline.components.loading import load_definitions
-from tableau_pipeline.components.mistakes import DeclarationError
 from tableau_pipeline.components.published_datasource import (
     PublishedDatasourceScaffolder,
 )
+from tableau_pipeline.components.yaml_component import DeclarationError
 from tableau_pipeline.core.declaration import Diff
 from tableau_pipeline_tests.components.support.projects import Project, project
 
@@ -75,20 +75,21 @@ def test_one_line_for_each(project: Project, text: str, line: int, expected: str
 def test_no_schema_tells_less(case: str):
     """Prevents: `dg check yaml` stops at a text that does not say what is right."""
     attributes = yaml.safe_load(HEAD + CASES[case][0])["attributes"]
-    errors = Draft202012Validator(PublishedDatasource.model_json_schema()).iter_errors(attributes)
+    schema = PublishedDatasource.model().model_json_schema()
+    errors = Draft202012Validator(schema).iter_errors(attributes)
     worse = ("given schemas", "was unexpected", "were unexpected")
     assert [each.message for each in errors if each.message.endswith(worse)] == []
 
 
 def test_editors_complete_every_form():
     """Prevents: no completion below a key that has several forms."""
-    schema = PublishedDatasource.model_json_schema()
+    schema = PublishedDatasource.model().model_json_schema()
     assert set(schema["properties"]["trigger"]["properties"]) == {
         "after", "cron", "timezone", "dbt", "models"
     }  # fmt: skip
-    refresh = schema["$defs"]["TableAttributes"]["properties"]["refresh"]
+    refresh = schema["$defs"]["Table"]["properties"]["refresh"]
     assert set(refresh["properties"]) == {"diff", "append", "partitions"}
-    assert FileDrop.model_json_schema()["properties"]["folder"]["type"] == "string"
+    assert FileDrop.model().model_json_schema()["properties"]["folder"]["type"] == "string"
 
 
 def test_a_key_of_one_column_need_not_be_a_list():
@@ -97,7 +98,7 @@ def test_a_key_of_one_column_need_not_be_a_list():
     declared = PublishedDatasource.from_attributes_dict(
         attributes={"name": "A", "project": "B", "tables": {"t": table}}
     )
-    assert declared.declaration.tables[0].policy == Diff(("id",))
+    assert declared.tables[0].policy == Diff(("id",))
 
 
 MODEL = """import dagster as dg
@@ -239,5 +240,5 @@ def test_a_scaffold_of_any_name(tmp_path: Path, folder: str):
     declared = PublishedDatasource.from_attributes_dict(
         attributes=list(yaml.safe_load_all(text))[1]["attributes"]
     )
-    assert f"# key: {declared.asset_key}\n" in text
-    assert all(model.isidentifier() for model in declared.declaration.models)
+    assert f"# key: {declared.key}\n" in text
+    assert all(model.isidentifier() for model in declared.models)

@@ -9,7 +9,7 @@ from tableau_pipeline_tests.components.support.declarations import STAR, declare
 def test_two_assets_of_one_step():
     """Prevents: a plan and the payload built for it in two steps, between which either is stale."""
     datasource = declared()
-    assets = refresh_assets(datasource.declaration, datasource.trigger)
+    assets = refresh_assets(datasource, datasource.trigger)
     assert not assets.can_subset
     published, extract = dg.AssetKey("shop_orders"), dg.AssetKey("shop_orders_extract")
     assert assets.keys == {published, extract}
@@ -26,14 +26,14 @@ def test_bare_on_is_a_key():
     attributes = yaml.safe_load(text)
     assert True in attributes["relationships"][0]
     datasource = PublishedDatasource.from_attributes_dict(attributes=attributes)
-    assert datasource.relationships[0].on == {"customer": "id"}
+    assert datasource.relationships[0].on == (("customer", "id"),)
 
 
 def test_models_of_other_locations_need_no_stub():
     """Prevents: a data source over another location's models that does not load."""
     datasource = declared()
     definitions = dg.Definitions(
-        assets=[refresh_assets(datasource.declaration, None)],
+        assets=[refresh_assets(datasource, None)],
         resources={name: object() for name in ("snapshots", "hyper", "tableau")},
     )
     dg.Definitions.validate_loadable(definitions)

@@ -3,7 +3,7 @@
 import pytest
 
 from tableau_pipeline.components.loading import load_definitions
-from tableau_pipeline.components.mistakes import DeclarationError
+from tableau_pipeline.components.yaml_component import DeclarationError
 from tableau_pipeline_tests.components.support.projects import Project, project
 
 __all__ = ["project"]

@@ -86,8 +86,9 @@ class Location:
     def declaration(self, key: str, declared: Mapping[str, Any] = NOTHING) -> Declaration:
         """A data source of one table, with what a test changes of it."""
         # Files of tests are so small that every update would be a rebase.
-        plain = Declaration(key, key, "Default", (Table("flights", MODEL),), rebase=1000)
-        return replace(plain, **declared)
+        usual = {"name": key, "project": "Default", "rebase": 1000, "reconcile": None}
+        tables = (Table("flights", MODEL),)
+        return Declaration(**{"key": key, "tables": tables, **usual, **declared})
 
     def refresh(
         self,

@@ -12,12 +12,11 @@ import pytest
 from tableau_pipeline.core.declaration import Append, Diff, Partitions, Policy, Retain
 from tableau_pipeline.core.snapshot import Span
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.hyper.types import TypePolicy
 from tableau_pipeline.refresh.plan import Accept, Update
 from tableau_pipeline_tests.refresh.support.models import flights
-from tableau_pipeline_tests.refresh.support.pipeline import Pipeline, declared, published_rows
+from tableau_pipeline_tests.refresh.support.pipeline import Pipeline, published_rows
 
-PARIS = TypePolicy(timestamps=ZoneInfo("Europe/Paris"))
+PARIS = ZoneInfo("Europe/Paris")
 # The night in which Paris had the hour from 02:00 twice.
 NIGHT = datetime(2024, 10, 26, 22, tzinfo=UTC)
 
@@ -38,7 +37,7 @@ def published(pipeline: Pipeline, column: str = "departs") -> list:
 
 def in_paris(rows: pa.Table) -> list[datetime]:
     moments = rows["departs"].to_pylist()
-    return [each.astimezone(PARIS.timestamps).replace(tzinfo=None) for each in moments]
+    return [each.astimezone(PARIS).replace(tzinfo=None) for each in moments]
 
 
 @pytest.mark.few_variants(1)
@@ -53,7 +52,7 @@ def in_paris(rows: pa.Table) -> list[datetime]:
 )
 def test_wall_clock_of_a_zone(pipeline: Pipeline, policy: Policy, more: dict):
     """Prevents: an update ships clocks of another zone than the first publish did."""
-    pipeline.declare(types=PARIS)
+    pipeline.declare(timestamps=PARIS)
     pipeline.policy(policy, **more)
     for content in (departures(10), departures(12, late=15)):
         pipeline.model("flights", content)
@@ -66,7 +65,7 @@ def test_wall_clock_of_a_zone(pipeline: Pipeline, policy: Policy, more: dict):
 @pytest.mark.slow
 def test_windows_are_cut_by_the_declared_clock(pipeline: Pipeline):
     """Prevents: partitions of one zone touch the wrong hours of a table in another."""
-    pipeline.declare(types=PARIS)
+    pipeline.declare(timestamps=PARIS)
     pipeline.policy(Partitions("departs"))
     zone = ZoneInfo("America/New_York")
 
@@ -90,7 +89,7 @@ def test_windows_are_cut_by_the_declared_clock(pipeline: Pipeline):
 
 def test_instants_with_their_zone(pipeline: Pipeline):
     """Prevents: the declared type is lost in an update, or the server refuses it."""
-    pipeline.declare(types=TypePolicy(timestamps="with_time_zone"))
+    pipeline.declare(timestamps="with_time_zone")
     pipeline.policy(Append("departs", "3 hours"))
     for content in (departures(10), departures(12, late=15)):
         pipeline.model("flights", content)
@@ -105,7 +104,7 @@ def test_another_clock_is_another_schema(pipeline: Pipeline):
     rows = departures(4)
     pipeline.model("flights", rows)
     pipeline.run()
-    pipeline.declare(types=PARIS)
+    pipeline.declare(timestamps=PARIS)
     with pytest.raises(RefusedError, match="departs was timestamp and is timestamp at Europe/Pari"):
         pipeline.run()
     assert pipeline.wrong() == []
@@ -116,7 +115,7 @@ def test_another_clock_is_another_schema(pipeline: Pipeline):
 @pytest.mark.slow
 def test_floats_are_kept_when_asked(new_pipeline: Callable[..., Pipeline]):
     """Prevents: 32-bit floats that are not those of the model, in a file of the wrong version."""
-    pipeline = new_pipeline(types=TypePolicy(floats="real"))
+    pipeline = new_pipeline(floats="real")
     pipeline.policy(Diff(("flight_id",)))
     for count in (8, 9):
         speed = pa.array([number / 10 for number in range(count)], pa.float32())
@@ -128,17 +127,17 @@ def test_floats_are_kept_when_asked(new_pipeline: Callable[..., Pipeline]):
 
 
 @pytest.mark.parametrize(
-    ("values", "types", "limit", "phrase"),
+    ("values", "floats", "limit", "phrase"),
     [
-        (pa.array([1, 2], pa.decimal128(19, 0)), TypePolicy(), 2, r"decimal\(19,0\) needs versio"),
-        (pa.array([1, 2], pa.float32()), TypePolicy(floats="real"), 3, "float as real needs ver"),
+        (pa.array([1, 2], pa.decimal128(19, 0)), "double", 2, r"decimal\(19,0\) needs versio"),
+        (pa.array([1, 2], pa.float32()), "real", 3, "float as real needs ver"),
     ],
 )
 def test_a_file_too_new_for_its_readers(
-    pipeline: Pipeline, values: pa.Array, types: TypePolicy, limit: int, phrase: str
+    pipeline: Pipeline, values: pa.Array, floats: str, limit: int, phrase: str
 ):
     """Prevents: a new column makes a data source that the company's Tableau does not open."""
-    pipeline.declare(types=types, max_database_version=limit)
+    pipeline.declare(floats=floats, max_database_version=limit)
     pipeline.model("flights", flights(2, wide=values))
     with pytest.raises(RefusedError, match=phrase) as refusal:
         pipeline.run()
@@ -179,8 +178,3 @@ def test_values_without_a_place(
         pipeline.run(publish=publish)
     assert pipeline.found() == []
     assert pipeline.extract_files() == []
-
-
-def test_declared_defaults() -> None:
-    """Prevents: a change of what every data source is published as."""
-    assert declared("x").types == TypePolicy("utc", "refuse", "double")

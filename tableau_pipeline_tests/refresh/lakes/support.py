@@ -32,7 +32,7 @@ def follow(
 ) -> None:
     """Declare that the one table of a data source is a table of a lake."""
     where = location if isinstance(location, InCatalog) else str(location)
-    source = LakeTable(format_, where)
+    source = LakeTable(**{format_: where})
     (table,) = pipeline.declaration.tables
     # Published rows are compared one by one below.
     pipeline.declare(

@@ -11,7 +11,6 @@ from deltalake import DeltaTable, write_deltalake
 
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.extracts.delta import RowCounts
-from tableau_pipeline.hyper.types import TypePolicy
 from tableau_pipeline.refresh.plan import Update
 from tableau_pipeline_tests.refresh.lakes.mapped_delta import MappedDelta
 from tableau_pipeline_tests.refresh.lakes.support import (
@@ -106,7 +105,7 @@ def test_columns_that_are_refused(
     """Prevents: a failure of hyperd where a message could name the column."""
     write_deltalake(tmp_path / "lake", rows_of([1]).append_column(column, pa.array(values)))
     follow(pipeline, "delta", tmp_path / "lake")
-    pipeline.declare(types=TypePolicy(nested="json"))
+    pipeline.declare(nested="json")
     with pytest.raises(RefusedError, match=why):
         pipeline.run()
 
@@ -117,7 +116,7 @@ def test_instants_in_a_zone(pipeline: Pipeline, tmp_path: Path):
     at = pa.array([winter], pa.timestamp("us", "UTC"))
     write_deltalake(lake, rows_of([1]).append_column("at", at))
     follow(pipeline, "delta", lake)
-    pipeline.declare(types=TypePolicy(timestamps=ZoneInfo("Europe/Paris")))
+    pipeline.declare(timestamps=ZoneInfo("Europe/Paris"))
     pipeline.run()
     write_deltalake(lake, rows_of([2]).append_column("at", at), mode="append")
     assert pipeline.run().tables == {"flights": RowCounts(deleted=0, inserted=1)}

@@ -76,14 +76,14 @@ def test_delta(pipeline: Pipeline, store: ObjectServer, tmp_path: Path):
     follow(pipeline, "delta", url)
     pipeline.run()
     assert published(pipeline) == in_order(table.to_pyarrow_table())
-    before = current_version(LakeTable("delta", url))
+    before = current_version(LakeTable(delta=url))
     table.delete("id = 1")
     report = pipeline.run()
     assert (report.tables["flights"].deleted, report.tables["flights"].inserted) == (1, 0)
     assert published(pipeline) == in_order(
         DeltaTable(url, storage_options=PLAIN).to_pyarrow_table()
     )
-    assert current_version(LakeTable("delta", url)) != before
+    assert current_version(LakeTable(delta=url)) != before
 
 
 # delta-rs cannot record a vacuum on the server that stands for Google's.
@@ -197,4 +197,4 @@ def test_a_store_that_is_away(
 def test_there_is_no_such_table(store: ObjectServer, format_: str):
     """Prevents: a table of no rows where a URL is mistyped."""
     with pytest.raises(RefusedError, match=f"{store.url}/nothing does not exist"):
-        current_version(LakeTable(format_, f"{store.url}/nothing"))
+        current_version(LakeTable(**{format_: f"{store.url}/nothing"}))

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tableau_pipeline.core.checkpoint import TableContent
-from tableau_pipeline.core.declaration import Declaration, Guard, Reconcile, Table
+from tableau_pipeline.core.declaration import Guard, Reconcile
 from tableau_pipeline.core.snapshot import Fingerprint
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.refresh.plan import Accept, guard_problems
@@ -13,11 +13,12 @@ from tableau_pipeline_tests.refresh.plan.test_ownership import forget
 from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.models import airlines, flights
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
+from tableau_pipeline_tests.refresh.support.states import declaration
 
 
 def problems(rows: int, before: int | None, guard: Guard) -> list[str]:
     """What is wrong with so many rows of a table; `before` is None where nothing is published."""
-    declared = Declaration("sales", "Sales", "Curated", (Table("orders", "dbt/orders", guard),))
+    declared = declaration(guard=guard)
     content = Fingerprint(rows=rows, hash_sum=7)
     table = TableContent(
         model="dbt/orders", version=1, columns=(), all_rows=content, content=content
@@ -100,7 +101,7 @@ def test_shrunk_against_what_is_adopted(pipeline: Pipeline):
 
 def test_rows_that_only_the_server_can_count(new_pipeline: Callable[..., Pipeline]):
     """Prevents: a person has to decide what the server's own count shows."""
-    pipeline = new_pipeline(reconcile=Reconcile(max_bytes=1))
+    pipeline = new_pipeline(reconcile=Reconcile(max_mb=1e-6))
     pipeline.run()
     forget(pipeline)
     shrinks(pipeline, message="1 rows where 8 are published")
@@ -108,7 +109,7 @@ def test_rows_that_only_the_server_can_count(new_pipeline: Callable[..., Pipelin
 
 def test_rows_that_nobody_can_count(new_pipeline: Callable[..., Pipeline]):
     """Prevents: what is too large to be counted is not guarded at all."""
-    pipeline = new_pipeline(reconcile=Reconcile(max_bytes=1, by="download"))
+    pipeline = new_pipeline(reconcile=Reconcile(max_mb=1e-6, by="download"))
     pipeline.run()
     forget(pipeline)
     shrinks(pipeline, message=r"how many are published is not known.*reconcile: max_mb")
@@ -116,7 +117,7 @@ def test_rows_that_nobody_can_count(new_pipeline: Callable[..., Pipeline]):
 
 def test_nothing_is_counted_for_no_guard(new_pipeline: Callable[..., Pipeline]):
     """Prevents: a table that may lose all its rows is downloaded for nothing, or refused."""
-    pipeline = new_pipeline(reconcile=Reconcile(max_bytes=1, by="download"))
+    pipeline = new_pipeline(reconcile=Reconcile(max_mb=1e-6, by="download"))
     (table,) = pipeline.declaration.tables
     pipeline.policy(table.policy, guard=Guard(max_shrink=1))
     pipeline.run()

@@ -23,9 +23,8 @@ class Begin:
 
     def __call__(self, history: Any) -> None:
         declared = history.declaration
-        history.declaration = replace(
-            declared, tables=tuple(shape.table(shape.rules) for shape in history.scenario.shapes)
-        )
+        everything = history.scenario.all_tables
+        history.declaration = replace(declared, **related(everything, len(everything), chain=False))
         for each in self.models:
             each(history)
         history.declaration = declared
@@ -57,11 +56,9 @@ class Relate:
     def __call__(self, history: Any) -> None:
         history.note(f"{self}")
         known = {table.name: table for table in history.declaration.tables}
-        tables = tuple(
-            known.get(shape.name) or shape.table(shape.rules) for shape in history.scenario.shapes
-        )
-        declaration = replace(history.declaration, tables=tables)
-        history.declaration = related(declaration, self.tables, chain=self.chain)
+        tables = [known.get(table.name) or table for table in history.scenario.all_tables]
+        declared = related(tables, self.tables, chain=self.chain)
+        history.declaration = replace(history.declaration, **declared)
 
 
 @dataclass(frozen=True)

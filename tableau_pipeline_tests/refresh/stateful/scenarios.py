@@ -1,6 +1,6 @@
 """The scenario of a history: the server's habits, the tables, and how they are declared."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from random import Random
 from typing import Any, get_args, get_type_hints
@@ -25,9 +25,9 @@ from tableau_pipeline_tests.refresh.stateful.models.values import KEYS, MOMENTS,
 from tableau_sandbox.quirks import Quirks
 
 KEY = "stateful"
-_LIMITS = (66_000, 100_000)
+_LIMITS = (0.066, 0.1)
 # Too large to be downloaded, as any file is.
-LARGE = Reconcile(max_bytes=1)
+LARGE = Reconcile(max_mb=1e-6)
 OPEN = Guard(min_rows=0, max_shrink=1.0)
 _FLAGS = ("admin", "slow", "short", "chain", "forgetful")
 _POLICIES = ("diff", "append", "partitions", "feed", "replace")
@@ -119,14 +119,18 @@ class Scenario:
 
     def declaration(self) -> Declaration:
         """The first declaration."""
-        declaration = Declaration(
+        return Declaration(
             key=KEY,
             name="Stateful",
             project="Default",
-            tables=tuple(shape.table(shape.rules) for shape in self.shapes),
-            **self.settings,
+            **related(self.all_tables, self.tables, chain=self.chain),
+            **{"reconcile": None, **self.settings},
         )
-        return related(declaration, self.tables, chain=self.chain)
+
+    @property
+    def all_tables(self) -> tuple[Table, ...]:
+        """Those of all shapes, as declared at first."""
+        return tuple(shape.table(shape.rules) for shape in self.shapes)
 
     def __str__(self) -> str:
         """What is not usual about it."""
@@ -158,7 +162,7 @@ def scenario(chance: Random) -> Scenario:
             "rebase": chance.choice([1.0, 50.0, 50.0, 50.0, 50.0]),
             "rebase_after": chance.choice([None, None, None, 2]),
             "oversize": chance.choice(["publish", "split"]),
-            "payload_limit": chance.choice([*[None] * 7, 1, *_LIMITS]),
+            "payload_limit_mb": chance.choice([*[None] * 7, 1e-6, *_LIMITS]),
             "reconcile": chance.choice(
                 [
                     *[None] * 4,
@@ -187,19 +191,15 @@ def quirks(chance: Random) -> dict[str, Any]:
     return drawn
 
 
-def related(declaration: Declaration, tables: int, *, chain: bool) -> Declaration:
-    """The declaration of so many of its tables, as a star or as a chain."""
-    names = [table.name for table in declaration.tables]
+def related(tables: Sequence[Table], count: int, *, chain: bool) -> dict[str, Any]:
+    """What is declared of the first so many tables, as a star or as a chain."""
+    names = [table.name for table in tables]
     edges = [
         Relationship(names[number - 1 if chain else 0], one, ((f"to_{one}", "k"),))
         for number, one in enumerate(names)
         if number
     ]
-    return replace(
-        declaration,
-        tables=declaration.tables[:tables],
-        relationships=tuple(edges[: tables - 1]),
-    )
+    return {"tables": tuple(tables[:count]), "relationships": tuple(edges[: count - 1])}
 
 
 def rules(chance: Random) -> Rules:

@@ -40,7 +40,7 @@ LOG = logging.getLogger("tableau_pipeline_tests.refresh")
 STAR = (Relationship("flights", "airlines", (("carrier", "carrier"),)),)
 
 # No update fits: every change is published as a whole file.
-WHOLE = {"payload_limit": 1}
+WHOLE = {"payload_limit_mb": 1e-6}
 
 # Time stamps are there at once, on most servers of tests, and jobs take no longer than a blink.
 TIMEOUTS = Timeouts(claim=30, job=30, queue=30, timestamp=0, first_poll=0.16)
@@ -253,6 +253,7 @@ def declared(name: str, tables: Iterable[str] = ("flights",), **more: Any) -> De
             "project": "Default",
             "tables": tuple(Table(table, table) for table in tables),
             "rebase": 1000,
+            "reconcile": None,
             **more,
         }
     )

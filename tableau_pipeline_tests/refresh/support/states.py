@@ -10,7 +10,7 @@ from tableau_pipeline.core.declaration import Declaration, Guard, Table
 from tableau_pipeline.core.server import Metadata, RemoteDatasource
 from tableau_pipeline.core.snapshot import Fingerprint
 from tableau_pipeline.extracts.delta import RowCounts, Size
-from tableau_pipeline.hyper.tables import Column
+from tableau_pipeline.hyper.tables import Column, Relationship
 from tableau_pipeline.refresh.observe import Base
 from tableau_pipeline.refresh.plan import (
     Accept,
@@ -25,6 +25,7 @@ from tableau_pipeline.refresh.plan import (
 NOON = datetime(2025, 3, 1, 12, tzinfo=UTC)
 COLUMNS = (Column("id", "bigint"), Column("name", "string"))
 GUARD = Guard(min_rows=1, max_shrink=0.5)
+ON_ID = (("id", "id"),)
 OURS = frozenset({"tableau-pipeline:sales", "tableau-pipeline-instance:here"})
 REMOTE = RemoteDatasource(
     luid="luid-1",
@@ -44,12 +45,15 @@ SMALL = Size(counts={}, size=1, limit=1000, pieces=0)
 
 
 def declaration(*tables: str, guard: Guard = GUARD, **more: Any) -> Declaration:
+    names = tables or ("orders",)
     return Declaration(
         **{
             "key": "sales",
             "name": "Sales",
             "project": "Curated",
-            "tables": tuple(Table(name, f"dbt/{name}", guard) for name in tables or ("orders",)),
+            "tables": tuple(Table(name, f"dbt/{name}", guard=guard) for name in names),
+            "relationships": tuple(Relationship(names[0], one, ON_ID) for one in names[1:]),
+            "reconcile": None,
             **more,
         }
     )
