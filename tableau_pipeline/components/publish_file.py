@@ -1,8 +1,10 @@
 """A job that publishes files and database tables without any code."""
 
 import hashlib
+import shutil
 from collections.abc import Generator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import cast, get_args
@@ -26,6 +28,7 @@ from tableau_pipeline.core.declaration import (
 )
 from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.extracts.builder import ParquetFile, parquet_file
 from tableau_pipeline.hyper.types import Nested
 from tableau_pipeline.ingest import (
     READ_ERRORS,
@@ -41,7 +44,7 @@ from tableau_pipeline.ingest import (
 from tableau_pipeline.ingest.database_table import DatabaseTable
 from tableau_pipeline.ingest.file_store import FileStore
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline.refresh.refresh import passthrough, refresh
+from tableau_pipeline.refresh.refresh import Setup, refresh
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline.resources import (
     HyperResource,
@@ -238,10 +241,8 @@ def publish_files(
             tableau=tableau,
             keep_files=not config.publish,
         )
-        options = config.options()
-        as_is = config.mode == "as_is"
-        content = passthrough(_only_file(config), options) if as_is else None
-        report = refresh(setup, options, content)
+        content = partial(_unread, config) if config.mode == "as_is" else None
+        report = refresh(setup, config.options(), content)
     bad = rows.read_rows.bad_rows if rows.read_rows else 0
     if rows.read_rows and bad:
         left_out = f"Left out {bad:,} row{'s' * (bad > 1)} that do not fit the columns"
@@ -250,6 +251,26 @@ def publish_files(
     _log_result(context, declaration, report, dry_run=config.dry_run, bad_rows=bad)
     if report.checkpoint and not config.dry_run:
         collect_snapshots(context, snapshots)
+
+
+@contextmanager
+def _unread(config: PublishFileConfig, setup: Setup) -> Generator[ParquetFile]:
+    """The content of a Parquet file that is published as it is: the server makes the extract.
+
+    It is planned like every refresh: ownership, guards, schema changes and analysts' work count.
+    """
+    file, bare = _only_file(config), setup.builder({})
+    if config.dry_run:
+        yield parquet_file(file, bare)
+        return
+    # What is sent must be what was checked, even if another process writes the file meanwhile.
+    bare.folder.mkdir(parents=True, exist_ok=True)
+    copy = bare.folder / f"{setup.journal.owner.run_id}.parquet"
+    shutil.copyfile(file, copy)
+    try:
+        yield parquet_file(copy, bare)
+    finally:
+        copy.unlink()
 
 
 def _log_result(

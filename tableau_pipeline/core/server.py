@@ -41,6 +41,11 @@ class RemoteDatasource:
         """The values that show a change by another user, as far as the server reports it."""
         return self.updated_at, self.revision
 
+    @property
+    def state(self) -> tuple[object, ...]:
+        """The values that show whether another user changed, renamed or moved it."""
+        return self.luid, self.name, self.project_id, self.stamp
+
 
 @dataclass(frozen=True, slots=True)
 class Metadata:

@@ -414,3 +414,21 @@ class _PartOf:
         )
         fill(self.connection, stretch, columns, f"SELECT {wanted} {this}")
         return stretch
+
+
+def counts(deltas: Sequence[Delta]) -> dict[str, RowCounts]:
+    """The row counts of all parts; each part already reports the deletes of all of them."""
+    found: dict[str, RowCounts] = {}
+    for delta in deltas:
+        for name, each in delta.counts.items():
+            before = found.get(name)
+            inserted = each.inserted + (before.inserted if before else 0)
+            found[name] = replace(each, inserted=inserted)
+    return found
+
+
+def total(deltas: Sequence[Delta]) -> Extract:
+    """The extract of the last payload, with the rows and bytes of all payloads."""
+    rows = {name: each.inserted for name, each in counts(deltas).items()}
+    size = sum(delta.extract.size for delta in deltas)
+    return replace(deltas[-1].extract, rows=rows, size=size)

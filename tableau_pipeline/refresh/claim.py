@@ -156,7 +156,7 @@ def _claim(
             # The event log does not tell reliably which claim came first, so neither insists.
             journal.append(Closing(refresh=claim.refresh, claim=claim.id, withdrawn=True))
         elif not is_logged:
-            log.info("%s refreshes %s: waiting for it", _named(others[0]), what)
+            log.info("Run %s refreshes %s: waiting for it", others[0].owner.run_id, what)
             is_logged = True
         if waited >= timeout:
             raise RefreshError(_still_running(others, what, waited))
@@ -172,14 +172,10 @@ def live_claims(claims: Sequence[Claim], journal: Journal) -> list[Claim]:
     ]
 
 
-def _named(claim: Claim) -> str:
-    return f"Run {claim.owner.run_id}"
-
-
 def _still_running(others: Sequence[Claim], what: str, waited: float) -> str:
     if not others:
         return f"Other refreshes of {what} came first for {waited:.0f} s. Run again."
     return (
-        f"{_named(others[0])} has been refreshing {what} for more than {waited:.0f} s. If it "
-        "hangs, terminate that run in Dagster; then run again."
+        f"Run {others[0].owner.run_id} has been refreshing {what} for more than {waited:.0f} s. "
+        "If it hangs, terminate that run in Dagster; then run again."
     )

@@ -21,7 +21,7 @@ from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, TAG_PREFIX, f
 from tableau_pipeline.core.server import Change, RemoteDatasource, Window, revisions_of
 from tableau_pipeline.errors import DriftError, RefreshError, RefusedError
 from tableau_pipeline.extracts.builder import Builder
-from tableau_pipeline.extracts.delta import Delta, RowCounts
+from tableau_pipeline.extracts.delta import Delta, total
 from tableau_pipeline.hyper.build import Extract
 from tableau_pipeline.publishing.jobs import Jobs
 from tableau_pipeline.publishing.site import TableauSite
@@ -111,10 +111,11 @@ class Sender:
         """
         # The server goes by name: under the declared one, a data source that another user renamed
         # or moved would get a double.
-        name = to.name if to else target.name
-        project_id = to.project_id if to else project_id
+        name, project_id = (to.name, to.project_id) if to else (target.name, project_id)
         upload = self._uploaded(file)
-        intent = self._intent(mode, name=name, project_id=project_id, to=to, target=target)
+        intent = self._intent(
+            to, mode=mode, name=name, project_id=project_id, target=target, distrust=None
+        )
         call = partial(
             self.server.publish,
             upload,
@@ -134,22 +135,16 @@ class Sender:
         to: RemoteDatasource,
         distrust: str | None = None,
     ) -> Sent:
-        """Change the published data.
+        """Change the published data; it raises what `publish` does.
 
         Args:
             batch: the actions as JSON; `payload` has the tables that they name.
             target: the checkpoint to reach; None if no update can build on the result.
                 `distrust` states why.
-
-        Raises:
-            RefusedError: the server refused; it holds what it held before.
-            DriftError: another user changed the data source meanwhile; nothing was sent.
-            RefreshError: the server failed, or did not answer, or the job failed.
         """
         upload = self._uploaded(payload) if payload else None
-        intent = self._intent(
-            None, name=to.name, project_id=to.project_id, to=to, target=target, distrust=distrust
-        )
+        place = {"name": to.name, "project_id": to.project_id}
+        intent = self._intent(to, mode=None, **place, target=target, distrust=distrust)
         call = partial(
             self.server.update, to.luid, batch=batch, upload=upload, request_id=intent.request_id
         )
@@ -165,30 +160,17 @@ class Sender:
             self.claim.check_fence()
             raise
 
-    def _intent(
-        self,
-        mode: PublishMode | None,
-        *,
-        name: str,
-        project_id: str,
-        to: RemoteDatasource | None,
-        target: Checkpoint | None,
-        distrust: str | None = None,
-    ) -> Intent:
+    def _intent(self, to: RemoteDatasource | None, **fields: Any) -> Intent:
         self.sent += 1
         return Intent(
             refresh=self.claim.number,
             step=self.sent,
             recorded_at=self.server.now(),
             run_id=self.claim.claim.owner.run_id,
-            mode=mode,
-            name=name,
-            project_id=project_id,
             luid=to.luid if to else None,
             before=to.updated_at if to else None,
             before_revision=to.revision if to else None,
-            target=target,
-            distrust=distrust,
+            **fields,
         )
 
     def _send(
@@ -263,7 +245,7 @@ class Sender:
             same = self.server.find_by_name(intent.name, project_id=intent.project_id) is None
         else:
             now = self.server.find_by_luid(before.luid)
-            same = now is not None and place(now) == place(before)
+            same = now is not None and now.state == before.state
         if not same:
             raise DriftError(
                 f'"{intent.name}" was changed on the server while its new content was prepared. '
@@ -486,28 +468,10 @@ class Delivery:
     def _proved(self, sent: Sent) -> Sent:
         """Resolve distrust by content: if it equals what was sent, no other user changed it."""
         if sent.distrust and sent.target:
-            found = self.reconciler.judge(sent.target, sent.remote)
+            found = self.reconciler.compare_rows(sent.target, sent.remote)
             if not found.problem and not found.skipped:
                 return replace(sent, distrust=None, warnings=(*sent.warnings, sent.distrust))
         return sent
-
-
-def counts(deltas: Sequence[Delta]) -> dict[str, RowCounts]:
-    """The row counts of all parts; each part already reports the deletes of all of them."""
-    found: dict[str, RowCounts] = {}
-    for delta in deltas:
-        for name, each in delta.counts.items():
-            before = found.get(name)
-            inserted = each.inserted + (before.inserted if before else 0)
-            found[name] = replace(each, inserted=inserted)
-    return found
-
-
-def total(deltas: Sequence[Delta]) -> Extract:
-    """The extract of the last payload, with the rows and bytes of all payloads."""
-    rows = {name: each.inserted for name, each in counts(deltas).items()}
-    size = sum(delta.extract.size for delta in deltas)
-    return replace(deltas[-1].extract, rows=rows, size=size)
 
 
 def tag(
@@ -541,7 +505,7 @@ def move(
         DriftError: another user changed the data source meanwhile.
     """
     # The server moves it without asking, so a change by another user must be noticed before.
-    if place(found(server, remote.luid)) != place(remote):
+    if found(server, remote.luid).state != remote.state:
         raise DriftError(f'"{remote.name}" was changed before it could be renamed or moved.')
     began = server.now()
     server.move(remote.luid, name=name, project_id=project_id)
@@ -592,8 +556,3 @@ def found(server: TableauSite, luid: str) -> RemoteDatasource:
             "publishes it again."
         )
     return remote
-
-
-def place(remote: RemoteDatasource) -> tuple[object, ...]:
-    """The values that show whether another user changed, renamed or moved a data source."""
-    return remote.luid, remote.name, remote.project_id, remote.stamp

@@ -1,7 +1,6 @@
-"""Keep what people made in a data source: look at its tables, save it, check that it stayed."""
+"""Keep what people made in a data source: save it, and check that it stayed."""
 
 import shutil
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -9,33 +8,10 @@ import obstore
 
 from tableau_pipeline.core.server import Metadata, RemoteDatasource
 from tableau_pipeline.errors import RefreshError
-from tableau_pipeline.hyper.hyper_file import HyperFileError, table_columns
-from tableau_pipeline.hyper.process import Hyperd
-from tableau_pipeline.hyper.tables import EXTRACT_SCHEMA
 from tableau_pipeline.objects.local import scratch
 from tableau_pipeline.objects.stores import opened, store_errors
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.plan import work_in
-from tableau_pipeline.refresh.reconcile import published_file
-
-
-def published_tables(
-    server: TableauSite, remote: RemoteDatasource, hyper: Callable[[], Hyperd]
-) -> Mapping[str, Mapping[str, str]]:
-    """Return the SQL types of the columns of the published file, by table and column.
-
-    Raises:
-        ValueError: the published file has other schemas than an extract, or cannot be read.
-    """
-    with published_file(server, remote) as extract:
-        try:
-            found = table_columns(hyper(), extract)
-        except HyperFileError as error:
-            raise ValueError(str(error)) from error
-    schemas = {table.schema_name.name.unescaped for table in found if table.schema_name}
-    if others := schemas - {EXTRACT_SCHEMA}:
-        raise ValueError(f'it has the schema "{min(others)}"')
-    return {table.name.unescaped: columns for table, columns in found.items()}
 
 
 def keep(

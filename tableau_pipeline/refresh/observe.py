@@ -228,7 +228,7 @@ class Observer:
         if distrust is None and sent is None:
             return base
         # The refresh that was interrupted after `sent` has not compared its rows either.
-        found = self.reconciler.judge(checkpoint, remote)
+        found = self.reconciler.compare_rows(checkpoint, remote)
         if found.problem:
             why = distrust or "the last refresh was interrupted"
             return replace(

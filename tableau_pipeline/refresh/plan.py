@@ -7,10 +7,11 @@ from fractions import Fraction
 from typing import ClassVar
 
 from tableau_pipeline.core.checkpoint import Checkpoint, PublishMode, TableContent
-from tableau_pipeline.core.declaration import Declaration, SchemaPolicy, Table, megabytes
+from tableau_pipeline.core.declaration import Declaration, Table, megabytes
 from tableau_pipeline.core.server import Metadata, RemoteDatasource
 from tableau_pipeline.errors import Check
 from tableau_pipeline.extracts.delta import RowCounts, Size
+from tableau_pipeline.extracts.schema import schema_changes, schema_problems
 from tableau_pipeline.refresh.observe import Base
 
 # Each sentence names the key of its guard. `publish_file` has none that could be changed.
@@ -23,8 +24,6 @@ _SAVED = (
     "Run again with accept: [overwrite]: that run saves the data source as a .tdsx file in the "
     'folder "kept" of the data directory before, from which Tableau Desktop can copy that work back'
 )
-
-Tables = Mapping[str, TableContent]
 
 
 class Accept(StrEnum):
@@ -427,27 +426,6 @@ def work_in(metadata: Metadata | None) -> str:
     return "; ".join(f"{kind} {_listed(names)}" for kind, names in metadata.work.items())
 
 
-def layout_changes(
-    found: Mapping[str, Mapping[str, str]], wanted: Mapping[str, Mapping[str, str]]
-) -> list[str]:
-    """In what the tables of a published file differ from those to publish, as phrases.
-
-    Args:
-        found: the SQL types of the columns, by table and column; so `wanted`.
-    """
-    before = {(table, name): type_ for table in found for name, type_ in found[table].items()}
-    after = {(table, name): type_ for table in wanted for name, type_ in wanted[table].items()}
-    return [
-        *(f"{'.'.join(key)} ({before[key]}) would go" for key in before if key not in after),
-        *(f"{'.'.join(key)} ({after[key]}) is new" for key in after if key not in before),
-        *(
-            f"{'.'.join(key)} is {before[key]} and would be {after[key]}"
-            for key in after
-            if key in before and before[key] != after[key]
-        ),
-    ]
-
-
 def _listed(names: Sequence[str]) -> str:
     shown = ", ".join(f'"{name}"' for name in names[:_LISTED])
     more = len(names) - _LISTED
@@ -456,52 +434,3 @@ def _listed(names: Sequence[str]) -> str:
 
 def _place(remote: RemoteDatasource) -> str:
     return f'"{remote.name}" ({", ".join(filter(None, (remote.luid, remote.link)))})'
-
-
-def schema_changes(desired: Tables, base: Tables) -> list[str]:
-    """All differences between the published and the desired schema, one phrase each."""
-    return [phrase for phrase, _ in _changes(desired, base)]
-
-
-def schema_problems(desired: Tables, base: Tables, policy: SchemaPolicy) -> list[str]:
-    """Return a sentence with all differences that the policy does not allow; [] if none."""
-    changes = _changes(desired, base)
-    if policy == "publish":
-        return []
-    refused = [phrase for phrase, additive in changes if policy == "refuse" or not additive]
-    if not refused:
-        return []
-    return [
-        f"The schema changed: {'; '.join(refused)}. on_schema_change: {policy} refuses that. To "
-        "publish it all the same, run once with accept: [schema]; otherwise, correct what produces "
-        "the data"
-    ]
-
-
-def _changes(desired: Tables, base: Tables) -> list[tuple[str, bool]]:
-    """Pairs of a change, as a phrase, and whether it only adds something."""
-    changes = [(f'table "{name}" is new', True) for name in _missing(desired, base)]
-    changes += [(f'table "{name}" is gone', False) for name in _missing(base, desired)]
-    for name, table in desired.items():
-        if published := base.get(name):
-            changes += _column_changes(name, table, published)
-    return changes
-
-
-def _missing(these: Tables, those: Tables) -> list[str]:
-    return [name for name in these if name not in those]
-
-
-def _column_changes(table: str, now: TableContent, before: TableContent) -> list[tuple[str, bool]]:
-    # Readers do not see the order of columns, so a new order is no change of the schema.
-    new = {column.name: column.type for column in now.columns}
-    old = {column.name: column.type for column in before.columns}
-    return [
-        *((f"{table}.{name} is new ({new[name]})", True) for name in new if name not in old),
-        *((f"{table}.{name} is gone ({old[name]})", False) for name in old if name not in new),
-        *(
-            (f"{table}.{name} was {old[name]} and is {new[name]}", False)
-            for name in new
-            if name in old and old[name] != new[name]
-        ),
-    ]

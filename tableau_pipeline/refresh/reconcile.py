@@ -7,14 +7,11 @@ import logging
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from tableauhyperapi import Connection, HyperException
 
 from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.declaration import Declaration, Reconcile, megabytes
-from tableau_pipeline.core.package import unpack
 from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.core.snapshot import Snapshots
 from tableau_pipeline.errors import DamagedSnapshotError, RefreshError
@@ -26,14 +23,10 @@ from tableau_pipeline.extracts.compare import (
     compare_values,
     count_rows,
 )
+from tableau_pipeline.extracts.schema import published_file
 from tableau_pipeline.hyper.process import Hyperd, connect
-from tableau_pipeline.objects.local import scratch
 from tableau_pipeline.publishing.site import TableauSite
 
-# Bytes of a package beside its extract: the `.tds`, and what images people put into it.
-_AROUND = 10**7
-# How many times the size of its package a file may unpack to: its pages are compressed already.
-_LARGEST = 50
 _NEVER = "reconcile: never"
 _HIDDEN = (
     "If a filter of the data source or row-level security hides rows from this user, the server "
@@ -75,7 +68,7 @@ class Reconciler:
         # Guards need the rows even if the declaration wants nothing compared.
         return self.declaration.reconcile or Reconcile()
 
-    def judge(self, checkpoint: Checkpoint, remote: RemoteDatasource) -> Reconciliation:
+    def compare_rows(self, checkpoint: Checkpoint, remote: RemoteDatasource) -> Reconciliation:
         """Compare the data on the server with a checkpoint, row by row."""
         if self.declaration.reconcile is None:
             return Reconciliation(skipped=_NEVER)
@@ -83,7 +76,7 @@ class Reconciler:
 
     def audit(self, checkpoint: Checkpoint, remote: RemoteDatasource) -> Reconciliation:
         """Compare the data row by row if the file may be read, or else as a refresh does."""
-        judged = self.judge(checkpoint, remote)
+        judged = self.compare_rows(checkpoint, remote)
         if not judged.skipped:
             return judged
         note = f"not compared row by row: {judged.skipped}"
@@ -195,22 +188,3 @@ class Reconciler:
             except RefreshError as error:
                 raise RefreshError(f"it could not be read back: {error}") from error
             yield stack.enter_context(connect(self.hyper(), extract))
-
-
-@contextmanager
-def published_file(
-    server: TableauSite, remote: RemoteDatasource, *, limit: int | None = None
-) -> Generator[Path]:
-    """Download a data source; yield its `.hyper` file, of at most `limit` bytes.
-
-    Raises:
-        RefreshError: it cannot be downloaded, or is larger.
-        ValueError: it has no such file, or is damaged.
-    """
-    with TemporaryDirectory(prefix="read back ", dir=scratch()) as folder:
-        most = None if limit is None else limit + _AROUND
-        package = server.download(remote.luid, Path(folder), limit=most)
-        extract = Path(folder) / "published.hyper"
-        with extract.open("wb") as file:
-            unpack(package, ".hyper", file, limit=limit or _LARGEST * package.stat().st_size)
-        yield extract

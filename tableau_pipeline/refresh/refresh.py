@@ -1,7 +1,6 @@
 """One refresh of one data source: claim, recover, observe, plan, deliver, reconcile, record."""
 
 import logging
-import shutil
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -16,18 +15,17 @@ from tableau_pipeline.core.journal import Journal, read_history
 from tableau_pipeline.core.server import Timeouts
 from tableau_pipeline.core.snapshot import Snapshots
 from tableau_pipeline.errors import Check, DriftError, RefusedError
-from tableau_pipeline.extracts.builder import Builder, parquet_file
+from tableau_pipeline.extracts.builder import Builder
 from tableau_pipeline.extracts.checks import Declared, checked_models, readable
 from tableau_pipeline.extracts.compare import Reconciliation, ReconciliationError
-from tableau_pipeline.extracts.delta import Delta, Size
+from tableau_pipeline.extracts.delta import Delta, Size, counts, total
 from tableau_pipeline.extracts.desired import Models
+from tableau_pipeline.extracts.schema import layout_changes, published_tables
 from tableau_pipeline.hyper.process import Hyperd
-from tableau_pipeline.hyper.types import hyper_type
 from tableau_pipeline.publishing.jobs import Jobs
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.claim import HeldClaim, claimed
-from tableau_pipeline.refresh.deliver import Delivery, Sender, Sent, completed, counts, total
-from tableau_pipeline.refresh.keep import published_tables
+from tableau_pipeline.refresh.deliver import Delivery, Sender, Sent, completed
 from tableau_pipeline.refresh.observe import Base, Observer, recover
 from tableau_pipeline.refresh.plan import (
     Accept,
@@ -42,7 +40,6 @@ from tableau_pipeline.refresh.plan import (
     by_size,
     decide,
     guard_problems,
-    layout_changes,
     not_ours,
 )
 from tableau_pipeline.refresh.reconcile import Reconciler
@@ -283,17 +280,11 @@ class _Phases:
         # The server chooses the tables and types of a file that it converts itself.
         if why := self._builder.whole:
             return (why,)
-        wanted = {
-            declaration.published_name(name): {
-                column.name: hyper_type(column, table=name) for column in table.columns
-            }
-            for name, table in desired.items()
-        }
         try:
             found = published_tables(self._server, base.remote, self._setup.hyper)
         except ValueError as error:
             return (f"its tables cannot be read ({error})",)
-        return layout_changes(found, wanted)
+        return layout_changes(found, declaration, desired)
 
     def _deltas(
         self, changed: Changed, desired: Mapping[str, TableContent]
@@ -476,27 +467,3 @@ def newest_models(setup: Setup) -> Generator[Builder]:
     models = checked_models(declaration, found)
     with readable(setup.hyper, declaration, models):
         yield setup.builder(models)
-
-
-def passthrough(file: Path, options: Options) -> Content:
-    """The content of a Parquet file that is published unread: the server makes the extract.
-
-    It is planned like every refresh: ownership, guards, schema changes and analysts' work count.
-    """
-
-    @contextmanager
-    def content(setup: Setup) -> Generator[Builder]:
-        bare = setup.builder({})
-        if options.dry_run:
-            yield parquet_file(file, bare)
-            return
-        # What is sent must be what was checked, even if another process writes the file meanwhile.
-        bare.folder.mkdir(parents=True, exist_ok=True)
-        copy = bare.folder / f"{setup.journal.owner.run_id}.parquet"
-        shutil.copyfile(file, copy)
-        try:
-            yield parquet_file(copy, bare)
-        finally:
-            copy.unlink()
-
-    return content

@@ -6,6 +6,7 @@ import pytest
 from tableau_pipeline.core.checkpoint import PublishMode, TableContent
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.errors import Check
+from tableau_pipeline.extracts.schema import layout_changes
 from tableau_pipeline.hyper.tables import Column
 from tableau_pipeline.refresh.observe import Base
 from tableau_pipeline.refresh.plan import (
@@ -15,7 +16,6 @@ from tableau_pipeline.refresh.plan import (
     Publish,
     Refuse,
     Update,
-    layout_changes,
 )
 from tableau_pipeline_tests.refresh.support.states import (
     COLUMNS,
@@ -107,14 +107,20 @@ def test_work_is_listed_by_name():
 
 def test_layouts_differ_by_name_and_type():
     """Prevents: Replace over a column of another type, which breaks what hangs on it."""
-    found = {"Extract": {"id": "BIGINT", "gate": "INTEGER", "day": "DATE"}}
-    wanted = {"Extract": {"day": "TIMESTAMP", "id": "BIGINT"}, "more": {"id": "BIGINT"}}
-    assert layout_changes(found, wanted) == [
-        "Extract.gate (INTEGER) would go",
+    found = {"orders": {"id": "BIGINT", "gate": "INTEGER", "day": "DATE"}}
+    number = Column("id", "bigint")
+    wanted = {
+        "orders": table(columns=(Column("day", "timestamp_ntz"), number)),
+        "more": table(columns=(number,)),
+    }
+    declared = declaration(*wanted)
+    assert layout_changes(found, declared, wanted) == [
+        "orders.gate (INTEGER) would go",
         "more.id (BIGINT) is new",
-        "Extract.day is DATE and would be TIMESTAMP",
+        "orders.day is DATE and would be TIMESTAMP",
     ]
-    assert layout_changes(found, found) == []
+    same = {"orders": {"day": "TIMESTAMP", "id": "BIGINT"}, "more": {"id": "BIGINT"}}
+    assert layout_changes(same, declared, wanted) == []
 
 
 def test_overwrite_spares_edited_metadata():

@@ -2,8 +2,9 @@ import pytest
 
 from tableau_pipeline.core.checkpoint import PublishMode, TableContent
 from tableau_pipeline.core.declaration import SchemaPolicy
+from tableau_pipeline.extracts.schema import schema_changes, schema_problems
 from tableau_pipeline.hyper.tables import Column
-from tableau_pipeline.refresh.plan import Accept, Publish, Refuse, schema_changes, schema_problems
+from tableau_pipeline.refresh.plan import Accept, Publish, Refuse
 from tableau_pipeline_tests.refresh.support.states import (
     COLUMNS,
     checkpoint,

@@ -53,7 +53,9 @@ MUTATIONS: dict[str, Callable[[], AbstractContextManager]] = {
     "other key of a data source": lambda: _without(Observer, "_other_key"),
     "whole publish if a base is damaged": lambda: _without(Builder, "_find_damage", False),
     "refusals of a dry run": _without_refusals,
-    "reconciliation of an unverified base": lambda: _without(Reconciler, "judge", Reconciliation()),
+    "reconciliation of an unverified base": lambda: _without(
+        Reconciler, "compare_rows", Reconciliation()
+    ),
 }
 
 
