@@ -11,7 +11,7 @@ from tableau_pipeline.core.declaration import Diff, Reconcile
 from tableau_pipeline.refresh.plan import Options
 from tableau_pipeline.refresh.refresh import refresh
 from tableau_pipeline_tests.docs.page import page
-from tableau_pipeline_tests.refresh.recover.test_crash import changed_rows
+from tableau_pipeline_tests.refresh.recover.test_recovery import changed_rows
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from tableau_pipeline.core.checkpoint import Claim, Record, read_record
-from tableau_pipeline.core.declaration import Diff
+from tableau_pipeline.core.checkpoint import Claim
 from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.refresh.plan import NoChange, Options, Publish, Update
@@ -46,18 +45,6 @@ class At(Proxy):
         if (name, when, self._left) == (self._call, self._when, 0):
             self._left = -1
             self._happens()
-
-
-@dataclass
-class LaterJournal(SharedJournal):
-    """A journal in which a later release has stored a record, or not."""
-
-    is_later: bool = False
-
-    def records(self) -> Sequence[Record]:
-        if self.is_later:
-            read_record({"format": 99, "release": "9.8.7"}, repair="")
-        return super().records()
 
 
 @dataclass
@@ -152,31 +139,6 @@ def test_overtaken_while_it_sends(new_pipeline: Callable[..., Pipeline]):
     assert "the update of run one took effect after a later refresh" in report.plan.reason
     assert pipeline.wrong() == []
     assert isinstance(zombie.run("four").plan, NoChange)
-
-
-def test_upgraded_while_it_sends(pipeline: Pipeline):
-    """Prevents: an error that says that nothing was sent, although the update has taken effect by
-    the time that another process of this deployment is upgraded."""
-    pipeline.policy(Diff(("flight_id",)))
-    journal = LaterJournal("zero")
-    refresh(pipeline.refresh(around_journal=lambda _: journal), Options())
-    pipeline.model("flights", flights(9))
-
-    def upgraded() -> None:
-        journal.is_later = True
-
-    one = pipeline.refresh(
-        around_journal=lambda _: journal,
-        around_server=lambda server: At(server, "update", upgraded),
-    )
-    with pytest.raises(RefreshError, match=r"Nothing more .* release 9\.8\.7") as error:
-        refresh(one, Options())
-    assert not isinstance(error.value, RefusedError)
-    journal.is_later = False
-    assert isinstance(
-        refresh(pipeline.refresh(around_journal=lambda _: journal), Options()).plan, NoChange
-    )
-    assert pipeline.wrong() == []
 
 
 @pytest.mark.few_variants(1)

@@ -80,17 +80,6 @@ class Waiting(Proxy):
         return Jobs(site, Timeouts(**timeouts), self.sleep, LOG)
 
 
-def test_finished_job_costs_one_look(eyes: TableauSite, sandbox: Sandbox, send: Callable[[], str]):
-    """Prevents: every refresh waits although its job is done."""
-    job = send()
-    sandbox.wait_until_idle()
-    waiting = Waiting(sandbox, eyes)
-    status = waiting.jobs().wait(job)
-    assert status
-    assert status.outcome is Outcome.DONE
-    assert waiting.slept == 0
-
-
 def test_looks_become_rare(
     eyes: TableauSite,
     sandbox: Sandbox,
@@ -202,9 +191,3 @@ def test_job_that_ends_at_the_last_moment(
     status = TooLate(sandbox, eyes).jobs(queue=5).wait(job)
     assert status
     assert status.outcome is Outcome.DONE
-
-
-def test_forgotten_job(eyes: TableauSite, sandbox: Sandbox):
-    """Prevents: a job that the server forgot is waited for."""
-    nowhere = "00000000-0000-0000-0000-000000000000"
-    assert Waiting(sandbox, eyes).jobs().wait(nowhere) is None
