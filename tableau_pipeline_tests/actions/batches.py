@@ -4,13 +4,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tableauhyperapi import TableName
+from tableauhyperapi import Connection, CreateMode, TableName
 
 from tableau_pipeline.actions.batch import Batch, batch_problems
 from tableau_pipeline.hyper.hyper_file import read_table, table_columns
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_sandbox.simulation import apply_batch, parse_batch
-from tableau_sandbox_tests.samples import execute
 
 Rows = list[tuple]
 
@@ -29,8 +28,8 @@ def rows_after(
 
     Both files are made by queries.
     """
-    before = _file(folder / "before.hyper", published)
-    source = None if payload is None else _file(folder / "payload.hyper", payload)
+    before = file_of(folder / "before.hyper", published)
+    source = None if payload is None else file_of(folder / "payload.hyper", payload)
     hyper, after = hyper_process(), folder / "after.hyper"
     known = table_columns(hyper, source) if source else {}
     assert batch_problems(batch, target=table_columns(hyper, before), source=known) == []
@@ -48,11 +47,13 @@ def constant_test(op: str, column: str, type_: str, value: str | None) -> dict[s
     return {"op": op, "target-col": column, "const": {"type": type_, "v": value}}
 
 
-def _file(path: Path, tables: Mapping[str, str]) -> Path:
-    return execute(
-        path,
-        *(f'CREATE TABLE "Extract"."{name}" AS ({query})' for name, query in tables.items()),
-    )
+def file_of(path: Path, tables: Mapping[str, str]) -> Path:
+    """A `.hyper` file with tables in "Extract", made by queries."""
+    with Connection(hyper_process().endpoint, path, CreateMode.CREATE_AND_REPLACE) as connection:
+        connection.execute_command('CREATE SCHEMA "Extract"')
+        for name, query in tables.items():
+            connection.execute_command(f'CREATE TABLE "Extract"."{name}" AS ({query})')
+    return path
 
 
 def _rows(path: Path, name: str) -> Rows:

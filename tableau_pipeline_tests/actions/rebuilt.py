@@ -25,8 +25,7 @@ from tableau_pipeline.actions.batch import (
 )
 from tableau_pipeline.actions.columns import Column
 from tableau_pipeline.actions.conditions import Condition
-from tableau_sandbox_tests.batch.model import Tables
-from tableau_sandbox_tests.batch.strategies import batches, rarely
+from tableau_pipeline_tests.actions.strategies import Tables, batches, rarely
 
 _ACTIONS: dict[str, Callable[..., Action]] = {
     "insert": Insert,
@@ -61,7 +60,7 @@ def built(actions: list[dict]) -> Batch:
 
 @st.composite
 def spoilt_batches(draw: st.DrawFn) -> tuple[Tables, Tables, list[dict]]:
-    """Tables and a batch, like those of the sandbox's own tests, with a few more mistakes."""
+    """Tables and a batch, with a few more mistakes."""
     tables, payload, actions = draw(batches())
     actions = copy.deepcopy(actions)
     for action in actions:

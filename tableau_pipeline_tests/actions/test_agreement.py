@@ -2,12 +2,15 @@
 
 import itertools
 import json
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import event, given
+from hypothesis import HealthCheck, event, given, settings
 from tableauhyperapi import SqlType, TableName
 
 from tableau_pipeline.actions.batch import Batch, BatchError, Delete, batch_problems, source, target
@@ -16,6 +19,7 @@ from tableau_pipeline.hyper.hyper_file import table_columns
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.types import sql_type
 from tableau_pipeline_tests.actions.rebuilt import built, spoilt_batches
+from tableau_pipeline_tests.actions.strategies import Tables, write_tables
 from tableau_sandbox.simulation import (
     Batch as ParsedBatch,
 )
@@ -30,11 +34,25 @@ from tableau_sandbox.simulation import (
     check_conditions,
     parse_batch,
 )
-from tableau_sandbox_tests.batch.files import write_tables
-from tableau_sandbox_tests.batch.model import Tables
-from tableau_sandbox_tests.batch.test_model import new_folder, runs
 
 DEPENDS_ON_ROWS = (Code.REPEATED_KEY, Code.ENGINE)
+
+
+def runs(examples: int) -> Callable[[Any], Any]:
+    """So many examples, the same each time."""
+    return settings(
+        max_examples=examples,
+        database=None,
+        derandomize=True,
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+@contextmanager
+def new_folder() -> Generator[Path]:
+    # hyperd lets go of the files of a failed batch a little later.
+    with TemporaryDirectory() as name:
+        yield Path(name)
 
 
 def compare(folder: Path, case: tuple[Tables, Tables, list[dict]]) -> None:

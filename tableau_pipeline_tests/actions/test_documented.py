@@ -7,6 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+import tableauserverclient as tsc
 from tableauhyperapi import TableName
 
 from tableau_pipeline.actions.batch import (
@@ -21,8 +22,15 @@ from tableau_pipeline.actions.batch import (
     target,
 )
 from tableau_pipeline.publishing.site import TableauSite
-from tableau_pipeline_tests.actions.batches import ON_USER, USERS, constant_test, rows_after, sent
-from tableau_sandbox_tests.samples import publish, rows_on_server, write_hyper
+from tableau_pipeline_tests.actions.batches import (
+    ON_USER,
+    USERS,
+    constant_test,
+    file_of,
+    rows_after,
+    sent,
+)
+from tableau_pipeline_tests.refresh.support.pipeline import published_rows
 
 
 def wire(batch: Batch) -> Any:
@@ -185,9 +193,11 @@ def test_deletes_without_a_payload(tmp_path: Path, where: Any, condition: Any, l
 def test_sent_by_the_client_library(tmp_path: Path, eyes: TableauSite):
     # Prevents: what the builder makes is not what the Tableau Server Client takes.
     server = eyes.tsc
-    published = write_hyper(tmp_path / "users.hyper", USERS)
-    users = publish(server, published, name=f"Users {uuid4().hex[:8]}")
-    changed = write_hyper(tmp_path / "changed.hyper", "SELECT 4 AS user_id, 'ß\"' AS name")
+    item = tsc.DatasourceItem(name=f"Users {uuid4().hex[:8]}")
+    file = file_of(tmp_path / "users.hyper", {"Extract": USERS})
+    users = server.datasources.publish(item, file, "CreateNew")
+    changed = {"Extract": "SELECT 4 AS user_id, 'ß\"' AS name"}
+    payload = file_of(tmp_path / "changed.hyper", changed)
     batch = Batch(
         [
             Delete(target="Extract", where=target("name").has("b")),
@@ -199,7 +209,8 @@ def test_sent_by_the_client_library(tmp_path: Path, eyes: TableauSite):
         ]
     )
     job = server.datasources.update_hyper_data(
-        users, request_id=str(uuid4()), actions=batch.wire_actions(), payload=changed
+        users, request_id=str(uuid4()), actions=batch.wire_actions(), payload=payload
     )
     server.jobs.wait_for_job(job)
-    assert rows_on_server(server, users.id) == [[1, "ann"], [3, "cy"], [4, 'ß"']]
+    rows = sorted(tuple(row.values()) for row in published_rows(eyes, users.id).to_pylist())
+    assert rows == [(1, "ann"), (3, "cy"), (4, 'ß"')]

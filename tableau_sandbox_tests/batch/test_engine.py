@@ -73,6 +73,38 @@ def test_upsert_by_a_constant(tmp_path: Path, target: Path):
     assert applied(target, payload, {**UPSERT, "condition": condition}) == rows
 
 
+def test_null_keys_of_an_upsert(tmp_path: Path, target: Path):
+    # Prevents: rows without a key are refused, or merged into one, or found by eq.
+    payload = source(tmp_path, SOURCE % "(CAST(NULL AS INT), 'x'), (NULL, 'y'), (2, 'zwei')")
+    assert len(applied(target, payload, UPSERT)) == 4
+    by_is = {**UPSERT, "condition": {**ON_ID, "op": "is"}}
+    assert refused(target, payload, by_is).code is Code.REPEATED_KEY
+
+
+def test_constants_beside_a_source(tmp_path: Path, target: Path):
+    # Prevents: a constant that the source is compared with is compared with the target.
+    used = {"op": "neq", "source-col": "name", "const": {"type": "string", "v": "keep"}}
+    by = {**UPDATE, "action": "delete", "condition": {"op": "and", "args": [ON_ID, used]}}
+    payload = source(tmp_path, SOURCE % "(1, 'keep'), (2, 'keep not')")
+    assert applied(target, payload, by) == [[1, "one"]]
+
+
+def test_constants_of_each_type(tmp_path: Path):
+    # Prevents: a constant is compared as a value of another type, or of another time zone.
+    values = {
+        "CAST(2 AS SMALLINT)": ("integer", 2.0),
+        "CAST('0.10' AS NUMERIC(9, 2))": ("double", "0.1"),
+        "'A' COLLATE \"en_US_CI\"": ("string", "a"),
+        "DATE '2020-01-02'": ("datetime", "2020-01-02T01:00:00+0100"),
+        "TIMESTAMPTZ '2020-01-01 02:00+02'": ("datetime", "2020-01-01T01:00:00.000+0100"),
+    }
+    for sql, (type_, value) in values.items():
+        made = f'CREATE TABLE "Extract"."Extract" AS (SELECT {sql} AS id)'
+        test = {"op": "eq", "target-col": "id", "const": {"type": type_, "v": value}}
+        delete = {"action": "delete", "target-table": "Extract", "condition": test}
+        assert applied(execute(tmp_path / "target.hyper", made), None, delete) == [], sql
+
+
 def test_only_schemas_with_tables_count(tmp_path: Path, target: Path):
     # Prevents: the empty schema "public" of every file makes names ambiguous.
     create = 'CREATE TABLE "public".s (id INT, name TEXT)'

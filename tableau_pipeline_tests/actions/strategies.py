@@ -1,14 +1,43 @@
 """Random tables, payloads and batches: mostly sensible, sometimes not."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
+from tableauhyperapi import Connection, CreateMode, Inserter, TableName, escape_name
 
-from tableau_sandbox_tests.batch.model import CLASSES, COLLATED, TEXT, Col, Rows, Tables
+from tableau_pipeline.hyper.process import hyper_process
 
+
+@dataclass(frozen=True)
+class Col:
+    name: str
+    type: str
+    nullable: bool = True
+
+
+@dataclass
+class Rows:
+    columns: list[Col]
+    rows: list[tuple]
+
+    def types(self) -> dict[str, str]:
+        return {column.name: column.type for column in self.columns}
+
+
+# By schema and name.
+Tables = dict[tuple[str, str], Rows]
+TEXT, COLLATED = "TEXT", 'TEXT COLLATE "en_US_CI"'
+CLASSES = {
+    "integer": ("SMALLINT", "INTEGER", "BIGINT"),
+    "double": ("DOUBLE PRECISION", "NUMERIC(9, 2)"),
+    "string": (TEXT, COLLATED),
+    "datetime": ("DATE", "TIMESTAMP", "TIMESTAMPTZ"),
+    "boolean": ("BOOLEAN",),
+}
 VALUES: dict[str, list[Any]] = {
     "SMALLINT": [0, 1, 2, -7],
     "INTEGER": [0, 1, 2, 3, 4, 5],
@@ -182,3 +211,21 @@ def leaves(draw: st.DrawFn, target: Rows, source: Rows | None) -> dict:
         op = "has"
     value = draw(st.sampled_from(CONSTANTS[const]))
     return {"op": op, side: name, "const": {"type": const, "v": value}}
+
+
+def write_tables(path: Path, tables: Tables) -> Path:
+    """A `.hyper` file with these tables."""
+    with Connection(hyper_process().endpoint, path, CreateMode.CREATE_AND_REPLACE) as connection:
+        for schema in {schema for schema, _ in tables}:
+            connection.execute_command(f"CREATE SCHEMA IF NOT EXISTS {escape_name(schema)}")
+        for (schema, name), table in tables.items():
+            columns = ", ".join(
+                f"{escape_name(column.name)} {column.type} {'' if column.nullable else 'NOT NULL'}"
+                for column in table.columns
+            )
+            connection.execute_command(f"CREATE TABLE {TableName(schema, name)} ({columns})")
+            if table.rows:
+                with Inserter(connection, TableName(schema, name)) as inserter:
+                    inserter.add_rows(table.rows)
+                    inserter.execute()
+    return path
