@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tableau_pipeline.core.checkpoint import Checkpoint, Closing, Record
+from tableau_pipeline.core.checkpoint import Checkpoint, ClaimRelease, Record
 from tableau_pipeline.core.declaration import Declaration, Table
 from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.core.server import Timeouts
@@ -179,7 +179,7 @@ def test_the_next_one_waits_until_the_checkpoint_is_kept(
     keeping, go_on, append = Event(), Event(), FileJournal.append
 
     def slowly(journal: FileJournal, record: Record) -> None:
-        if isinstance(record, Closing):
+        if isinstance(record, ClaimRelease):
             keeping.set()
             assert go_on.wait(30)
         append(journal, record)

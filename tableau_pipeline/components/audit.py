@@ -19,7 +19,7 @@ from tableau_pipeline.components.published_datasource import (
 from tableau_pipeline.components.reporting import escaped
 from tableau_pipeline.components.triggers import Cron, schedule_status
 from tableau_pipeline.components.yaml_component import YamlComponent
-from tableau_pipeline.core.checkpoint import Closing
+from tableau_pipeline.core.checkpoint import ClaimRelease
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, TAG_PREFIX, Declaration
 from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.core.server import RemoteDatasource
@@ -69,7 +69,7 @@ def _publisher(context: dg.OpExecutionContext, datasource: RemoteDatasource, key
     # A data source of another deployment may have the same key.
     if record is None or record.luid != datasource.luid:
         return f'Its key is "{key}", with {tag}. Nothing in this instance has refreshed it.'
-    ends = [each for each in records if isinstance(each, Closing) and each.checkpoint]
+    ends = [each for each in records if isinstance(each, ClaimRelease) and each.checkpoint]
     if not ends:
         return f'Its key is "{key}", with {tag}. This instance has refreshed it.'
     last = max(ends, key=lambda each: each.refresh)

@@ -21,7 +21,7 @@ from filelock import FileLock
 
 from tableau_pipeline.core.checkpoint import (
     Claim,
-    Closing,
+    ClaimRelease,
     Intent,
     Owner,
     Record,
@@ -198,7 +198,7 @@ def _described(record: Record) -> str:
             return f"refresh {number} begins"
         case Intent():
             return f"{record.action}: {record.outcome or record.job_id or 'not yet sent'}"
-        case Closing(refresh=number, checkpoint=checkpoint, withdrawn=withdrawn):
+        case ClaimRelease(refresh=number, checkpoint=checkpoint, withdrawn=withdrawn):
             if withdrawn:
                 return f"refresh {number} withdraws: another one was first"
             ended = "the data source equals its models" if checkpoint else "without a result"

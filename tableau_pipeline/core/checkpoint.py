@@ -261,7 +261,7 @@ class Intent(JournalRecord):
         return f"publish ({self.mode})" if self.mode else "update"
 
 
-class Closing(JournalRecord):
+class ClaimRelease(JournalRecord):
     """The end of a claim; with a checkpoint if the refresh was completed.
 
     Attributes:
@@ -332,7 +332,7 @@ class Recovered(JournalRecord):
         now = self._with(creating=bare) if intent.luid is None else self
         match intent.outcome:
             case Outcome.DONE if target:
-                # A publish replaces all content, and with it whatever was in doubt.
+                # A publish replaces all content, and with it whatever was distrusted.
                 now = now._with(rows={}, pending=None).holding(target)
                 return now._with(distrust=intent.distrust, sent=None if intent.distrust else bare)
             case Outcome.DONE:
@@ -378,7 +378,7 @@ class Recovered(JournalRecord):
         return self.model_copy(update=changes)
 
 
-Record = Annotated[Claim | Intent | Closing | Recovered, Field(discriminator="kind")]
+Record = Annotated[Claim | Intent | ClaimRelease | Recovered, Field(discriminator="kind")]
 _RECORD: TypeAdapter[Record] = TypeAdapter(Record)
 
 

@@ -11,7 +11,7 @@ from filelock import FileLock, Timeout
 from tableau_pipeline.core.checkpoint import (
     Checkpoint,
     Claim,
-    Closing,
+    ClaimRelease,
     Intent,
     Outcome,
     Owner,
@@ -78,7 +78,7 @@ class History:
 
 def read_history(records: Sequence[Record]) -> History:
     """Order records, independent of the order in which they were stored."""
-    closings = [each for each in records if isinstance(each, Closing)]
+    closings = [each for each in records if isinstance(each, ClaimRelease)]
     withdrawn = {each.claim for each in closings if each.withdrawn}
     recovered = newest_recovered(records)
     intents: dict[str, Intent] = {}
@@ -104,7 +104,7 @@ def read_history(records: Sequence[Record]) -> History:
 
 def is_claim(record: Record) -> bool:
     """Whether a record is a claim, or its end without a result; the others are about requests."""
-    return isinstance(record, Claim) or (isinstance(record, Closing) and not record.checkpoint)
+    return isinstance(record, Claim) or (isinstance(record, ClaimRelease) and not record.checkpoint)
 
 
 def is_complete(requests: Sequence[Record]) -> bool:
@@ -135,7 +135,7 @@ def newest_recovered(records: Sequence[Record]) -> Recovered:
     known += [
         Recovered.at(each.checkpoint)
         for each in records
-        if isinstance(each, Closing) and each.checkpoint
+        if isinstance(each, ClaimRelease) and each.checkpoint
     ]
     return max(known, key=lambda each: (each.through, each.refresh), default=Recovered())
 

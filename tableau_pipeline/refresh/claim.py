@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from tableau_pipeline.core.checkpoint import Checkpoint, Claim, Closing, Intent, Outcome
+from tableau_pipeline.core.checkpoint import Checkpoint, Claim, ClaimRelease, Intent, Outcome
 from tableau_pipeline.core.journal import History, Journal, read_history
 from tableau_pipeline.errors import RefreshError, RefusedError
 
@@ -41,7 +41,7 @@ class HeldClaim:
         """End the claim; with a checkpoint if the refresh was completed."""
         self.is_closed = True
         self.journal.append(
-            Closing(
+            ClaimRelease(
                 refresh=self.number,
                 claim=self.claim.id,
                 run_id=self.claim.owner.run_id,
@@ -154,7 +154,7 @@ def _claim(
                 history = read_history(journal.records()) if later else history
                 return HeldClaim(claim, history, journal, sleep)
             # The event log does not tell reliably which claim came first, so neither insists.
-            journal.append(Closing(refresh=claim.refresh, claim=claim.id, withdrawn=True))
+            journal.append(ClaimRelease(refresh=claim.refresh, claim=claim.id, withdrawn=True))
         elif not is_logged:
             log.info("Run %s refreshes %s: waiting for it", others[0].owner.run_id, what)
             is_logged = True

@@ -509,9 +509,9 @@ def move(
         raise DriftError(f'"{remote.name}" was changed before it could be renamed or moved.')
     began = server.now()
     server.move(remote.luid, name=name, project_id=project_id)
-    remote, doubt = _changed(server, remote, began)
-    if doubt:
-        raise DriftError(f'"{name}" was renamed or moved, and {doubt}.')
+    remote, distrust = _changed(server, remote, began)
+    if distrust:
+        raise DriftError(f'"{name}" was renamed or moved, and {distrust}.')
     return remote
 
 

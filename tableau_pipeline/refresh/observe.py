@@ -234,7 +234,7 @@ class Observer:
             return replace(
                 base, distrust=why if found.problem in why else f"{why}, and {found.problem}"
             )
-        # Where nothing can be compared, a stamp that fits our job is enough, but not one in doubt.
+        # Where nothing can be compared, a stamp that fits our job is enough, but no other one.
         if found.skipped and distrust:
             return replace(base, distrust=distrust)
         brought = sent and sent.mode in NEW_METADATA and checkpoint.metadata is None

@@ -10,7 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from tableau_pipeline.core.checkpoint import Checkpoint, Claim, Closing, Intent, Outcome, Recovered
+from tableau_pipeline.core.checkpoint import (
+    Checkpoint,
+    Claim,
+    ClaimRelease,
+    Intent,
+    Outcome,
+    Recovered,
+)
 from tableau_pipeline.core.journal import CLAIMS, LATE, read_history
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.scripting.file_journal import FileJournal
@@ -31,8 +38,8 @@ def intent(name: str, refresh: int = 1) -> Intent:
     )
 
 
-def closing(refresh: int, left: Checkpoint | None = None) -> Closing:
-    return Closing(refresh=refresh, claim=f"claim {refresh}", checkpoint=left)
+def closing(refresh: int, left: Checkpoint | None = None) -> ClaimRelease:
+    return ClaimRelease(refresh=refresh, claim=f"claim {refresh}", checkpoint=left)
 
 
 @pytest.fixture
@@ -58,7 +65,7 @@ def test_what_came_before_a_checkpoint_has_served(path: Path):
         journal.append(record)
     done = closing(2, checkpoint(refresh=2))
     journal.append(done)
-    kept = [each for each in journal.records() if not isinstance(each, Closing)]
+    kept = [each for each in journal.records() if not isinstance(each, ClaimRelease)]
     assert kept == [intent("b", 2), intent("c", 3)]
     assert done in journal.records()
 

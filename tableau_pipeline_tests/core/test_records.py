@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from tableau_pipeline.core.checkpoint import (
     Checkpoint,
     Claim,
-    Closing,
+    ClaimRelease,
     Cutoff,
     Habits,
     Intent,
@@ -102,7 +102,7 @@ RECORD = st.one_of(
     INTENT,
     st.builds(Claim, refresh=NUMBER, id=TEXT, owner=OWNER, claimed_at=INSTANT),
     st.builds(
-        Closing,
+        ClaimRelease,
         refresh=NUMBER,
         claim=TEXT,
         run_id=TEXT,

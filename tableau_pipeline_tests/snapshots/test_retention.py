@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tableau_pipeline.core.checkpoint import Checkpoint, Closing, Intent, Outcome, TableContent
+from tableau_pipeline.core.checkpoint import Checkpoint, ClaimRelease, Intent, Outcome, TableContent
 from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.core.snapshot import Fingerprint
 from tableau_pipeline.errors import DamagedSnapshotError
@@ -343,5 +343,5 @@ def intent(version: int, outcome: Outcome | None) -> Intent:
 )
 def test_what_a_journal_needs(outcome: Outcome | None, needed: Collection[int]):
     """Prevents: no way to tell what an interrupted refresh changed, as its target is gone."""
-    records = [Closing(refresh=1, claim="x", checkpoint=checkpoint(1, 2)), intent(3, outcome)]
+    records = [ClaimRelease(refresh=1, claim="x", checkpoint=checkpoint(1, 2)), intent(3, outcome)]
     assert read_history(records).versions == {("model", number) for number in needed}

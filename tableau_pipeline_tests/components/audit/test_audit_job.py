@@ -12,7 +12,7 @@ from dagster._core.remote_origin import (
 from dagster._core.test_utils import create_run_for_test
 
 from tableau_pipeline.components.journal import JOURNAL
-from tableau_pipeline.core.checkpoint import Claim, Closing, Owner
+from tableau_pipeline.core.checkpoint import Claim, ClaimRelease, Owner
 from tableau_pipeline.core.declaration import Reconcile
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.publishing.site import TableauSite
@@ -186,7 +186,7 @@ def test_another_code_location_is_named(location: Location):
     newer = last.model_copy(update={"refresh": claim.refresh})
     store(location, claim)
     ended = {"claim": claim.id, "run_id": run.run_id, "checkpoint": newer}
-    store(location, Closing(refresh=claim.refresh, **ended))
+    store(location, ClaimRelease(refresh=claim.refresh, **ended))
     row = report(location.audit(declared=READ))["report"]
     assert 'UTC, from the code location "sales"' in row
 

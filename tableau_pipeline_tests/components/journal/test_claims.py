@@ -11,7 +11,7 @@ from dagster._core.test_utils import create_run_for_test
 from filelock import FileLock
 
 from tableau_pipeline.components.journal import records_of
-from tableau_pipeline.core.checkpoint import Claim, Closing, Owner
+from tableau_pipeline.core.checkpoint import Claim, ClaimRelease, Owner
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline_tests.components.support.location import Location, failure
@@ -71,7 +71,7 @@ def test_a_claim_of_a_process_that_is_gone_is_void(
 ):
     """Prevents: an hour of waiting for a worker that was killed, until Dagster notices."""
     location.model()
-    with withheld(Closing, monkeypatch=monkeypatch):
+    with withheld(ClaimRelease, monkeypatch=monkeypatch):
         assert location.refresh("busy").success
     (mine,) = (each for each in records_of(location.instance, KEY) if isinstance(each, Claim))
     started = dg.DagsterRunStatus.STARTED
@@ -94,7 +94,7 @@ def test_a_claim_of_an_earlier_attempt_is_void(location: Location, monkeypatch: 
             raise RefreshError("the line went dead")
         return publish(*args, **more)
 
-    with withheld(Closing, monkeypatch=monkeypatch), monkeypatch.context() as patch:
+    with withheld(ClaimRelease, monkeypatch=monkeypatch), monkeypatch.context() as patch:
         patch.setattr(TableauSite, "publish", once)
         result = location.refresh("busy", claim=0, retries=1)
     assert result.success

@@ -6,7 +6,7 @@ import dagster as dg
 import pytest
 
 from tableau_pipeline.components.journal import JOURNAL, records_of
-from tableau_pipeline.core.checkpoint import Closing
+from tableau_pipeline.core.checkpoint import ClaimRelease
 from tableau_pipeline.core.snapshot import Fingerprint, Part
 from tableau_pipeline_tests.components.support.location import MODEL, Location, decision, failure
 from tableau_pipeline_tests.components.support.records import KEY, look, store, withheld
@@ -20,7 +20,7 @@ def test_a_checkpoint_that_is_stored_late_is_none_of_the_newest(
 ):
     """Prevents: an older run, whose record comes last, brings back what was published before."""
     location.model()
-    with withheld(Closing, monkeypatch=monkeypatch) as late:
+    with withheld(ClaimRelease, monkeypatch=monkeypatch) as late:
         assert location.refresh("busy").success
     location.model(flights(9))
     assert location.refresh("busy").success

@@ -18,7 +18,7 @@ from sqlalchemy import text
 from tableau_pipeline.components.journal import JOURNAL, journal_event, records_of
 from tableau_pipeline.core.checkpoint import (
     Claim,
-    Closing,
+    ClaimRelease,
     Intent,
     Outcome,
     Owner,
@@ -76,7 +76,7 @@ def refused(location: Location, times: int) -> None:
     for number in range(first, first + times):
         claim = Claim(refresh=number, owner=Owner(run_id="gone"))
         store(location, claim)
-        store(location, Closing(refresh=number, claim=claim.id, run_id="gone"))
+        store(location, ClaimRelease(refresh=number, claim=claim.id, run_id="gone"))
 
 
 def multiply(location: Location, asset_key: dg.AssetKey, times: int) -> None:

@@ -9,7 +9,7 @@ import dagster as dg
 import pytest
 
 from tableau_pipeline.components.journal import records_of
-from tableau_pipeline.core.checkpoint import Claim, Closing, Intent, Outcome
+from tableau_pipeline.core.checkpoint import Claim, ClaimRelease, Intent, Outcome
 from tableau_pipeline.core.journal import read_history
 from tableau_pipeline_tests.components.support.location import failure
 from tableau_pipeline_tests.conftest import Story
@@ -79,7 +79,7 @@ def test_full_publishes_and_records_its_intent_before_and_after(story: Story):
         (True, Outcome.DONE),
     ]
     assert {intent.run_id for intent in intents} == {result.run_id}
-    assert isinstance(closing, Closing)
+    assert isinstance(closing, ClaimRelease)
     assert closing.checkpoint
     assert closing.checkpoint.luid == found[PUBLISHED]["luid"]
 

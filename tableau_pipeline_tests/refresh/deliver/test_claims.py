@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from tableau_pipeline.core.checkpoint import Claim, Closing
+from tableau_pipeline.core.checkpoint import Claim, ClaimRelease
 from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.refresh.claim import HeldClaim, claimed
@@ -58,13 +58,13 @@ def test_both_claim_at_once():
     def other_withdraws() -> None:
         for each in read_history(two.records()).open_claims:
             assert each.owner == two.owner, "the one that saw the other has withdrawn"
-            two.append(Closing(refresh=1, claim=each.id, withdrawn=True))
+            two.append(ClaimRelease(refresh=1, claim=each.id, withdrawn=True))
 
     one.before_append = other_comes
     with claim(one, asleep=other_withdraws) as first:
         assert open_claims(one) == ["one"]
         first.check_fence()
-    withdrawn = [each for each in one.stored if isinstance(each, Closing) and each.withdrawn]
+    withdrawn = [each for each in one.stored if isinstance(each, ClaimRelease) and each.withdrawn]
     assert len(withdrawn) == 2
 
 
@@ -89,7 +89,7 @@ def test_claims_that_collide_for_ever():
 
     def other_withdraws() -> None:
         for each in read_history(one.records()).open_claims:
-            one.stored.append(Closing(refresh=1, claim=each.id, withdrawn=True))
+            one.stored.append(ClaimRelease(refresh=1, claim=each.id, withdrawn=True))
 
     one.before_append = other_comes
     with (
@@ -139,7 +139,7 @@ def test_fence_waits_for_one_that_withdraws(late: int):
     def withdraws() -> None:
         looks.append(None)
         if len(looks) == late:
-            one.append(Closing(refresh=1, claim=intruder.id, withdrawn=True))
+            one.append(ClaimRelease(refresh=1, claim=intruder.id, withdrawn=True))
 
     with claim(one, asleep=withdraws) as first:
         one.append(intruder)

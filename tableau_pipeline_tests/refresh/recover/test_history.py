@@ -2,7 +2,7 @@
 
 import pytest
 
-from tableau_pipeline.core.checkpoint import Checkpoint, Closing, Intent, Outcome, PublishMode
+from tableau_pipeline.core.checkpoint import Checkpoint, ClaimRelease, Intent, Outcome, PublishMode
 from tableau_pipeline.core.journal import read_history
 from tableau_pipeline_tests.refresh.support.states import NOON, checkpoint, table
 
@@ -23,7 +23,7 @@ def intent(refresh: int, **more: object) -> Intent:
 @pytest.mark.parametrize("outcome", [None, *Outcome], ids=str)
 def test_versions_that_may_be_published(outcome: Outcome | None):
     """Prevents: a version is collected that the server may hold, and no update builds on it."""
-    base = Closing(refresh=1, claim="1", checkpoint=left(1, orders=1, items=1))
+    base = ClaimRelease(refresh=1, claim="1", checkpoint=left(1, orders=1, items=1))
     history = read_history([base, intent(2, outcome=outcome)])
     landed = outcome in (None, Outcome.DONE, Outcome.LOST)
     versions = {("orders", 1), ("items", 1)} | ({("orders", 2)} if landed else set())

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import uuid4
 
-from tableau_pipeline.core.checkpoint import Claim, Closing, Outcome, Owner
+from tableau_pipeline.core.checkpoint import Claim, ClaimRelease, Outcome, Owner
 from tableau_pipeline.core.journal import needed, read_history
 from tableau_pipeline.refresh.plan import Options
 from tableau_pipeline_tests.refresh.stateful.actors import Event
@@ -174,7 +174,7 @@ class Attempts:
             if self.killed:
                 self._send_nothing(history, log, claim)
             else:
-                log.records.append(Closing(refresh=number, claim=claim.id))
+                log.records.append(ClaimRelease(refresh=number, claim=claim.id))
 
     def _send_nothing(self, history: Any, log: Any, claim: Claim) -> None:
         """Be killed right before the same request is sent again."""

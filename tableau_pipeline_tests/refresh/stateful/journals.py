@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from random import Random
 
-from tableau_pipeline.core.checkpoint import FORMAT, Closing, Owner, Record, read_record
+from tableau_pipeline.core.checkpoint import FORMAT, ClaimRelease, Owner, Record, read_record
 from tableau_pipeline.core.journal import needed
 
 LATER_RELEASE = "99.1"
@@ -101,4 +101,4 @@ class SimulatedJournal:
 
 
 def _counts(record: Record) -> bool:
-    return isinstance(record, Closing) and record.checkpoint is not None
+    return isinstance(record, ClaimRelease) and record.checkpoint is not None
