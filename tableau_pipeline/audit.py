@@ -10,7 +10,7 @@ from tableau_pipeline.core.checkpoint import Checkpoint, Claim
 from tableau_pipeline.core.declaration import Declaration, tags_of
 from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.core.server import RemoteDatasource
-from tableau_pipeline.extracts.checks import Declared
+from tableau_pipeline.extracts.checks import TypedSnapshots
 from tableau_pipeline.extracts.compare import Reconciliation
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.claim import live_claims
@@ -196,7 +196,7 @@ def _edits(setup: Setup, base: Base, remote: RemoteDatasource) -> Iterator[str]:
 
 
 def _newer(setup: Setup, checkpoint: Checkpoint) -> Iterator[str]:
-    models = Declared(setup.snapshots, setup.declaration.types)
+    models = TypedSnapshots(setup.snapshots, setup.declaration.types)
     for table in checkpoint.tables.values():
         newest = models.newest(table.model)
         if newest and newest.fingerprint != table.all_rows:

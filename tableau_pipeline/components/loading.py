@@ -21,7 +21,7 @@ from tableau_pipeline.components.published_datasource import PublishedDatasource
 from tableau_pipeline.components.yaml_component import DeclarationError
 from tableau_pipeline.core.declaration import Diff, Project, ProjectLuid
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.extracts.checks import Declared, checked_models
+from tableau_pipeline.extracts.checks import TypedSnapshots, checked_models
 from tableau_pipeline.keys import guess
 from tableau_pipeline.resources import SnapshotIOManager
 
@@ -140,7 +140,7 @@ def column_problems(definitions: dg.Definitions, datasources: Sequence[Datasourc
         return found
     for each in datasources:
         declaration = each.component
-        stored = Declared(snapshots.store, declaration.types)
+        stored = TypedSnapshots(snapshots.store, declaration.types)
         newest = {model: stored.newest(model) for model in declaration.models}
         # A model that was never materialized has no columns to compare yet.
         if not all(newest.values()):

@@ -15,13 +15,13 @@ from tableau_pipeline.core.checkpoint import Checkpoint, TableContent
 from tableau_pipeline.core.declaration import Declaration, megabytes
 from tableau_pipeline.core.snapshot import Fingerprint, Snapshot, Snapshots
 from tableau_pipeline.errors import DamagedSnapshotError, RefusedError
-from tableau_pipeline.extracts.affected import Change, TableVersion
-from tableau_pipeline.extracts.checks import check_rows, count_orphans, damage, sources
+from tableau_pipeline.extracts.affected import TableChange, TableVersion
+from tableau_pipeline.extracts.checks import check_rows, count_orphans, damage
 from tableau_pipeline.extracts.delta import Delta, build_delta, split_delta
 from tableau_pipeline.extracts.desired import Models, desired_tables, table_source
 from tableau_pipeline.hyper.build import Extract, build_extract
 from tableau_pipeline.hyper.process import Hyperd, is_out_of_memory
-from tableau_pipeline.hyper.tables import Column
+from tableau_pipeline.hyper.tables import Column, TableSource
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Builder:
         Raises:
             RefusedError: the rows of a model cannot be published.
         """
-        check_rows(self.hyper(), self.declaration, self.models, desired, tables=desired)
+        check_rows(self.hyper(), self.declaration, self._sources(desired, desired))
 
     def check_unchanged(
         self, desired: Mapping[str, TableContent], record: Checkpoint, *, changed: Collection[str]
@@ -103,7 +103,7 @@ class Builder:
             if name not in changed and not _is_checked(table, record.tables[name])
         }
         if tables:
-            check_rows(self.hyper(), self.declaration, self.models, desired, tables=tables)
+            check_rows(self.hyper(), self.declaration, self._sources(desired, tables))
 
     def delta(
         self, tables: Collection[str], desired: Mapping[str, TableContent], record: Checkpoint
@@ -124,23 +124,25 @@ class Builder:
     def _delta(
         self, tables: Collection[str], desired: Mapping[str, TableContent], record: Checkpoint
     ) -> Delta:
-        hyper, declaration, models = self.hyper(), self.declaration, self.models
+        hyper, declaration = self.hyper(), self.declaration
         changes = {name: self._change(name, desired[name], record.tables[name]) for name in tables}
         known = {name for name in tables if _is_checked(desired[name], record.tables[name])}
-        check_rows(hyper, declaration, models, desired, tables=tables, changes=changes, known=known)
+        checked = self._sources(desired, tables)
+        check_rows(hyper, declaration, checked, changes=changes, known=known)
         self._clear()
         delta = build_delta(
             hyper,
             self._new(),
             changes=[*changes.values()],
             targets={name: declaration.target(name) for name in tables},
-            models=models,
+            models=self.models,
         )
         # Grouping all rows by key is slower than finding the changed ones, so known keys were
         # skipped.
         identified = {each.change.table.name for each in delta.tables if each.is_identified}
         if doubtful := {name for name in known - identified if desired[name].key}:
-            check_rows(hyper, declaration, models, desired, tables=doubtful, changes=changes)
+            checked = self._sources(desired, doubtful)
+            check_rows(hyper, declaration, checked, changes=changes)
         payload = delta.extract
         self.log.info("Built the payload %s (%s)", payload.path, megabytes(payload.size))
         return delta
@@ -168,7 +170,7 @@ class Builder:
         changes = {
             name: self._change(name, desired[name], base.tables[name]) for name in changed if base
         }
-        every = sources(self.declaration, self.models, desired)
+        every = self._sources(desired, desired)
         found = count_orphans(self.hyper(), self.declaration, every, changes=changes, known=known)
         for edge, count in found.items():
             if count:
@@ -187,10 +189,20 @@ class Builder:
         # send the newer one instead.
         return self.folder / f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}.hyper"
 
-    def _change(self, name: str, now: TableContent, before: TableContent) -> Change:
+    def _sources(
+        self, desired: Mapping[str, TableContent], tables: Collection[str]
+    ) -> dict[str, TableSource]:
+        """Return the desired rows of some tables."""
+        return {
+            each.name: table_source(each.name, self.models[each.model], desired[each.name].cutoff)
+            for each in self.declaration.tables
+            if each.name in tables
+        }
+
+    def _change(self, name: str, now: TableContent, before: TableContent) -> TableChange:
         table = next(table for table in self.declaration.tables if table.name == name)
         old, whole = self._published(before)
-        return Change(
+        return TableChange(
             table=table,
             columns=now.columns,
             new=TableVersion(self.models[table.model], now.content, now.cutoff),
@@ -243,12 +255,9 @@ def _is_checked(desired: TableContent, published: TableContent) -> bool:
     return (desired.key, desired.cursor) in (((), None), (published.key, published.cursor))
 
 
-# A Parquet file that is published unread: only its schema and metadata are used.
-
-
 @dataclass(frozen=True, kw_only=True)
 class ParquetFile(Builder):
-    """A whole file that need not be built, and that no update can replace."""
+    """A Parquet file that is published unread; no update can replace it."""
 
     extract: Extract
     table: TableContent

@@ -1,16 +1,16 @@
 """Compare a published file with the snapshots that it was made from."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from tableauhyperapi import Connection, HyperProcess, TableName, escape_name
 
 from tableau_pipeline.core.checkpoint import Checkpoint, ColumnCounts, CountWay, TableContent
-from tableau_pipeline.core.snapshot import Snapshot, Snapshots
+from tableau_pipeline.core.snapshot import Snapshots
 from tableau_pipeline.errors import RefreshError
-from tableau_pipeline.extracts.desired import table_source
-from tableau_pipeline.hyper.parquet import number_of, row_text, rows, value_text
+from tableau_pipeline.extracts.desired import row_count, table_source
+from tableau_pipeline.hyper.parquet import number_of, row_text, select_sql, value_text
 from tableau_pipeline.hyper.process import connect
 from tableau_pipeline.hyper.tables import EXTRACT_SCHEMA
 from tableau_pipeline.hyper.types import hyper_type
@@ -84,7 +84,6 @@ def compare(
     problems: list[str] = []
     counts, sums = {}, {}
     names = {name: checkpoint.target(name) for name in checkpoint.tables}
-
     existing = _tables(connection)
     if by_row and existing != set(names.values()):
         return Reconciliation(problem="it has other tables")
@@ -94,19 +93,22 @@ def compare(
             problems.append(f"{name} is not there")
             continue
         expected = table.content.rows
-        counts[name] = _rows(connection, str(published))
+        counts[name] = row_count(connection, str(published)).rows
         if counts[name] != expected:
             problems.append(f"{name} holds {counts[name]:,} rows, its model {expected:,}")
-        elif by_row and not _same_rows(
-            connection, published, table, model_rows(name, table, snapshots)
-        ):
-            problems.append(f"the rows of {name} differ")
-        elif checksums and not by_row:
-            found = _checksums(connection, str(published), table)
-            sums.update({f"{name}.{column}": each for column, each in found.items()})
-            wanted = _checksums(connection, model_rows(name, table, snapshots), table)
-            differing = [column for column in wanted if wanted[column] != found[column]]
-            problems += [f"{name}.{column} differs" for column in differing]
+        elif by_row:
+            if not _same_rows(connection, published, table, select_model(name, table, snapshots)):
+                problems.append(f"the rows of {name} differ")
+        elif checksums:
+            # The prefix keeps an empty text apart from NULL, which counts as a value.
+            texts = {
+                f"{name}.{column.name}": f"COALESCE('=' || {value_text(column)}, '')"
+                for column in table.columns
+            }
+            found = _sums(connection, str(published), texts)
+            wanted = _sums(connection, select_model(name, table, snapshots), texts)
+            sums |= found
+            problems += [f"{column} differs" for column in texts if wanted[column] != found[column]]
     return Reconciliation(
         "; ".join(problems) or None,
         by=dict.fromkeys(counts, "download"),
@@ -116,13 +118,19 @@ def compare(
     )
 
 
-def model_rows(name: str, table: TableContent, snapshots: Snapshots) -> str:
+def select_model(name: str, table: TableContent, snapshots: Snapshots) -> str:
     """Return SQL for the rows of a model that a table of this content holds.
 
     Raises:
         RefreshError: the snapshot of the model is gone.
     """
-    return rows(table_source(name, _snapshot(snapshots, table), table.cutoff))
+    snapshot = snapshots.version(table.model, table.version)
+    if snapshot and snapshot.fingerprint != table.all_rows:
+        # The version may contain partitions that no longer belong to the model.
+        snapshot = snapshots.newest(table.model)
+    if snapshot is None or snapshot.fingerprint != table.all_rows or snapshot.missing():
+        raise RefreshError(f"version {table.version} of the model {table.model} is gone")
+    return select_sql(table_source(name, snapshot, table.cutoff))
 
 
 def _same_rows(
@@ -132,22 +140,16 @@ def _same_rows(
     found = [column.name.unescaped for column in definition.columns]
     if set(found) != {column.name for column in table.columns}:
         return False
-    return _row_sum(connection, str(published), table) == _row_sum(connection, model, table)
-
-
-def _snapshot(snapshots: Snapshots, table: TableContent) -> Snapshot:
-    snapshot = snapshots.version(table.model, table.version)
-    if snapshot and snapshot.fingerprint != table.all_rows:
-        # The version may contain partitions that no longer belong to the model.
-        snapshot = snapshots.newest(table.model)
-    if snapshot is None or snapshot.fingerprint != table.all_rows or snapshot.missing():
-        raise RefreshError(f"version {table.version} of the model {table.model} is gone")
-    return snapshot
+    text = {"": row_text(table.columns)}
+    return _sums(connection, str(published), text) == _sums(connection, model, text)
 
 
 def count_rows(connection: Connection) -> dict[str, int]:
     """Count the rows of each table in the extract schema, by table name."""
-    return {table.name.unescaped: _rows(connection, str(table)) for table in _tables(connection)}
+    return {
+        table.name.unescaped: row_count(connection, str(table)).rows
+        for table in _tables(connection)
+    }
 
 
 def _tables(connection: Connection) -> set[TableName]:
@@ -159,14 +161,10 @@ def _tables(connection: Connection) -> set[TableName]:
     }
 
 
-def _rows(connection: Connection, relation: str) -> int:
-    return int(str(connection.execute_scalar_query(f"SELECT COUNT(*) FROM {relation}")))  # noqa: S608
-
-
-def _sums(connection: Connection, texts: Sequence[str], relation: str) -> list[int]:
+def _sums(connection: Connection, relation: str, texts: Mapping[str, str]) -> dict[str, int]:
     """Return for each text the sum of the first bytes of its SHA-256 over all rows."""
     # The row hashes of the model are not published, so both sides are hashed alike here.
-    hashes = [f"sha256({text}) AS h{number}" for number, text in enumerate(texts)]
+    hashes = [f"sha256({text}) AS h{number}" for number, text in enumerate(texts.values())]
     sums = [
         f"SUM(CAST({number_of(f'h{number}', _BYTES)} AS NUMERIC(38,0)))"
         for number in range(len(texts))
@@ -176,24 +174,7 @@ def _sums(connection: Connection, texts: Sequence[str], relation: str) -> list[i
         f"FROM (SELECT {', '.join(hashes)} FROM {relation} source) hashed"
     )
     # The sum over no rows is NULL.
-    return [int(str(total or 0)) for total in totals]
-
-
-def _checksums(connection: Connection, relation: str, table: TableContent) -> dict[str, int]:
-    """Return the sum over the values of each column; NULL counts as a value."""
-    # The prefix keeps an empty text apart from NULL.
-    texts = [f"COALESCE('=' || {value_text(column)}, '')" for column in table.columns]
-    names = [column.name for column in table.columns]
-    return dict(zip(names, _sums(connection, texts, relation), strict=True))
-
-
-def _row_sum(connection: Connection, relation: str, table: TableContent) -> int:
-    """Return the sum over whole rows; length prefixes keep values apart."""
-    (total,) = _sums(connection, [row_text(table.columns)], relation)
-    return total
-
-
-# Count the values of columns, in the terms in which a server can count them as well.
+    return {name: int(str(total or 0)) for name, total in zip(texts, totals, strict=True)}
 
 
 # The types whose values all engines order, and write, in the same way.
@@ -209,9 +190,10 @@ def countable_columns(table: TableContent) -> dict[str, bool]:
 def count_values(
     connection: Connection, relation: str, columns: Mapping[str, bool]
 ) -> dict[str, ColumnCounts]:
-    """Count the values of columns, by column; `columns` states whether their ends are wanted.
+    """Count the values of columns in the terms in which a server can count them as well.
 
     Args:
+        columns: whether their ends are wanted, by column.
         relation: SQL for the rows: a table or a subquery.
     """
     numbers = []
@@ -229,9 +211,6 @@ def count_values(
         ends = (next(found), next(found)) if with_ends else ()
         counts[column] = values, different, *(str(end) for end in ends if end is not None)
     return counts
-
-
-# Compare published tables with the snapshots behind them by what the server counts.
 
 
 # Seconds until the server is asked again. A cache of it may have held the former rows.
@@ -294,7 +273,7 @@ def compare_values(
     try:
         found = server.count_columns(luid, columns)
         for published, name in names.items():
-            model = model_rows(name, checkpoint.tables[name], snapshots)
+            model = select_model(name, checkpoint.tables[name], snapshots)
             with connect(hyper()) as connection:
                 wanted = count_values(connection, model, columns[published])
             problems += [

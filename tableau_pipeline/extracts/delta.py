@@ -12,15 +12,13 @@ from tableau_pipeline.actions.batch import Action, Batch, Insert, Replace
 from tableau_pipeline.core.declaration import Diff, Feed, Policy
 from tableau_pipeline.core.snapshot import Fingerprint
 from tableau_pipeline.extracts.affected import (
-    Affected,
-    Change,
     KeyMatch,
     KeyTable,
     Kind,
     NotProvedError,
+    TableChange,
     TableVersion,
     affected,
-    fill,
     find_affected,
     in_payload,
 )
@@ -29,61 +27,6 @@ from tableau_pipeline.hyper.build import Extract, create_table, new_file
 from tableau_pipeline.hyper.parquet import names
 from tableau_pipeline.hyper.process import Hyperd
 from tableau_pipeline.hyper.types import file_version
-
-# Prove that what a delta leaves alone is published already.
-
-
-def prove(connection: Connection, change: Change, found: Affected) -> tuple[int, int, int]:
-    """Check that the unaffected rows are the same in the published and the desired content.
-
-    Returns:
-        how many affected rows are published, how many are desired, and how many of the desired ones
-        are in shared files.
-
-    Raises:
-        NotProvedError: they are not.
-    """
-    new, old = change.new, change.published
-    here = affected(found.keys, "source")
-    # If all columns were compared, numbers prove it: where each side leaves as many rows alone as
-    # there are equal pairs, every such row is in a pair, for a key identifies it.
-    measure = fingerprint if found.equal is None else row_count
-
-    def of_shared(version: TableVersion) -> Fingerprint:
-        # This reads the columns that the key tables name, and the hash if it is stored.
-        measure = fingerprint if version.content.is_additive else row_count
-        return measure(connection, f"{version.rows(change.shared)} source WHERE {here}")
-
-    def divided(version: TableVersion, shared: Fingerprint) -> tuple[int, Fingerprint]:
-        """Return the number of affected rows, and the fingerprint of the others."""
-        rows = f"{version.rows(change.unshared(version))} source"
-        affected_here = measure(connection, f"{rows} WHERE {here}")
-        if version.content.is_additive:
-            left = version.content - shared
-        else:
-            # Shared files hold the same rows, so the others prove as much as all.
-            left = measure(connection, rows)
-        return affected_here.rows + shared.rows, left - affected_here
-
-    shared = of_shared(new)
-    inserted, left = divided(new, shared)
-    deleted, published = divided(old, shared if new.cutoff == old.cutoff else of_shared(old))
-    if published != left:
-        raise NotProvedError(
-            "rows changed beyond those that its refresh policy affects: "
-            + (
-                f"the {left.rows:,} rows that it leaves alone are not those that are published"
-                if published.rows == left.rows
-                else f"{left.rows:,} rows are left alone where {published.rows:,} are published"
-            )
-        )
-    if found.equal not in (None, left.rows):
-        raise NotProvedError(
-            "rows changed beyond those that its refresh policy affects: of the "
-            f"{left.rows:,} rows that it leaves alone, {found.equal:,} equal published ones"
-        )
-    return deleted, inserted, shared.rows
-
 
 # The schema of the payload with the rows to insert.
 ROWS = "rows"
@@ -122,7 +65,7 @@ class TableDelta:
             ones.
     """
 
-    change: Change
+    change: TableChange
     target: TableName
     counts: RowCounts
     keys: Sequence[KeyTable] = ()
@@ -168,7 +111,7 @@ def build_delta(
     hyper: Hyperd,
     path: Path,
     *,
-    changes: Sequence[Change],
+    changes: Sequence[TableChange],
     targets: Mapping[str, TableName],
     models: Models,
 ) -> Delta:
@@ -185,99 +128,40 @@ def build_delta(
     version = file_version(column for change in changes for column in change.columns)
     with new_file(hyper, path, version=version) as connection:
         tables = [
-            _Payload(connection, change, targets[change.table.name], models, hyper.memory).table()
+            _table(connection, change, targets[change.table.name], models, memory=hyper.memory)
             for change in changes
         ]
     return Delta.of(path, tables, version=version)
 
 
-def insert_rows(
-    connection: Connection, change: Change, *relations: str, where: str = "TRUE"
-) -> int:
-    """Create the table of a payload with the rows to insert, from relations named `source`."""
-    table = in_payload(ROWS, change.table.name)
-    create_table(connection, table, change.columns)
-    columns = names([column.name for column in change.columns])
-    return sum(
-        connection.execute_command(
-            f"INSERT INTO {table} SELECT {columns} FROM {relation} source WHERE {where}"  # noqa: S608
-        )
-        or 0
-        for relation in relations
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Payload:
-    """Writes the part of the payload for one table."""
-
-    connection: Connection
-    change: Change
-    target: TableName
-    models: Models
-    memory: int
-
-    def table(self) -> TableDelta:
-        """Return the table's delta by its policy; the whole table if no smaller delta is proved."""
-        if self.change.whole:
-            return self._whole(self.change.whole)
-        reasons = []
-        for policy in _policies(self.change.table.policy):
-            try:
-                found = find_affected(
-                    self.connection, self.change, policy, self.models, memory=self.memory
-                )
-                deleted, inserted, shared = prove(self.connection, self.change, found)
-            except NotProvedError as error:
-                reasons.append(str(error))
-                self._drop()
-            else:
-                counts = RowCounts(deleted, inserted)
-                if inserted:
-                    self._insert_affected(found.keys, with_shared=shared > 0)
-                return TableDelta(
-                    self.change,
-                    self.target,
-                    counts,
-                    found.keys,
-                    is_identified=self._is_identified(counts),
-                )
-        return self._whole("; ".join(reasons))
-
-    def _whole(self, reason: str) -> TableDelta:
-        """Replace all published rows with all rows of the table."""
-        inserted = insert_rows(self.connection, self.change, self.change.new.rows())
-        counts = RowCounts(self.change.published_rows, inserted, whole=reason)
-        return TableDelta(self.change, self.target, counts)
-
-    def _is_identified(self, counts: RowCounts) -> bool:
-        """Whether the key of a `diff` identifies every new row if it identified the old ones.
-
-        The unaffected rows have not changed, and their keys differ from those of the affected rows.
-        Rows with a NULL key are never affected, so a new one makes the proof fail.
-        """
-        policy = self.change.table.policy
-        if not isinstance(policy, Diff):
-            return False
-        if not counts.inserted:
-            return True
-        table = in_payload(ROWS, self.change.table.name)
-        keys = f"SELECT DISTINCT {names(policy.key)} FROM {table}"  # noqa: S608
-        found = self.connection.execute_scalar_query(f"SELECT COUNT(*) FROM ({keys}) keys")  # noqa: S608
-        return found == counts.inserted
-
-    def _insert_affected(self, keys: Sequence[KeyTable], *, with_shared: bool) -> None:
-        new = self.change.new
-        # All columns of a file are read, so shared files are left out if they have no such row.
-        relations = [new.rows(self.change.unshared(new))]
-        relations += [new.rows(self.change.shared)] if with_shared else []
-        insert_rows(self.connection, self.change, *relations, where=affected(keys, "source"))
-
-    def _drop(self) -> None:
-        """Remove from the payload what an attempt without a proof has left."""
-        for kind in get_args(Kind):
-            table = in_payload(kind, self.change.table.name)
-            self.connection.execute_command(f"DROP TABLE IF EXISTS {table}")
+def _table(
+    connection: Connection, change: TableChange, target: TableName, models: Models, *, memory: int
+) -> TableDelta:
+    """Write the delta of a table by its policy; the whole table if no smaller one is proved."""
+    if change.whole:
+        policies, reasons = [], [change.whole]
+    else:
+        policies, reasons = _policies(change.table.policy), []
+    for policy in policies:
+        try:
+            keys, equal = find_affected(connection, change, policy, models, memory=memory)
+            deleted, inserted, shared = prove(connection, change, keys, equal=equal)
+        except NotProvedError as error:
+            reasons.append(str(error))
+            # The payload must not keep what an attempt without a proof has left.
+            for kind in get_args(Kind):
+                connection.execute_command(f"DROP TABLE IF EXISTS {in_payload(kind, change)}")
+            continue
+        if inserted:
+            # All columns of a file are read, so shared files are left out if they have no such row.
+            relations = [change.new.select_sql(change.shared)] if shared else []
+            _insert(connection, change, change.added_sql(), *relations, where=affected(keys))
+        counts = RowCounts(deleted, inserted)
+        is_identified = _is_identified(connection, change, inserted)
+        return TableDelta(change, target, counts, keys, is_identified=is_identified)
+    inserted = _insert(connection, change, change.new.select_sql())
+    whole = RowCounts(change.published_rows, inserted, whole="; ".join(reasons))
+    return TableDelta(change, target, whole)
 
 
 def _policies(policy: Policy) -> list[Policy]:
@@ -289,17 +173,91 @@ def _policies(policy: Policy) -> list[Policy]:
             return [policy]
 
 
-# Split a delta that is too large for one payload into consecutive updates.
-#
-# Each part deletes and inserts the affected rows of its own keys, windows or range of the cursor.
-# Between two parts, every row is either in its old or in its new version. All parts are cut from
-# the one payload that was built, so the versions are compared only once.
+def prove(
+    connection: Connection, change: TableChange, keys: Sequence[KeyTable], *, equal: int | None
+) -> tuple[int, int, int]:
+    """Check that the unaffected rows are the same in the published and the desired content.
 
+    Args:
+        equal: the number of pairs of equal rows, as `find_affected` returns it.
+
+    Returns:
+        how many affected rows are published, how many are desired, and how many of the desired ones
+        are in shared files.
+
+    Raises:
+        NotProvedError: they are not.
+    """
+    new, old = change.new, change.published
+    here = affected(keys)
+    # Counts are enough where all columns were compared: a key is in one pair of equal rows at most,
+    # so if either version has as many unaffected rows as there are pairs, these are the same rows.
+    measure = fingerprint if equal is None else row_count
+
+    def of_shared(version: TableVersion) -> Fingerprint:
+        # This reads the columns that the key tables name, and the hash if it is stored.
+        measure = fingerprint if version.content.is_additive else row_count
+        return measure(connection, f"{version.select_sql(change.shared)} source WHERE {here}")
+
+    def divided(version: TableVersion, shared: Fingerprint) -> tuple[int, Fingerprint]:
+        """Return the number of affected rows, and the fingerprint of the others."""
+        rows = f"{version.select_sql(change.unshared(version))} source"
+        affected_here = measure(connection, f"{rows} WHERE {here}")
+        if version.content.is_additive:
+            left = version.content - shared
+        else:
+            # Shared files hold the same rows, so the others prove as much as all.
+            left = measure(connection, rows)
+        return affected_here.rows + shared.rows, left - affected_here
+
+    shared = of_shared(new)
+    inserted, left = divided(new, shared)
+    deleted, published = divided(old, shared if new.cutoff == old.cutoff else of_shared(old))
+    if published.rows != left.rows:
+        problem = f"{left.rows:,} rows are left alone where {published.rows:,} are published"
+    elif published != left:
+        problem = f"the {left.rows:,} rows that it leaves alone are not those that are published"
+    elif equal not in (None, left.rows):
+        problem = f"of the {left.rows:,} rows that it leaves alone, {equal:,} equal published ones"
+    else:
+        return deleted, inserted, shared.rows
+    raise NotProvedError(f"rows changed beyond those that its refresh policy affects: {problem}")
+
+
+def _insert(
+    connection: Connection, change: TableChange, *relations: str, where: str = "TRUE"
+) -> int:
+    """Create the table of a payload with the rows to insert, from relations named `source`."""
+    table, columns = in_payload(ROWS, change), [column.name for column in change.columns]
+    create_table(connection, table, {name: change.type(name) for name in columns})
+    selects = (
+        f"SELECT {names(columns)} FROM {relation} source WHERE {where}"  # noqa: S608
+        for relation in relations
+    )
+    return sum(connection.execute_command(f"INSERT INTO {table} {each}") or 0 for each in selects)
+
+
+def _is_identified(connection: Connection, change: TableChange, inserted: int) -> bool:
+    """Whether the key of a `diff` identifies every new row if it identified the old ones.
+
+    The unaffected rows have not changed, and their keys differ from those of the affected rows.
+    Rows with a NULL key are never affected, so a new one makes the proof fail.
+    """
+    policy = change.table.policy
+    if not isinstance(policy, Diff) or not inserted:
+        return isinstance(policy, Diff)
+    keys = f"SELECT DISTINCT {names(policy.key)} FROM {in_payload(ROWS, change)}"  # noqa: S608
+    return connection.execute_scalar_query(f"SELECT COUNT(*) FROM ({keys}) keys") == inserted  # noqa: S608
+
+
+# A split delta consists of consecutive updates. Each deletes and inserts the affected rows of its
+# own keys, windows or range of the cursor; between two of them, every row is in its old or in its
+# new version. All are cut from the one payload that was built: the versions are compared only once.
 
 # Several payloads are together larger than one, as every file has some overhead.
 _ROOM = 1.3
-_WHOLE = "whole"
-_RANK = escape_name("_rank")
+# The database of the payload that is split, and a column that its tables do not have.
+_WHOLE, _RANK = "whole", escape_name("_rank")
 
 
 def split_delta(hyper: HyperProcess, delta: Delta, limit: int) -> list[Delta]:
@@ -314,7 +272,7 @@ def split_delta(hyper: HyperProcess, delta: Delta, limit: int) -> list[Delta]:
     for of in (number, 2 * number, 4 * number):
         parts: list[Delta] = []
         for index in range(of):
-            part = _build(hyper, delta, index, of)
+            part = _part(hyper, delta, index, of)
             parts.append(part)
             if part.extract.size > limit:
                 break
@@ -325,95 +283,77 @@ def split_delta(hyper: HyperProcess, delta: Delta, limit: int) -> list[Delta]:
     return []
 
 
-def _build(hyper: HyperProcess, delta: Delta, index: int, of: int) -> Delta:
+def _part(hyper: HyperProcess, delta: Delta, index: int, of: int) -> Delta:
+    """Write one of the `of` parts of a delta; `index` counts from 0."""
     whole = delta.extract
     path = whole.path.with_name(f"{whole.path.stem}-{index + 1}-of-{of}.hyper")
     with new_file(hyper, path, version=whole.version) as connection:
         connection.catalog.attach_database(whole.path, _WHOLE)
-        parts = [_PartOf(connection, table, index, of).table() for table in delta.tables]
-        connection.catalog.detach_database(_WHOLE)
-    return Delta.of(path, [part for part in parts if part], version=whole.version)
-
-
-@dataclass(frozen=True, slots=True)
-class _PartOf:
-    """Writes the part of one table; `index` counts the `of` parts from 0."""
-
-    connection: Connection
-    delta: TableDelta
-    index: int
-    of: int
-
-    def table(self) -> TableDelta | None:
-        """Return the table's delta; None if this part has nothing of the table."""
-        counts = self.delta.counts
-        if counts.whole:
+        parts = [
+            _table_part(connection, each, index, of)
+            for each in delta.tables
             # A table that is replaced in pieces would lack most of its rows between them.
-            if self.index:
-                return None
-            self._insert()
-            return self.delta
-        keys = [
-            # The key table of an append has only one row, its start, which cannot be dealt out.
-            self._stretch(each)
-            if [match.operator for match in each.matches] == ["gte"]
-            else self._some_rows(each)
-            for each in self.delta.keys
+            if not (index and each.counts.whole)
         ]
-        inserted = self._insert(where=affected(keys, "source")) if counts.inserted else 0
-        return replace(self.delta, keys=keys, counts=replace(counts, inserted=inserted))
+        connection.catalog.detach_database(_WHOLE)
+    return Delta.of(path, parts, version=whole.version)
 
-    def _payload(self, schema: str) -> TableName:
-        """A table of the payload that is being split."""
-        return TableName(_WHOLE, schema, self.delta.change.table.name)
 
-    def _insert(self, *, where: str = "TRUE") -> int:
-        rows = str(self._payload(ROWS))
-        return insert_rows(self.connection, self.delta.change, rows, where=where)
-
-    def _some_rows(self, keys: KeyTable) -> KeyTable:
-        columns = names(keys.columns)
-        typed = [self.delta.change.column(match.column, called=match.by) for match in keys.matches]
+def _table_part(connection: Connection, delta: TableDelta, index: int, of: int) -> TableDelta:
+    change, counts = delta.change, delta.counts
+    rows = TableName(_WHOLE, ROWS, change.table.name)
+    if counts.whole:
+        _insert(connection, change, str(rows))
+        return delta
+    found = []
+    for keys in delta.keys:
+        table = TableName(_WHOLE, keys.kind, change.table.name)
+        # The key table of an append has only one row, its start, which cannot be dealt out.
+        is_append = [match.operator for match in keys.matches] == [">="]
+        if is_append and counts.inserted:
+            found.append(_range(connection, keys, table, rows, index=index, of=of))
+            continue
         # Dealt out by rank, so that each part gets equally many keys.
-        fill(
-            self.connection,
-            keys,
-            typed,
-            f"SELECT {columns} FROM (SELECT {columns}, ROW_NUMBER() OVER (ORDER BY {columns}) "  # noqa: S608
-            f"AS {_RANK} FROM {self._payload(keys.kind)}) ranked "
-            f"WHERE {_RANK} % {self.of} = {self.index}",
-        )
-        return keys
+        columns = names(keys.columns)
+        ranked = f"SELECT {columns}, ROW_NUMBER() OVER (ORDER BY {columns}) AS {_RANK} FROM {table}"  # noqa: S608
+        where = f"{_RANK} % {of} = {index}"
+        keys.fill(connection, f"SELECT {columns} FROM ({ranked}) ranked WHERE {where}")  # noqa: S608
+        found.append(keys)
+    inserted = 0
+    if counts.inserted:
+        inserted = _insert(connection, change, str(rows), where=affected(found))
+    return replace(delta, keys=found, counts=replace(counts, inserted=inserted))
 
-    def _stretch(self, keys: KeyTable) -> KeyTable:
-        """Fill a key table with one range of the cursor; the last range has no end."""
-        (match,) = keys.matches
-        if not self.delta.counts.inserted:
-            # No rows to divide into ranges, and no rows to send.
-            return self._some_rows(keys)
-        cursor, start = escape_name(match.column), escape_name(match.by)
-        # UNION drops repeated starts, as one value of the cursor may fill several tiles. Then some
-        # parts get no range, and affect no rows.
-        starts = (
-            "SELECT start, LEAD(start) OVER (ORDER BY start) AS stop, "  # noqa: S608
-            "ROW_NUMBER() OVER (ORDER BY start) - 1 AS rank "
-            f"FROM (SELECT {start} AS start FROM {self._payload(keys.kind)} "
-            f"UNION SELECT MIN({cursor}) FROM (SELECT {cursor}, NTILE({self.of}) "
-            f"OVER (ORDER BY {cursor}) AS {_RANK} FROM {self._payload(ROWS)}) tiled "
-            f"WHERE {_RANK} > 1 GROUP BY {_RANK}) starts"
-        )
-        this = f"FROM ({starts}) stretches WHERE rank = {self.index}"
-        open_end = self.connection.execute_scalar_query(f"SELECT COUNT(*) {this} AND stop IS NULL")
-        stretch = keys
-        if not open_end:
-            stretch = replace(keys, matches=(match, KeyMatch(match.column, "lt", "stop")))
-        columns = [self.delta.change.column(match.column, called=name) for name in stretch.columns]
-        wanted = ", ".join(
-            f"{'start' if name == match.by else 'stop'} AS {escape_name(name)}"
-            for name in stretch.columns
-        )
-        fill(self.connection, stretch, columns, f"SELECT {wanted} {this}")
-        return stretch
+
+def _range(
+    connection: Connection,
+    keys: KeyTable,
+    table: TableName,
+    rows: TableName,
+    *,
+    index: int,
+    of: int,
+) -> KeyTable:
+    """Fill the key table of an append with one range of the cursor; the last range has no end."""
+    (match,) = keys.matches
+    cursor, start = escape_name(match.column), escape_name(match.by)
+    # UNION drops repeated starts, as one value of the cursor may fill several tiles. Then some
+    # parts get no range, and affect no rows.
+    starts = (
+        "SELECT start, LEAD(start) OVER (ORDER BY start) AS stop, "  # noqa: S608
+        "ROW_NUMBER() OVER (ORDER BY start) - 1 AS rank "
+        f"FROM (SELECT {start} AS start FROM {table} "
+        f"UNION SELECT MIN({cursor}) FROM (SELECT {cursor}, NTILE({of}) "
+        f"OVER (ORDER BY {cursor}) AS {_RANK} FROM {rows}) tiled "
+        f"WHERE {_RANK} > 1 GROUP BY {_RANK}) starts"
+    )
+    this = f"FROM ({starts}) ranges WHERE rank = {index}"
+    if connection.execute_scalar_query(f"SELECT COUNT(*) {this} AND stop IS NULL"):
+        keys.fill(connection, f"SELECT start {this}")
+        return keys
+    bounded = replace(keys, matches=(match, KeyMatch(match.column, "<", "stop")))
+    bounded.fill(connection, f"SELECT start, stop {this}")
+    return bounded
 
 
 def counts(deltas: Sequence[Delta]) -> dict[str, RowCounts]:

@@ -9,15 +9,13 @@ from tableauhyperapi import Connection, HyperProcess, escape_name
 from tableau_pipeline.core.checkpoint import Checkpoint, Cutoff, TableContent
 from tableau_pipeline.core.declaration import Append, Declaration, Diff, Retain, Table
 from tableau_pipeline.core.snapshot import DataFile, Fingerprint, Snapshot
-from tableau_pipeline.hyper.parquet import rows
+from tableau_pipeline.hyper.parquet import select_sql
 from tableau_pipeline.hyper.process import connect
 from tableau_pipeline.hyper.tables import ROW_HASH, Column, Layout, TableSource, string_literal
 from tableau_pipeline.hyper.types import hyper_type
 
 # The version of each model that a refresh publishes, by its asset key.
 Models = Mapping[str, Snapshot]
-
-HASH = Column(ROW_HASH, "bigint")
 
 
 def table_source(
@@ -36,27 +34,21 @@ def table_source(
         only: the columns to include; None for all.
         files: the files to read, of those of the snapshot; None for all.
     """
-    columns = snapshot.columns
-    if only is not None:
-        columns = tuple(column for column in columns if column.name in only)
+    columns = tuple(each for each in snapshot.columns if only is None or each.name in only)
     files = snapshot.files if files is None else tuple(files)
+    layouts: dict[Layout, list[str]] = {}
+    for file in files:
+        if file.layout:
+            layouts.setdefault(file.layout, []).append(file.name)
     return TableSource(
         name=name,
-        columns=(*columns, HASH) if hashed else columns,
+        columns=(*columns, Column(ROW_HASH, "bigint")) if hashed else columns,
         files=tuple(file.name for file in files),
-        layouts=_layouts(files),
+        layouts={layout: tuple(names) for layout, names in layouts.items()},
         where=kept(columns, cutoff) if cutoff else None,
         comments=snapshot.comments,
         folder=snapshot.folder,
     )
-
-
-def _layouts(files: Iterable[DataFile]) -> Mapping[Layout, tuple[str, ...]]:
-    found: dict[Layout, list[str]] = {}
-    for file in files:
-        if file.layout:
-            found.setdefault(file.layout, []).append(file.name)
-    return {layout: tuple(names) for layout, names in found.items()}
 
 
 def kept(columns: Sequence[Column], cutoff: Cutoff) -> str:
@@ -150,11 +142,11 @@ def _content(
 ) -> Fingerprint:
     """Return the fingerprint of the rows that a cutoff keeps."""
     is_additive = snapshot.fingerprint.is_additive
-    kept = rows(table_source(table.name, snapshot, cutoff, hashed=is_additive))
+    kept = select_sql(table_source(table.name, snapshot, cutoff, hashed=is_additive))
     with connect(hyper()) as connection:
         if is_additive:
             return fingerprint(connection, f"{kept} source")
-        count = connection.execute_scalar_query(f"SELECT COUNT(*) FROM {kept} source")  # noqa: S608
+        count = row_count(connection, f"{kept} source").rows
     # Of the same files, two cutoffs of one column that keep equally many rows keep the same rows.
     digest = hashlib.sha256(f"{snapshot.fingerprint.hash_sum} {cutoff.column}".encode()).hexdigest()
     return snapshot.fingerprint.model_copy(update={"rows": count, "hash_sum": int(digest[:16], 16)})
@@ -182,7 +174,7 @@ def _cutoff(
     with connect(hyper()) as connection:
         last = connection.execute_scalar_query(
             f"SELECT CAST(CAST(MAX({escape_name(retain.column)}) - INTERVAL '{retain.days} days' "  # noqa: S608
-            f"AS {type_}) AS TEXT) FROM {rows(table_source(table, snapshot))} source"
+            f"AS {type_}) AS TEXT) FROM {select_sql(table_source(table, snapshot))} source"
         )
     if last is None:
         return None

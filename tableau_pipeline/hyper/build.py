@@ -19,21 +19,17 @@ from tableauhyperapi import (
 )
 
 from tableau_pipeline.errors import RefreshError
-from tableau_pipeline.hyper.parquet import names, rows
+from tableau_pipeline.hyper.parquet import names, select_sql
 from tableau_pipeline.hyper.process import connect
 from tableau_pipeline.hyper.tables import (
     EXTRACT_SCHEMA,
-    Column,
     Relationship,
     TableSource,
     string_literal,
 )
 from tableau_pipeline.hyper.types import file_version, hyper_type
 
-# Comments that document the columns of a file.
-
-
-_FIND = """
+_COMMENTS = """
     SELECT nspname, relname, attname, description
     FROM pg_catalog.pg_description
     JOIN pg_catalog.pg_class c ON c.oid = objoid
@@ -60,14 +56,11 @@ def comment(connection: Connection, table: TableName, comments: Mapping[str, str
 def copy_comments(old: Connection, new: Connection) -> None:
     """Copy the comments of all columns from one file to another."""
     found: dict[TableName, dict[str, str]] = defaultdict(dict)
-    for row in old.execute_list_query(_FIND):
+    for row in old.execute_list_query(_COMMENTS):
         schema, table, column, text = map(str, row)
         found[TableName(schema, table)][column] = text
     for name, comments in found.items():
         comment(new, name, comments)
-
-
-# Write a file that appears under its name only when it is complete.
 
 
 @contextmanager
@@ -82,9 +75,6 @@ def atomic_path(path: Path) -> Generator[Path]:
         unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)
-
-
-# Save a `.hyper` file, and check that it holds what was written.
 
 
 # In hyperd's words; a limit on the size of files ends the same way.
@@ -119,20 +109,16 @@ def saved(
             f"free in {path.parent}. Make room there, or set TMPDIR to a folder on a larger disk; "
             "then run again."
         ) from error
-    if (found := _saved_rows(hyper, path)) != written:
+    try:
+        with connect(hyper, path) as saved_file:
+            found: Mapping[str, int] | str = _rows(saved_file)
+    except HyperException as error:
+        found = str(error)
+    if found != written:
         raise RefreshError(
             f"hyperd has not saved {name} as it was written: it holds {found}, not {written}. "
             f"Look whether there is room in {path.parent}; then run again."
         )
-
-
-def _saved_rows(hyper: HyperProcess, path: Path) -> Mapping[str, int] | str:
-    """Return the rows in a file by table, or why they cannot be counted."""
-    try:
-        with connect(hyper, path) as connection:
-            return _rows(connection)
-    except HyperException as error:
-        return str(error)
 
 
 def _rows(connection: Connection, database: str = "") -> Mapping[str, int]:
@@ -150,9 +136,6 @@ def _rows(connection: Connection, database: str = "") -> Mapping[str, int]:
         )
         for table in tables
     }
-
-
-# Write a new `.hyper` file, which appears under its name only when it is complete.
 
 
 # The name of the new file within the connection that writes it.
@@ -178,21 +161,21 @@ def new_file(hyper: HyperProcess, path: Path, *, version: int) -> Generator[Conn
 
 
 def create_table(
-    connection: Connection, table: TableName, columns: Sequence[Column], *, key: Sequence[str] = ()
+    connection: Connection, table: TableName, types: Mapping[str, str], *, key: Sequence[str] = ()
 ) -> None:
-    """Create a table in the new file; `key` becomes its assumed primary key, if it is not empty.
+    """Create a table; `key` becomes its assumed primary key, if it is not empty.
 
-    Raises:
-        UnsupportedTypeError: names the table, the column, its type and what to do.
+    Args:
+        types: the SQL type of each column, by name.
     """
-    definitions = []
-    for column in columns:
-        type_ = hyper_type(column, table=table.name.unescaped)
-        required = " NOT NULL" if column.name in key else ""
-        definitions.append(f"{escape_name(column.name)} {type_}{required}")
+    definitions = [
+        f"{escape_name(name)} {type_}{' NOT NULL' if name in key else ''}"
+        for name, type_ in types.items()
+    ]
     if key:
         definitions.append(f"ASSUMED PRIMARY KEY ({names(key)})")
-    connection.catalog.create_schema_if_not_exists(table.schema_name)
+    if table.schema_name:
+        connection.catalog.create_schema_if_not_exists(table.schema_name)
     connection.execute_command(f"CREATE TABLE {table} ({', '.join(definitions)})")
 
 
@@ -223,14 +206,15 @@ def build_extract(
         UnsupportedTypeError: raised before anything is written.
         HyperException: hyperd cannot read the files, or a key column contains NULL.
     """
-    selects = {table.name: rows(table) for table in tables}
+    selects = {table.name: select_sql(table) for table in tables}
     version = file_version(column for table in tables for column in table.columns)
     keys = {relationship.one: relationship.key for relationship in relationships}
     written = {}
     with new_file(hyper, path, version=version) as connection:
         for table in tables:
-            target = _target(table.name)
-            create_table(connection, target, table.columns, key=keys.get(table.name, ()))
+            target = TableName(NEW, EXTRACT_SCHEMA, table.name)
+            types = {each.name: hyper_type(each, table=table.name) for each in table.columns}
+            create_table(connection, target, types, key=keys.get(table.name, ()))
             inserted = connection.execute_command(
                 f"INSERT INTO {target} SELECT * FROM {selects[table.name]} source"  # noqa: S608
             )
@@ -238,38 +222,52 @@ def build_extract(
             comment(connection, target, table.comments)
         # Only now, as a key may refer to a table that comes later in the list.
         for relationship in relationships:
-            connection.execute_command(_foreign_key(relationship))
+            many, one = (
+                TableName(NEW, EXTRACT_SCHEMA, table)
+                for table in (relationship.many, relationship.one)
+            )
+            foreign = names([column for column, _ in relationship.on])
+            connection.execute_command(
+                f"ALTER TABLE {many} ADD ASSUMED FOREIGN KEY ({foreign}) "
+                f"REFERENCES {one} ({names(relationship.key)})"
+            )
     return Extract(path=path, rows=written, size=path.stat().st_size, version=version)
 
 
-def _target(table: str) -> TableName:
-    return TableName(NEW, EXTRACT_SCHEMA, table)
-
-
-def _foreign_key(relationship: Relationship) -> str:
-    return (
-        f"ALTER TABLE {_target(relationship.many)} "
-        f"ADD ASSUMED FOREIGN KEY ({names([column for column, _ in relationship.on])}) "
-        f"REFERENCES {_target(relationship.one)} ({names(relationship.key)})"
-    )
-
-
-# Check with hyperd whether columns are a key, before anything relies on it.
-
-
+# The number of repeated keys that a message shows.
 _SAMPLES = 3
 
 
 def key_problem(hyper: HyperProcess, table: TableSource, key: Sequence[str]) -> str | None:
     """Return why `key` does not identify the rows of `table`, with samples; None if it does."""
+    if problem := null_problem(hyper, table, key):
+        return problem
     with connect(hyper) as connection:
-        return _nulls(connection, table, key) or _repeated(connection, table, key)
+        repeated = connection.execute_list_query(
+            f"SELECT {names(key)}, COUNT(*) FROM {select_sql(table)} source GROUP BY {names(key)} "  # noqa: S608
+            f"HAVING COUNT(*) > 1 ORDER BY {names(key)} LIMIT {_SAMPLES}"
+        )
+    return _not_unique(table, key, repeated)
 
 
 def null_problem(hyper: HyperProcess, table: TableSource, columns: Sequence[str]) -> str | None:
     """Return which columns contain NULL, with a sample row; None if none does."""
+    missing = " OR ".join(f"{escape_name(column)} IS NULL" for column in columns)
+    where = f"FROM {select_sql(table)} source WHERE {missing}"
     with connect(hyper) as connection:
-        return _nulls(connection, table, columns)
+        count: Any = connection.execute_scalar_query(f"SELECT COUNT(*) {where}")
+        if not count:
+            return None
+        (sample,) = connection.execute_list_query(f"SELECT * {where} LIMIT 1")
+    shown = ", ".join(
+        f"{column.name} = {value}"
+        for column, value in zip(table.columns, sample, strict=True)
+        if value is not None
+    )
+    return (
+        f'table "{table.name}": {" or ".join(columns)} is NULL in {count:,} '
+        f"row{'s' * (count > 1)}, for instance in the one with {shown or 'nothing else'!s:.200}"
+    )
 
 
 def shared_key_problem(
@@ -283,8 +281,8 @@ def shared_key_problem(
     same = " AND ".join(f"source.{name} = other.{name}" for name in map(escape_name, key))
     with connect(hyper) as connection:
         shared = connection.execute_list_query(
-            f"SELECT {names(key)}, 2 FROM {rows(table)} source "  # noqa: S608
-            f"WHERE EXISTS (SELECT 1 FROM {rows(other)} other WHERE {same}) "
+            f"SELECT {names(key)}, 2 FROM {select_sql(table)} source "  # noqa: S608
+            f"WHERE EXISTS (SELECT 1 FROM {select_sql(other)} other WHERE {same}) "
             f"ORDER BY {names(key)} LIMIT {_SAMPLES}"
         )
     return _not_unique(table, key, shared)
@@ -308,45 +306,15 @@ def orphans(hyper: HyperProcess, many: str, one: str, on: Sequence[tuple[str, st
     return count
 
 
-def _nulls(connection: Connection, table: TableSource, columns: Sequence[str]) -> str | None:
-    missing = " OR ".join(f"{escape_name(column)} IS NULL" for column in columns)
-    where = f"FROM {rows(table)} source WHERE {missing}"
-    count: Any = connection.execute_scalar_query(f"SELECT COUNT(*) {where}")
-    if not count:
-        return None
-    (sample,) = connection.execute_list_query(f"SELECT * {where} LIMIT 1")
-    shown = ", ".join(
-        f"{column.name} = {value}"
-        for column, value in zip(table.columns, sample, strict=True)
-        if value is not None
-    )
-    return (
-        f'table "{table.name}": {" or ".join(columns)} is NULL in {count:,} '
-        f"row{'s' * (count > 1)}, "
-        f"for instance in the one with {shown or 'nothing else'!s:.200}"
-    )
-
-
-def _repeated(connection: Connection, table: TableSource, key: Sequence[str]) -> str | None:
-    repeated = connection.execute_list_query(
-        f"SELECT {names(key)}, COUNT(*) FROM {rows(table)} source GROUP BY {names(key)} "  # noqa: S608
-        f"HAVING COUNT(*) > 1 ORDER BY {names(key)} LIMIT {_SAMPLES}"
-    )
-    return _not_unique(table, key, repeated)
-
-
 def _not_unique(
     table: TableSource, key: Sequence[str], repeated: Sequence[Sequence[Any]]
 ) -> str | None:
     if not repeated:
         return None
-    samples = ", ".join(
-        f"{' / '.join(map(_visible, values))} ({count} times)" for *values, count in repeated
-    )
-    return f'table "{table.name}": {", ".join(key)} is not unique, for instance {samples}'
-
-
-def _visible(value: object) -> str:
-    """Return a text that shows where the value begins and ends."""
-    text = str(value)
-    return text if text and text == text.strip() else f'"{text}"'
+    samples = []
+    for *values, count in repeated:
+        # Quotes show where a value begins and ends.
+        texts = (text if text.strip() == text != "" else f'"{text}"' for text in map(str, values))
+        samples.append(f"{' / '.join(texts)} ({count} times)")
+    found = ", ".join(samples)
+    return f'table "{table.name}": {", ".join(key)} is not unique, for instance {found}'

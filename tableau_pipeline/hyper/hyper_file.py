@@ -3,16 +3,16 @@
 import shutil
 import threading
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import pyarrow as pa
 from tableauhyperapi import Connection, HyperException, HyperProcess, TableName, escape_name
 
-from tableau_pipeline.hyper.build import atomic_path, comment, copy_comments, saved
+from tableau_pipeline.hyper.build import atomic_path, comment, copy_comments, create_table, saved
 from tableau_pipeline.hyper.parquet import names
 from tableau_pipeline.hyper.process import connect, hyper_process
 from tableau_pipeline.hyper.tables import string_literal
@@ -25,8 +25,6 @@ from tableau_pipeline.hyper.types import (
     sql_type,
     version_of,
 )
-
-# Stream Arrow data to and from hyperd through files, without handling rows in Python.
 
 
 class ArrowStream(Protocol):
@@ -66,19 +64,6 @@ def scanned(data: ArrowStream) -> Generator[Scan]:
         )
 
 
-@contextmanager
-def streamed(connection: Connection, query: str) -> Generator[pa.RecordBatchReader]:
-    """Read the rows of a query, batch by batch, within the block."""
-    with TemporaryDirectory() as folder:
-        file = Path(folder) / "rows.arrows"
-        connection.execute_command(
-            f"COPY ({query}) TO {string_literal(str(file))} WITH (FORMAT arrowstream)"
-        )
-        with pa.OSFile(str(file), "rb") as source, pa.ipc.open_stream(source) as reader:
-            # hyperd writes dates as milliseconds, and names the zone "Utc".
-            yield reader.cast(pa.schema([plain(field) for field in reader.schema]))
-
-
 class HyperFileError(Exception):
     """A `.hyper` file cannot be opened, or a request does not fit its tables."""
 
@@ -111,7 +96,11 @@ class HyperFile:
 
     def tables(self) -> list[TableInfo]:
         """Return the tables of all schemas."""
-        return [self._info(table) for table in self.table_names()]
+        found = []
+        for name in self.table_names():
+            rows = self.connection.execute_scalar_query(f"SELECT COUNT(*) FROM {name}")  # noqa: S608
+            found.append(TableInfo(name, self.columns(name), int(str(rows))))
+        return found
 
     def table_names(self) -> list[TableName]:
         """Return the names of the tables of all schemas, sorted."""
@@ -127,10 +116,17 @@ class HyperFile:
             for column in definition.columns
         }
 
-    def reading(self, what: TableName | str) -> AbstractContextManager[pa.RecordBatchReader]:
+    @contextmanager
+    def reading(self, what: TableName | str) -> Generator[pa.RecordBatchReader]:
         """Read the rows of a table or a query, batch by batch, within the block."""
         query = f"SELECT * FROM {what}" if isinstance(what, TableName) else what  # noqa: S608
-        return streamed(self.connection, query)
+        with TemporaryDirectory() as folder:
+            # Through a file, hyperd hands over the rows without Python handling each.
+            file = Path(folder) / "rows.arrows"
+            self.execute(f"COPY ({query}) TO {string_literal(str(file))} WITH (FORMAT arrowstream)")
+            with pa.OSFile(str(file), "rb") as source, pa.ipc.open_stream(source) as reader:
+                # hyperd writes dates as milliseconds, and names the zone "Utc".
+                yield reader.cast(pa.schema([plain(field) for field in reader.schema]))
 
     def read(self, what: TableName | str) -> pa.Table:
         """Read all rows of a table or a query; without ORDER BY in no particular order."""
@@ -151,16 +147,8 @@ class HyperFile:
             UnsupportedArrowTypeError: names the column and its type.
         """
         with scanned(data) as scan:
-            definitions = [
-                f"{escape_name(name)} {type_}{' NOT NULL' if name in key else ''}"
-                for name, type_ in scan.types.items()
-            ]
-            if key:
-                definitions.append(f"ASSUMED PRIMARY KEY ({names(key)})")
-            if table.schema_name:
-                self.connection.catalog.create_schema_if_not_exists(table.schema_name)
-            self.execute(f"CREATE TABLE {table} ({', '.join(definitions)})")
-            return self._insert(table, scan, where="TRUE")
+            create_table(self.connection, table, scan.types, key=key)
+            return self._insert(table, scan)
 
     def insert(self, table: TableName, data: ArrowStream) -> int:
         """Append rows; return their number. Columns that `data` lacks become NULL.
@@ -171,7 +159,7 @@ class HyperFile:
         """
         with scanned(data) as scan:
             self._check(table, scan)
-            return self._insert(table, scan, where="TRUE")
+            return self._insert(table, scan)
 
     def update(self, table: TableName, data: ArrowStream, *, key: Sequence[str]) -> int:
         """Set the other columns of `data` in the rows with its keys; return the number of rows.
@@ -223,11 +211,7 @@ class HyperFile:
         """Set the comments of columns of a table, by column name."""
         comment(self.connection, table, comments)
 
-    def _info(self, table: TableName) -> TableInfo:
-        rows: Any = self.connection.execute_scalar_query(f"SELECT COUNT(*) FROM {table}")  # noqa: S608
-        return TableInfo(table, self.columns(table), rows)
-
-    def _insert(self, table: TableName, scan: Scan, *, where: str) -> int:
+    def _insert(self, table: TableName, scan: Scan, *, where: str = "TRUE") -> int:
         columns = names(list(scan.types))
         return self.execute(
             f"INSERT INTO {table} ({columns}) SELECT {columns} FROM {scan.relation} source "  # noqa: S608
@@ -253,10 +237,8 @@ class HyperFile:
             raise HyperFileError(
                 f"{table}: the data has no column {', '.join(missing)}, which the key names"
             )
-        if key:
-            self._check_unique(table, scan, key)
-
-    def _check_unique(self, table: TableName, scan: Scan, key: Sequence[str]) -> None:
+        if not key:
+            return
         # hyperd would take the values of any one of the rows that share a key.
         repeated = self.connection.execute_list_query(
             f"SELECT {names(key)} FROM {scan.relation} source GROUP BY {names(key)} "  # noqa: S608
@@ -273,9 +255,7 @@ def _same(key: Sequence[str]) -> str:
     )
 
 
-# Open `.hyper` files to read, change or create them. Changes take effect whole or not at all.
-
-
+# The files that threads of this process are changing.
 _changing: set[Path] = set()
 _lock = threading.Lock()
 
@@ -364,10 +344,8 @@ def convert(path: Path | str, *, version: int, hyper: HyperProcess | None = None
         shutil.copyfile(path, source)
         if version == version_of(path):
             # With an unchanged version, hyperd would copy blocks including their deleted rows.
-            between = Path(folder) / "between.hyper"
-            _write_copy(
-                old, source, between, version=version - 1 if version == NEWEST else version + 1
-            )
+            between, other = Path(folder) / "between.hyper", version + 1
+            _write_copy(old, source, between, version=other if other <= NEWEST else version - 1)
             source = between
         _write_copy(old, source, unfinished, version=version)
         # hyperd copies tables and keys, but no comments.

@@ -1,6 +1,6 @@
 """SQL for the rows of Parquet files; hyperd reads only the columns that are used."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tableauhyperapi import HyperException, HyperProcess, escape_name
@@ -10,14 +10,10 @@ from tableau_pipeline.hyper.tables import (
     ROW_HASH,
     Column,
     Layout,
-    StoredColumn,
     TableSource,
     string_literal,
 )
 from tableau_pipeline.hyper.types import hyper_type, stored_name, stored_type, value_of
-
-# SQL for rows as text, from which hyperd computes hashes and checksums.
-
 
 _HASH = escape_name(ROW_HASH)
 
@@ -40,10 +36,17 @@ def value_text(column: Column) -> str:
 
 def row_text(columns: Sequence[Column]) -> str:
     """Return SQL for a row as text, which differs for rows that differ."""
-    return " || ".join(map(_part, columns))
+    parts = []
+    for column in columns:
+        text = value_text(column)
+        if hyper_type(column, table="") == "TEXT":
+            # Other texts contain no semicolon; with its length, this one may.
+            text = f"LENGTH({text}) || '=' || {text}"
+        parts.append(f"COALESCE({text}, '-') || ';'")
+    return " || ".join(parts)
 
 
-def with_row_hash(relation: str, columns: Sequence[Column]) -> str:
+def _with_row_hash(relation: str, columns: Sequence[Column]) -> str:
     """Return a subquery with these columns of a relation, and a BIGINT hash of each row."""
     kept = ", ".join(escape_name(column.name) for column in columns)
     hashed = f"(SELECT {kept}, sha256({row_text(columns)}) AS {_HASH} FROM {relation}) hashed"  # noqa: S608
@@ -59,23 +62,12 @@ def number_of(hash_: str, size: int) -> str:
     )
 
 
-def _part(column: Column) -> str:
-    text = value_text(column)
-    if hyper_type(column, table="") == "TEXT":
-        # Other texts contain no semicolon; with its length, this one may.
-        return f"COALESCE(LENGTH({text}) || '=' || {text}, '-') || ';'"
-    return f"COALESCE({text}, '-') || ';'"
-
-
-_UNION = " UNION ALL "
-
-
 def names(columns: Sequence[str]) -> str:
     """Return column names as a list in SQL."""
     return ", ".join(escape_name(column) for column in columns)
 
 
-def rows(table: TableSource) -> str:
+def select_sql(table: TableSource) -> str:
     """Return a subquery with the columns of `table`, in their Hyper types.
 
     Raises:
@@ -115,48 +107,38 @@ def _in_layouts(table: TableSource) -> str:
     parts = [_in_layout(table, layout, files) for layout, files in table.layouts.items()]
     first, *_ = table.layouts
     # Hashed as it is stored, whatever types a data source declares.
-    columns = [each.column for each in first]
-    return f"{with_row_hash(f'({_UNION.join(parts)}) united', columns)} stored"
+    united = f"({' UNION ALL '.join(parts)}) united"
+    return f"{_with_row_hash(united, [each.column for each in first])} stored"
 
 
 def _in_layout(table: TableSource, layout: Layout, files: Sequence[str]) -> str:
-    values = ", ".join(f"{_value(each)} AS {escape_name(each.column.name)}" for each in layout)
-    stored = [f"{escape_name(each.name)} {_type(each)}" for each in layout if each.name]
-    return f"SELECT {values} FROM {_parquet(table, files, columns=stored)} stored"  # noqa: S608
+    values, stored = [], []
+    for each in layout:
+        type_ = stored_type(each.column, hyper_type(each.column, table=""))
+        if each.name:
+            value = escape_name(each.name)
+            stored.append(f"{value} {type_}")
+        else:
+            text = "NULL" if each.value is None else string_literal(each.value)
+            value = f"CAST({text} AS {type_})"
+        values.append(f"{value} AS {escape_name(each.column.name)}")
+    source = _parquet(table, files, columns=stored)
+    return f"SELECT {', '.join(values)} FROM {source} stored"  # noqa: S608
 
 
-def _value(stored: StoredColumn) -> str:
-    if stored.name:
-        return escape_name(stored.name)
-    value = "NULL" if stored.value is None else string_literal(stored.value)
-    return f"CAST({value} AS {_type(stored)})"
+def unreadable_columns(hyper: HyperProcess, table: TableSource) -> Iterator[str]:
+    """Yield a phrase for each column with values that hyperd refuses; reads the whole table.
 
-
-def _type(stored: StoredColumn) -> str:
-    return stored_type(stored.column, hyper_type(stored.column, table=""))
-
-
-# Find Parquet values that Hyper cannot hold: hyperd's own errors may not name the column.
-
-
-def unreadable_columns(hyper: HyperProcess, table: TableSource) -> list[str]:
-    """Return a phrase for each column with values that hyperd refuses; reads the whole table."""
-    problems = []
+    hyperd's own errors may not name the column.
+    """
     for column in table.columns:
         # The condition goes too, because it may name one of the other columns.
         alone = replace(table, columns=(column,), where=None)
-        if reason := _reason(hyper, alone):
-            problems.append(f'table "{table.name}", column "{column.name}": {reason}')
-    return problems
-
-
-def _reason(hyper: HyperProcess, table: TableSource) -> str | None:
-    try:
-        with connect(hyper) as connection:
-            # A plain count would not read the values.
-            connection.execute_list_query(
-                f"SELECT COUNT(*) FROM (SELECT DISTINCT * FROM {rows(table)} source) found"  # noqa: S608
-            )
-    except HyperException as error:
-        return str(error.main_message).strip().splitlines()[-1]
-    return None
+        # A plain count would not read the values.
+        values = f"SELECT DISTINCT * FROM {select_sql(alone)} source"  # noqa: S608
+        try:
+            with connect(hyper) as connection:
+                connection.execute_list_query(f"SELECT COUNT(*) FROM ({values}) found")  # noqa: S608
+        except HyperException as error:
+            reason = str(error.main_message).strip().splitlines()[-1]
+            yield f'table "{table.name}", column "{column.name}": {reason}'

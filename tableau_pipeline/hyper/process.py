@@ -5,6 +5,7 @@ import os
 import re
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
@@ -12,9 +13,6 @@ from types import TracebackType
 from tableauhyperapi import Connection, CreateMode, HyperException, HyperProcess, Telemetry
 
 from tableau_pipeline.errors import RefreshError, RefusedError
-
-# How much memory hyperd may use.
-
 
 _UNITS = {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
@@ -35,7 +33,9 @@ def limit_in_bytes(setting: str, *, root: Path = Path("/")) -> int:
     if amount and int(amount[1]):
         return int(amount[1]) * _UNITS[amount[2]]
     if share and 0 < int(share[1]) <= 100:
-        return _available(root) * int(share[1]) // 100
+        # The memory of the machine, or of the container or control group if that is less.
+        machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        return min([machine, *_group_limits(root)]) * int(share[1]) // 100
     raise RefusedError(
         f'{setting!r} is no memory limit: name an amount such as "4g" or "512m", or a share such '
         'as "50%".'
@@ -45,12 +45,6 @@ def limit_in_bytes(setting: str, *, root: Path = Path("/")) -> int:
 def is_out_of_memory(error: HyperException) -> bool:
     """Whether a statement needed more memory than hyperd may use."""
     return "memory limit" in str(error)
-
-
-def _available(root: Path) -> int:
-    """The memory of the machine, or of the container or control group if that is less."""
-    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return min([machine, *_group_limits(root)])
 
 
 def _group_limits(root: Path) -> Iterator[int]:
@@ -75,16 +69,10 @@ def _group_limits(root: Path) -> Iterator[int]:
         # sees its own as the root.
         for each in (group, *group.parents):
             if each.is_relative_to(folder):
-                yield from _limit(each / name)
-
-
-def _limit(file: Path) -> Iterator[int]:
-    try:
-        text = file.read_text().strip()
-    except OSError:
-        return
-    if text.isdecimal():  # otherwise "max"
-        yield int(text)
+                with suppress(OSError):
+                    text = (each / name).read_text().strip()
+                    if text.isdecimal():  # otherwise "max"
+                        yield int(text)
 
 
 USER_AGENT = f"tableau_pipeline/{version('tableau_pipeline')}"
@@ -181,24 +169,20 @@ class _Connection(Connection):
         exc_tb: TracebackType | None,
     ) -> None:
         super().__exit__(exc_type, exc_val, exc_tb)
-        if isinstance(exc_val, HyperException) and (message := _of_s3(str(exc_val))):
-            raise RefreshError(message) from None
-
-
-def _of_s3(text: str) -> str | None:
-    """Return the message for an error of S3 in the words of hyperd; None for other errors."""
-    found = dict(re.findall(r"(http-status|aws-s3-[a-z-]+): ([^\n]+)", text))
-    if "aws-s3-bucket-name" not in found:
-        return None
-    said = [found[name] for name in ("aws-s3-code", "aws-s3-message") if name in found]
-    cause = ": ".join(said).rstrip(".") or f"http-status {found.get('http-status')}"
-    # hyperd has no words for it.
-    if cause.startswith("http-status 0 "):
-        cause = "the connection broke off, or there was no answer in time"
-    return (
-        f"Reading s3://{found['aws-s3-bucket-name']} in place failed: {cause}. Check "
-        "the network and the AWS_ variables, then run again."
-    )
+        if not isinstance(exc_val, HyperException):
+            return
+        found = dict(re.findall(r"(http-status|aws-s3-[a-z-]+): ([^\n]+)", str(exc_val)))
+        if "aws-s3-bucket-name" not in found:
+            return
+        said = [found[name] for name in ("aws-s3-code", "aws-s3-message") if name in found]
+        cause = ": ".join(said).rstrip(".") or f"http-status {found.get('http-status')}"
+        # hyperd has no words for it.
+        if cause.startswith("http-status 0 "):
+            cause = "the connection broke off, or there was no answer in time"
+        raise RefreshError(
+            f"Reading s3://{found['aws-s3-bucket-name']} in place failed: {cause}. Check the "
+            "network and the AWS_ variables, then run again."
+        ) from None
 
 
 @atexit.register

@@ -10,8 +10,6 @@ from pydantic import Field
 
 from tableau_pipeline.keys import keyed, written_as
 
-# Values as SQL.
-
 
 def string_literal(text: str) -> str:
     """Return a text as a string literal of SQL.
@@ -25,9 +23,6 @@ def string_literal(text: str) -> str:
     # hyperd reads U+0000 only as an escape.
     escaped = quoted.replace("\\", "\\\\").replace("\0", "\\000")
     return f"E'{escaped}'"
-
-
-# Where the Parquet files of a model are.
 
 
 @runtime_checkable

@@ -12,10 +12,7 @@ from tableauhyperapi import SqlType, TypeTag, escape_name
 
 from tableau_pipeline.hyper.tables import Column, json_text, string_literal
 
-# Versions of the `.hyper` format: which one a type needs, and which products open it.
-
-
-# hyperd's default version, which every supported product can open.
+# hyperd's default version of the format, which every supported product can open.
 LOWEST = 2
 NEWEST = 4
 
@@ -112,8 +109,7 @@ def hyper_type(column: Column, *, table: str) -> str:
     Raises:
         UnsupportedTypeError: names the table, the column, its type and what to do.
     """
-    found = _find(column.type)
-    if found is None:
+    if (found := _find(column.type)) is None:
         # Only the outermost type matters: an array of structs is an array.
         family = next((name for name in _REMEDIES if name in column.type.split("<")[0]), None)
         remedy = _REMEDIES.get(family or "", "cast it in the model, or leave the column out")
@@ -121,12 +117,11 @@ def hyper_type(column: Column, *, table: str) -> str:
             f'Table "{table}", column "{column.name}": Tableau cannot hold the type '
             f"{column.type}; {remedy}."
         )
-    rule, groups = found
-    return rule.hyper.format(*groups)
+    return found[0]
 
 
 def stored_name(column: Column) -> str:
-    """Return the name of the column in a model's Parquet files that holds this column."""
+    """Return the name under which a model's Parquet files hold a column."""
     return json_text(column.name) if column.type.startswith("json of ") else column.name
 
 
@@ -155,8 +150,7 @@ def zone_of(column: Column) -> str | None:
 
 def is_moment(column: Column) -> bool:
     """Whether a column holds dates or timestamps."""
-    found = _find(column.type)
-    return found is not None and found[0].family in ("MOMENT", "INSTANT")
+    return _family(column.type) in ("MOMENT", "INSTANT")
 
 
 def comparable(one: str, other: str) -> bool:
@@ -167,23 +161,20 @@ def comparable(one: str, other: str) -> bool:
 def file_version(columns: Iterable[Column]) -> int:
     """Return the lowest format version that can hold the columns, which most products can open."""
     found = filter(None, (_find(column.type) for column in columns))
-    types = (rule.hyper.format(*groups) for rule, groups in found)
-    return max(map(needed_version, types), default=LOWEST)
+    return max((needed_version(sql) for sql, _ in found), default=LOWEST)
 
 
-def _find(type_: str) -> tuple[Rule, tuple[str, ...]] | None:
+def _find(type_: str) -> tuple[str, str] | None:
+    """Return the SQL type of a Spark type, and its family."""
     for pattern, rule in _PATTERNS:
         if match := pattern.fullmatch(type_):
-            return rule, match.groups()
+            return rule.hyper.format(*match.groups()), rule.family
     return None
 
 
 def _family(type_: str) -> str:
     found = _find(type_)
-    return found[0].family if found else type_
-
-
-# Map Arrow types to Hyper types, exactly or not at all.
+    return found[1] if found else type_
 
 
 _SQL = {
@@ -260,8 +251,6 @@ def _plain(type_: pa.DataType) -> pa.DataType:
 
 
 # One spelling for each Hyper type: "BIGINT", "NUMERIC(10,2)", 'TEXT COLLATE "en_US_CI"'.
-
-
 _NAMES = {
     TypeTag.BOOL: "BOOLEAN",
     TypeTag.SMALL_INT: "SMALLINT",
@@ -288,8 +277,16 @@ _SPELLING = re.compile(
 
 def sql_type(type_: SqlType, collation: str | None = None) -> str:
     """Return a type as SQL; "UNSUPPORTED(number)" if the Hyper API does not know it."""
-    collated = f' COLLATE "{collation}"' if collation else ""
-    return f"{_named(type_)}{collated}"
+    match type_.tag:
+        case TypeTag.NUMERIC:
+            name = f"NUMERIC({type_.precision},{type_.scale})"
+        case TypeTag.VARCHAR | TypeTag.CHAR as tag:
+            name = f"{tag.name}({type_.max_length})"
+        case TypeTag.UNSUPPORTED:
+            name = f"UNSUPPORTED({type_.internal_oid})"
+        case tag:
+            name = _NAMES[tag]
+    return f'{name} COLLATE "{collation}"' if collation else name
 
 
 def type_family(sql: str) -> str:
@@ -310,21 +307,6 @@ def type_family(sql: str) -> str:
 def is_collated(sql: str) -> bool:
     """Whether texts of this type are compared by the rules of a language."""
     return " COLLATE " in sql
-
-
-def _named(type_: SqlType) -> str:
-    match type_.tag:
-        case TypeTag.NUMERIC:
-            return f"NUMERIC({type_.precision},{type_.scale})"
-        case TypeTag.VARCHAR | TypeTag.CHAR as tag:
-            return f"{tag.name}({type_.max_length})"
-        case TypeTag.UNSUPPORTED:
-            return f"UNSUPPORTED({type_.internal_oid})"
-        case tag:
-            return _NAMES[tag]
-
-
-# How a data source publishes types for which Tableau has no single equivalent.
 
 
 Nested = Literal["refuse", "json"]
@@ -351,15 +333,13 @@ class TypePolicy:
 
     def apply(self, column: Column) -> Column:
         """Return the column with the type that the policy declares for it."""
-        return Column(column.name, self._type(column.type))
-
-    def _type(self, type_: str) -> str:
+        type_ = column.type
         if type_ == "timestamp" and self.timestamps == "with_time_zone":
-            return "timestamp with time zone"
-        if type_ == "timestamp" and isinstance(self.timestamps, ZoneInfo):
-            return f"timestamp at {self.timestamps.key}"
-        if type_ == "float" and self.floats == "real":
-            return "float as real"
-        if self.nested == "json" and _NESTED.fullmatch(type_):
-            return f"json of {type_}"
-        return type_
+            type_ = _WITH_ZONE
+        elif type_ == "timestamp" and isinstance(self.timestamps, ZoneInfo):
+            type_ = f"timestamp at {self.timestamps.key}"
+        elif type_ == "float" and self.floats == "real":
+            type_ = "float as real"
+        elif self.nested == "json" and _NESTED.fullmatch(type_):
+            type_ = f"json of {type_}"
+        return Column(column.name, type_)

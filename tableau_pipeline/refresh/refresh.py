@@ -16,7 +16,7 @@ from tableau_pipeline.core.server import Timeouts
 from tableau_pipeline.core.snapshot import Snapshots
 from tableau_pipeline.errors import Check, DriftError, RefusedError
 from tableau_pipeline.extracts.builder import Builder
-from tableau_pipeline.extracts.checks import Declared, checked_models, readable
+from tableau_pipeline.extracts.checks import TypedSnapshots, checked_models, readable
 from tableau_pipeline.extracts.compare import Reconciliation, ReconciliationError
 from tableau_pipeline.extracts.delta import Delta, Size, counts, total
 from tableau_pipeline.extracts.desired import Models
@@ -85,7 +85,7 @@ class Setup:
         return Builder(
             declaration=self.declaration,
             models=models,
-            snapshots=Declared(self.snapshots, self.declaration.types),
+            snapshots=TypedSnapshots(self.snapshots, self.declaration.types),
             hyper=self.hyper,
             folder=self.folder / "extracts" / file_name(self.declaration.key),
             now=self.now,
@@ -462,7 +462,7 @@ def newest_models(setup: Setup) -> Generator[Builder]:
         RefusedError: a model has no snapshot, or cannot be published.
     """
     declaration = setup.declaration
-    declared = Declared(setup.snapshots, declaration.types)
+    declared = TypedSnapshots(setup.snapshots, declaration.types)
     found = {model: declared.newest(model) for model in declaration.models}
     models = checked_models(declaration, found)
     with readable(setup.hyper, declaration, models):

@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 from tableauhyperapi import HyperProcess
 
 from tableau_pipeline.hyper.build import key_problem, orphans
-from tableau_pipeline.hyper.parquet import rows
+from tableau_pipeline.hyper.parquet import select_sql
 from tableau_pipeline.hyper.tables import Column, TableSource
 from tableau_pipeline_tests.hyper.samples import source, stored_source
 from tableau_pipeline_tests.snapshots.support.samples import store
@@ -101,6 +101,6 @@ def test_rows_without_a_partner_are_counted(hyper: HyperProcess, tmp_path: Path)
     one = source(tmp_path, "one", {"a": [1, 1, 2], "b": ["x", "y", "x"], "c": [0, 0, 0]})
     columns = {"k": [1, 1, 2, 2, None, 2], "l": ["x", "y", "x", "y", "z", None]}
     many = source(tmp_path, "many", columns, files=2)
-    assert orphans(hyper, rows(many), rows(one), [("k", "a"), ("l", "b")]) == 1
-    assert orphans(hyper, rows(many), rows(one), [("k", "a")]) == 0
-    assert orphans(hyper, rows(many), rows(replace(one, files=())), [("l", "b")]) == 5
+    assert orphans(hyper, select_sql(many), select_sql(one), [("k", "a"), ("l", "b")]) == 1
+    assert orphans(hyper, select_sql(many), select_sql(one), [("k", "a")]) == 0
+    assert orphans(hyper, select_sql(many), select_sql(replace(one, files=())), [("l", "b")]) == 5

@@ -17,7 +17,7 @@ from tableauhyperapi import TableName
 from tableau_pipeline.core.declaration import Diff, Table
 from tableau_pipeline.core.snapshot import DataFile, Fingerprint, Part, Snapshot
 from tableau_pipeline.errors import RefreshError
-from tableau_pipeline.extracts.affected import Change, NotProvedError, TableVersion, in_slices
+from tableau_pipeline.extracts.affected import NotProvedError, TableChange, TableVersion, in_slices
 from tableau_pipeline.extracts.delta import RowCounts, build_delta
 from tableau_pipeline.hyper.process import Hyperd, connect
 from tableau_pipeline.hyper.tables import ROW_HASH, Column, LocalFolder
@@ -95,7 +95,7 @@ def test_more_rows_than_memory(
         write(tmp_path, number, rows.slice(0, rows.num_rows // share))
         for number, rows in enumerate(contents)
     )
-    change = Change(
+    change = TableChange(
         table=Table("lineitem", "lineitem", policy=Diff(KEY)),
         columns=new.snapshot.columns,
         new=new,
@@ -114,7 +114,7 @@ def test_more_rows_than_memory(
     assert delta.counts == {"lineitem": RowCounts(deleted=changed, inserted=changed)}
 
 
-def _aggregate(hyper: Hyperd, tried: list[int], slices: int) -> None:
+def _aggregate(hyper: Hyperd, tried: list[int], slices: int) -> int:
     """A query that takes some 320 MB in one piece."""
     tried.append(slices)
     with connect(hyper) as connection:
@@ -122,6 +122,7 @@ def _aggregate(hyper: Hyperd, tried: list[int], slices: int) -> None:
             "SELECT LENGTH(STRING_AGG(REPEAT('x', 10000000), '')) "
             f"FROM GENERATE_SERIES(1, {32 // slices})"
         )
+    return slices
 
 
 @pytest.mark.parametrize(
