@@ -361,25 +361,32 @@ def check_rows(
                 "fix the model, or turn the relationship round"
             )
     for table in declaration.tables:
-        change = changes.get(table.name) if table.name in known else None
-        match table.policy:
-            case Diff(key) if table.name in tables and not change:
-                if problem := key_problem(hyper, tables[table.name], key):
-                    problems.append(
-                        f"refresh: diff: {problem}. The key must identify every row: fix the "
-                        "model, or name more columns in the key"
-                    )
-            case Append(cursor) if rows := tables.get(table.name):
-                if change and change.old:
-                    rows = change.desired(change.unshared(change.new))
-                if problem := null_problem(hyper, rows, [cursor]):
-                    problems.append(
-                        f"refresh: append: {problem}. Every row needs a cursor: fix the model, or "
-                        "choose another refresh policy"
-                    )
+        if table.name in tables:
+            change = changes.get(table.name) if table.name in known else None
+            problems += _policy_key_problems(hyper, table, tables[table.name], change)
     if problems:
         found = "\n".join(problems)
         raise RefusedError(found, {Check.KEYS: found})
+
+
+def _policy_key_problems(
+    hyper: HyperProcess, table: Table, rows: TableSource, known: TableChange | None
+) -> Iterator[str]:
+    match table.policy:
+        case Diff(key):
+            if not known and (problem := key_problem(hyper, rows, key)):
+                yield (
+                    f"refresh: diff: {problem}. The key must identify every row: fix the model, or "
+                    "name more columns in the key"
+                )
+        case Append(cursor):
+            if known and known.old:
+                rows = known.desired(known.unshared(known.new))
+            if problem := null_problem(hyper, rows, [cursor]):
+                yield (
+                    f"refresh: append: {problem}. Every row needs a cursor: fix the model, or "
+                    "choose another refresh policy"
+                )
 
 
 def _one_side_problem(

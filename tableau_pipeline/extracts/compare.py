@@ -100,15 +100,10 @@ def compare(
             if not _same_rows(connection, published, table, select_model(name, table, snapshots)):
                 problems.append(f"the rows of {name} differ")
         elif checksums:
-            # The prefix keeps an empty text apart from NULL, which counts as a value.
-            texts = {
-                f"{name}.{column.name}": f"COALESCE('=' || {value_text(column)}, '')"
-                for column in table.columns
-            }
-            found = _sums(connection, str(published), texts)
-            wanted = _sums(connection, select_model(name, table, snapshots), texts)
+            found = _checksums(connection, str(published), name, table)
+            wanted = _checksums(connection, select_model(name, table, snapshots), name, table)
             sums |= found
-            problems += [f"{column} differs" for column in texts if wanted[column] != found[column]]
+            problems += [f"{column} differs" for column in found if found[column] != wanted[column]]
     return Reconciliation(
         "; ".join(problems) or None,
         by=dict.fromkeys(counts, "download"),
@@ -159,6 +154,18 @@ def _tables(connection: Connection) -> set[TableName]:
         if schema.name.unescaped == EXTRACT_SCHEMA
         for table in connection.catalog.get_table_names(schema)
     }
+
+
+def _checksums(
+    connection: Connection, relation: str, name: str, table: TableContent
+) -> dict[str, int]:
+    """Return the sum over the values of each column, by "table.column"; NULL counts as a value."""
+    # The prefix keeps an empty text apart from NULL.
+    texts = {
+        f"{name}.{column.name}": f"COALESCE('=' || {value_text(column)}, '')"
+        for column in table.columns
+    }
+    return _sums(connection, relation, texts)
 
 
 def _sums(connection: Connection, relation: str, texts: Mapping[str, str]) -> dict[str, int]:
