@@ -64,7 +64,7 @@ def test_deleted_rules_stay_deleted(sandbox: Sandbox, server: tsc.Server):
 
 def test_right_that_ends_before_the_job(sandbox: Sandbox, server: tsc.Server, one_row: Path):
     """Prevents: a queued publish takes effect in a project that was closed meanwhile."""
-    project, alice = server.projects.create(tsc.ProjectItem("ClaimRelease")), user(sandbox, ALICE)
+    project, alice = server.projects.create(tsc.ProjectItem("Closing")), user(sandbox, ALICE)
     item = tsc.DatasourceItem(project.id, name="Hers")
     with sandbox.held_jobs():
         job = alice.datasources.publish(item, one_row, "CreateNew", as_job=True)
