@@ -16,10 +16,8 @@ from tableau_pipeline.refresh.observe import Base
 
 # Each sentence names the key of its guard. `publish_file` has none that could be changed.
 _REMEDY = "If that is right, run again with accept: [shrink]"
-# How many names of each kind a message lists.
-_LISTED = 30
-# How many data sources a message lists.
-_SHOWN = 5
+# How many names of each kind, and how many data sources, a message lists.
+_LISTED, _SHOWN = 30, 5
 _SAVED = (
     "Run again with accept: [overwrite]: that run saves the data source as a .tdsx file in the "
     'folder "kept" of the data directory before, from which Tableau Desktop can copy that work back'

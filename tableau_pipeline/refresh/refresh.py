@@ -1,4 +1,11 @@
-"""One refresh of one data source: claim, recover, observe, plan, deliver, reconcile, record."""
+"""One refresh of one data source: claim, recover, observe, plan, deliver, reconcile, record.
+
+Before the one call that takes effect, `deliver` stores an intent in the journal. If the process
+dies before the answer is stored, the next refresh finds that intent open. `recover` asks the server
+for its job, or waits until none can run any more; it never sends anything again. If the job was
+done, the content of the intent is what is published, once stamps or rows confirm it. If its outcome
+stays unknown, no update may build on what is there: the next refresh publishes in full.
+"""
 
 import logging
 import time
