@@ -29,8 +29,6 @@ from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.resources import HyperResource, SnapshotIOManager, TableauServerResource
 from tableau_pipeline.resources.failures import as_failure
 
-# Data sources on the site that carry our tag, and that this code location does not declare.
-
 
 @dataclass(frozen=True, slots=True)
 class Undeclared:
@@ -84,9 +82,6 @@ def _location(context: dg.OpExecutionContext, run_id: str) -> str:
     if run is None or run.remote_job_origin is None:
         return ""
     return f', from the code location "{run.remote_job_origin.location_name}"'
-
-
-# The report of an audit: lines for the log, a Markdown table for the web UI.
 
 
 _UNDECLARED = "not declared here"
@@ -162,9 +157,6 @@ def _rows(found: Audited) -> str:
 
 def _count(rows: int | None) -> str:
     return "?" if rows is None else f"{rows:,}"
-
-
-# The job that audits the data sources of a code location.
 
 
 def audit_job(name: str, declarations: Sequence[Declaration]) -> dg.JobDefinition:

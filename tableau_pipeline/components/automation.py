@@ -67,9 +67,6 @@ def _schedule(name: str, cron: str, zone: str, *, keys: list[dg.AssetKey]) -> dg
     )
 
 
-# Sensors of the data sources that follow a dbt outside Dagster.
-
-
 _TAG = "dbt/invocation_id"
 
 
@@ -151,9 +148,6 @@ def _request(
     )
 
 
-# The sensor that reports new versions of the tables of lakes.
-
-
 _DATA_VERSION = "dagster/data_version"
 
 
@@ -213,9 +207,6 @@ def _event(model: str, table: LakeTable, version: str) -> dg.AssetMaterializatio
         metadata={"location": str(table.location), "version": version},
         tags={_DATA_VERSION: version},
     )
-
-
-# The sensors and schedules of a code location.
 
 
 @dg.definitions

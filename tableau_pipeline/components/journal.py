@@ -37,7 +37,7 @@ from tableau_pipeline.resources import (
     HyperResource,
     TableauServerResource,
     data_dir,
-    kept_location,
+    shared_place,
     work_dir,
 )
 
@@ -252,9 +252,6 @@ def _is_alive(pid: int) -> bool:
     return True
 
 
-# A refresh within a run of Dagster: what the run and the resources are to it.
-
-
 def setup_in_run(
     context: dg.OpExecutionContext | dg.AssetExecutionContext,
     declaration: Declaration,
@@ -277,7 +274,7 @@ def setup_in_run(
         server=lambda: tableau.session(context.log, counts=declaration.needs_counts),
         hyper=lambda: hyper.process,
         folder=work_dir(keep=keep_files),
-        kept=kept_location(),
+        kept=shared_place("kept"),
         log=context.log,
         timeouts=tableau.timeouts,
         takeover=tableau.takeover,

@@ -249,9 +249,6 @@ def _child(node: yaml.Node | None, key: str) -> tuple[int, yaml.Node] | None:
     return None
 
 
-# Load a code location so that each mistake is reported in one line.
-
-
 # Replacements for pydantic's messages that do not state what to write.
 _WORDS = MappingProxyType(
     {

@@ -57,9 +57,6 @@ from tableau_pipeline.resources.failures import as_failure
 from tableau_pipeline.snapshots.spark import runs_here
 from tableau_pipeline.snapshots.store import SnapshotStore, TrialStore
 
-# The run config of the job that publishes files.
-
-
 _CHOICES = {
     "format": get_args(Format),
     "mode": ("replace", "append", "as_is"),
@@ -287,7 +284,7 @@ def _log_result(
     if dry_run:
         context.log_event(dry_run_observation(published, declaration, report))
     elif report.checkpoint:
-        result = published_result(published, declaration, report)
+        result = published_result(published, declaration, report, {})
         metadata = {**(result.metadata or {}), "bad rows": bad_rows}
         context.log_event(dg.AssetMaterialization(published, metadata=metadata))
 

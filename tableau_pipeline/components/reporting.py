@@ -6,13 +6,12 @@ not.
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
 from typing import Any
 
 import dagster as dg
 
 from tableau_pipeline.core.checkpoint import Checkpoint
-from tableau_pipeline.core.declaration import Declaration, Table
+from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.errors import Check, RefreshError, RefusedError
 from tableau_pipeline.extracts.compare import ReconciliationError
 from tableau_pipeline.hyper.tables import Column
@@ -20,10 +19,11 @@ from tableau_pipeline.hyper.types import PRODUCTS, UnsupportedTypeError, hyper_t
 from tableau_pipeline.refresh.plan import NoChange, Publish, Refuse, Update
 from tableau_pipeline.refresh.report import Report, comparison
 
-_REFUSED = "the refresh would be refused anyway"
-_ONLY_BUILT = "only the file was built, and not compared with what is published"
+_REFUSED = "Not checked: the refresh would be refused anyway"
+_ONLY_BUILT = "Not checked: only the file was built, and not compared with what is published"
 RELATIONSHIPS, RECONCILIATION = "relationships", "reconciliation"
-_WARN = dg.AssetCheckSeverity.WARN
+# By model and column.
+Descriptions = Mapping[tuple[str, str], str]
 _COUNTED = {
     "download": "downloaded file",
     "table": "server: COUNT of the table",
@@ -59,51 +59,48 @@ def check_results(
     """Yield the results of a refresh that was not stopped, and of a dry run."""
     refused = report.plan if isinstance(report.plan, Refuse) else None
     for check in Check:
-        if refused and check in refused.failed:
-            # A dry run reports a refusal but does not fail.
-            yield _failed(published, check.value, refused.failed[check], severity=_WARN)
-        elif refused and check is Check.KEYS:
-            yield _not_looked_at(published, check.value, _REFUSED)
+        # A dry run reports a refusal but does not fail.
+        problem = refused.failed.get(check) if refused else None
+        if refused and not problem and check is Check.KEYS:
+            problem = _REFUSED
         elif check is not Check.KEYS and report.plan is None:
-            yield _not_looked_at(published, check.value, _ONLY_BUILT)
-        else:
-            yield _passed(published, check.value, _numbers(check, report))
-    if declaration.relationships and refused:
-        yield _not_looked_at(published, RELATIONSHIPS, _REFUSED)
-    elif declaration.relationships:
-        yield _relationships(published, report)
+            problem = _ONLY_BUILT
+        numbers = None if problem else _numbers(check, report)
+        yield _result(published, check.value, problem, metadata=numbers)
+    if declaration.relationships:
+        yield _relationships(published, report, _REFUSED if refused else None)
     if declaration.reconcile:
         yield _reconciliation(published, report)
 
 
 def failed_checks(published: dg.AssetKey, error: RefreshError) -> Iterator[dg.AssetCheckResult]:
     """Yield the failed checks that stopped a refresh; later checks did not run."""
+    severity = dg.AssetCheckSeverity.ERROR
     if isinstance(error, RefusedError):
         for check, found in error.failed.items():
-            yield _failed(published, check.value, found)
+            yield _result(published, check.value, found, severity=severity)
     if isinstance(error, ReconciliationError):
         rows = _metadata("rows found", error.found.rows)
-        yield _failed(published, RECONCILIATION, str(error), rows)
+        yield _result(published, RECONCILIATION, str(error), severity=severity, metadata=rows)
 
 
-def _relationships(published: dg.AssetKey, report: Report) -> dg.AssetCheckResult:
-    if not report.orphans:
-        return _passed(published, RELATIONSHIPS)
+def _relationships(
+    published: dg.AssetKey, report: Report, problem: str | None
+) -> dg.AssetCheckResult:
     found = "; ".join(
         f"{edge}: {count:,} rows without a partner" for edge, count in report.orphans.items()
     )
     rows = _metadata("rows without a partner", report.orphans)
-    return _failed(published, RELATIONSHIPS, found, rows, severity=_WARN)
+    return _result(published, RELATIONSHIPS, problem or found or None, metadata=rows)
 
 
 def _reconciliation(published: dg.AssetKey, report: Report) -> dg.AssetCheckResult:
     found = report.reconciliation
     if found is None or found.skipped:
         known = report.checkpoint.unreconciled if report.checkpoint else "nothing was published"
-        why = found.skipped if found else known
-        if why:
-            return _not_looked_at(published, RECONCILIATION, why)
-        return _passed(published, RECONCILIATION, why="Nothing was sent since it was reconciled.")
+        if why := found.skipped if found else known:
+            return _result(published, RECONCILIATION, f"Not checked: {why}")
+        return _result(published, RECONCILIATION, note="Nothing was sent since it was reconciled.")
     # A difference never comes this far: it raises an error, which fails the check.
     metadata = {
         **_metadata("rows found", found.rows),
@@ -111,34 +108,24 @@ def _reconciliation(published: dg.AssetKey, report: Report) -> dg.AssetCheckResu
         "seconds": report.seconds.get("reconcile", 0.0),
         **{f"checksum/{name}": f"{value:x}" for name, value in found.checksums.items()},
     }
-    return _passed(published, RECONCILIATION, metadata)
+    return _result(published, RECONCILIATION, metadata=metadata)
 
 
-def _passed(
+def _result(
     published: dg.AssetKey,
     name: str,
-    metadata: Mapping[str, Any] | None = None,
+    problem: str | None = None,
     *,
-    why: str | None = None,
-) -> dg.AssetCheckResult:
-    return dg.AssetCheckResult(
-        asset_key=published, check_name=name, passed=True, metadata=metadata, description=why
-    )
-
-
-def _failed(
-    published: dg.AssetKey,
-    name: str,
-    found: str,
+    severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.WARN,
     metadata: Mapping[str, Any] | None = None,
-    *,
-    severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR,
+    note: str | None = None,
 ) -> dg.AssetCheckResult:
+    """Return the result of a check that passed unless there is a problem."""
     return dg.AssetCheckResult(
         asset_key=published,
         check_name=name,
-        passed=False,
-        description=found,
+        passed=problem is None,
+        description=problem or note,
         metadata=metadata,
         severity=severity,
     )
@@ -163,33 +150,23 @@ def _numbers(check: Check, report: Report) -> dict[str, float]:
             return dict(_metadata("columns", {n: len(t.columns) for n, t in tables.items()}))
 
 
-def _not_looked_at(published: dg.AssetKey, name: str, why: str) -> dg.AssetCheckResult:
-    """Return a result that is not passed, with severity WARN, for a check that did not run."""
-    return _failed(published, name, f"Not checked: {why}", severity=_WARN)
-
-
 def _metadata(what: str, counts: Mapping[str, float]) -> dict[str, float]:
     return {f"{what}/{name}": count for name, count in counts.items()}
 
 
-# The column schema and column lineage of a published data source.
-
-
-# By model and column.
-Descriptions = Mapping[tuple[str, str], str]
-NO_DESCRIPTIONS: Descriptions = MappingProxyType({})
-
-
-def column_metadata(
-    declaration: Declaration, checkpoint: Checkpoint, descriptions: Descriptions = NO_DESCRIPTIONS
+def _column_metadata(
+    declaration: Declaration, checkpoint: Checkpoint, descriptions: Descriptions
 ) -> dict[str, Any]:
     """Return schema and lineage; with several tables, columns are named "table.column"."""
     schema, lineage = [], {}
-    for name, table, column in _columns(declaration, checkpoint):
-        description = descriptions.get((table.model, column.name))
-        schema.append(dg.TableColumn(name, _type(column), description))
+    for table in declaration.tables:
         model = dg.AssetKey.from_user_string(table.model)
-        lineage[name] = [dg.TableColumnDep(model, column.name)]
+        prefix = f"{table.name}." if len(declaration.tables) > 1 else ""
+        for column in checkpoint.tables[table.name].columns:
+            description = descriptions.get((table.model, column.name))
+            name = f"{prefix}{column.name}"
+            schema.append(dg.TableColumn(name, _type(column), description))
+            lineage[name] = [dg.TableColumnDep(model, column.name)]
     return {
         "dagster/column_schema": dg.TableSchema(columns=schema),
         "dagster/column_lineage": dg.TableColumnLineage(lineage),
@@ -219,19 +196,7 @@ def _type(column: Column) -> str:
         return column.type
 
 
-def _columns(
-    declaration: Declaration, checkpoint: Checkpoint
-) -> Iterator[tuple[str, Table, Column]]:
-    alone = len(declaration.tables) == 1
-    for table in declaration.tables:
-        for column in checkpoint.tables[table.name].columns:
-            yield column.name if alone else f"{table.name}.{column.name}", table, column
-
-
-# What a refresh did, or would do, as a Markdown table.
-
-
-def plan_table(declaration: Declaration, report: Report) -> str:
+def _plan_table(declaration: Declaration, report: Report) -> str:
     """Return the decision, its reason, and a row for each table; "" without a decision."""
     if report.plan is None:
         return ""
@@ -279,9 +244,6 @@ def escaped(text: str) -> str:
     return text.replace("\n", " ")
 
 
-# The metadata of a refresh, which the web UI shows, plots and links.
-
-
 def extract_result(
     key: dg.AssetKey, declaration: Declaration, report: Report
 ) -> dg.MaterializeResult:
@@ -311,10 +273,7 @@ def extract_result(
 
 
 def published_result(
-    key: dg.AssetKey,
-    declaration: Declaration,
-    report: Report,
-    descriptions: Descriptions = NO_DESCRIPTIONS,
+    key: dg.AssetKey, declaration: Declaration, report: Report, descriptions: Descriptions
 ) -> dg.MaterializeResult:
     """Return the result for the refreshed data source; the journal records its state."""
     checkpoint, remote = report.checkpoint, report.remote
@@ -333,7 +292,7 @@ def published_result(
         "comparison": comparison(report),
         **({"warnings": "\n".join(report.warnings)} if report.warnings else {}),
         **{f"rows without a partner/{edge}": count for edge, count in checkpoint.orphans.items()},
-        **column_metadata(declaration, checkpoint, descriptions),
+        **_column_metadata(declaration, checkpoint, descriptions),
         **_decision(report),
         **{f"seconds/{phase}": seconds for phase, seconds in report.seconds.items()},
         "bytes sent": report.sent,
@@ -371,14 +330,12 @@ def run_tags(declaration: Declaration, decision: str, *, dry_run: bool = False) 
 
 
 def _plan(declaration: Declaration, report: Report) -> dict[str, Any]:
-    table = plan_table(declaration, report)
+    table = _plan_table(declaration, report)
     return {"plan": dg.MetadataValue.md(table)} if table else {}
 
 
 def _decision(report: Report) -> dict[str, str]:
-    if report.plan is None:
-        return {}
-    return {"decision": report.decision, "reason": report.reason}
+    return {"decision": report.decision, "reason": report.reason} if report.plan else {}
 
 
 def _in_megabytes(size: int) -> float:

@@ -3,7 +3,7 @@
 from tableau_pipeline.resources.data_folder import (
     data_dir,
     in_object_store,
-    kept_location,
+    shared_place,
     work_dir,
 )
 from tableau_pipeline.resources.environment import resources_from_env
@@ -20,8 +20,8 @@ __all__ = [
     "TableauServerResource",
     "data_dir",
     "in_object_store",
-    "kept_location",
     "resources_from_env",
+    "shared_place",
     "unchanged",
     "work_dir",
 ]

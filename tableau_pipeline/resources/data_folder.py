@@ -7,6 +7,8 @@ from tableau_pipeline.objects.local import LocalCopies, scratch, temporary_folde
 from tableau_pipeline.objects.stores import is_url
 from tableau_pipeline.snapshots.object_storage import ObjectStorage
 
+_VARIABLE = "PIPELINE_DATA_DIR"
+
 
 def data_dir() -> Path:
     """Return the folder for snapshots, extracts and locks: PIPELINE_DATA_DIR, if it is a path.
@@ -19,8 +21,8 @@ def data_dir() -> Path:
     Raises:
         RefusedError: PIPELINE_DATA_DIR is a URL of no object store.
     """
-    if value := os.environ.get("PIPELINE_DATA_DIR"):
-        if not _is_url(value):
+    if value := os.environ.get(_VARIABLE):
+        if not in_object_store():
             return Path(value).absolute()
         return temporary_folder() / hashlib.sha256(value.encode()).hexdigest()[:12]
     checkout, home = Path(__file__).parents[2], os.environ.get("DAGSTER_HOME")
@@ -31,31 +33,26 @@ def data_dir() -> Path:
     return places[0] / "data"
 
 
-def snapshots_location() -> str:
-    """Return the path or URL of all snapshots.
-
-    Raises:
-        RefusedError: PIPELINE_DATA_DIR is a URL of no object store.
-    """
-    return str(_in_data_dir("snapshots"))
-
-
-def kept_location() -> Path | str:
-    """Return the path or URL of data sources that were saved before they were replaced.
-
-    Raises:
-        RefusedError: PIPELINE_DATA_DIR is a URL of no object store.
-    """
-    return _in_data_dir("kept")
-
-
 def in_object_store() -> bool:
     """Whether PIPELINE_DATA_DIR is the URL of an object store.
 
     Raises:
         RefusedError: it is a URL of something else.
     """
-    return _is_url(os.environ.get("PIPELINE_DATA_DIR") or "")
+    return is_url(os.environ.get(_VARIABLE) or "", setting=_VARIABLE)
+
+
+def shared_place(name: str) -> Path | str:
+    """Return the path or URL of a folder that all hosts share: `snapshots`, or `kept`.
+
+    `kept` has the data sources that were saved before they were replaced.
+
+    Raises:
+        RefusedError: PIPELINE_DATA_DIR is a URL of no object store.
+    """
+    if in_object_store():
+        return f"{os.environ[_VARIABLE].rstrip('/')}/{name}"
+    return data_dir() / name
 
 
 def work_dir(*, keep: bool) -> Path:
@@ -73,7 +70,8 @@ def storage_at(location: str, copies: LocalCopies) -> Path | ObjectStorage:
     Raises:
         RefusedError: it is a URL of no object store.
     """
-    return ObjectStorage(location, copies) if _is_url(location) else Path(location)
+    is_remote = is_url(location, setting=_VARIABLE)
+    return ObjectStorage(location, copies) if is_remote else Path(location)
 
 
 @cache
@@ -81,12 +79,3 @@ def local_copies(limit: int) -> LocalCopies:
     """Return the copies of objects on this machine's disk, of at most so many bytes."""
     # One for the whole process, because hyperd reads by path whatever a refresh still holds.
     return LocalCopies(temporary_folder() / "copies", limit)
-
-
-def _in_data_dir(name: str) -> Path | str:
-    value = os.environ.get("PIPELINE_DATA_DIR") or ""
-    return f"{value.rstrip('/')}/{name}" if _is_url(value) else data_dir() / name
-
-
-def _is_url(location: str) -> bool:
-    return is_url(location, setting="PIPELINE_DATA_DIR")

@@ -4,7 +4,7 @@ from typing import Any
 import dagster as dg
 
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.resources.data_folder import snapshots_location
+from tableau_pipeline.resources.data_folder import shared_place
 from tableau_pipeline.resources.hyper import HyperResource
 from tableau_pipeline.resources.snapshots import SnapshotIOManager
 from tableau_pipeline.resources.spark import SparkResource
@@ -20,39 +20,31 @@ def resources_from_env() -> dict[str, Any]:
         RefusedError: a variable has an invalid value.
     """
     spark = SparkResource(
-        master=os.environ.get("SPARK_MASTER") or None,
-        remote=os.environ.get("SPARK_REMOTE") or None,
-        driver_memory=os.environ.get("SPARK_DRIVER_MEMORY") or None,
+        **{
+            name: os.environ.get(f"SPARK_{name.upper()}") or None
+            for name in ("master", "remote", "driver_memory")
+        }
     )
+    tableau: dict[str, Any] = {
+        "job_timeout": _seconds("TABLEAU_JOB_TIMEOUT", default=JOB_SECONDS),
+        "queue_timeout": _seconds("TABLEAU_QUEUE_TIMEOUT", default=QUEUE_SECONDS),
+        "takeover": _switch("TABLEAU_TAKEOVER"),
+    }
+    for name in TableauServerResource.model_fields.keys() - tableau.keys():
+        variable = f"TABLEAU_{name.upper()}"
+        if os.environ.get(variable):
+            # The web UI never shows the value of an EnvVar.
+            tableau[name] = dg.EnvVar(variable)
     return {
         "spark": spark,
         "hyper": HyperResource(memory_limit=os.environ.get("HYPER_MEMORY_LIMIT") or "50%"),
-        "tableau": TableauServerResource(
-            server_url=_env("TABLEAU_SERVER_URL"),
-            site=os.environ.get("TABLEAU_SITE", ""),
-            token_name=_env("TABLEAU_TOKEN_NAME"),
-            token_value=_env("TABLEAU_TOKEN_VALUE"),
-            username=_env("TABLEAU_USERNAME"),
-            password=_env("TABLEAU_PASSWORD"),
-            connected_app_client_id=_env("TABLEAU_CONNECTED_APP_CLIENT_ID"),
-            connected_app_secret_id=_env("TABLEAU_CONNECTED_APP_SECRET_ID"),
-            connected_app_secret_value=_env("TABLEAU_CONNECTED_APP_SECRET_VALUE"),
-            ca_bundle=_env("TABLEAU_CA_BUNDLE"),
-            job_timeout=_seconds("TABLEAU_JOB_TIMEOUT", default=JOB_SECONDS),
-            queue_timeout=_seconds("TABLEAU_QUEUE_TIMEOUT", default=QUEUE_SECONDS),
-            takeover=_switch("TABLEAU_TAKEOVER"),
-        ),
+        "tableau": TableauServerResource(**tableau),
         "snapshots": SnapshotIOManager(
-            root=snapshots_location(),
+            root=str(shared_place("snapshots")),
             spark=spark,
             cache_gb=_amount("PIPELINE_CACHE_GB", default=10),
         ),
     }
-
-
-def _env(name: str) -> dg.EnvVar | None:
-    """Return an EnvVar, so that the web UI never shows the value; None if it is unset."""
-    return dg.EnvVar(name) if os.environ.get(name) else None
 
 
 def _seconds(name: str, *, default: int) -> int:

@@ -22,9 +22,6 @@ from tableau_pipeline.snapshots.retention import collect, is_first
 from tableau_pipeline.snapshots.store import SnapshotStore, succeeding
 from tableau_pipeline.snapshots.write import Window, write_partitions, write_snapshot
 
-# Determine which stored partitions belong to a model as it is partitioned now.
-
-
 # Dagster does not list partitions that have not ended yet. If this worker's clock is late, that
 # could include a partition that another worker has just stored.
 _LATER = datetime(3000, 1, 1, tzinfo=UTC)
@@ -76,9 +73,6 @@ def _has_window(definition: dg.TimeWindowPartitionsDefinition) -> Callable[[Part
     return has
 
 
-# What the inputs and the function of a step leave for its output.
-
-
 @dataclass(slots=True)
 class StepNotes:
     """Notes of one attempt of a step.
@@ -108,9 +102,6 @@ def step_of(context: dg.InputContext | dg.OutputContext) -> StepExecutionContext
         return context.step_context
     except dg.DagsterInvariantViolationError:
         return None
-
-
-# Choose the version of a model that a step reads, where other runs may write the model, too.
 
 
 # How far the clocks of the hosts of Dagster may differ.
