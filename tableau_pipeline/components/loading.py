@@ -59,103 +59,99 @@ def datasources_of(definitions: dg.Definitions) -> list[Datasource]:
     return list(found.values())
 
 
-def repeated_keys(definitions: dg.Definitions, datasources: Sequence[Datasource]) -> list[str]:
+def _repeated_keys(definitions: dg.Definitions, datasources: Sequence[Datasource]) -> Iterator[str]:
     """Report data sources whose asset key another asset already has."""
     places: dict[dg.AssetKey, list[str]] = defaultdict(list)
     for asset in definitions.assets or ():
         for spec in _specs_of(asset):
             file, line = _declared(spec) or _written(asset) or ("another module", 1)
             places[spec.key].append(f"{file}:{line}")
-    found = []
     for each in datasources:
         for key in _keys(each.component):
             begins = f"{each.file}:{each.line}"
             if others := [place for place in places[key] if place != begins]:
-                found.append(
+                yield (
                     f'{each.at("name")}: "{each.component.name}" makes an asset with the key '
                     f'"{key.to_user_string()}", which the asset of {others[0]} has too: give the '
                     "data source a `key` of its own, or another name"
                 )
                 # Both of its keys come from one name, so a second report would say the same.
                 break
-    return found
 
 
-def repeated_places(definitions: dg.Definitions, datasources: Sequence[Datasource]) -> list[str]:
+def _repeated_places(_: dg.Definitions, datasources: Sequence[Datasource]) -> Iterator[str]:
     """Report data sources with the name and project of another one: they would replace it."""
     first: dict[tuple[object, ...], Datasource] = {}
-    found = []
     for each in datasources:
         declared = each.component
         other = first.setdefault((declared.name.casefold(), *_parts(declared.project)), each)
         if other is not each:
-            found.append(
+            yield (
                 f'{each.at("name")}: "{declared.name}" in the project "{declared.project_path}", '
                 f'with the key "{declared.key}", is declared in {other.at("name").split(": ")[0]}, '
                 f'too, with the key "{other.component.key}": each would replace the rows of '
                 "the other. Give one of them another name or project"
             )
-    return found
 
 
-def unknown_models(definitions: dg.Definitions, datasources: Sequence[Datasource]) -> list[str]:
+def _unknown_models(
+    definitions: dg.Definitions, datasources: Sequence[Datasource]
+) -> Iterator[str]:
     """Report models that no asset of this location makes and that have no stored snapshot."""
-    ours = {key for each in datasources for key in _keys(each.component)}
+    ours = {key.to_user_string() for each in datasources for key in _keys(each.component)}
     assets = {spec.key.to_user_string() for spec in _specs(definitions)}
-    models = sorted(assets - {key.to_user_string() for key in ours})
+    models = sorted(assets - ours)
+    listed = ", ".join(models[:_LISTED]) + (", ..." if len(models) > _LISTED else "") or "none"
     snapshots = _snapshots(definitions)
-    found = []
     for each in datasources:
         for keys, model in _models(each.component):
             # A stored snapshot shows that another code location makes the model.
-            if model in assets or (snapshots and snapshots.store.newest(model)):
-                continue
-            listed = ", ".join(models[:_LISTED]) + (", ..." if len(models) > _LISTED else "")
-            found.append(
-                f'{each.at(*keys)}: there is no asset "{model}": {guess(model, models)}The assets '
-                f"of this location are {listed or 'none'}. For a model of another location that "
-                f'is not materialized yet, declare dg.AssetSpec("{model}")'
-            )
-    return found
+            if model not in assets and not (snapshots and snapshots.store.newest(model)):
+                yield (
+                    f'{each.at(*keys)}: there is no asset "{model}": {guess(model, models)}The '
+                    f"assets of this location are {listed}. For a model of another location that "
+                    f'is not materialized yet, declare dg.AssetSpec("{model}")'
+                )
 
 
-def unstored_models(definitions: dg.Definitions, datasources: Sequence[Datasource]) -> list[str]:
+def _unstored_models(
+    definitions: dg.Definitions, datasources: Sequence[Datasource]
+) -> Iterator[str]:
     """Report models whose DataFrames go to an IO manager that stores no snapshots."""
     elsewhere = dict(_stored_elsewhere(definitions))
-    return [
-        f'{each.at(*keys)}: "{each.component.name}" publishes the model "{model}", whose asset has '
-        f'the IO manager "{elsewhere[model]}", which stores no snapshots: set '
-        'io_manager_key="snapshots" in its @dg.asset'
-        for each in datasources
-        for keys, model in _models(each.component)
-        if model in elsewhere
-    ]
-
-
-def column_problems(definitions: dg.Definitions, datasources: Sequence[Datasource]) -> list[str]:
-    """Report columns, keys and types that do not fit the newest snapshots of the models."""
-    found: list[str] = []
-    snapshots = _snapshots(definitions)
-    if snapshots is None:
-        return found
     for each in datasources:
-        declaration = each.component
-        stored = TypedSnapshots(snapshots.store, declaration.types)
-        newest = {model: stored.newest(model) for model in declaration.models}
+        for keys, model in _models(each.component):
+            if model in elsewhere:
+                yield (
+                    f'{each.at(*keys)}: "{each.component.name}" publishes the model "{model}", '
+                    f'whose asset has the IO manager "{elsewhere[model]}", which stores no '
+                    'snapshots: set io_manager_key="snapshots" in its @dg.asset'
+                )
+
+
+def _column_problems(
+    definitions: dg.Definitions, datasources: Sequence[Datasource]
+) -> Iterator[str]:
+    """Report columns, keys and types that do not fit the newest snapshots of the models."""
+    if not (snapshots := _snapshots(definitions)):
+        return
+    for each in datasources:
+        declared = each.component
+        stored = TypedSnapshots(snapshots.store, declared.types)
+        newest = {model: stored.newest(model) for model in declared.models}
         # A model that was never materialized has no columns to compare yet.
         if not all(newest.values()):
             continue
         try:
-            checked_models(declaration, newest)
+            checked_models(declared, newest)
         except RefusedError as error:
-            names = [table.name for table in declaration.tables]
+            names = [table.name for table in declared.tables]
             for line in str(error).splitlines():
                 named = [name for name in names if f'Table "{name}": ' in line]
-                found.append(
+                yield (
                     f"{each.at('tables', *named)}: {line}. If a model has changed since it was "
                     "last materialized, materialize it first"
                 )
-    return found
 
 
 def _specs(definitions: dg.Definitions) -> Iterator[dg.AssetSpec]:
@@ -221,24 +217,23 @@ def _snapshots(definitions: dg.Definitions) -> SnapshotIOManager | None:
 def _stored_elsewhere(definitions: dg.Definitions) -> Iterator[tuple[str, str]]:
     """Yield assets that return a DataFrame to another IO manager, and the key of that."""
     for asset in definitions.assets or ():
-        if isinstance(asset, dg.AssetsDefinition) and asset.is_materializable:
-            # Dagster's default IO manager is no resource of the definitions.
-            default = {"io_manager": dg.FilesystemIOManager()}
-            resources = default | dict(definitions.resources or {}) | dict(asset.resource_defs)
-            for key in asset.keys:
-                name = asset.get_output_name_for_asset_key(key)
-                output, _ = asset.node_def.resolve_output_to_origin(name, None)
-                type_ = output.dagster_type.typing_type
-                # An asset without this type may store its snapshots itself.
-                returns_rows = DataFrame in (type_, *get_args(type_))
-                if returns_rows and _stores_no_snapshots(resources.get(output.io_manager_key)):
-                    yield key.to_user_string(), output.io_manager_key
-
-
-def _stores_no_snapshots(resource: Any) -> bool:
-    # A resource of another kind shows only in a run what it makes.
-    is_manager = isinstance(resource, dg.IOManager | dg.ConfigurableIOManagerFactory)
-    return is_manager and not isinstance(resource, SnapshotIOManager)
+        if not (isinstance(asset, dg.AssetsDefinition) and asset.is_materializable):
+            continue
+        # Dagster's default IO manager is no resource of the definitions.
+        default = {"io_manager": dg.FilesystemIOManager()}
+        resources = default | dict(definitions.resources or {}) | dict(asset.resource_defs)
+        for key in asset.keys:
+            name = asset.get_output_name_for_asset_key(key)
+            output, _ = asset.node_def.resolve_output_to_origin(name, None)
+            type_ = output.dagster_type.typing_type
+            manager = resources.get(output.io_manager_key)
+            # A resource of another kind shows only in a run what it makes.
+            is_other = isinstance(
+                manager, dg.IOManager | dg.ConfigurableIOManagerFactory
+            ) and not isinstance(manager, SnapshotIOManager)
+            # An asset without this type may store its snapshots itself.
+            if is_other and DataFrame in (type_, *get_args(type_)):
+                yield key.to_user_string(), output.io_manager_key
 
 
 def _child(node: yaml.Node | None, key: str) -> tuple[int, yaml.Node] | None:
@@ -284,18 +279,18 @@ def load_definitions(folder: Path) -> dg.Definitions:
     with _in_lines():
         definitions = dg.load_from_defs_folder(path_within_project=folder)
     datasources = datasources_of(definitions)
-    looks: list[Callable[..., list[str]]] = [
-        repeated_keys,
-        repeated_places,
-        unknown_models,
-        unstored_models,
+    looks: list[Callable[..., Iterator[str]]] = [
+        _repeated_keys,
+        _repeated_places,
+        _unknown_models,
+        _unstored_models,
     ]
     # Only in `dg check defs`: it reads each model's newest snapshot, too slow for every run. In a
     # server it would also prevent materializing a model whose columns have changed.
     if os.environ.get("DAGSTER_IS_DEFS_VALIDATION_CLI"):
-        looks.append(column_problems)
+        looks.append(_column_problems)
     for look in looks:
-        if problems := look(definitions, datasources):
+        if problems := list(look(definitions, datasources)):
             raise DeclarationError("\n".join(problems))
     return definitions
 

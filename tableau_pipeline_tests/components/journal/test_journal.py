@@ -50,16 +50,6 @@ def test_a_lost_checkpoint_leaves_the_guards_on(location: Location):
 
 
 @pytest.mark.slow
-def test_a_report_by_hand_is_no_refresh(location: Location):
-    """Prevents: a publish, or a refusal, because somebody clicked "Report materialization"."""
-    location.model()
-    assert location.refresh("busy").success
-    location.instance.report_runless_asset_event(dg.AssetMaterialization(KEY))
-    location.instance.report_runless_asset_event(dg.AssetObservation(KEY))
-    assert decision(location.refresh("busy")).startswith("no change")
-
-
-@pytest.mark.slow
 def test_deleted_runs_take_no_records_along(location: Location):
     """Prevents: everything is published again after somebody tidied up the list of runs."""
     location.model()

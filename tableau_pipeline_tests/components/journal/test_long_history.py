@@ -25,7 +25,6 @@ from tableau_pipeline.core.checkpoint import (
     Record,
     Recovered,
 )
-from tableau_pipeline.core.journal import read_history
 from tableau_pipeline_tests.components.support.location import (
     MODEL,
     Location,
@@ -252,16 +251,3 @@ def test_events_of_a_data_source_are_those_that_people_look_for(location: Locati
     assert location.instance.fetch_observations(KEY, limit=10).records == []
     assert len(location.instance.fetch_materializations(KEY, limit=10).records) == 2
     assert records_of(location.instance, KEY)
-
-
-def test_what_happens_to_the_published_asset_forgets_nothing(location: Location):
-    """Prevents: a wipe of the asset's events in Dagster makes the next refresh start from nothing,
-    without its guards."""
-    location.model()
-    assert location.refresh("busy").success
-    location.instance.wipe_assets([KEY])
-    location.model(flights(1))
-    assert "1 rows where 8 are published" in failure(location.refresh("busy"))
-    location.model()
-    assert "no record" not in decision(location.refresh("busy"))
-    assert read_history(records_of(location.instance, KEY)).checkpoint

@@ -8,13 +8,11 @@ import dagster as dg
 import pytest
 
 from tableau_pipeline.components.published_datasource import refresh_assets
-from tableau_pipeline.core.declaration import Table
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.resources import SnapshotIOManager, SparkResource
 from tableau_pipeline.snapshots.store import LocalStorage, SnapshotStore
-from tableau_pipeline_tests.components.support.location import MODEL, Location, failure
-from tableau_pipeline_tests.refresh.support.models import flights
+from tableau_pipeline_tests.components.support.location import MODEL, Location
 from tableau_pipeline_tests.refresh.support.proxies import Proxy
 
 KEEP_NOTHING = 1e-9
@@ -104,25 +102,6 @@ def test_a_run_of_many_data_sources_collects_once(location: Location):
     assert location.stored() == [2]
 
 
-def test_a_manifest_that_was_cut_off_is_named(location: Location):
-    """Prevents: a JSONDecodeError without a file, or snapshots removed that it may name."""
-    for _ in range(3):
-        location.model()
-        location.days_pass()
-    first, last = (location.root / location.store.manifest(MODEL, number) for number in (1, 3))
-    content = last.read_bytes()
-    last.write_bytes(content[:100])
-    assert f'Version 3 of the model "{MODEL}" cannot be read: {last} is damaged' in failure(
-        location.refresh("weekly")
-    )
-    last.write_bytes(content)
-    first.write_bytes(b"")
-    result = location.refresh("weekly")
-    assert result.success
-    assert f'Nothing was removed of the model "{MODEL}". Version 1 of' in location.log(result)
-    assert location.stored() == [1, 2, 3]
-
-
 @pytest.mark.slow
 def test_only_a_refresh_that_succeeded_collects(location: Location):
     """Prevents: a rehearsal that removes what it was rehearsing with."""
@@ -169,18 +148,3 @@ def test_keep_days_is_for_the_user_to_set(location: Location):
     assert location.stored() == [1, 2]
     assert location.refresh("weekly", keep_days=75).success
     assert location.stored() == [2]
-
-
-@pytest.mark.slow
-def test_a_base_that_was_lost_costs_a_publish_in_full(location: Location):
-    """Prevents: a refresh that fails, or guesses, because somebody emptied the store."""
-    location.model()
-    assert location.refresh("weekly").success
-    location.model()
-    (location.root / location.store.manifest(MODEL, 1)).unlink()
-    assert location.refresh("weekly").success
-    assert location.wrong("weekly") == []
-    # The base is there again.
-    location.model(flights(9))
-    assert location.refresh("weekly", declared={"tables": (Table("flights", MODEL),)}).success
-    assert location.wrong("weekly") == []

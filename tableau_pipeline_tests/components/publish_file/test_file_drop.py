@@ -6,6 +6,7 @@ import pytest
 
 from tableau_pipeline.components import FileDrop
 from tableau_pipeline.components.loading import load_definitions
+from tableau_pipeline.components.publish_file import publish_file
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline_tests.components.support.projects import Project, project
 from tableau_pipeline_tests.conftest import ROOT
@@ -36,6 +37,9 @@ class Drop:
         self.keys |= {request.run_key for request in result.run_requests}
         self.files = [request.tags["file"] for request in result.run_requests]
         self.why_none = result.skip_reason.skip_message if result.skip_reason else None
+        for request in result.run_requests:
+            # As Dagster's daemon does before it launches the run.
+            assert dg.validate_run_config(publish_file, request.run_config)
         return [
             request.run_config["ops"]["publish_files"]["config"] for request in result.run_requests
         ]

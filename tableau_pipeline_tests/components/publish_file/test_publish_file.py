@@ -1,8 +1,6 @@
 """Files become data sources without code, in the location that the project ships."""
 
-import os
 from datetime import date, datetime
-from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -66,27 +64,6 @@ def test_bad_rows(publish: Publish, shipped: Shipped, name: str, tmp_path: Path)
     found = metadata_of(publish(**config, bad_rows="drop"))
     assert found["bad rows"] == 2
     assert published(shipped, name).to_pylist() == [{"id": 1, "day": date(2024, 1, 1)}]
-
-
-@pytest.mark.slow
-def test_numbers_and_quotes_arrive_as_they_are(
-    publish: Publish, shipped: Shipped, name: str, tmp_path: Path
-):
-    """Prevents: "3,5" that becomes 35, quotes that stay doubled, lines that are cut in two."""
-    path = tmp_path / "x.csv"
-    path.write_text(
-        'id,amount,note\n1,"3,5","Jalapeño ""hot"""\n2,"1.234,56","two\nlines"\n', "utf-8"
-    )
-    config = {"path": str(path), "name": name}
-    config["columns"] = "id int, amount decimal(9,2), note string"
-    message = failure(publish(**config))
-    for part in ('line 2: column "amount": "3,5"', '{decimal: ",", thousands: "."}'):
-        assert part in message
-    metadata_of(publish(**config, reader={"decimal": ",", "thousands": "."}))
-    assert published(shipped, name).to_pylist() == [
-        {"id": 1, "amount": Decimal("3.50"), "note": 'Jalapeño "hot"'},
-        {"id": 2, "amount": Decimal("1234.56"), "note": "two\nlines"},
-    ]
 
 
 @pytest.mark.slow
@@ -169,14 +146,6 @@ def test_what_is_no_set_of_files(
         assert part in message
 
 
-@pytest.mark.slow
-def test_headers_that_differ(publish: Publish, name: str, tmp_path: Path):
-    """Prevents: columns that are swapped because two files order them differently."""
-    (tmp_path / "a.csv").write_text("a,b\n1,x\n", "utf-8")
-    (tmp_path / "b.csv").write_text("b,a\ny,2\n", "utf-8")
-    assert "header" in failure(publish(path=str(tmp_path), name=name)).lower()
-
-
 def test_the_data_source_of_somebody_else(publish: Publish, story: Story, tmp_path: Path):
     """Prevents: a declared data source that a file overwrites by its name."""
     path = tmp_path / "x.csv"
@@ -188,15 +157,6 @@ def test_the_data_source_of_somebody_else(publish: Publish, story: Story, tmp_pa
     with session(story.sandbox) as site:
         after = next(iter(site.tsc.datasources.filter(name="NYC Flights"))).updated_at
     assert after == before
-
-
-def test_a_dry_run(publish: Publish, shipped: Shipped, name: str, tmp_path: Path):
-    """Prevents: a look before the leap that leaps."""
-    path = tmp_path / "x.csv"
-    path.write_text("a\n1\n", "utf-8")
-    assert publish(path=os.path.relpath(path), name=name, dry_run=True).success
-    with session(shipped.sandbox) as site:
-        assert not list(site.tsc.datasources.filter(name=name))
 
 
 def test_the_launchpad_shows_what_to_fill_in():

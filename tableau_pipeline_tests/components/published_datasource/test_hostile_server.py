@@ -9,7 +9,6 @@ import pytest
 
 from tableau_pipeline.resources import TableauServerResource
 from tableau_pipeline_tests.components.support.location import Location, failure
-from tableau_pipeline_tests.publishing import hostile
 from tableau_pipeline_tests.refresh.support.models import flights
 
 
@@ -47,21 +46,3 @@ def test_no_secret_of_the_address_is_stored(elsewhere: Elsewhere, monkeypatch: p
     assert "TABLEAU_SERVER_URL (https://tableau.invalid) holds" in message
     assert message.encode()[:40] in written(elsewhere)
     assert b"hu5h-hush" not in written(elsewhere)
-
-
-@pytest.mark.parametrize("status", [200, 302])
-def test_a_page_in_front_of_the_server(
-    elsewhere: Elsewhere, monkeypatch: pytest.MonkeyPatch, status: int
-):
-    """Prevents: a proxy's form passes for an empty site, or a redirect takes the token along."""
-    with hostile.front_of(elsewhere.sandbox.url) as front, hostile.listener() as (url, heard):
-        monkeypatch.setenv("TABLEAU_SERVER_URL", front.url)
-        answer = hostile.page if status == 200 else hostile.redirect(status, url)
-        with front.answering("GET", "sites/[^/]+/datasources", answer):
-            message = failure(elsewhere.refresh("shop"))
-    assert front.url in message
-    assert ("<!DOCTYPE html>" if status == 200 else url) in message
-    assert heard == []
-    for secret in (elsewhere.sandbox.token_secret, "fr0m-the-page"):
-        assert secret.encode() not in written(elsewhere)
-    assert elsewhere.jobs("shop") == []

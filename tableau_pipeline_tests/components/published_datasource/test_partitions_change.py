@@ -66,20 +66,3 @@ def test_days_that_become_weeks(location: Location, policy: Any):
     assert location.refresh("weeks", declared=declared).success
     assert location.wrong("weeks", declared) == []
     assert decision(location.refresh("weeks", declared=declared)).startswith("no change")
-
-
-@POLICIES
-@pytest.mark.slow
-def test_a_key_that_is_dropped(location: Location, policy: Any):
-    """Prevents: rows of a region that was sold, in every sum from then on."""
-    declared = {"tables": (Table("flights", MODEL, policy=policy),)}
-    location.partitions[MODEL] = dg.StaticPartitionsDefinition(["ap", "eu", "us"])
-    for key in ("ap", "eu", "us"):
-        snapshot(location.root, rows([key]), asset_key=MODEL, partition=key)
-    assert metadata_of(location.refresh("regions", declared=declared))["rows/flights"] == 30
-    location.partitions[MODEL] = dg.StaticPartitionsDefinition(["eu", "us"])
-    assert metadata_of(location.refresh("regions", declared=declared))["rows/flights"] == 20
-    assert location.wrong("regions", declared) == []
-    snapshot(location.root, rows(["eu"], value=1), asset_key=MODEL, partition="eu")
-    assert metadata_of(location.refresh("regions", declared=declared))["rows/flights"] == 20
-    assert location.wrong("regions", declared) == []

@@ -42,21 +42,6 @@ def test_another_instance_is_refused_until_it_takes_over(location: Location):
         assert location.jobs("busy") == before
 
 
-@pytest.mark.slow
-def test_another_instance_makes_no_twin(location: Location):
-    """Prevents: test and production publish two data sources, and people take one for the other."""
-    location.model()
-    assert location.refresh("twin").success
-    with dg.instance_for_test() as instance:
-        second = replace(location, instance=instance)
-        elsewhere = {"name": "Twin of another"}
-        message = failure(second.refresh("twin", declared=elsewhere))
-        for part in ("another deployment", "`key`", "accept: [takeover]"):
-            assert part in message
-        with session(location.sandbox) as site:
-            assert not list(site.tsc.datasources.filter(name="Twin of another"))
-
-
 def test_plan_shows_a_rename(location: Location):
     """Prevents: a page that says "no change" of a data source which has another name by now."""
     location.model()
