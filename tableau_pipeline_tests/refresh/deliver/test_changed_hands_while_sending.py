@@ -1,6 +1,8 @@
 """What another user does on the server while a refresh is at work."""
 
 from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
 
 import pytest
 
@@ -86,3 +88,39 @@ def test_another_user_takes_the_name_meanwhile(pipeline: Pipeline):
     with pytest.raises(RefusedError, match="adopt: true"):
         meddled(pipeline, "uploaded", publishes(pipeline))
     assert pipeline.wrong() == ["flights: 8 rows became 3"]
+
+
+@pytest.mark.slow
+def test_what_was_seen_meanwhile_is_remembered(new_pipeline: Callable[..., Pipeline]):
+    """Prevents: rows of another user below an update of ours, whose time stamp hides theirs, pass
+    for ours once the publish in full that was to replace them has failed."""
+    pipeline = new_pipeline(on={"revisions": False})
+    changed_rows(pipeline)
+    held = ExitStack()
+    looks: list[str] = []
+
+    class Server(Proxy):
+        """Holds our job until their publish is over, and takes no whole file after it."""
+
+        def job(self, luid: str) -> Any:
+            if not looks:
+                publishes(pipeline)()
+            if len(looks) == 1:
+                # The time stamp counts seconds, and may be moved on by one.
+                pipeline.sandbox.advance(3)
+                held.close()
+            looks.append(luid)
+            return self.behind.job(luid)
+
+        def publish(self, *_: Any, **__: Any) -> Any:
+            raise RefusedError("no whole files today")
+
+    with held:
+        held.enter_context(pipeline.sandbox.held_jobs())
+        with pytest.raises(RefusedError, match="no whole files today"):
+            pipeline.run(around={"around_server": Server})
+    report = pipeline.run()
+    assert isinstance(report.plan, Publish)
+    assert "the server says that it was updated at" in report.plan.reason
+    assert pipeline.wrong() == []
+    assert isinstance(pipeline.run().plan, NoChange)
