@@ -41,13 +41,24 @@ def publishes(pipeline: Pipeline) -> Callable[[], object]:
     return lambda: other_users.publishes(pipeline, flights(3), user=ADMIN)
 
 
-@pytest.mark.few_variants(2)
-@pytest.mark.parametrize("moment", ["uploaded", "ended"])
-@pytest.mark.parametrize("before", [changed_rows, new_file])
+@pytest.mark.parametrize(
+    ("before", "moment", "on"),
+    [
+        (changed_rows, "uploaded", {}),
+        (new_file, "ended", {}),
+        # Only the revisions tell.
+        (changed_rows, "ended", {"stamps_within_second": "shared"}),
+    ],
+    ids=["before", "after", "same second"],
+)
 def test_another_user_publishes_meanwhile(
-    pipeline: Pipeline, before: Callable[[Pipeline], None], moment: str
+    new_pipeline: Callable[..., Pipeline],
+    before: Callable[[Pipeline], None],
+    moment: str,
+    on: dict[str, Any],
 ):
     """Prevents: their time stamp passes for ours, and later runs see no change over their rows."""
+    pipeline = new_pipeline(on=on, reconcile=None)
     before(pipeline)
     assert isinstance(meddled(pipeline, moment, publishes(pipeline)).plan, Publish)
     pipeline.run()
