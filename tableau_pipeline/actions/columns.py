@@ -29,7 +29,7 @@ _MIRRORED = {Op.GT: Op.LT, Op.LT: Op.GT, Op.GTE: Op.LTE, Op.LTE: Op.GTE}
 
 
 @dataclass(frozen=True, eq=False)
-class Column:
+class ColumnRef:
     """A column, to be compared with a column of the other table or with a constant.
 
     `==`, `!=`, `<`, `<=`, `>` and `>=` return conditions, and raise `BatchError` for values that
@@ -42,27 +42,27 @@ class Column:
     def __post_init__(self) -> None:
         checked_name(self.name, what=f"the {self.side} column")
 
-    def __eq__(self, other: "Column | Value") -> Predicate:  # ty: ignore[incompatible-method-override]
+    def __eq__(self, other: "ColumnRef | Value") -> Predicate:  # ty: ignore[incompatible-method-override]
         return self._compare(Op.EQ, other)
 
-    def __ne__(self, other: "Column | Value") -> Predicate:  # ty: ignore[incompatible-method-override]
+    def __ne__(self, other: "ColumnRef | Value") -> Predicate:  # ty: ignore[incompatible-method-override]
         return self._compare(Op.NEQ, other)
 
-    def __lt__(self, other: "Column | Value") -> Predicate:
+    def __lt__(self, other: "ColumnRef | Value") -> Predicate:
         return self._compare(Op.LT, other)
 
-    def __le__(self, other: "Column | Value") -> Predicate:
+    def __le__(self, other: "ColumnRef | Value") -> Predicate:
         return self._compare(Op.LTE, other)
 
-    def __gt__(self, other: "Column | Value") -> Predicate:
+    def __gt__(self, other: "ColumnRef | Value") -> Predicate:
         return self._compare(Op.GT, other)
 
-    def __ge__(self, other: "Column | Value") -> Predicate:
+    def __ge__(self, other: "ColumnRef | Value") -> Predicate:
         return self._compare(Op.GTE, other)
 
     __hash__ = None  # == returns a condition, which sets and dictionaries cannot use
 
-    def is_(self, other: "Column | Value | None") -> Predicate:
+    def is_(self, other: "ColumnRef | Value | None") -> Predicate:
         """Compare like `==`, but NULL equals NULL.
 
         Raises:
@@ -89,7 +89,7 @@ class Column:
         return f'{self.side}("{self.name}")'
 
     def _compare(self, op: Op, other: object) -> Predicate:
-        if not isinstance(other, Column):
+        if not isinstance(other, ColumnRef):
             return self._with(op, constant(other, column=str(self)))
         if other.side is self.side:
             raise BatchError(
@@ -108,22 +108,22 @@ class Column:
         return Predicate(op, source=self.name, constant=value)
 
 
-def target(column: str) -> Column:
+def target(column: str) -> ColumnRef:
     """Refer to a column of the published table.
 
     Raises:
         BatchError: the name is not valid for a column.
     """
-    return Column(Side.TARGET, column)
+    return ColumnRef(Side.TARGET, column)
 
 
-def source(column: str) -> Column:
+def source(column: str) -> ColumnRef:
     """Refer to a column of the uploaded table.
 
     Raises:
         BatchError: the name is not valid for a column.
     """
-    return Column(Side.SOURCE, column)
+    return ColumnRef(Side.SOURCE, column)
 
 
 # Find the tables that an action names in a file.

@@ -97,7 +97,7 @@ class TableContent(Frozen):
         return (self.columns, self.content) == (other.columns, other.content)
 
 
-class Habits(Frozen):
+class SiteBehaviour(Frozen):
     """The behaviour of a site where Tableau's documentation leaves it open.
 
     Attributes:
@@ -150,7 +150,7 @@ class Checkpoint(Frozen):
     orphans: dict[str, int] = Field(default_factory=dict)
     unreconciled: str | None = "the comparison was interrupted"
     distrust: str | None = None
-    habits: Habits = Habits()
+    behaviour: SiteBehaviour = SiteBehaviour()
 
     @property
     def versions(self) -> Iterator[tuple[str, int]]:

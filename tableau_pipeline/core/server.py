@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Literal
 
-from tableau_pipeline.core.checkpoint import Habits, Outcome
+from tableau_pipeline.core.checkpoint import Outcome, SiteBehaviour
 
 # Seconds. A time stamp that moves later than this after a job is not taken for the job's own.
 _LONGEST_LAG = 30.0
@@ -119,7 +119,7 @@ class Change:
     revisions: Collection[int]
     seen: Iterable[datetime] = ()
 
-    def unexplained(self, habits: Habits) -> str | None:
+    def unexplained(self, behaviour: SiteBehaviour) -> str | None:
         """The part of the change that was not ours, as far as the server shows; None if all was."""
         before = self.before[0] if self.before else None
         # Each stamp counts, as our own may have covered one that another user left before it.
@@ -129,7 +129,7 @@ class Change:
             shown = f"the server says that it was updated at {stamp:%Y-%m-%d %H:%M:%S} UTC"
             if self.window is None:
                 return f"{shown}, and that was not this pipeline, as far as its records show"
-            if not self.window.covers(stamp, lag=habits.lag):
+            if not self.window.covers(stamp, lag=behaviour.lag):
                 start, end = self.window.start, self.window.end
                 return (
                     f"{shown}, and our change took effect from {start:%H:%M:%S} to {end:%H:%M:%S}"
@@ -146,27 +146,27 @@ class Change:
         before = self.before[1] if self.before else 0
         return None if before is None or self.after[1] is None else self.after[1] - before
 
-    def learnt(self, habits: Habits, *, is_update: bool) -> Habits:
+    def learnt(self, behaviour: SiteBehaviour, *, is_update: bool) -> SiteBehaviour:
         """What the change shows about the site's behaviour; the change must be ours alone."""
         moved = self.before is None or self.after[0] != self.before[0]
-        lag = habits.lag
+        lag = behaviour.lag
         if self.window and moved:
             late = (self.after[0] - self.window.end).total_seconds()
             lag = min(max(lag, late), _LONGEST_LAG)
         # Every publish moves the stamp and makes a revision, which says nothing about updates.
         if not is_update:
-            return habits.model_copy(update={"lag": lag})
+            return behaviour.model_copy(update={"lag": lag})
         # Revisions that are hidden for now do not disprove what they showed before. Of several, all
         # but one are another user's, even if the rows turned out to be ours.
         is_clear = self.made in (0, 1)
-        made = self.made if is_clear else habits.update_revisions
+        made = self.made if is_clear else behaviour.update_revisions
         update = {"moves_timestamp": moved, "update_revisions": made, "lag": lag}
-        return habits.model_copy(update=update)
+        return behaviour.model_copy(update=update)
 
 
-def revisions_of(habits: Habits, *, is_update: bool) -> Collection[int]:
+def revisions_of(behaviour: SiteBehaviour, *, is_update: bool) -> Collection[int]:
     """The possible numbers of revisions of a change: 1 for a publish, the site's for an update."""
-    return (1,) if not is_update else (habits.update_revisions or 0,)
+    return (1,) if not is_update else (behaviour.update_revisions or 0,)
 
 
 @dataclass(frozen=True, slots=True)

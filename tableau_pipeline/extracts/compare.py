@@ -243,7 +243,7 @@ def compare_counts(
     names = {checkpoint.target(name).name.unescaped: name for name in checkpoint.tables}
     columns = {published: keys.get(name) for published, name in names.items()}
     expected = {published: checkpoint.rows[name] for published, name in names.items()}
-    known = checkpoint.habits.counts
+    known = checkpoint.behaviour.counts
     ways = {published: known[name] for published, name in names.items() if name in known}
     try:
         counted = dict(server.count(luid, columns, ways=ways))

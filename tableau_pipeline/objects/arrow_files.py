@@ -178,7 +178,7 @@ class _File:
 
 
 @dataclass(frozen=True)
-class Reader:
+class ObjectReader:
     """Reads files, whose keys are the rows of a task; called by Spark.
 
     Attributes:

@@ -28,7 +28,7 @@ from tableau_pipeline.publishing.http import (
     TooMuchError,
 )
 
-NO_ENTRY = "401001"
+SIGN_IN_REFUSED = "401001"
 # What a refused upload lacks is not what a refused update lacks, although the code is the same.
 UPLOAD_REMEDIES = MappingProxyType(
     {"403004": "This user may not upload: it needs a Creator or Explorer (can publish) site role"}

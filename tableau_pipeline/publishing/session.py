@@ -23,7 +23,7 @@ from tableauserverclient.server.endpoint.exceptions import NonXMLResponseError, 
 
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.objects.local import temporary_folder
-from tableau_pipeline.publishing.errors import NO_ENTRY, UNREADABLE, translate_errors
+from tableau_pipeline.publishing.errors import SIGN_IN_REFUSED, UNREADABLE, translate_errors
 from tableau_pipeline.publishing.http import Address, RetryTimes, ServerClock, Wire, safe_sessions
 from tableau_pipeline.publishing.site import TableauSite
 
@@ -132,7 +132,7 @@ class ConnectedApp:
 Credentials = PersonalAccessToken | Password | ConnectedApp
 
 
-def no_entry(credentials: Credentials, site: str) -> str:
+def sign_in_hint(credentials: Credentials, site: str) -> str:
     """Return the remedies for a rejected sign-in: the server does not show what is wrong."""
     if not site:
         return f"{credentials.remedy}. It used the default site, because TABLEAU_SITE is not set"
@@ -306,10 +306,10 @@ def _session(
 ) -> Generator[TableauSite]:
     url, hide = wire.address.url, wire.secrets.message
     doing = f'Signing in to site "{site}" of {url} {credentials.described}'
-    remedy = no_entry(credentials, site)
+    remedy = sign_in_hint(credentials, site)
 
     def sign_in() -> None:
-        with translate_errors(doing, url=url, hide=hide, remedies={NO_ENTRY: remedy}):
+        with translate_errors(doing, url=url, hide=hide, remedies={SIGN_IN_REFUSED: remedy}):
             # A signed token is valid for one sign-in only, so a new one is made here.
             tsc.auth.sign_in(credentials.for_site(site))
 

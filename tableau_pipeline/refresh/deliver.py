@@ -11,10 +11,10 @@ from tableau_pipeline.actions.batch import describe_actions
 from tableau_pipeline.core.checkpoint import (
     NEW_METADATA,
     Checkpoint,
-    Habits,
     Intent,
     Outcome,
     PublishMode,
+    SiteBehaviour,
     TableContent,
 )
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, TAG_PREFIX, file_name
@@ -52,7 +52,7 @@ class Sent:
     remote: RemoteDatasource
     intent: Intent | None
     distrust: str | None = None
-    learnt: Habits = field(default_factory=Habits)
+    learnt: SiteBehaviour = field(default_factory=SiteBehaviour)
     extract: Extract | None = None
     warnings: tuple[str, ...] = ()
 
@@ -267,17 +267,17 @@ class Sender:
             metadata = self.server.metadata(remote.luid).digest
             remote = found(self.server, remote.luid)
         is_update = intent.mode is None
-        habits = target.habits if target else Habits()
+        behaviour = target.behaviour if target else SiteBehaviour()
         if is_update and before:
-            remote = self._moved(remote, before, habits)
+            remote = self._moved(remote, before, behaviour)
         change = Change(
             window,
             before.stamp if before else None,
             remote.stamp,
-            revisions=revisions_of(habits, is_update=is_update),
+            revisions=revisions_of(behaviour, is_update=is_update),
             seen=seen,
         )
-        distrust = change.unexplained(habits)
+        distrust = change.unexplained(behaviour)
         if target:
             # Revisions may resolve what the time stamp leaves open: ours is the only new one.
             is_ours = metadata and (distrust is None or change.made == 1)
@@ -288,14 +288,14 @@ class Sender:
             intent, outcome=Outcome.DONE, target=target, distrust=intent.distrust or distrust
         )
         remote, of_tags = tag(self.server, remote, self.tags)
-        learnt = change.learnt(habits, is_update=is_update)
+        learnt = change.learnt(behaviour, is_update=is_update)
         return Sent(target, remote, intent, distrust or of_tags, learnt)
 
     def _moved(
-        self, remote: RemoteDatasource, before: RemoteDatasource, habits: Habits
+        self, remote: RemoteDatasource, before: RemoteDatasource, behaviour: SiteBehaviour
     ) -> RemoteDatasource:
         """Wait until the time stamp shows the update: some sites move it late, or never."""
-        if habits.moves_timestamp is False:
+        if behaviour.moves_timestamp is False:
             return remote
         until = self.server.now() + timedelta(seconds=self.jobs.timeouts.timestamp)
         while remote.updated_at == before.updated_at and self.server.now() < until:
@@ -357,7 +357,7 @@ class Delivery:
             raise ValueError(f"{plan.decision} needs a data source")
         elif isinstance(plan, NoChange):
             remote, distrust = tag(self.sender.server, remote, self.sender.tags)
-            return Sent(target, remote, None, distrust, target.habits)
+            return Sent(target, remote, None, distrust, target.behaviour)
         else:
             sent = self._updated(deltas, target, remote)
         return replace(self._proved(sent), extract=extract)
@@ -399,7 +399,7 @@ class Delivery:
             tables=dict(desired),
             metadata=metadata,
             orphans=dict(orphans),
-            habits=before.habits if before else Habits(),
+            behaviour=before.behaviour if before else SiteBehaviour(),
             **history,
         )
 
@@ -524,7 +524,7 @@ def _changed(
     window = Window(began, server.now() + timedelta(seconds=1))
     # Tags, a name or a project make no revision, so a new one is another user's.
     change = Change(window, remote.stamp, now.stamp, revisions=(0,))
-    return now, change.unexplained(Habits())
+    return now, change.unexplained(SiteBehaviour())
 
 
 def located(server: TableauSite, intent: Intent) -> RemoteDatasource:

@@ -223,7 +223,7 @@ class Observer:
     ) -> Base:
         """Check whether the server holds what the checkpoint states: by stamp, or by content."""
         sent = recovered.sent
-        unexplained = self._change(checkpoint, recovered, remote).unexplained(checkpoint.habits)
+        unexplained = self._change(checkpoint, recovered, remote).unexplained(checkpoint.behaviour)
         distrust = unexplained or checkpoint.distrust
         if distrust is None and sent is None:
             return base
@@ -257,7 +257,7 @@ class Observer:
         is_update = sent.mode is None
         before = (sent.before, sent.before_revision) if sent.before else None
         window = Window.of(self.server.job(sent.job_id)) if sent.job_id else None
-        revisions = revisions_of(record.habits, is_update=is_update)
+        revisions = revisions_of(record.behaviour, is_update=is_update)
         return Change(window, before, remote.stamp, revisions=revisions)
 
     def _counted(self, remote: RemoteDatasource) -> Mapping[str, int] | None:

@@ -379,7 +379,7 @@ class _Phases:
         target = sent.target
         if target is None or self._claim is None:
             raise ValueError("a refresh ends with a checkpoint")
-        habits = target.habits if sent.distrust else sent.learnt
+        behaviour = target.behaviour if sent.distrust else sent.learnt
         distrust, unreconciled = sent.distrust, target.unreconciled
         if found and found.problem:
             # No update may build on it until it is equal.
@@ -387,9 +387,9 @@ class _Phases:
         elif found:
             unreconciled = found.skipped
             ways = {name: way for name, way in found.by.items() if way != "download"}
-            habits = habits.model_copy(update={"counts": habits.counts | ways})
+            behaviour = behaviour.model_copy(update={"counts": behaviour.counts | ways})
         checkpoint = completed(
-            target, sent.remote, distrust=distrust, unreconciled=unreconciled, habits=habits
+            target, sent.remote, distrust=distrust, unreconciled=unreconciled, behaviour=behaviour
         )
         self._claim.close(checkpoint)
         return checkpoint

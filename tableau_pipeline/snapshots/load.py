@@ -12,7 +12,7 @@ from tableauhyperapi import TableName
 from tableau_pipeline.core.snapshot import DataFile, Snapshot
 from tableau_pipeline.hyper.hyper_file import open_hyper
 from tableau_pipeline.hyper.tables import string_literal
-from tableau_pipeline.objects.arrow_files import SPARK_SCHEMA, Reader
+from tableau_pipeline.objects.arrow_files import SPARK_SCHEMA, ObjectReader
 from tableau_pipeline.objects.stores import ObjectFolder
 from tableau_pipeline.snapshots.object_storage import plain_names, sent_along
 from tableau_pipeline.snapshots.row_hash import column
@@ -55,7 +55,7 @@ def _from_objects(
     )
     keys = [(f"{folder.key}/{file.name}",) for file in files]
     listing = spark.createDataFrame(keys, "key string")
-    read = sent_along(Reader(folder.url, names, plain))
+    read = sent_along(ObjectReader(folder.url, names, plain))
     frame = listing.repartition(len(files)).mapInArrow(read, schema)
     return frame.select(
         *[

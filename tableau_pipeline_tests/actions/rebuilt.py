@@ -23,7 +23,7 @@ from tableau_pipeline.actions.batch import (
     source,
     target,
 )
-from tableau_pipeline.actions.columns import Column
+from tableau_pipeline.actions.columns import ColumnRef
 from tableau_pipeline.actions.conditions import Condition
 from tableau_pipeline_tests.actions.strategies import Tables, batches, rarely
 
@@ -41,8 +41,8 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "lt": operator.lt,
     "gte": operator.ge,
     "lte": operator.le,
-    "is": Column.is_,
-    "has": Column.has,
+    "is": ColumnRef.is_,
+    "has": ColumnRef.has,
 }
 _VALUES: dict[str, Callable[[Any], Any]] = {
     "boolean": lambda written: str(written).lower() == "true",

@@ -97,7 +97,7 @@ def test_what_is_too_large_to_download_is_counted(star: Pipeline):
     assert ", equal by count on the server, " in report.summary
     # What worked is known to the next refresh, and an update carries it along.
     star.model("flights", flights(9))
-    counts = watched.run().checkpoint.habits.counts
+    counts = watched.run().checkpoint.behaviour.counts
     assert counts == {"flights": "table", "airlines": "table"}
 
 

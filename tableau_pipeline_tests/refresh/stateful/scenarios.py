@@ -1,4 +1,4 @@
-"""The scenario of a history: the server's habits, the tables, and how they are declared."""
+"""The scenario of a history: the site's behaviour, the tables, and how they are declared."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
