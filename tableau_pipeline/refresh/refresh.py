@@ -3,7 +3,7 @@
 Before the one call that takes effect, `deliver` stores an intent in the journal. If the process
 dies before the answer is stored, the next refresh finds that intent open. `recover` asks the server
 for its job, or waits until none can run any more; it never sends anything again. If the job was
-done, the content of the intent is what is published, once stamps or rows confirm it. If its outcome
+done, the server holds what the intent describes, once stamps or rows confirm it. If its outcome
 stays unknown, no update may build on what is there: the next refresh publishes in full.
 """
 
@@ -54,8 +54,6 @@ from tableau_pipeline.refresh.report import Report, phase, summary
 
 # What is logged of each decision, with its reason.
 DECISION = "Decision: %s. Reason: %s"
-
-_Desired = Mapping[str, TableContent]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +135,7 @@ def refresh(setup: Setup, options: Options, content: Content | None = None) -> R
             if sent.distrust is None or is_last:
                 break
             setup.log.warning("%s. It is published in full", sent.distrust)
-            # The rows may be a mixture of ours and another user's, which only a whole file ends.
+            # The rows may be ours and another user's: only a whole file makes all of them ours.
             past = (past.after(sent.intent) if sent.intent else past).distrusted(sent.distrust)
         found = None
         try:

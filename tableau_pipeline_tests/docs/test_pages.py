@@ -109,3 +109,11 @@ def test_make_targets():
     documented = [row["target"] for row in rows if "target" in row]
     tools = {"python", "java", "postgresql"}
     assert {name.split()[1] for name in documented} == set(phony.split()) - tools
+
+
+def test_places():
+    """Prevents: a list of places that sends a newcomer to files that have moved."""
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    places = re.findall(r"^\| .+ \| `(\w+/\w+\.py)` \|$", text, re.MULTILINE)
+    assert len(places) > 20
+    assert [each for each in places if not (ROOT / "tableau_pipeline" / each).is_file()] == []
