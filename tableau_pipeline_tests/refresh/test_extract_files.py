@@ -5,11 +5,11 @@ import pyarrow as pa
 import pytest
 
 from tableau_pipeline.core.declaration import Diff
-from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.refresh.plan import Accept, Publish
 from tableau_pipeline_tests.hyper.test_full_disk import hyperd_with
 from tableau_pipeline_tests.refresh.support.crashes import killed_before
-from tableau_pipeline_tests.refresh.support.models import airlines, flights
+from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.pipeline import WHOLE, Pipeline
 from tableau_pipeline_tests.refresh.support.server_jobs import jobs
 
@@ -41,16 +41,6 @@ def test_dry_run_leaves_none(new_pipeline: Callable[..., Pipeline], more: dict):
     assert pipeline.extract_files() == []
 
 
-def test_unfinished_file_of_a_killed_build_is_removed(pipeline: Pipeline):
-    """Prevents: half-built files pile up, where a file name with a dot hides them."""
-    folder = pipeline.folder / "extracts" / pipeline.declaration.key
-    folder.mkdir(parents=True)
-    (folder / ".20250101T000000000000.hyper.unfinished.hyper").write_bytes(b"x")
-    report = pipeline.run()
-    assert report.extract is not None
-    assert pipeline.extract_files() == [report.extract.path]
-
-
 def test_full_disk_sends_nothing(pipeline: Pipeline):
     """Prevents: a file that lost its tables to a full disk is sent, and readers find no rows."""
     pipeline.run()
@@ -63,16 +53,6 @@ def test_full_disk_sends_nothing(pipeline: Pipeline):
     assert pipeline.extract_files() == []
     assert isinstance(pipeline.run(Accept.SCHEMA).plan, Publish)
     assert pipeline.wrong() == []
-
-
-def test_refused_build_leaves_the_last_file(star: Pipeline):
-    """Prevents: a refused refresh leaves nothing to look at, or half a file."""
-    star.run()
-    files = star.extract_files()
-    star.model("airlines", airlines("AA", "AA", "UA"))
-    with pytest.raises(RefusedError):
-        star.run()
-    assert star.extract_files() == files
 
 
 @pytest.mark.few_variants(1)

@@ -69,20 +69,6 @@ def test_checksums_tell_values_apart(pipeline: Pipeline):
     assert pipeline.wrong() == []
 
 
-@pytest.mark.slow
-def test_a_difference_after_an_overwrite_is_repaired_too(pipeline: Pipeline):
-    """Prevents: a refusal in the name of analysts who edited nothing, while the rows are wrong."""
-    pipeline.declare(reconcile=Reconcile(by="download"))
-    pipeline.run()
-    pipeline.model("flights", flights(9).append_column("gate", pa.array(range(9))))
-    around = damaged(pipeline, 'DELETE FROM "Extract"."Extract" WHERE "flight_id" = 1')
-    with pytest.raises(ReconciliationError):
-        pipeline.run(around=around)
-    report = pipeline.run()
-    assert report.plan.reason == "in full: flights holds 8 rows, its model 9"
-    assert pipeline.wrong() == []
-
-
 def test_a_table_that_is_missing_is_a_difference(pipeline: Pipeline):
     """Prevents: the worst of differences ending as an error that the next run forgets."""
     pipeline.declare(reconcile=Reconcile(by="download"))
@@ -121,18 +107,6 @@ def test_a_small_package_with_a_huge_file_is_not_unpacked(pipeline: Pipeline):
     assert report.reconciliation.skipped == (
         "it could not be read back: its .hyper file unpacks to 5.00 MB, more than 1.00 MB"
     )
-
-
-def test_what_a_crash_left_unseen_is_looked_at_next(pipeline: Pipeline):
-    """Prevents: rows that nobody ever compares because the run that sent them was killed."""
-    pipeline.run()
-    pipeline.declare(reconcile=Reconcile(by="download"))
-    around = damaged(pipeline, 'DELETE FROM "Extract"."Extract" WHERE "flight_id" = 1')
-    with pytest.raises(ReconciliationError):
-        pipeline.run(around=around)
-    assert "flights holds 7 rows" in pipeline.run().plan.reason
-    assert pipeline.wrong() == []
-    assert pipeline.run().checkpoint.unreconciled is None
 
 
 def test_the_file_is_read_back_on_the_local_disk(
@@ -214,13 +188,3 @@ def test_what_somebody_published_is_judged_by_its_rows(
     after = pipeline.run()
     assert isinstance(after.plan, NoChange)
     assert after.warnings == ()
-
-
-@pytest.mark.slow
-def test_what_nobody_may_judge_is_published_again(pipeline: Pipeline):
-    """Prevents: what somebody else published passes for ours because nobody looked."""
-    pipeline.declare(reconcile=Reconcile(max_mb=1e-6, by="download"))
-    pipeline.run()
-    publishes(pipeline, flights(), user=("", ""))
-    assert pipeline.run().plan.decision == "publish (replace)"
-    assert isinstance(pipeline.run().plan, NoChange)

@@ -101,14 +101,6 @@ def test_what_is_too_large_to_download_is_counted(star: Pipeline):
     assert counts == {"flights": "table", "airlines": "table"}
 
 
-def test_a_small_file_is_not_downloaded_either(pipeline: Pipeline):
-    """Prevents: a file that is read back for a change of one row."""
-    pipeline.declare(reconcile=Reconcile())
-    watched = Watched(pipeline)
-    watched.run()
-    assert watched.asked == ["count"]
-
-
 @pytest.mark.slow
 def test_lost_rows_of_a_large_file_fail_the_refresh(pipeline: Pipeline):
     """Prevents: an update that builds on rows that are not there, as nobody may download them."""
@@ -232,19 +224,3 @@ def test_an_older_service_counts_by_the_key(new_pipeline: Callable[..., Pipeline
     older.declare(tables=(fact, dimension), reconcile=LARGE)
     report = older.run()
     assert report.reconciliation.by == {"flights": "key", "airlines": "key"}
-
-
-@pytest.mark.slow
-def test_a_foreign_change_that_nothing_shows_is_found(new_pipeline: Callable[..., Pipeline]):
-    """Prevents: rows that somebody removed without a trace stay away after the next update."""
-    hidden = new_pipeline(on={"updates_move_stamp": "never", "revisions": False})
-    hidden.policy(Diff(("flight_id",)))
-    hidden.declare(reconcile=LARGE)
-    hidden.run()
-    watched = Watched(hidden, FEWER)
-    watched.damage()
-    hidden.model("flights", flights(9))
-    with pytest.raises(ReconciliationError, match="the server counts 8 rows in flights"):
-        watched.run()
-    assert hidden.run().plan.decision == "publish (replace)"
-    assert hidden.wrong() == []

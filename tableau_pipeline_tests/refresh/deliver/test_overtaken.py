@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from tableau_pipeline.core.checkpoint import Claim
-from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.refresh.plan import NoChange, Options, Publish, Update
 from tableau_pipeline.refresh.refresh import Setup, refresh
@@ -74,30 +73,6 @@ class Zombie:
         )
         with pytest.raises(RefreshError, match="overtaken by run two"):
             refresh(replace(zombie, sleep=lambda _: None), Options())
-
-
-@pytest.mark.few_variants(1)
-@pytest.mark.parametrize(
-    ("call", "nth", "is_new"),
-    [("upload", 1, True), ("upload", 1, False), ("find_by_luid", 2, False)],
-    ids=["create", "update", "the last look"],
-)
-def test_overtaken_refresh_sends_nothing(pipeline: Pipeline, call: str, nth: int, *, is_new: bool):
-    """Prevents: a zombie that had uploaded its rows lets them take effect after newer ones."""
-    zombie = Zombie(pipeline, SharedJournal("zero"))
-    if not is_new:
-        zombie.run("zero")
-        pipeline.model("flights", flights(9))
-    zombie.goes_on(call, nth=nth)
-    history = read_history(zombie.journal.records())
-    assert history.checkpoint
-    assert history.checkpoint.rows == {"flights": 10}
-    assert [each for each in history.intents if each.job_id] == []
-    assert history.open_claims == []
-    report = zombie.run("three")
-    assert isinstance(report.plan, NoChange)
-    (item,) = pipeline.found()
-    assert pipeline.eyes.find_by_luid(str(item.id)) == report.remote
 
 
 @pytest.mark.parametrize("stop", ["overtaken", "no network"])

@@ -102,28 +102,6 @@ def test_looks_become_rare(
     assert f"Waiting for job {job} on the server (in the queue)" in str(caplog.messages)
 
 
-def test_another_look_is_taken_in_turn(
-    eyes: TableauSite, sandbox: Sandbox, send: Callable[[], str]
-):
-    """Prevents: a change by another user while the job waits is missed, or each look costs more."""
-    held, others = sandbox.control.add(HoldJobs()), []
-
-    def at(now: float) -> None:
-        if now >= 8 and sandbox.control.clear(held.number):
-            sandbox.wait_until_running()
-
-    waiting = Waiting(sandbox, eyes, at)
-    with sandbox.armed(SlowJob(seconds=60)):
-        job = send()
-        waiting.jobs().wait(job, meanwhile=lambda: others.append(waiting.slept))
-    looks = sorted(waiting.looks + others)
-    assert looks[:4] == [0, 0.25, 0.625, 1.1875]
-    assert others[:2] == [0.25, 1.1875], "in turn, while the job is in the queue"
-    begun = next(at for at in waiting.looks if at >= 8)
-    assert [at for at in others if at > begun] == [looks[looks.index(begun) + 1]], "and once after"
-    assert len(looks) == len(set(looks))
-
-
 def test_job_that_takes_too_long_to_start_is_cancelled(
     eyes: TableauSite, sandbox: Sandbox, send: Callable[[], str]
 ):

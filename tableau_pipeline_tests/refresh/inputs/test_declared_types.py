@@ -2,15 +2,14 @@
 
 import struct
 from collections.abc import Callable
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tableau_pipeline.core.declaration import Append, Diff, Partitions, Policy, Retain
-from tableau_pipeline.core.snapshot import Span
+from tableau_pipeline.core.declaration import Append, Diff, Policy, Retain
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.refresh.plan import Accept, Update
 from tableau_pipeline_tests.refresh.support.models import flights
@@ -60,31 +59,6 @@ def test_wall_clock_of_a_zone(pipeline: Pipeline, policy: Policy, more: dict):
         assert published(pipeline) == in_paris(content)
     assert isinstance(report.plan, Update)
     assert report.tables["flights"].whole is None
-
-
-@pytest.mark.slow
-def test_windows_are_cut_by_the_declared_clock(pipeline: Pipeline):
-    """Prevents: partitions of one zone touch the wrong hours of a table in another."""
-    pipeline.declare(timestamps=PARIS)
-    pipeline.policy(Partitions("departs"))
-    zone = ZoneInfo("America/New_York")
-
-    def materialize(day: date, rows: pa.Table) -> None:
-        start = datetime(day.year, day.month, day.day, tzinfo=zone)
-        span = Span(start=start, end=start + timedelta(days=1), zone=zone.key)
-        pipeline.snapshot("flights", rows, partition=str(day), span=span)
-
-    rows = departures(20)
-    materialize(date(2024, 10, 26), rows.slice(0, 12))
-    materialize(date(2024, 10, 27), rows.slice(12))
-    pipeline.drop_partitions("flights", {"None"})
-    pipeline.run()
-    changed = departures(20, late=5)
-    materialize(date(2024, 10, 27), changed.slice(12))
-    report = pipeline.run()
-    assert report.tables["flights"].whole is None
-    assert (report.tables["flights"].deleted, report.tables["flights"].inserted) == (8, 8)
-    assert published(pipeline) == in_paris(changed)
 
 
 def test_instants_with_their_zone(pipeline: Pipeline):

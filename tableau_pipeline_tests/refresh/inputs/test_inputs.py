@@ -100,15 +100,3 @@ def test_all_problems_are_told_at_once(star: Pipeline):
     message = refusal(star)
     assert [part in message for part in ('"airlines"', '"carier"', '"tags"')] == [True] * 3
     assert len(message.splitlines()) == 3
-
-
-def test_shrunk_table_is_neither_built_nor_sent(pipeline: Pipeline):
-    """Prevents: a refused refresh has replaced the rows already."""
-    pipeline.run()
-    before, files = pipeline.found()[0].updated_at, pipeline.extract_files()
-    records = pipeline.journal.all_intents()
-    pipeline.model("flights", flights(1))
-    with pytest.raises(RefusedError, match=r"accept: \[shrink\]"):
-        pipeline.run()
-    assert pipeline.found()[0].updated_at == before
-    assert (pipeline.extract_files(), pipeline.journal.all_intents()) == (files, records)

@@ -1,12 +1,11 @@
 """Whose data source it is: tags, instances, adoption, takeover, and what a loss of records does."""
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
-from tableau_pipeline.core.checkpoint import FORMAT, Checkpoint, PublishMode
+from tableau_pipeline.core.checkpoint import FORMAT, PublishMode
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.refresh.plan import Accept, NoChange, Options, Publish
@@ -67,26 +66,6 @@ def test_adopted_data_source_becomes_ours(pipeline: Pipeline):
     assert isinstance(pipeline.run().plan, NoChange)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("step", ["intent", "publish"])
-def test_adoption_that_was_cut_off_and_withdrawn(pipeline: Pipeline, step: str):
-    """Prevents: an adoption that never happened still lets us replace foreign work."""
-    hers = other_users.publishes(pipeline, flights(3))
-    pipeline.declare(adopt=True)
-    assert killed_before(pipeline, step)
-    pipeline.declare(adopt=False)
-    left_alone(pipeline, hers.id, refusal="adopt: true")
-
-
-@pytest.mark.slow
-def test_another_took_the_name_of_a_deleted_one(pipeline: Pipeline):
-    """Prevents: our record of a data source that is gone lets us replace its namesake."""
-    pipeline.run()
-    other_users.deletes(pipeline)
-    hers = other_users.publishes(pipeline, flights(3))
-    left_alone(pipeline, hers.id, refusal="adopt: true")
-
-
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize(
     ("user", "tag"),
@@ -120,17 +99,6 @@ def test_create_that_was_cut_off_takes_nothing_older(pipeline: Pipeline):
     left_alone(pipeline, older.id, refusal="adopt: true")
 
 
-def test_two_pipelines_with_one_name(new_pipeline: Callable[..., Pipeline]):
-    """Prevents: two data sources that were declared with one name replace each other in turns."""
-    one = new_pipeline(key="one")
-    one.run()
-    two = new_pipeline(one.name, key="two")
-    left_alone(two, one.found()[0].id, refusal="did not publish")
-    with pytest.raises(RefusedError, match="did not publish"):
-        two.run(Accept.TAKEOVER)
-    assert isinstance(one.run().plan, NoChange)
-
-
 def test_two_deployments_of_one_declaration(pipeline: Pipeline):
     """Prevents: staging and production overwrite each other, both of them green."""
     pipeline.run()
@@ -162,17 +130,6 @@ def test_takeover(pipeline: Pipeline, *, whole_deployment: bool):
     assert other_users.CALCULATION[:24] in other.tds()
     assert isinstance(other.run().plan, NoChange)
     left_alone(pipeline, item.id, refusal="another deployment")
-
-
-@pytest.mark.slow
-def test_takeover_that_was_cut_off(pipeline: Pipeline):
-    """Prevents: a takeover that nobody finished goes on without being accepted."""
-    pipeline.run()
-    (item,) = pipeline.found()
-    other = elsewhere(pipeline)
-    assert killed_before(other, "publish", Accept.TAKEOVER)
-    left_alone(other, item.id, refusal="another deployment")
-    assert isinstance(pipeline.run().plan, NoChange)
 
 
 def test_data_source_without_the_tag_of_an_instance(pipeline: Pipeline):
@@ -214,45 +171,11 @@ def test_lost_journal_asks_for_a_takeover(pipeline: Pipeline):
     assert isinstance(pipeline.run().plan, NoChange)
 
 
-@pytest.mark.slow
-def test_edits_are_spared_without_records(pipeline: Pipeline):
-    """Prevents: a column that comes after a loss of records drops edits that nobody knows of."""
-    pipeline.run()
-    other_users.adds_a_calculated_field(pipeline)
-    forget(pipeline)
-    pipeline.model("flights", flights(8, gate=flights(8)["delay"]))
-    left_alone(pipeline, pipeline.found()[0].id, refusal=r"accept: \[overwrite\]")
-    pipeline.run(Accept.OVERWRITE)
-    assert pipeline.wrong() == []
-
-
-def change_record(pipeline: Pipeline, **changes: object) -> Checkpoint:
-    """Let the newest record tell something else."""
-    path = pipeline.journal.path
-    content = json.loads(path.read_text("utf-8"))
-    for record in content["records"]:
-        if record.get("checkpoint"):
-            record["checkpoint"] |= changes
-    path.write_text(json.dumps(content), "utf-8")
-    checkpoint = pipeline.journal.checkpoint()
-    assert checkpoint
-    return checkpoint
-
-
 def test_another_url_of_the_same_server(pipeline: Pipeline):
     """Prevents: a new name of the server makes us forget what is ours, or publish it twice."""
     pipeline.run()
-    change_record(pipeline, server="http://old:8765")
+    path = pipeline.journal.path
+    records = path.read_text("utf-8")
+    path.write_text(records.replace(pipeline.sandbox.url, "http://old:8765"), "utf-8")
+    assert path.read_text("utf-8") != records
     assert isinstance(pipeline.run().plan, NoChange)
-
-
-@pytest.mark.slow
-def test_record_of_a_data_source_on_another_server(pipeline: Pipeline):
-    """Prevents: after a move to a new server, unchanged models are never published there."""
-    pipeline.run()
-    other_users.deletes(pipeline)
-    change_record(pipeline, server="http://old:8765", luid="luid-of-another-server")
-    report = pipeline.run()
-    assert isinstance(report.plan, Publish)
-    assert report.plan.mode is PublishMode.CREATE
-    assert pipeline.wrong() == []

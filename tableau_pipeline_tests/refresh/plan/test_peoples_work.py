@@ -15,7 +15,6 @@ from tableau_pipeline.refresh.plan import Accept, NoChange, Options, Publish
 from tableau_pipeline.refresh.refresh import refresh
 from tableau_pipeline_tests.deployment.s3 import S3Server
 from tableau_pipeline_tests.refresh.support import other_users
-from tableau_pipeline_tests.refresh.support.crashes import killed_before
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.other_users import ADMIN
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
@@ -92,18 +91,6 @@ def test_adoption_by_a_server_that_keeps_nothing_is_red(new_pipeline: Callable[.
     for part in (str(file), 'calculated fields "Delayed"', "Replace"):
         assert part in str(caught.value)
     assert pipeline.wrong() == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("step", ["outcome", "tag", "closing"])
-def test_interrupted_adoption_does_not_own_the_work(pipeline: Pipeline, step: str):
-    """Prevents: the run after an interrupted adoption takes people's work for its own."""
-    adopting(pipeline)
-    assert killed_before(pipeline, step)
-    pipeline.run()
-    pipeline.model("flights", OTHER_SCHEMA)
-    with pytest.raises(RefusedError, match=r'calculated fields "Delayed"'):
-        pipeline.run()
 
 
 def test_what_cannot_be_kept_is_not_replaced(pipeline: Pipeline):

@@ -1,12 +1,13 @@
 """Where a data source is, and whose key it has: what a dry run says is what the run does."""
 
 import json
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
-from tableau_pipeline.core.checkpoint import FORMAT
+from tableau_pipeline.core.checkpoint import FORMAT, PublishMode
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.refresh.plan import Accept, NoChange, Publish, Refuse
 from tableau_pipeline_tests.refresh.plan.test_ownership import elsewhere, forget, left_alone
@@ -35,29 +36,6 @@ def test_rename_and_move_are_part_of_the_plan(pipeline: Pipeline):
         assert "no change" not in report.summary
     assert luid_of(pipeline) == luid
     assert pipeline.run().decision == "no change"
-
-
-def test_rename_with_new_rows(pipeline: Pipeline):
-    """Prevents: the rename of a refresh that also sends is told to nobody."""
-    pipeline.run()
-    pipeline.declare(name=f"{pipeline.name} better")
-    pipeline.model("flights", flights(9))
-    planned = pipeline.run(dry_run=True)
-    assert planned.decision == "rename, update"
-    assert "renamed from" in planned.summary
-    assert pipeline.run().decision == "rename, update"
-
-
-def test_rename_is_told_after_a_second_publish(new_pipeline: Callable[..., Pipeline]):
-    """Prevents: a rename that the report leaves out, since a doubt made the run publish in full."""
-    pipeline = new_pipeline(on={"update_revisions": True}, reconcile=None)
-    pipeline.run()
-    pipeline.declare(name=f"{pipeline.name} better")
-    pipeline.model("flights", flights(9))
-    report = pipeline.run()
-    assert isinstance(report.plan, Publish)
-    assert report.decision == "rename, publish (replace)"
-    assert "renamed from" in report.summary
 
 
 def test_taken_name_shows_in_a_dry_run(pipeline: Pipeline):
@@ -175,3 +153,44 @@ def test_tag_of_another_key_by_hand(pipeline: Pipeline):
     with session(pipeline.sandbox) as site:
         site.tag(luid_of(pipeline), ["tableau-pipeline:other"])
     left_alone(pipeline, luid_of(pipeline), refusal='"other"')
+
+
+def test_renamed(pipeline: Pipeline, caplog: pytest.LogCaptureFixture):
+    """Prevents: renaming a data source makes a second one, and dashboards show the stale first."""
+    pipeline.run()
+    luid = luid_of(pipeline)
+    other_users.changes(pipeline, name=f"{pipeline.name} better")
+    pipeline.model("flights", flights(9))
+    with caplog.at_level(logging.WARNING):
+        checkpoint = pipeline.run().checkpoint
+    assert checkpoint is not None
+    assert checkpoint.luid == luid
+    assert f'renamed "{pipeline.name}" to "{pipeline.name} better"' in str(caplog.messages)
+    assert pipeline.found() == []
+    assert pipeline.wrong_at(luid) == []
+    assert isinstance(pipeline.run().plan, NoChange)
+
+
+@pytest.mark.slow
+def test_namesake_of_a_renamed_one_is_spared(pipeline: Pipeline):
+    """Prevents: somebody renames ours and takes the name, and we replace theirs."""
+    pipeline.run()
+    luid = luid_of(pipeline)
+    other_users.changes(pipeline, name=f"{pipeline.name} better")
+    hers = other_users.publishes(pipeline, flights(3))
+    pipeline.model("flights", flights(9))
+    pipeline.run()
+    assert pipeline.wrong_at(luid) == []
+    assert pipeline.wrong_at(str(hers.id)) == ["flights: 9 rows became 3"]
+
+
+def test_deleted(pipeline: Pipeline):
+    """Prevents: unchanged models leave a deleted data source unpublished for ever."""
+    pipeline.run()
+    other_users.deletes(pipeline)
+    report = pipeline.run()
+    assert report.plan == Publish(
+        PublishMode.CREATE, "the data source is gone from the server: it is published again"
+    )
+    assert pipeline.wrong() == []
+    assert isinstance(pipeline.run().plan, NoChange)

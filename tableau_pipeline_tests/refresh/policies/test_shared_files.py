@@ -4,10 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
 
-from tableau_pipeline.core.declaration import Append, Diff, Guard, Retain
+from tableau_pipeline.core.declaration import Diff, Guard, Retain
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.extracts.delta import RowCounts
 from tableau_pipeline.hyper.tables import ROW_HASH
@@ -21,8 +19,6 @@ PARTS = ("north", "south", "west")
 
 # A row is its id, how many days ago it was, and a word. Few ids, so that some are repeated.
 Row = tuple[int, int | None, str]
-ROW = st.tuples(st.integers(0, 5), st.none() | st.integers(0, 6), st.sampled_from("ab"))
-CONTENT = st.lists(ROW, max_size=4)
 
 
 def visits(rows: list[Row]) -> pa.Table:
@@ -73,29 +69,3 @@ def test_a_row_moves_to_another_partition(parted: Pipeline):
     rows = {"north": visits([(1, 0, "a")]), "south": visits([(2, 9, "b")])}
     materialize(parted, rows)
     assert ships(parted, now=NOON)
-
-
-@pytest.mark.slow
-@settings(
-    max_examples=20,
-    suppress_health_check=list(HealthCheck),
-    # An example takes seconds, and is short enough to be read as it was drawn.
-    phases=[Phase.explicit, Phase.generate],
-)
-@given(data=st.data())
-def test_any_versions(pipeline: Pipeline, data: st.DataObject):
-    """Prevents: an update that misses what files have in common, or what a window brings back."""
-    for number in range(3):
-        written = data.draw(st.dictionaries(st.sampled_from(PARTS), CONTENT, min_size=1))
-        if not number:
-            written = {part: written.get(part, []) for part in PARTS}
-        days = data.draw(st.none() | st.integers(1, 6))
-        policy = data.draw(st.sampled_from([Diff(("id",)), Append("id")]))
-        pipeline.policy(policy, retain=Retain("day", days) if days else None, guard=LAX)
-        materialize(pipeline, {part: visits(rows) for part, rows in written.items()})
-        try:
-            pipeline.run(around={"now": NOON})
-        except RefusedError as error:
-            assert "id is not unique" in str(error)  # noqa: PT017 - it may well be unique
-        else:
-            assert pipeline.wrong() == []

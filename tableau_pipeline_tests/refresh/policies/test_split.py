@@ -7,11 +7,9 @@ from datetime import date, timedelta
 import pyarrow as pa
 import pytest
 
-from tableau_pipeline.core.checkpoint import PublishMode
-from tableau_pipeline.core.declaration import Append, Diff, Partitions, Policy, Replace
-from tableau_pipeline.refresh.plan import NoChange, Publish, Update
+from tableau_pipeline.core.declaration import Append, Diff, Partitions, Policy
+from tableau_pipeline.refresh.plan import NoChange, Update
 from tableau_pipeline.refresh.report import Report
-from tableau_pipeline_tests.refresh.support.crashes import killed_after
 from tableau_pipeline_tests.refresh.support.partitioned import materialize
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
 
@@ -93,37 +91,3 @@ def test_pieces_add_up(large: Callable[[str], Pipeline], policy: str):
     assert report.plan
     assert "split, because the update of" in report.plan.reason
     assert isinstance(pipeline.run().plan, NoChange)
-
-
-@pytest.mark.parametrize(
-    ("steps", "reason"),
-    [
-        (2, None),
-        (5, "interrupted after part 1"),
-        (6, "interrupted after part 1"),
-        (9, "an earlier refresh was interrupted, and what it left is not known"),
-    ],
-    ids=["before the first", "first on its way", "between two", "answer to the second lost"],
-)
-def test_killed_between_pieces(large: Callable[[str], Pipeline], steps: int, reason: str | None):
-    """Prevents: half of the pieces pass for all of them, or the rest for nothing."""
-    pipeline = large("diff")
-    assert killed_after(pipeline, steps)
-    report = pipeline.run()
-    assert pipeline.wrong() == []
-    if reason is None:
-        assert pieces(report) > 1
-    else:
-        assert isinstance(report.plan, Publish)
-        assert report.plan.mode is PublishMode.REPLACE
-        assert reason in report.plan.reason
-    assert isinstance(pipeline.run().plan, NoChange)
-
-
-def test_whole_table_cannot_be_split(large: Callable[..., Pipeline]):
-    """Prevents: a table that is replaced piece by piece, and lacks most of its rows meanwhile."""
-    pipeline = large("diff")
-    pipeline.policy(Replace())
-    report = pipeline.run()
-    assert isinstance(report.plan, Publish)
-    assert pipeline.wrong() == []
