@@ -5,9 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Any
 
 from tableau_pipeline.core.checkpoint import Checkpoint, Claim
-from tableau_pipeline.core.declaration import Declaration, tags_of
+from tableau_pipeline.core.declaration import tags_of
 from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.extracts.checks import TypedSnapshots
@@ -35,6 +36,7 @@ class Finding(StrEnum):
     FOREIGN: another deployment publishes it.
     REFRESHING: a refresh ran during the audit, so nothing can be said.
     FAILED: it could not be looked at.
+    UNDECLARED: it has the tag of a pipeline, and no declaration here.
     """
 
     EQUAL = "equal"
@@ -46,6 +48,7 @@ class Finding(StrEnum):
     FOREIGN = "published by another deployment"
     REFRESHING = "not looked at"
     FAILED = "could not look"
+    UNDECLARED = "not declared here"
 
 
 _WRONG = (Finding.DIFFERS, Finding.DRIFTED, Finding.GONE, Finding.FAILED)
@@ -62,9 +65,10 @@ _REMEDIES: Mapping[Finding, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """What an audit found of one declared data source.
+    """What an audit found of one data source.
 
     Attributes:
+        key: its asset key; its name if it is not declared here.
         why: what explains the finding; None if nothing has to.
         compared: in which way the rows were compared; None if they were not.
         expected: rows by table that the last refresh left.
@@ -74,7 +78,8 @@ class Audited:
         link: the URL of its page; None if there is none.
     """
 
-    declaration: Declaration
+    key: str
+    name: str
     finding: Finding
     why: str | None = None
     compared: str | None = None
@@ -112,28 +117,30 @@ def audit(setup: Setup, server: TableauSite) -> Audited:
         return _audited(replace(setup, log=_LOG, server=lambda: nullcontext(server)))
     except Exception as error:  # noqa: BLE001 - it must not keep others from being looked at
         _LOG.debug("%s could not be audited", setup.declaration.key, exc_info=error)
-        return Audited(setup.declaration, Finding.FAILED, str(error) or repr(error))
+        return _of(setup, Finding.FAILED, str(error) or repr(error))
 
 
 def _audited(setup: Setup) -> Audited:
     journal = setup.journal
     before = read_history(journal.records())
     if running := live_claims(before.open_claims, journal):
-        return _not_looked_at(setup.declaration, running)
+        return _not_looked_at(setup, running)
     report = refresh(setup, Options(audit=True), lambda setup: nullcontext(setup.builder({})))
     # A refresh records its claim before it sends anything, so one that ran meanwhile shows here.
     after = read_history(journal.records())
     if after != before:
         known = {claim.id for claim in before.claims}
-        return _not_looked_at(
-            setup.declaration, [claim for claim in after.claims if claim.id not in known]
-        )
+        return _not_looked_at(setup, [claim for claim in after.claims if claim.id not in known])
     return _found(setup, report)
 
 
-def _not_looked_at(declaration: Declaration, claims: Sequence[Claim]) -> Audited:
+def _of(setup: Setup, finding: Finding, why: str | None = None, **more: Any) -> Audited:
+    return Audited(setup.declaration.key, setup.declaration.name, finding, why, **more)
+
+
+def _not_looked_at(setup: Setup, claims: Sequence[Claim]) -> Audited:
     by = f"run {claims[-1].owner.run_id} is refreshing it" if claims else "its records changed"
-    return Audited(declaration, Finding.REFRESHING, by)
+    return _of(setup, Finding.REFRESHING, by)
 
 
 def _found(setup: Setup, report: Report) -> Audited:
@@ -144,9 +151,9 @@ def _found(setup: Setup, report: Report) -> Audited:
     if base.remote is None or base.strays:
         absent = Finding.GONE if luid else Finding.NOT_REFRESHED
         luids = ", ".join(each.luid for each in base.strays)
-        return Audited(setup.declaration, absent, f"its tag is on {luids}" if luids else None)
+        return _of(setup, absent, f"its tag is on {luids}" if luids else None)
     finding, why = _judged(base, report.reconciliation, is_known=luid is not None)
-    found = Audited(setup.declaration, finding, why, link=base.remote.link)
+    found = _of(setup, finding, why, link=base.remote.link)
     if finding in (Finding.FOREIGN, Finding.NOT_REFRESHED, Finding.GONE):
         return found
     if base.remote.luid == luid:

@@ -2,13 +2,12 @@
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
 
 import dagster as dg
 from pydantic import Field
 
-from tableau_pipeline.audit import Audited, audit
+from tableau_pipeline.audit import Audited, Finding, audit
 from tableau_pipeline.components.journal import DagsterJournal, setup_in_run
 from tableau_pipeline.components.published_datasource import (
     POOL,
@@ -30,30 +29,22 @@ from tableau_pipeline.resources import HyperResource, SnapshotIOManager, Tableau
 from tableau_pipeline.resources.failures import as_failure
 
 
-@dataclass(frozen=True, slots=True)
-class Undeclared:
-    """A data source without a declaration here; `note` says who may publish it."""
-
-    datasource: RemoteDatasource
-    note: str
-
-
 def undeclared(
     context: dg.OpExecutionContext, server: TableauSite, declared: Collection[str]
-) -> list[Undeclared]:
+) -> list[Audited]:
     """Return the data sources of the site with the tags of other keys than the declared ones.
 
     Raises:
         RefreshError: the server did not answer.
     """
     found = []
-    for datasource in server.tagged(TAG_PREFIX):
-        tags = sorted(tag for tag in datasource.tags if tag.startswith(TAG_PREFIX))
+    for each in sorted(server.tagged(TAG_PREFIX), key=lambda each: (each.name, each.luid)):
+        tags = sorted(tag for tag in each.tags if tag.startswith(TAG_PREFIX))
         keys = [tag.removeprefix(TAG_PREFIX) for tag in tags]
         if not set(keys) & set(declared):
-            notes = (_publisher(context, datasource, key) for key in keys)
-            found.append(Undeclared(datasource, " ".join(notes)))
-    return sorted(found, key=lambda each: (each.datasource.name, each.datasource.luid))
+            why = " ".join(_publisher(context, each, key) for key in keys)
+            found.append(Audited(each.name, each.name, Finding.UNDECLARED, why, link=each.link))
+    return found
 
 
 def _publisher(context: dg.OpExecutionContext, datasource: RemoteDatasource, key: str) -> str:
@@ -84,79 +75,34 @@ def _location(context: dg.OpExecutionContext, run_id: str) -> str:
     return f', from the code location "{run.remote_job_origin.location_name}"'
 
 
-_UNDECLARED = "not declared here"
+def _described(found: Audited, *parts: str | None) -> str:
+    """Return the finding, these parts and all that explains it, in one line."""
+    head = f"{found.key}: {', '.join(filter(None, (found.finding, *parts)))}"
+    return f"{head}{':' if found.why else '.'} {found.note}" if found.note else head
 
 
-def log_line(found: Audited) -> str:
-    """Return what was found of a data source, in one line."""
-    parts = [str(found.finding), found.compared or "", _rows(found)]
-    return _described(found, ", ".join(filter(None, parts)))
-
-
-def summary(found: Sequence[Audited], others: Sequence[Undeclared]) -> str:
-    """Return how many data sources have each finding: "2 equal, 1 drifted"."""
-    counts = Counter(str(each.finding) for each in found)
-    counts.update({_UNDECLARED: len(others)} if others else {})
-    return ", ".join(f"{count} {finding}" for finding, count in counts.items()) or "none declared"
-
-
-def problems(found: Sequence[Audited]) -> str:
-    """Return what is wrong and what to do, one line for each data source; "" if nothing is."""
-    wrong = [each for each in found if each.is_wrong]
-    if not wrong:
-        return ""
-    lines = [_described(each, str(each.finding)) for each in wrong]
-    head = (
-        f"{len(wrong)} of {len(found)} data sources are not what their last refresh left, "
-        "or could not be looked at:"
-    )
-    return "\n".join([head, *lines])
-
-
-def report(found: Sequence[Audited], others: Sequence[Undeclared]) -> str:
-    """Return a table with a row for each data source, those without a declaration last."""
+def _report(found: Sequence[Audited]) -> str:
+    """Return a Markdown table with a row for each data source."""
     lines = [
         "| data source | finding | compared by | rows: model / server | note |",
         "| --- | --- | --- | --- | --- |",
-        *(f"| {' | '.join(cells)} |" for cells in _cells(found, others)),
     ]
-    return "\n".join(lines)
-
-
-def _cells(found: Sequence[Audited], others: Sequence[Undeclared]) -> Iterator[list[str]]:
     for each in found:
-        name = _linked(each.declaration.name, each.link)
-        finding = f"**{each.finding}**" if each.is_wrong else str(each.finding)
-        yield [name, finding, each.compared or "", escaped(_rows(each)), escaped(each.note)]
-    for other in others:
-        name = _linked(other.datasource.name, other.datasource.link)
-        yield [name, _UNDECLARED, "", "", escaped(other.note)]
-
-
-def _described(found: Audited, head: str) -> str:
-    """Return the finding and all that explains it."""
-    if not found.note:
-        return f"{found.declaration.key}: {head}"
-    return f"{found.declaration.key}: {head}{':' if found.why else '.'} {found.note}"
-
-
-def _linked(name: str, link: str | None) -> str:
-    return f"[{escaped(name)}]({link})" if link else escaped(name)
+        name = f"[{escaped(each.name)}]({each.link})" if each.link else escaped(each.name)
+        finding = f"**{each.finding}**" if each.is_wrong else each.finding
+        note = escaped(each.note)
+        cells = (name, finding, each.compared or "", escaped(_rows(each)), note)
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def _rows(found: Audited) -> str:
     """Return "flights 8 / 7, airlines 2 / 2"; "8 / 7" for a single table."""
-    pairs = {
-        table: f"{rows:,} / {_count(found.rows.get(table))}"
-        for table, rows in found.expected.items()
-    }
-    if len(pairs) == 1:
-        return next(iter(pairs.values()))
-    return ", ".join(f"{table} {pair}" for table, pair in pairs.items())
-
-
-def _count(rows: int | None) -> str:
-    return "?" if rows is None else f"{rows:,}"
+    alone, pairs = len(found.expected) == 1, []
+    for table, rows in found.expected.items():
+        counted = f"{found.rows[table]:,}" if table in found.rows else "?"
+        pairs.append(f"{'' if alone else f'{table} '}{rows:,} / {counted}")
+    return ", ".join(pairs)
 
 
 def audit_job(name: str, declarations: Sequence[Declaration]) -> dg.JobDefinition:
@@ -180,7 +126,7 @@ def audit_job(name: str, declarations: Sequence[Declaration]) -> dg.JobDefinitio
                 )
                 found.append(audit(setup, server))
                 snapshots.copies.release()
-                context.log.log(_level(found[-1]), "%s", log_line(found[-1]))
+                _log(context, found[-1])
             others = _others(context, server, declarations)
         _conclude(context, found, others)
 
@@ -204,41 +150,48 @@ def _partitions(
     return partitions_of(location.asset_graph, declaration.models) if location else {}
 
 
+def _log(context: dg.OpExecutionContext, found: Audited) -> None:
+    level = logging.INFO if found.is_fine else logging.WARNING
+    text = _described(found, found.compared, _rows(found))
+    context.log.log(logging.ERROR if found.is_wrong else level, "%s", text)
+
+
 def _others(
     context: dg.OpExecutionContext, server: TableauSite, declarations: Sequence[Declaration]
-) -> list[Undeclared]:
-    """Look for data sources that nobody here declares; an error is only logged."""
+) -> list[Audited]:
+    """Look for data sources that are not declared here; an error is only logged."""
     try:
         found = undeclared(context, server, {each.key for each in declarations})
     except RefreshError as error:
         context.log.warning("Data sources without a declaration could not be listed: %s", error)
         return []
     for each in found:
-        context.log.warning("%s: not declared here. %s", each.datasource.name, each.note)
+        _log(context, each)
     return found
 
 
-def _level(found: Audited) -> int:
-    if found.is_fine:
-        return logging.INFO
-    return logging.ERROR if found.is_wrong else logging.WARNING
-
-
 def _conclude(
-    context: dg.OpExecutionContext, found: Sequence[Audited], others: Sequence[Undeclared]
+    context: dg.OpExecutionContext, found: Sequence[Audited], others: Sequence[Audited]
 ) -> None:
     """Attach the report, and fail the step if a data source is wrong.
 
     Raises:
         dagster.Failure: a data source is not what its last refresh left.
     """
+    counts = Counter(each.finding for each in (*found, *others))
+    summary = ", ".join(f"{count} {finding}" for finding, count in counts.items())
     metadata = {
-        "summary": summary(found, others),
-        "report": dg.MetadataValue.md(report(found, others)),
+        "summary": summary or "none declared",
+        "report": dg.MetadataValue.md(_report([*found, *others])),
     }
-    if wrong := problems(found):
+    if wrong := [_described(each) for each in found if each.is_wrong]:
+        head = (
+            f"{len(wrong)} of {len(found)} data sources are not what their last refresh left, "
+            "or could not be looked at:"
+        )
         # Another try would find the same.
-        raise dg.Failure(wrong, metadata=metadata, allow_retries=False)
+        message = "\n".join([head, *wrong])
+        raise dg.Failure(message, metadata=metadata, allow_retries=False)
     context.add_output_metadata(metadata)
 
 

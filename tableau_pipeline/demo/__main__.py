@@ -6,8 +6,7 @@ import sys
 import dagster as dg
 
 from tableau_pipeline.demo.sandbox_process import local_sandbox
-from tableau_pipeline.demo.story import CHAPTERS, Line, from_the_start, refresh
-from tableau_pipeline.demo.table import table
+from tableau_pipeline.demo.story import CHAPTERS, Line, from_the_start, refresh, table
 
 
 def main() -> int:

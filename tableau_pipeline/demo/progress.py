@@ -16,14 +16,14 @@ class _ProgressHandler(logging.Handler):
         event: dg.DagsterEvent | None = getattr(record, "dagster_event", None)
         if event is None and record.levelno >= logging.INFO:
             # Dagster puts the run and the step before each message, too much for a terminal.
-            self._write(str(getattr(record, "dagster_meta", {}).get("orig_message") or record.msg))
+            text = str(getattr(record, "dagster_meta", {}).get("orig_message") or record.msg)
         elif event and event.event_type_value == "ASSET_MATERIALIZATION":
             materialization = event.step_materialization_data.materialization
             rows = materialization.metadata.get("dagster/row_count")
             count = f"{rows.value:>9,} rows" if rows else ""
-            self._write(f"{materialization.asset_key.to_user_string():22}{count}")
-
-    def _write(self, text: str) -> None:
+            text = f"{materialization.asset_key.to_user_string():22}{count}"
+        else:
+            return
         sys.stdout.write(f"  {time.monotonic() - self._started:5.1f} s  {text}\n")
         sys.stdout.flush()
 

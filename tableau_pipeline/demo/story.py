@@ -1,6 +1,6 @@
 """The demo: a year of flights, from Spark to a published data source, in four refreshes."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,7 +10,6 @@ import dagster as dg
 
 from tableau_pipeline.components import PublishedDatasource
 from tableau_pipeline.components.journal import records_of
-from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.journal import read_history
 from tableau_pipeline.demo.differences import differences
 from tableau_pipeline.demo.progress import progress_logger
@@ -20,6 +19,20 @@ from tableau_pipeline.resources import (
     TableauServerResource,
     resources_from_env,
 )
+
+# The columns of the table at the end, and their widths.
+_COLUMNS = {
+    "data": 17,
+    "data source": 15,
+    "decision": 17,
+    "rows": 8,
+    "deleted": 8,
+    "inserted": 9,
+    "MB sent": 9,
+    "seconds": 8,
+    "equal, says the refresh": 25,
+    "result": 7,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +67,7 @@ class Line:
     """The result of a chapter for one data source.
 
     Attributes:
-        deleted: deleted rows, over all tables.
-        inserted: inserted rows, over all tables.
+        deleted: deleted rows, over all tables; `inserted` likewise.
         compared: how the refresh itself compared the data source with its models.
         differences: between the data source and its models; empty if they are equal.
     """
@@ -74,8 +86,7 @@ class Line:
 
 
 def from_the_start() -> None:
-    """Remove what an earlier run of the demo published."""
-    # What an earlier run left on the server would turn the first publish into an update.
+    """Remove what an earlier run of the demo published: the first publish would be an update."""
     with dg.build_resources(resources_from_env()) as resources:
         tableau: TableauServerResource = resources.tableau
         with tableau.session() as site:
@@ -101,9 +112,13 @@ def refresh(
         run_config={**chapter.run_config, "loggers": {"progress": {"config": {}}}},
     )
     if not result.success:
-        raise RuntimeError(_failure(result))
+        causes = [
+            f"{event.step_key}: {event.step_failure_data.error_display_string}"
+            for event in result.get_step_failure_events()
+        ]
+        raise RuntimeError("\n".join(causes) or f"Run {result.run_id} failed: see Dagster's log")
     keys = definitions.resolve_asset_graph().get_all_asset_keys()
-    # Somebody may declare a data source while the demo runs, which does not know it.
+    # A user may declare a data source while the demo runs, which does not know it.
     known = [each for each in datasources() if dg.AssetKey(each.key) in keys]
     return lines(chapter, known, result.run_id, instance)
 
@@ -145,36 +160,28 @@ def _line(
         bytes_sent=metadata["bytes sent"],
         seconds=metadata["seconds/total"],
         compared=metadata["comparison"],
-        differences=_differences(datasource, metadata, instance),
+        differences=_differences(datasource, metadata["luid"], instance),
     )
 
 
-def _failure(result: dg.ExecuteInProcessResult) -> str:
-    causes = [
-        f"{event.step_key}: {event.step_failure_data.error_display_string}"
-        for event in result.get_step_failure_events()
-    ]
-    return "\n".join(causes) or f"Run {result.run_id} failed: see Dagster's log"
-
-
 def _differences(
-    declaration: Declaration, metadata: dict[str, Any], instance: dg.DagsterInstance
+    datasource: PublishedDatasource, luid: str, instance: dg.DagsterInstance
 ) -> list[str]:
-    key = dg.AssetKey.from_user_string(declaration.key)
+    key = dg.AssetKey.from_user_string(datasource.key)
     checkpoint = read_history(records_of(instance, key)).checkpoint
     if checkpoint is None:
-        raise RuntimeError(f"{declaration.key} was refreshed, but no checkpoint was recorded")
+        raise RuntimeError(f"{datasource.key} was refreshed, but no checkpoint was recorded")
     cutoffs = {name: each.cutoff for name, each in checkpoint.tables.items() if each.cutoff}
     with dg.build_resources(resources_from_env()) as resources, TemporaryDirectory() as folder:
         tableau: TableauServerResource = resources.tableau
         snapshots: SnapshotIOManager = resources.snapshots
         hyper: HyperResource = resources.hyper
         with tableau.session() as site:
-            tdsx = site.download(metadata["luid"], Path(folder))
+            tdsx = site.download(luid, Path(folder))
         newest = {
-            model: found for model in declaration.models if (found := snapshots.snapshot(model))
+            model: found for model in datasource.models if (found := snapshots.snapshot(model))
         }
-        return differences(hyper.process, tdsx, declaration, newest, cutoffs=cutoffs)
+        return differences(hyper.process, tdsx, datasource, newest, cutoffs=cutoffs)
 
 
 def datasources() -> list[PublishedDatasource]:
@@ -182,3 +189,25 @@ def datasources() -> list[PublishedDatasource]:
     tree = dg.ComponentTree.for_project(Path(__file__))
     found = tree.get_all_components(of_type=PublishedDatasource)
     return sorted(found, key=lambda each: each.name, reverse=True)
+
+
+def table(told: Sequence[Line]) -> str:
+    """Return a row for each chapter and data source, and then what differs."""
+    text = ["", _row(_COLUMNS), _row(["-" * width for width in _COLUMNS.values()])]
+    for line in told:
+        cells = (
+            *(line.chapter.title, line.datasource, line.decision, f"{line.rows:,}"),
+            *(f"{line.deleted:,}", f"{line.inserted:,}", f"{line.bytes_sent / 1e6:.2f}"),
+            *(f"{line.seconds:.1f}", line.compared.removeprefix("equal ")),
+            "DIFFERS" if line.differences else "equal",
+        )
+        text += [_row(cells), f"    why: {line.reason}"]
+    for line in told:
+        where = f"DIFFERS: {line.datasource}, {line.chapter.title}"
+        text += [f"{where}: {each}" for each in line.differences]
+    return "\n".join(text)
+
+
+def _row(cells: Iterable[str]) -> str:
+    widths = _COLUMNS.values()
+    return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()

@@ -8,8 +8,7 @@ from itertools import cycle
 from pathlib import Path
 from tempfile import mkdtemp
 
-from tableau_pipeline.demo.story import CHAPTERS, Line, datasources, lines
-from tableau_pipeline.demo.table import table
+from tableau_pipeline.demo.story import CHAPTERS, Line, datasources, lines, table
 from tableau_pipeline_tests.cluster.deployment import deployment
 from tableau_pipeline_tests.cluster.output import write
 from tableau_pipeline_tests.cluster.ran import Ran, ran, table_of_runs, what_failed

@@ -1,6 +1,13 @@
 from dataclasses import replace
 
 import pytest
+from dagster_tableau import DagsterTableauTranslator
+from dagster_tableau.translator import (
+    TableauContentData,
+    TableauContentType,
+    TableauTranslatorData,
+    TableauWorkspaceData,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +19,7 @@ from tableau_pipeline.core.declaration import (
     Project,
     ProjectLuid,
     Table,
+    asset_key_of,
     file_name,
 )
 from tableau_pipeline.hyper.tables import Relationship
@@ -127,3 +135,17 @@ def test_all_models_are_read_once():
     )
     declared = replace(STAR, tables=tables)
     assert declared.models == ("dbt/orders", "dbt/places", "raw/changes")
+
+
+@given(st.text(min_size=1, max_size=40))
+def test_keys_are_those_of_dagster_tableau(name: str):
+    """Prevents: a data source beside the one that dagster-tableau's sheets are downstream of."""
+    content = TableauContentData(
+        content_type=TableauContentType.DATA_SOURCE,
+        properties={"luid": "l", "name": name, "hasExtracts": True, "isPublished": True},
+    )
+    site = TableauWorkspaceData.from_content_data("", [content])
+    theirs = DagsterTableauTranslator().get_asset_spec(
+        TableauTranslatorData(content_data=content, workspace_data=site)
+    )
+    assert theirs.key.path == [asset_key_of(name)]

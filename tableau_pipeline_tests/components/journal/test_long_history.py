@@ -3,16 +3,12 @@
 The journal is an asset of its own: what happens on the published asset does not touch it.
 """
 
-from collections.abc import Generator
-from contextlib import contextmanager
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import pyarrow as pa
 import pytest
-import yaml
 from sqlalchemy import text
 
 from tableau_pipeline.components.journal import JOURNAL, journal_event, records_of
@@ -32,10 +28,7 @@ from tableau_pipeline_tests.components.support.location import (
     failure,
 )
 from tableau_pipeline_tests.components.support.records import KEY, look, store
-from tableau_pipeline_tests.conftest import ROOT
-from tableau_pipeline_tests.postgresql import running_postgresql
 from tableau_pipeline_tests.refresh.support.models import flights
-from tableau_sandbox.testing import running_sandbox
 
 OTHER_TYPE = flights(8).set_column(2, "delay", pa.array(["late"] * 8))
 
@@ -52,21 +45,6 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(dg.DagsterInstance, "fetch_observations", counted)
     return pages
-
-
-@contextmanager
-def postgresql_location(root: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Location]:
-    """Data sources on an instance as `deploy/dagster.yaml` sets it up."""
-    settings = yaml.safe_load((ROOT / "deploy" / "dagster.yaml").read_text("utf-8"))
-    monkeypatch.setenv("PIPELINE_DATA_DIR", str(root))
-    with running_postgresql() as postgresql:
-        for name, value in postgresql.settings.items():
-            monkeypatch.setenv(name, value)
-        with (
-            running_sandbox(root / "sandbox") as sandbox,
-            dg.instance_for_test(overrides={"storage": settings["storage"]}) as instance,
-        ):
-            yield Location(sandbox, root / "snapshots", instance)
 
 
 def refused(location: Location, times: int) -> None:
@@ -130,15 +108,6 @@ def test_checkpoint_is_found_after_60_refusals(location: Location, reads: list[i
 def test_checkpoint_is_found_after_10_000_observations(location: Location, reads: list[int]):
     """Prevents: the same after a year of refusals, dry runs and other people's sensors."""
     check_never_forgotten(location, reads, others=40, own=300, factor=256)
-
-
-@pytest.mark.slow
-def test_checkpoint_is_found_in_postgresql(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads: list[int]
-):
-    """Prevents: the same in the database of a deployment."""
-    with postgresql_location(tmp_path, monkeypatch) as location:
-        check_never_forgotten(location, reads, others=40, own=300, factor=256)
 
 
 def interrupted(location: Location, times: int) -> None:

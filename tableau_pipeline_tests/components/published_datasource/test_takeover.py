@@ -4,14 +4,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import dagster as dg
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from tableau_pipeline.components.publish_file import publish_file
-from tableau_pipeline.resources import HyperResource, SnapshotIOManager, SparkResource
 from tableau_pipeline_tests.components.support.location import (
-    ImpatientServer,
     Location,
     decision,
     failure,
@@ -40,6 +35,9 @@ def test_another_instance_is_refused_until_it_takes_over(location: Location):
         before = location.jobs("busy")
         assert "accept: [takeover]" in failure(location.refresh("busy"))
         assert location.jobs("busy") == before
+        # TABLEAU_TAKEOVER, after the records of a deployment were lost.
+        location.takeover = True
+        assert location.refresh("busy").success
 
 
 def test_plan_shows_a_rename(location: Location):
@@ -79,37 +77,3 @@ def test_adoption_keeps_work_in_the_data_directory(
     (file,) = (tmp_path / "kept").iterdir()
     assert str(file) in str(metadata_of(result)["warnings"])
     assert decision(result).startswith("publish (replace): first publish: takes over")
-
-
-@pytest.mark.slow
-def test_files_as_they_are_can_be_taken_over_too(location: Location, tmp_path: Path):
-    """Prevents: a deployment that lost its records, whose files nobody can publish any more."""
-    path = tmp_path / "x.parquet"
-    pq.write_table(pa.table({"a": [1, 2]}), path)
-
-    def publish(instance: dg.DagsterInstance, *, takeover: bool) -> dg.ExecuteInProcessResult:
-        spark = SparkResource()
-        tableau = ImpatientServer(
-            server_url=location.sandbox.url,
-            username=location.sandbox.user,
-            password=location.sandbox.password,
-            takeover=takeover,
-        )
-        files = {"path": str(path), "name": "x", "mode": "as_is"}
-        return publish_file.execute_in_process(
-            instance=instance,
-            raise_on_error=False,
-            run_config={"ops": {"publish_files": {"config": files}}},
-            resources={
-                "spark": spark,
-                "snapshots": SnapshotIOManager(root=str(location.root), spark=spark),
-                "hyper": HyperResource(),
-                "tableau": tableau,
-            },
-        )
-
-    assert publish(location.instance, takeover=False).success
-    with dg.instance_for_test() as instance:
-        assert "TABLEAU_TAKEOVER=true" in failure(publish(instance, takeover=False))
-        assert publish(instance, takeover=True).success
-        assert publish(instance, takeover=False).success

@@ -56,6 +56,7 @@ class Location:
     Attributes:
         partitions: how models are partitioned that are.
         by_app: sign in as a connected app.
+        takeover: take over what another deployment publishes.
     """
 
     sandbox: Sandbox
@@ -63,6 +64,7 @@ class Location:
     instance: dg.DagsterInstance
     partitions: dict[str, dg.PartitionsDefinition] = field(default_factory=dict)
     by_app: bool = False
+    takeover: bool = False
 
     @property
     def store(self) -> SnapshotStore:
@@ -136,7 +138,11 @@ class Location:
                 "connected_app_secret_value": app.secret_value,
             }
         tableau = ImpatientServer(
-            server_url=self.sandbox.url, username=self.sandbox.user, claim=claim, **credentials
+            server_url=self.sandbox.url,
+            username=self.sandbox.user,
+            claim=claim,
+            takeover=self.takeover,
+            **credentials,
         )
         snapshots = SnapshotIOManager(
             root=str(self.root), spark=SparkResource(), keep_days=keep_days
