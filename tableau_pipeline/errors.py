@@ -21,7 +21,7 @@ class RefreshError(Exception):
 
 
 class DriftError(RefreshError):
-    """Somebody else changed the data source during the refresh."""
+    """Another user changed the data source during the refresh."""
 
 
 class RefusedError(RefreshError):

@@ -12,7 +12,6 @@ from tableau_pipeline.components.journal import DagsterJournal, setup_in_run
 from tableau_pipeline.components.published_datasource import (
     POOL,
     PublishedDatasource,
-    partitions_of,
     snapshots_of,
 )
 from tableau_pipeline.components.reporting import escaped
@@ -115,12 +114,15 @@ def audit_job(name: str, declarations: Sequence[Declaration]) -> dg.JobDefinitio
         hyper: HyperResource,
         tableau: TableauServerResource,
     ) -> None:
+        # Of a job without assets, only the location knows the models; a job that is executed in
+        # process has no location.
+        location = context.get_step_execution_context().job.get_repository_definition()
+        graph = location.asset_graph if location else None
         found: list[Audited] = []
         counts = any(each.needs_counts for each in declarations)
         with as_failure(context.log), tableau.session(context.log, counts=counts) as server:
             for declaration in declarations:
-                definitions = _partitions(context, declaration)
-                models = snapshots_of(declaration, snapshots, definitions)
+                models = snapshots_of(declaration, snapshots, graph)
                 setup = setup_in_run(
                     context, declaration, snapshots=models, hyper=hyper, tableau=tableau
                 )
@@ -139,15 +141,6 @@ def audit_job(name: str, declarations: Sequence[Declaration]) -> dg.JobDefinitio
         audit_datasources()
 
     return audit_all
-
-
-def _partitions(
-    context: dg.OpExecutionContext, declaration: Declaration
-) -> dict[str, dg.PartitionsDefinition | None]:
-    # Of a job without assets, only the location knows the models; a job that is executed in
-    # process has no location.
-    location = context.get_step_execution_context().job.get_repository_definition()
-    return partitions_of(location.asset_graph, declaration.models) if location else {}
 
 
 def _log(context: dg.OpExecutionContext, found: Audited) -> None:

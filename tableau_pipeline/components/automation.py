@@ -1,15 +1,16 @@
-"""Schedules of the data sources with a cron trigger."""
+"""The sensors and schedules of the data sources of a code location."""
 
 import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from zlib import crc32
 
 import dagster as dg
 
 from tableau_pipeline.components.dbt_results import Invocation, NotABuildError, read_invocation
-from tableau_pipeline.components.published_datasource import PublishedDatasource, extract_key
+from tableau_pipeline.components.published_datasource import PublishedDatasource, asset_keys
 from tableau_pipeline.components.triggers import (
     CronTrigger,
     DbtTrigger,
@@ -29,42 +30,31 @@ def refresh_schedules(datasources: Iterable[PublishedDatasource]) -> list[dg.Sch
     due: dict[tuple[str, str], list[dg.AssetKey]] = defaultdict(list)
     for datasource in datasources:
         if isinstance(trigger := datasource.trigger, CronTrigger):
-            due[trigger.cron, trigger.timezone] += [
-                # One step makes both assets, and Dagster refuses to run half of it.
-                extract_key(datasource.key),
-                dg.AssetKey.from_user_string(datasource.key),
-            ]
+            # One step makes both assets, and Dagster refuses to run half of it.
+            due[trigger.cron, trigger.timezone] += asset_keys(datasource.key)
     names = Counter(_name(cron, zone) for cron, zone in due)
-    return [
-        _schedule(
-            _name(cron, zone) + (_suffix(cron, zone) if names[_name(cron, zone)] > 1 else ""),
-            cron,
-            zone,
-            keys=keys,
+    schedules = []
+    for (cron, zone), keys in due.items():
+        name = _name(cron, zone)
+        if names[name] > 1:
+            # "1-5" and "1,5", and GMT+1 and GMT-1, yield equal words.
+            name += f"_{crc32(f'{cron} {zone}'.encode()):08x}"
+        schedules.append(
+            dg.ScheduleDefinition(
+                name=name,
+                job=dg.define_asset_job(f"{name}_job", selection=dg.AssetSelection.assets(*keys)),
+                cron_schedule=cron,
+                execution_timezone=zone,
+                default_status=schedule_status(),
+                description=f"Refreshes the data sources due at {cron} ({zone}).",
+            )
         )
-        for (cron, zone), keys in due.items()
-    ]
+    return schedules
 
 
 def _name(cron: str, zone: str) -> str:
     words = re.sub(r"[^A-Za-z0-9]+", "_", cron.replace("*", "x").replace("/", " per "))
     return f"refresh_at_{words}_{re.sub(r'[^A-Za-z0-9]+', '_', zone)}"
-
-
-def _suffix(cron: str, zone: str) -> str:
-    """Return a suffix that separates names with equal words: "1-5" and "1,5", GMT+1 and GMT-1."""
-    return f"_{crc32(f'{cron} {zone}'.encode()):08x}"
-
-
-def _schedule(name: str, cron: str, zone: str, *, keys: list[dg.AssetKey]) -> dg.ScheduleDefinition:
-    return dg.ScheduleDefinition(
-        name=name,
-        job=dg.define_asset_job(f"{name}_job", selection=dg.AssetSelection.assets(*keys)),
-        cron_schedule=cron,
-        execution_timezone=zone,
-        default_status=schedule_status(),
-        description=f"Refreshes the data sources due at {cron} ({zone}).",
-    )
 
 
 _TAG = "dbt/invocation_id"
@@ -117,11 +107,7 @@ def _dbt_sensor(file: str, triggers: Mapping[str, DbtTrigger]) -> dg.SensorDefin
 
 
 def _with_models(datasources: Iterable[str]) -> dg.AssetSelection:
-    keys = (
-        key
-        for datasource in datasources
-        for key in (extract_key(datasource), dg.AssetKey.from_user_string(datasource))
-    )
+    keys = chain.from_iterable(map(asset_keys, datasources))
     # The models' own sources are often tables of dbt, which no run of this location can make.
     return dg.AssetSelection.assets(*keys).upstream().materializable()
 

@@ -15,7 +15,7 @@ from tableau_pipeline.components.yaml_component import YamlComponent
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.keys import keyed
 
-# A file counts as complete after this many unchanged looks: while somebody writes it, its size or
+# A file counts as complete after this many unchanged looks: while a program writes it, its size or
 # time stamp changes from tick to tick.
 _STILL = 2
 

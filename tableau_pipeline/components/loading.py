@@ -17,7 +17,7 @@ from dagster.components.core.component_tree import ComponentTreeException
 from pydantic import ValidationError
 from pyspark.sql import DataFrame
 
-from tableau_pipeline.components.published_datasource import PublishedDatasource, extract_key
+from tableau_pipeline.components.published_datasource import PublishedDatasource, asset_keys
 from tableau_pipeline.components.yaml_component import DeclarationError
 from tableau_pipeline.core.declaration import Diff, Project, ProjectLuid
 from tableau_pipeline.errors import RefusedError
@@ -67,7 +67,7 @@ def _repeated_keys(definitions: dg.Definitions, datasources: Sequence[Datasource
             file, line = _declared(spec) or _written(asset) or ("another module", 1)
             places[spec.key].append(f"{file}:{line}")
     for each in datasources:
-        for key in _keys(each.component):
+        for key in reversed(asset_keys(each.component.key)):
             begins = f"{each.file}:{each.line}"
             if others := [place for place in places[key] if place != begins]:
                 yield (
@@ -98,7 +98,7 @@ def _unknown_models(
     definitions: dg.Definitions, datasources: Sequence[Datasource]
 ) -> Iterator[str]:
     """Report models that no asset of this location makes and that have no stored snapshot."""
-    ours = {key.to_user_string() for each in datasources for key in _keys(each.component)}
+    ours = {key.to_user_string() for each in datasources for key in asset_keys(each.component.key)}
     assets = {spec.key.to_user_string() for spec in _specs(definitions)}
     models = sorted(assets - ours)
     listed = ", ".join(models[:_LISTED]) + (", ..." if len(models) > _LISTED else "") or "none"
@@ -185,11 +185,6 @@ def _written(asset: Any) -> tuple[Path, int] | None:
     function = getattr(getattr(step, "compute_fn", None), "decorated_fn", None)
     code = getattr(unwrap(function), "__code__", None) if function else None
     return (Path(code.co_filename), code.co_firstlineno) if code else None
-
-
-def _keys(datasource: PublishedDatasource) -> tuple[dg.AssetKey, dg.AssetKey]:
-    published = datasource.key
-    return dg.AssetKey.from_user_string(published), extract_key(published)
 
 
 def _models(datasource: PublishedDatasource) -> Iterator[tuple[tuple[str, ...], str]]:

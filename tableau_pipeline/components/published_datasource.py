@@ -36,7 +36,8 @@ from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.keys import keyed, mistake
 from tableau_pipeline.lake.tables import with_lakes
 from tableau_pipeline.refresh.plan import Accept, Options
-from tableau_pipeline.refresh.refresh import Setup, refresh
+from tableau_pipeline.refresh.refresh import refresh
+from tableau_pipeline.refresh.report import Report
 from tableau_pipeline.resources import HyperResource, SnapshotIOManager, TableauServerResource
 from tableau_pipeline.resources.failures import as_failure
 
@@ -63,20 +64,20 @@ class ModelSnapshots:
 
 
 def snapshots_of(
-    declaration: Declaration,
-    snapshots: SnapshotIOManager,
-    definitions: Mapping[str, dg.PartitionsDefinition | None],
+    declaration: Declaration, snapshots: SnapshotIOManager, graph: AssetGraph | None
 ) -> Snapshots:
-    """Return the snapshots of a data source's models, tables of lakes included."""
+    """Return the snapshots of a data source's models, tables of lakes included.
+
+    Args:
+        graph: knows the partitions definitions of models; None if nothing does.
+    """
+    keys = {model: dg.AssetKey.from_user_string(model) for model in declaration.models}
+    definitions = {
+        model: graph.get(key).partitions_def
+        for model, key in keys.items()
+        if graph and graph.has(key)
+    }
     return with_lakes(ModelSnapshots(snapshots, definitions), declaration, snapshots.copies)
-
-
-def partitions_of(
-    graph: AssetGraph, models: tuple[str, ...]
-) -> dict[str, dg.PartitionsDefinition | None]:
-    """Return the partitions definitions of these models, where the graph has them."""
-    keys = {model: dg.AssetKey.from_user_string(model) for model in models}
-    return {model: graph.get(key).partitions_def for model, key in keys.items() if graph.has(key)}
 
 
 # The pool of the runs that sign in to Tableau; the instance limits how many run at once.
@@ -113,9 +114,9 @@ class RefreshConfig(dg.Config):
         )
 
 
-def extract_key(published: str) -> dg.AssetKey:
-    """Return the key of the extract asset: the key of the published asset plus `_extract`."""
-    return dg.AssetKey.from_user_string(f"{published}_extract")
+def asset_keys(key: str) -> tuple[dg.AssetKey, dg.AssetKey]:
+    """Return the keys of the extract and of the published asset of a data source."""
+    return dg.AssetKey.from_user_string(f"{key}_extract"), dg.AssetKey.from_user_string(key)
 
 
 def refresh_assets(
@@ -124,7 +125,7 @@ def refresh_assets(
     freshness: dg.FreshnessPolicy | None = None,
 ) -> dg.AssetsDefinition:
     """Return `<key>_extract`, which gets the trigger as its automation condition, and `<key>`."""
-    published = dg.AssetKey.from_user_string(declaration.key)
+    _, published = asset_keys(declaration.key)
     step = declaration.key.replace("/", "__")
 
     @dg.multi_asset(
@@ -140,8 +141,14 @@ def refresh_assets(
         hyper: HyperResource,
         tableau: TableauServerResource,
     ) -> Iterator[dg.MaterializeResult | dg.AssetCheckResult]:
-        setup = _setup(
-            context, config, declaration, snapshots=snapshots, hyper=hyper, tableau=tableau
+        graph = context.job_def.asset_layer.asset_graph
+        setup = setup_in_run(
+            context,
+            declaration,
+            snapshots=snapshots_of(declaration, snapshots, graph),
+            hyper=hyper,
+            tableau=tableau,
+            keep_files=not config.publish,
         )
         with as_failure(context.log, step=step):
             try:
@@ -157,42 +164,32 @@ def refresh_assets(
         yield from check_results(declaration, published, report)
         if config.dry_run:
             context.log_event(dry_run_observation(published, declaration, report))
-            return
-        if report.extract:
-            yield extract_result(extract_key(declaration.key), declaration, report)
-        if report.checkpoint:
-            descriptions = descriptions_of(context, declaration)
-            yield published_result(published, declaration, report, descriptions)
-            collect_snapshots(context, snapshots)
+        else:
+            yield from _results(context, declaration, report, snapshots)
 
     return refresh_step
 
 
-def _setup(
+def _results(
     context: dg.AssetExecutionContext,
-    config: RefreshConfig,
     declaration: Declaration,
-    *,
+    report: Report,
     snapshots: SnapshotIOManager,
-    hyper: HyperResource,
-    tableau: TableauServerResource,
-) -> Setup:
-    graph = context.job_def.asset_layer.asset_graph
-    return setup_in_run(
-        context,
-        declaration,
-        snapshots=snapshots_of(declaration, snapshots, partitions_of(graph, declaration.models)),
-        hyper=hyper,
-        tableau=tableau,
-        keep_files=not config.publish,
-    )
+) -> Iterator[dg.MaterializeResult]:
+    extract, published = asset_keys(declaration.key)
+    if report.extract:
+        yield extract_result(extract, declaration, report)
+    if report.checkpoint:
+        descriptions = descriptions_of(context, declaration)
+        yield published_result(published, declaration, report, descriptions)
+        collect_snapshots(context, snapshots)
 
 
 def _specs(
     declaration: Declaration, trigger: Trigger | None, freshness: dg.FreshnessPolicy | None
 ) -> list[dg.AssetSpec]:
     """Both assets; either is left out of a run that built or published nothing."""
-    extract = extract_key(declaration.key)
+    extract, published = asset_keys(declaration.key)
     models = [dg.AssetKey.from_user_string(model) for model in declaration.models]
     tables = ", ".join(table.name for table in declaration.tables)
     return [
@@ -205,7 +202,7 @@ def _specs(
             automation_condition=automation_condition(trigger, models),
         ),
         dg.AssetSpec(
-            dg.AssetKey.from_user_string(declaration.key),
+            published,
             deps=[extract],
             description=(
                 f'The data source "{declaration.name}" in the Tableau project '

@@ -31,8 +31,8 @@ def referenced_snapshots(instance: dg.DagsterInstance) -> set[tuple[str, int]]:
     """Return the versions that any data source of this instance may hold, by model and number.
 
     Raises:
-        RefusedError: another release wrote a record that this one does not understand, so nobody
-            knows which versions it needs.
+        RefusedError: another release wrote a record that this one does not understand, and which
+            may name other versions.
     """
     found: set[tuple[str, int]] = set()
     for key in recorded_keys(instance):

@@ -28,7 +28,7 @@ def unpack(package: Path, suffix: str, into: IO[bytes], *, limit: int) -> None:
                 )
             with opened.open(found) as file:
                 shutil.copyfileobj(file, into)
-    # A password is a RuntimeError, a feature that nobody uses a NotImplementedError.
+    # A password is a RuntimeError, a feature that zipfile lacks a NotImplementedError.
     except (BadZipFile, EOFError, RuntimeError, zlib.error) as error:
         raise ValueError(f"the package is damaged: {error}") from error
 

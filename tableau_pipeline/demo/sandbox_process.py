@@ -44,7 +44,7 @@ def sandbox_process(
         RuntimeError: it did not start; the message is the sandbox's own.
     """
     program = str(Path(sys.executable).with_name("tableau-sandbox"))
-    # Quiet, because nobody reads its output after the first line.
+    # Quiet, because only the first line of its output is read.
     command = [program, "--die-with-parent", "--quiet", *options]
     process = subprocess.Popen(
         [*command, "--port", str(port), "--data-dir", str(data_dir)],

@@ -28,7 +28,7 @@ _LATER = datetime(3000, 1, 1, tzinfo=UTC)
 _HOUR = 3600
 
 
-def belongs_to(definition: dg.PartitionsDefinition | None) -> Callable[[Part], bool]:
+def partition_filter(definition: dg.PartitionsDefinition | None) -> Callable[[Part], bool]:
     """Return a test whether a part is a partition of this definition, by its key and window.
 
     The key alone is not sufficient: "2025-01-05" may be a day or a week.
@@ -224,7 +224,7 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
             definition: the current partitions definition of the model. Stored partitions that
                 do not belong to it are left out. None to include all stored partitions.
         """
-        return _belonging(self.store.newest(asset_key), definition)
+        return _filtered(self.store.newest(asset_key), definition)
 
     def collect(
         self, run_id: str, referenced: Callable[[], Collection[tuple[str, int]]]
@@ -277,7 +277,7 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
             self.store,
             expression=_partition_expression(context),
             partitions=partitions,
-            keeps=belongs_to(context.asset_partitions_def),
+            keeps=partition_filter(context.asset_partitions_def),
             asset_key=asset_key,
             run_id=context.run_id,
             origin=origin,
@@ -287,7 +287,7 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
         asset_key = context.asset_key.to_user_string()
         snapshot = version_to_read(context, self.store)
         if context.has_asset_partitions:
-            snapshot = _belonging(snapshot, context.asset_partitions_def)
+            snapshot = _filtered(snapshot, context.asset_partitions_def)
             snapshot = snapshot and snapshot.only(set(context.asset_partition_keys))
         if snapshot is None or not snapshot.parts:
             raise dg.Failure(
@@ -303,14 +303,13 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
         return read_frame(self.spark.spark_session, snapshot)
 
 
-def _belonging(
+def _filtered(
     found: Snapshot | None, definition: dg.PartitionsDefinition | None
 ) -> Snapshot | None:
     """Return a version without partitions of other definitions; None if nothing remains."""
     if found is None or definition is None:
         return found
-    belongs = belongs_to(definition)
-    kept = tuple(part for part in found.parts if belongs(part))
+    kept = tuple(filter(partition_filter(definition), found.parts))
     return found.model_copy(update={"parts": kept}) if kept else None
 
 

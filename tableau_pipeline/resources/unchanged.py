@@ -120,7 +120,7 @@ def _reason_to_run(
         return f"its run config says {_FORCE}"
     if origin.code_version is None:
         return (
-            "without a code_version, nobody can tell whether its code changed; "
+            "without a code_version, a change of its code does not show; "
             'declare one, as in @dg.asset(code_version="1")'
         )
     if stored is None:

@@ -5,7 +5,7 @@ import dagster as dg
 import pytest
 
 from tableau_pipeline.core.snapshot import Fingerprint, Part, Span
-from tableau_pipeline.resources.snapshots import belongs_to
+from tableau_pipeline.resources.snapshots import partition_filter
 
 DAYS = dg.DailyPartitionsDefinition("2025-01-01")
 WEEKS = dg.WeeklyPartitionsDefinition("2025-01-01")
@@ -58,7 +58,7 @@ def test_key_and_window_count(
     belongs: bool,
 ):
     """Prevents: days that pass for weeks, or a key that was dropped and whose rows stay."""
-    assert belongs_to(now)(part(key, before)) == belongs
+    assert partition_filter(now)(part(key, before)) == belongs
 
 
 def test_excluded_windows():
@@ -66,7 +66,7 @@ def test_excluded_windows():
     cron = {"start": "2025-01-01", "fmt": "%Y-%m-%d", "cron_schedule": "0 0 * * *"}
     definition = dg.TimeWindowPartitionsDefinition(**cron, exclusions=["0 0 * * 0"])
     sunday, monday = part("2025-01-05", DAYS), part("2025-01-06", DAYS)
-    assert [belongs_to(definition)(each) for each in (sunday, monday)] == [False, True]
+    assert [partition_filter(definition)(each) for each in (sunday, monday)] == [False, True]
 
 
 def test_a_clock_that_is_behind_loses_nothing():
@@ -74,7 +74,7 @@ def test_a_clock_that_is_behind_loses_nothing():
     stored = part("2025-03-01", DAYS)
     with dg.partition_loading_context(effective_dt=datetime(2025, 3, 1, 23, 57, tzinfo=UTC)):
         assert not DAYS.has_partition_key("2025-03-01")
-        assert belongs_to(DAYS)(stored)
+        assert partition_filter(DAYS)(stored)
 
 
 def test_hours_over_the_change_of_clocks():
@@ -85,7 +85,7 @@ def test_hours_over_the_change_of_clocks():
         keys = hours.get_partition_keys(current_time=at)
         parts = [part(key, hours) for key in keys]
         assert len(parts) > 24
-        assert all(map(belongs_to(hours), parts))
+        assert all(map(partition_filter(hours), parts))
 
 
 @pytest.mark.slow
@@ -102,6 +102,6 @@ def test_three_years_of_hours():
         for key, w in zip(keys, windows, strict=True)
     ]
     started = time.process_time()
-    assert all(map(belongs_to(hours), parts))
+    assert all(map(partition_filter(hours), parts))
     assert time.process_time() - started < 2
     assert len(parts) > 26_000
