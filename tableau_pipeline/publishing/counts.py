@@ -19,13 +19,8 @@ from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.publishing.errors import SESSION_GONE
 from tableau_pipeline.publishing.http import Secrets, WireAdapter
 
-# Requests to Tableau's VizQL Data Service (VDS), which answers questions about published data.
-#
-# It has paths, errors and a version of its own, and uses the session of the REST API. Nothing
-# tells which version it has, so whoever needs something new asks for it, and gets
-# `NotUnderstoodError`.
-
-
+# The service has paths, errors and a version of its own, which nothing tells: a request that needs
+# a newer one gets `NotUnderstoodError`. It uses the session of the REST API.
 _BASE = "api/v1/vizql-data-service"
 # All requests only read, so they may be repeated. Not after 429: that is a budget for an hour.
 _RETRY = Retry(
@@ -65,7 +60,7 @@ def ask(tsc: TSC.Server, endpoint: str, body: dict[str, Any]) -> Any:
     session = tsc.session
     # Requests go where the others go, and are repeated by other rules.
     wire = cast(WireAdapter, session.get_adapter(base)).wire
-    session.mount(base, WireAdapter(wire, max_retries=_RETRY))
+    session.mount(base, WireAdapter(wire, retry=_RETRY, is_rest=False))
     try:
         response = session.post(
             f"{base}{endpoint}",
@@ -137,7 +132,7 @@ def count_rows(
     ways: Mapping[str, CountWay],
     fresh: bool,
 ) -> dict[str, Counted]:
-    """Count the rows of tables, by table name. See `core.server.Server.count` for the errors."""
+    """Count the rows of tables, by table name."""
     fields = _fields(tsc, luid)
     counted = {}
     for name, key in keys.items():
@@ -154,7 +149,7 @@ def count_rows(
 def count_columns(
     tsc: TSC.Server, luid: str, columns: Mapping[str, Mapping[str, bool]]
 ) -> dict[str, dict[str, ColumnCounts]]:
-    """Count the values of columns. See `core.server.Server.count_columns` for the errors."""
+    """Count the values of columns."""
     fields = _fields(tsc, luid)
     return {
         name: _columns_counted(tsc, luid, _table(fields, name), each)

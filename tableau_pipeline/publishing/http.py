@@ -25,15 +25,12 @@ import defusedxml.ElementTree
 import requests
 from defusedxml.common import DefusedXmlException
 from urllib3.exceptions import LocationParseError, MaxRetryError, ResponseError
-from urllib3.util import Retry, Url, parse_url
+from urllib3.util import Retry, parse_url
 
 from tableau_pipeline.core.declaration import megabytes
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.objects.errors import scheme_and_host
 from tableau_pipeline.publishing.deadline import Deadline, TimedAdapter
-
-# What a session must not let out: the secrets that it has sent itself.
-
 
 _SIGN_IN = re.compile(r'(?:password|personalAccessTokenSecret|jwt)="([^"]+)"')
 # Values in something that came instead of an answer: the session of a proxy, or a new token.
@@ -79,11 +76,7 @@ class Secrets:
         return repr(shown if len(shown) <= _EXCERPT else f"{shown[:_EXCERPT]}...")
 
 
-# What an answer of the REST API must hold, so that nothing else passes for one.
-#
-# The client library takes an element that is missing for an empty list, or fails on it.
-
-
+# What answers must hold. The client library takes what is missing for an empty list, or fails.
 _API = re.compile(r"/api/[^/]+/(.*)")
 _NAMESPACE = {"t": "http://tableau.com/api"}
 _ITEM = "sites/[^/]+/datasources/[^/]+"
@@ -151,9 +144,6 @@ def _root(body: bytes) -> Element | None:
     return root if root.tag == f"{{{_NAMESPACE['t']}}}tsResponse" else None
 
 
-# The address of the server, and the only one that requests may go to.
-
-
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -163,7 +153,7 @@ class OtherOriginError(requests.RequestException):
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """The URL of a server, without a slash at its end, and without anything secret."""
+    """The URL of the server, the only one that gets requests; without secrets or a last slash."""
 
     url: str
 
@@ -182,17 +172,14 @@ class Address:
                 "alone, such as https://tableau.example.com, and sign in by the variables of a "
                 "token, a user or a connected app."
             )
-        try:
-            known = parse_url(url).scheme in (None, *_PORTS)
-        except LocationParseError:
-            known = False
-        if not known:
-            raise RefusedError(
-                f"{shown} is not an address of the web: set it to one such as "
-                "https://tableau.example.com."
-            )
-        # Checkpoints name the server by this text, and a slash would make it another server.
-        return cls(url.rstrip("/"))
+        with suppress(LocationParseError):
+            if parse_url(url).scheme in (None, *_PORTS):
+                # Checkpoints name the server by this text; a slash would make it another server.
+                return cls(url.rstrip("/"))
+        raise RefusedError(
+            f"{shown} is not an address of the web: set it to one such as "
+            "https://tableau.example.com."
+        )
 
     def check(self, url: str | None) -> None:
         """Check that a request goes to this server; from http, it may go on to https.
@@ -200,28 +187,38 @@ class Address:
         Raises:
             OtherOriginError: it goes to another one.
         """
-        own, to = parse_url(self.url), parse_url(url or "")
-        # The Tableau Server Client takes an address without a scheme for one of http.
-        scheme = own.scheme or "http"
-        is_secure = scheme == "http" and to.scheme == "https"
-        same = to.scheme == scheme and _port(to, to.scheme) == _port(own, scheme)
-        if to.host != own.host or not (same or is_secure):
-            port = f":{to.port}" if to.port else ""
+        own, to = _origin(self.url), _origin(url or "")
+        if to != own and (own[:2], to[:2]) != (("http", own[1]), ("https", own[1])):
+            scheme, host, port = to
+            shown = "" if port == _PORTS.get(scheme) else f":{port}"
             raise OtherOriginError(
-                f"it sends requests on to {to.scheme}://{to.host}{port}, which must not get the "
+                f"it sends requests on to {scheme}://{host}{shown}, which must not get the "
                 "secrets in them. Set TABLEAU_SERVER_URL to the address where Tableau itself "
                 "answers"
             )
 
 
-def _port(url: Url, scheme: str | None) -> int | None:
-    return url.port or _PORTS.get(scheme or "")
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    """Return scheme, host and port; the client library takes no scheme for http."""
+    parts = parse_url(url)
+    scheme = parts.scheme or "http"
+    return scheme, parts.host, parts.port or _PORTS.get(scheme)
 
 
-# What holds for every request of a session, whichever call it belongs to.
-#
-# It goes to the server and nowhere else, is over in time, and what it brings is limited and looks
-# like an answer.
+@dataclass(frozen=True, slots=True)
+class RetryTimes:
+    """Pauses and time limits of requests, in seconds.
+
+    Attributes:
+        backoff: the pause before the first retry; each later pause is twice as long.
+        read: the time limit of a request that only reads, or signs in.
+        write: the time limit of any other, and of a download. A server may need long to join many
+            gigabytes of blocks before it answers.
+    """
+
+    backoff: float = 0.5
+    read: float = 300
+    write: float = 3600
 
 
 _CONNECT_SECONDS = 30
@@ -236,14 +233,10 @@ class TooMuchError(requests.RequestException):
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """Where the requests of a session go, and what they carry.
-
-    Attributes:
-        seconds: the time limit of a request that only reads.
-    """
+    """What all requests of a session share: where they may go, for how long, and their secrets."""
 
     address: Address
-    seconds: float
+    times: RetryTimes
     secrets: Secrets = field(default_factory=Secrets)
 
 
@@ -257,58 +250,6 @@ def downloads_up_to(size: int) -> Generator[None]:
         _DOWNLOAD.reset(token)
 
 
-class WireAdapter(TimedAdapter):
-    """Sends the requests of a session, and reads all answers but files."""
-
-    def __init__(self, wire: Wire, **settings: Any) -> None:
-        super().__init__(**settings)
-        self.wire = wire
-
-    def ask(
-        self,
-        request: requests.PreparedRequest,
-        *args: Any,
-        seconds: float,
-        check: Callable[[requests.Response, Secrets], None] | None,
-        **settings: Any,
-    ) -> requests.Response:
-        """Send a request.
-
-        Args:
-            seconds: for each attempt, from the request to the end of a body.
-            check: checks an answer that is not a file.
-
-        Raises:
-            OtherOriginError: it would go to another server.
-            NoAnswerError: what came is no answer of Tableau.
-            TooMuchError: the answer is larger than it may be.
-            TooSlowError: it took too long.
-        """
-        wire = self.wire
-        wire.address.check(request.url)
-        wire.secrets.learn(request)
-        deadline = Deadline(seconds)
-        settings["timeout"] = (_CONNECT_SECONDS, seconds)
-        response = self.send_until(deadline, request, *args, **settings)
-        is_file = bool(settings.get("stream")) and response.ok and not response.is_redirect
-        response.raw = _Body(response.raw, deadline, _DOWNLOAD.get() if is_file else _ANSWER)
-        try:
-            if is_file:
-                check_file(response, wire.secrets)
-            elif response.content is not None and check:
-                check(response, wire.secrets)
-        except BaseException:
-            response.close()
-            raise
-        return response
-
-    def send(
-        self, request: requests.PreparedRequest, *args: Any, **settings: Any
-    ) -> requests.Response:
-        """Send a request that only reads, and check nothing of its answer."""
-        return self.ask(request, *args, seconds=self.wire.seconds, check=None, **settings)
-
-
 class _Body:
     """The body of an answer; what it does not define is urllib3's."""
 
@@ -320,7 +261,8 @@ class _Body:
 
     def stream(self, amount: int, **settings: Any) -> Iterator[bytes]:
         """Yield the body piece by piece."""
-        self._check(self._announced())
+        announced = self._raw.headers.get("Content-Length", "")
+        self._check(int(announced) if announced.isdecimal() else 0)
         seen = 0
         try:
             for piece in self._raw.stream(amount, **settings):
@@ -345,11 +287,6 @@ class _Body:
             self.close()
             raise TooMuchError(f"the answer is larger than {megabytes(self._limit)}")
 
-    def _announced(self) -> int:
-        with suppress(ValueError):
-            return int(self._raw.headers.get("Content-Length", 0))
-        return 0
-
 
 _READS = frozenset({"GET"})
 # The pipeline uses PATCH only for data updates, which have a RequestID.
@@ -360,22 +297,6 @@ _GATEWAY_FAILED = frozenset({502, _UNAVAILABLE, 504})
 _LONGEST_WAIT = 300
 # A server that upgrades to https needs one; whatever needs more leads in circles.
 _MOST_REDIRECTS = 3
-
-
-@dataclass(frozen=True, slots=True)
-class RetryTimes:
-    """Pauses and time limits of requests, in seconds.
-
-    Attributes:
-        backoff: the pause before the first retry; each later pause is twice as long.
-        read: the time limit of a request that only reads, or signs in.
-        write: the time limit of any other, and of a download. A server may need long to join many
-            gigabytes of blocks before it answers.
-    """
-
-    backoff: float = 0.5
-    read: float = 300
-    write: float = 3600
 
 
 class TooLargeError(requests.RequestException):
@@ -429,39 +350,73 @@ class SafeRetry(Retry):
         return (response and self.get_retry_after(response)) or 0
 
 
-class SafeAdapter(WireAdapter):
-    """Waits long for a server that stopped answering, but not for ever."""
+class WireAdapter(TimedAdapter):
+    """Sends the requests of a session, and reads all answers but files.
 
-    def __init__(self, wire: Wire, *, retry: SafeRetry, write_seconds: float) -> None:
-        super().__init__(wire, max_retries=retry)
-        self._write_seconds = write_seconds
+    Attributes:
+        is_rest: whether they go to the REST API; otherwise they only read, and their answers are
+            not checked.
+    """
+
+    def __init__(self, wire: Wire, *, retry: Retry, is_rest: bool) -> None:
+        super().__init__(max_retries=retry)
+        self.wire, self.is_rest = wire, is_rest
 
     def send(
         self, request: requests.PreparedRequest, *args: Any, **settings: Any
     ) -> requests.Response:
-        """Send one request.
+        """Send one request, each attempt of which has a time limit up to the end of the answer.
 
         Raises:
+            OtherOriginError: it would go to another server.
+            NoAnswerError: what came is no answer of Tableau.
+            TooMuchError: the answer is larger than it may be.
+            TooSlowError: it took too long.
             TooLargeError: something on the way does not let a request of this size through.
             RefusedLaterError: a repeated update was refused, but the first one may have been
                 received.
         """
-        reads = request.method in _READS and not settings.get("stream")
-        is_quick = reads or "/auth/" in request.path_url
-        seconds = self.wire.seconds if is_quick else self._write_seconds
-        response = self.ask(request, *args, seconds=seconds, check=check_answer, **settings)
-        # Proxies answer this in formats of their own, whose status TSC does not keep.
-        if response.status_code == _TOO_LARGE:
+        wire = self.wire
+        wire.address.check(request.url)
+        wire.secrets.learn(request)
+        only_reads = request.method in _READS and not settings.get("stream")
+        is_quick = only_reads or not self.is_rest or "/auth/" in request.path_url
+        deadline = Deadline(wire.times.read if is_quick else wire.times.write)
+        settings["timeout"] = (_CONNECT_SECONDS, deadline.seconds)
+        response = self.send_until(deadline, request, *args, **settings)
+        is_file = bool(settings.get("stream")) and response.ok and not response.is_redirect
+        response.raw = _Body(response.raw, deadline, _DOWNLOAD.get() if is_file else _ANSWER)
+        try:
+            if is_file:
+                check_file(response, wire.secrets)
+            # Reads the body.
+            elif response.content is not None and self.is_rest:
+                check_answer(response, wire.secrets)
+                _check_status(response)
+        except BaseException:
             response.close()
-            raise TooLargeError(request=request, response=response)
-        if request.method in _UPDATES and _refused(response) and _may_have_arrived(response):
-            response.close()
-            raise RefusedLaterError(request=request, response=response)
+            raise
         return response
 
 
+def _check_status(response: requests.Response) -> None:
+    request = response.request
+    # Proxies answer this in formats of their own, whose status TSC does not keep.
+    if response.status_code == _TOO_LARGE:
+        raise TooLargeError(request=request, response=response)
+    # Some servers answer a request that they have already received with a conflict.
+    refused = 400 <= response.status_code < 500 and response.status_code != _CONFLICT
+    # Whether an earlier attempt was left unanswered, or answered only by a gateway.
+    may_have_arrived = any(
+        past.error is not None or past.status in _GATEWAY_FAILED
+        for past in response.raw.retries.history
+    )
+    if request.method in _UPDATES and refused and may_have_arrived:
+        raise RefusedLaterError(request=request, response=response)
+
+
 def safe_sessions(
-    wire: Wire, log: logging.Logger, hook: Callable[..., None], *, times: RetryTimes
+    wire: Wire, log: logging.Logger, hook: Callable[..., None]
 ) -> Callable[[], requests.Session]:
     """Return a factory of HTTP sessions for TSC.
 
@@ -477,7 +432,7 @@ def safe_sessions(
         status=4,
         other=0,
         allowed_methods=_SAFE_TWICE,
-        backoff_factor=times.backoff,
+        backoff_factor=wire.times.backoff,
         # The last answer goes on to TSC, which reads Tableau's error code from it.
         raise_on_status=False,
         log=log,
@@ -487,31 +442,15 @@ def safe_sessions(
         made = requests.Session()
         made.hooks["response"].append(hook)
         for scheme in ("http://", "https://"):
-            made.mount(scheme, SafeAdapter(wire, retry=retry, write_seconds=times.write))
+            made.mount(scheme, WireAdapter(wire, retry=retry, is_rest=True))
         made.max_redirects = _MOST_REDIRECTS
         return made
 
     return session
 
 
-def _refused(response: requests.Response) -> bool:
-    # Some servers answer a request that they have already received with a conflict.
-    return 400 <= response.status_code < 500 and response.status_code != _CONFLICT
-
-
-def _may_have_arrived(response: requests.Response) -> bool:
-    """Whether an earlier attempt was left unanswered, or answered only by a gateway."""
-    return any(
-        past.error is not None or past.status in _GATEWAY_FAILED
-        for past in response.raw.retries.history
-    )
-
-
-# The server's own clock, known from its answers.
-
-
 class ServerClock:
-    """Follows the `Date` of the newest answer; late by its transfer time and up to a second."""
+    """The server's own clock: the `Date` of its newest answer, late by up to a second or so."""
 
     def __init__(self) -> None:
         self._heard: tuple[datetime, float] | None = None

@@ -281,14 +281,14 @@ def signed_in(
             already has a session with this token.
         RefreshError: no Tableau Server answers at `url`, or the token was in use for too long.
     """
-    wire = Wire(Address.of(url), times.read)
+    wire = Wire(Address.of(url), times)
     url = wire.address.url
     turn = (
         only_session(url, token=credentials.name, timeout=session_timeout, log=log)
         if isinstance(credentials, PersonalAccessToken)
         else nullcontext()
     )
-    opened = _session(wire, credentials, site=site, ca_bundle=ca_bundle, log=log, times=times)
+    opened = _session(wire, credentials, site=site, ca_bundle=ca_bundle, log=log)
     # The turn comes first, as signing in ends the session of whoever uses the token now.
     with turn, opened as session:
         yield session
@@ -302,7 +302,6 @@ def _session(
     site: str,
     ca_bundle: Path | None,
     log: logging.Logger,
-    times: RetryTimes,
 ) -> Generator[TableauSite]:
     url, hide = wire.address.url, wire.secrets.message
     doing = f'Signing in to site "{site}" of {url} {credentials.described}'
@@ -326,7 +325,7 @@ def _session(
         tsc = TSC.Server(
             url,
             http_options={"verify": str(ca_bundle) if ca_bundle else True},
-            session_factory=safe_sessions(wire, log, clock.hear, times=times),
+            session_factory=safe_sessions(wire, log, clock.hear),
         )
         # TSC's own use_server_version() treats any failure as a server of ten years ago.
         tsc.version = _version(tsc)

@@ -1,18 +1,23 @@
 """One site of a Tableau Server, with one user signed in: all that a refresh asks of it."""
 
+import gc
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial, wraps
+from inspect import signature
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 import tableauserverclient as TSC
+from tableauserverclient.server import RequestFactory
 
 from tableau_pipeline.core.checkpoint import ColumnCounts, Counted, CountWay, Outcome, PublishMode
-from tableau_pipeline.core.declaration import Project, megabytes, project_path
+from tableau_pipeline.core.declaration import Project, ProjectLuid, megabytes, project_path
 from tableau_pipeline.core.server import Job, Metadata, RemoteDatasource
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.publishing import counts, rest
@@ -22,9 +27,58 @@ from tableau_pipeline.publishing.errors import (
     SignInError,
     translate_errors,
 )
-from tableau_pipeline.publishing.http import ServerClock
+from tableau_pipeline.publishing.http import ServerClock, downloads_up_to
+from tableau_pipeline.publishing.tds import LARGEST, read_metadata
 
 _T = TypeVar("_T")
+_P = ParamSpec("_P")
+
+_MODES = {
+    PublishMode.CREATE: TSC.Server.PublishMode.CreateNew,
+    PublishMode.REPLACE: TSC.Server.PublishMode.Replace,
+    PublishMode.OVERWRITE: TSC.Server.PublishMode.Overwrite,
+}
+# Bytes of a file whose size the server does not tell.
+_LARGEST_DOWNLOAD = 10**10
+_DATASOURCE_NOT_FOUND = {"404000", "404004", "404011"}
+_JOB_NOT_FOUND = {"400031", "404018"}
+_FORBIDDEN = "403"
+_RECEIVED_BEFORE = "409093"
+# REST API versions: no updates before 2021.3 (3.13), a larger limit from 2022.1 (3.15).
+_FIRST_WITH_UPDATES, _FIRST_WITH_LARGE_ONES = "3.13", "3.15"
+_MEGABYTE = 10**6
+# Tableau does not document what a megabyte is here, nor whether the limit itself is allowed.
+_MARGIN = 0.95
+
+
+class _NoProjectError(RefusedError):
+    pass
+
+
+def _asks(
+    doing: str,
+) -> Callable[
+    [Callable[Concatenate["TableauSite", _P], _T]], Callable[Concatenate["TableauSite", _P], _T]
+]:
+    """Translate the errors of a method, and renew the session once if it has ended.
+
+    Args:
+        doing: what fails, with the method's arguments in braces.
+    """
+
+    def decorate(
+        method: Callable[Concatenate["TableauSite", _P], _T],
+    ) -> Callable[Concatenate["TableauSite", _P], _T]:
+        bind = signature(method).bind
+
+        @wraps(method)
+        def asked(self: "TableauSite", *args: _P.args, **settings: _P.kwargs) -> _T:
+            given = bind(self, *args, **settings).arguments
+            return self._ask(doing.format_map(given), partial(method, self, *args, **settings))
+
+        return asked
+
+    return decorate
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +113,10 @@ class TableauSite:
     @property
     def payload_limit(self) -> int:
         """The largest payload of an update in bytes; 0 if the server supports no updates."""
-        return rest.payload_limit(self.tsc)
+        if not self.tsc.check_at_least_version(_FIRST_WITH_UPDATES):
+            return 0
+        is_large = self.tsc.check_at_least_version(_FIRST_WITH_LARGE_ONES)
+        return int((100 if is_large else 10) * _MEGABYTE * _MARGIN)
 
     def now(self) -> datetime:
         """Return the time by the server's own clock; a second or so late, never early."""
@@ -73,50 +130,91 @@ class TableauSite:
         return now
 
     def find_project(self, project: Project) -> str | None:
-        """Return the id of a project; None if there is none."""
-        return self._ask(
-            f'Looking for project "{project_path(project)}"',
-            lambda: rest.find_project(self.tsc, project),
-        )
+        """Return the id of a project; None if there is none, or none that this user may see."""
+        with suppress(_NoProjectError):
+            return self.project(project, create=False)
+        return None
 
     def project(self, project: Project, *, create: bool) -> str:
-        """Return the id of a project, which must exist unless it may be created.
+        """Return the id of a project, after creating the missing part of its path if allowed.
 
         Raises:
-            RefusedError: it does not exist, and may not be created.
+            RefusedError: no project has this LUID, or one on its path is missing and `create` is
+                false.
         """
         return self._ask(
             f'Looking for project "{project_path(project)}"',
-            lambda: rest.project_id(self.tsc, project, create=create),
+            lambda: self._project(project, create=create),
         )
 
+    def _project(self, project: Project, *, create: bool) -> str:
+        if isinstance(project, ProjectLuid):
+            if any(item.id == project.luid for item in rest.every(self.tsc.projects)):
+                return project.luid
+            raise _NoProjectError(
+                f"There is no project {project.luid} on the site, or this user may not see it. "
+                "Correct the LUID in `project:`, or name the project by its path."
+            )
+        # Names are unique only within one parent.
+        parent: str | None = None
+        names = project if isinstance(project, tuple) else [*map(str.strip, project.split("/"))]
+        for depth, name in enumerate(names):
+            found = rest.named(self.tsc.projects, name)
+            item = next((each for each in found if (each.parent_id or None) == parent), None)
+            if item is None and not create:
+                where = f'in "{"/".join(names[:depth])}"' if depth else "on the site"
+                raise _NoProjectError(
+                    f'Project "{project_path(project)}": there is no project "{name}" {where}, or '
+                    "this user may not see it. Create it, correct `project:`, or set "
+                    "create_project: true."
+                )
+            item = item or self.tsc.projects.create(TSC.ProjectItem(name, parent_id=parent))
+            parent = item.id
+        return str(parent)
+
+    @_asks("Looking for data source {luid}")
     def find_by_luid(self, luid: str) -> RemoteDatasource | None:
         """Return the data source; None if there is none.
 
         Raises:
             RefusedError: it exists, but this user may not read it.
         """
-        return self._ask(
-            f"Looking for data source {luid}", lambda: rest.find_by_luid(self.tsc, luid)
-        )
+        item = self._item(luid)
+        return rest.remote_datasource(self.tsc, item) if item else None
 
+    @_asks("Looking for data source {luid}")
     def updated_at(self, luid: str) -> datetime | None:
         """Return the time stamp of a data source by one request; None if there is none."""
-        return self._ask(f"Looking for data source {luid}", lambda: rest.updated_at(self.tsc, luid))
+        item = self._item(luid)
+        return rest.valid_time(item, "updatedAt", item.updated_at) if item else None
 
+    def _item(self, luid: str) -> TSC.DatasourceItem | None:
+        try:
+            return self.tsc.datasources.get_by_id(luid)
+        except TSC.ServerResponseError as error:
+            if error.code in _DATASOURCE_NOT_FOUND:
+                return None
+            raise
+
+    @_asks('Looking for data source "{name}"')
     def find_by_name(self, name: str, *, project_id: str) -> RemoteDatasource | None:
         """Return the data source with this name, in any case of letters; None if there is none."""
-        return self._ask(
-            f'Looking for data source "{name}"',
-            lambda: rest.find_by_name(self.tsc, name, project_id=project_id),
-        )
+        for item in rest.named(self.tsc.datasources, name):
+            if item.project_id == project_id:
+                return rest.remote_datasource(self.tsc, item)
+        return None
 
+    @_asks('Listing the data sources with a tag "{prefix}..."')
     def tagged(self, prefix: str) -> Sequence[RemoteDatasource]:
         """Return the data sources with a tag that begins so, as far as this user may see them."""
-        return self._ask(
-            f'Listing the data sources with a tag "{prefix}..."',
-            lambda: rest.tagged(self.tsc, prefix),
-        )
+        # A filter compares whole tags, and ":" separates its parts, so the tags are compared here.
+        # Another change of the site may put an item on two pages.
+        items = {str(item.id): item for item in rest.every(self.tsc.datasources)}
+        return [
+            rest.remote_datasource(self.tsc, item)
+            for item in items.values()
+            if any(tag.startswith(prefix) for tag in item.tags)
+        ]
 
     def upload(self, file: Path) -> str:
         """Upload a file, which changes nothing yet; return the id by which one call may use it."""
@@ -124,13 +222,21 @@ class TableauSite:
         size, sent = file.stat().st_size, 0
         block_size = rest.block_size(size)
         upload = self._ask(doing, self.tsc.fileuploads.initiate, remedies=UPLOAD_REMEDIES)
-        for block in rest.blocks(file, block_size):
-            self._ask(doing, lambda block=block: rest.send_block(self.tsc, upload, block))
-            sent += len(block)
-            of = f" of {megabytes(size)}" if sent < size else ""
-            self.log.info("Uploaded %s%s", megabytes(sent), of)
+        with file.open("rb") as opened:
+            while block := opened.read(block_size):
+                self._ask(doing, partial(self._append, upload, block))
+                # The answer and its request refer to each other, which keeps the block in memory.
+                gc.collect(1)
+                sent += len(block)
+                of = f" of {megabytes(size)}" if sent < size else ""
+                self.log.info("Uploaded %s%s", megabytes(sent), of)
         return upload
 
+    def _append(self, upload: str, block: bytes) -> None:
+        request, content_type = RequestFactory.Fileupload.chunk_req(block)
+        self.tsc.fileuploads.append(upload, request, content_type)
+
+    @_asks('Publishing "{name}"')
     def publish(
         self, upload: str, *, file_type: str, name: str, project_id: str, mode: PublishMode
     ) -> str:
@@ -146,18 +252,29 @@ class TableauSite:
             RefusedError: the server refused the request; nothing happened.
             RefreshError: the server failed or did not answer: it may have received the request.
         """
-        return self._ask(
-            f'Publishing "{name}"',
-            lambda: rest.publish(
-                self.tsc,
-                upload,
-                file_type=file_type,
-                name=name,
-                project_id=project_id,
-                mode=mode,
-            ),
+        item = TSC.DatasourceItem(project_id, name=name)
+        request, content_type = RequestFactory.Datasource.publish_req_chunked(item)
+        parameters = {
+            "uploadSessionId": upload,
+            "datasourceType": file_type,
+            _MODES[mode].lower(): "true",
+            # Only a job can be asked about later, if the refresh is interrupted meanwhile.
+            "asJob": "true",
+        }
+        # TSC's own call would also upload the file, which has already been done.
+        endpoint = self.tsc.datasources
+        answer = endpoint.post_request(
+            endpoint.baseurl, request, content_type, parameters={"params": parameters}
         )
+        jobs = TSC.JobItem.from_response(answer.content, self.tsc.namespace)
+        if not jobs or not jobs[0].id:
+            raise RefreshError(
+                f'Publishing "{name}" as a job: the server accepted it, but named no job. The next '
+                "run finds out what it did."
+            )
+        return str(jobs[0].id)
 
+    @_asks("Updating data source {luid}")
     def update(
         self,
         luid: str,
@@ -183,22 +300,48 @@ class TableauSite:
             RefusedError: the server refused the request; nothing happened.
             RefreshError: the server failed or did not answer: it may have received the request.
         """
-        return self._ask(
-            f"Updating data source {luid}",
-            lambda: rest.send_update(
-                self.tsc,
-                luid,
-                batch=batch,
-                upload=upload,
-                request_id=request_id,
-                connection=connection,
-            ),
+        self.tsc.assert_at_least_version(_FIRST_WITH_UPDATES, "Updating data")
+        path = f"{luid}/connections/{self._known(luid, connection)}" if connection else luid
+        # TSC's own call would also upload the payload, which has already been done.
+        endpoint = self.tsc.datasources
+        try:
+            answer = endpoint.patch_request(
+                f"{endpoint.baseurl}/{path}/data",
+                batch.encode(),
+                "application/json",
+                parameters={
+                    "headers": {"requestid": request_id},
+                    "params": {"uploadSessionId": upload} if upload else {},
+                },
+            )
+        except TSC.ServerResponseError as error:
+            if error.code == _RECEIVED_BEFORE:
+                return None
+            raise
+        jobs = TSC.JobItem.from_response(answer.content, self.tsc.namespace)
+        return jobs[0].id if jobs else None
+
+    def _known(self, luid: str, connection: str) -> str:
+        datasource = self.tsc.datasources.get_by_id(luid)
+        self.tsc.datasources.populate_connections(datasource)
+        known = [str(item.id) for item in datasource.connections]
+        if connection in known:
+            return connection
+        raise RefusedError(
+            f'Data source "{datasource.name}" has no connection {connection}. It has: '
+            f"{', '.join(known)}."
         )
 
+    @_asks("Asking for job {job_id}")
     def job(self, job_id: str) -> Job | None:
         """Return a job; None if the server no longer knows it, or hides it from this user."""
-        job = self._ask(f"Asking for job {job_id}", lambda: rest.find_job(self.tsc, job_id))
-        return job and replace(job, notes=self.hide(job.notes))
+        try:
+            job = rest.job_of(job_id, self.tsc.jobs.get_by_id(job_id))
+        except TSC.ServerResponseError as error:
+            if error.code in _JOB_NOT_FOUND or error.code.startswith(_FORBIDDEN):
+                return None
+            raise
+        return replace(job, notes=self.hide(job.notes))
 
     def jobs(self, *, name: str, since: datetime) -> Sequence[Job] | None:
         """Return the updates and publishes of data sources with this name, in any project.
@@ -210,11 +353,23 @@ class TableauSite:
         """
         # Servers before 2025.3 never list jobs for connected apps, even in a new session.
         with suppress(SignInError):
-            return self._ask(
-                f'Asking for the jobs of "{name}"',
-                lambda: rest.jobs_on(self.tsc, name=name, since=since),
-            )
+            return self._jobs(name, since)
         return None
+
+    @_asks('Asking for the jobs of "{name}"')
+    def _jobs(self, name: str, since: datetime) -> Sequence[Job] | None:
+        options = TSC.RequestOptions()
+        field, operator = TSC.RequestOptions.Field, TSC.RequestOptions.Operator
+        options.filter.add(TSC.Filter(field.CreatedAt, operator.GreaterThanOrEqual, since))
+        try:
+            found = list(rest.every(self.tsc.jobs, options))
+        except TSC.ServerResponseError as error:
+            if error.code.startswith(_FORBIDDEN):
+                return None
+            raise
+        # Some names cannot be written in a filter, so titles are compared here.
+        jobs = [rest.listed_job(item) for item in found if rest.same_name(item.title, name)]
+        return [job for job in jobs if job]
 
     def cancel(self, job_id: str) -> bool:
         """Cancel a job; return whether it is now certain never to take effect."""
@@ -224,28 +379,36 @@ class TableauSite:
         status = self.job(job_id)
         return status is not None and status.outcome in (Outcome.FAILED, Outcome.CANCELLED)
 
+    @_asks("Tagging data source {luid}")
     def tag(self, luid: str, tags: Collection[str]) -> None:
         """Add tags to a data source."""
-        self._ask(f"Tagging data source {luid}", lambda: self.tsc.datasources.add_tags(luid, tags))
+        self.tsc.datasources.add_tags(luid, tags)
 
+    @_asks("Taking tags from data source {luid}")
     def untag(self, luid: str, tags: Collection[str]) -> None:
         """Remove tags from a data source."""
-        self._ask(
-            f"Taking tags from data source {luid}",
-            lambda: self.tsc.datasources.delete_tags(luid, tags),
-        )
+        self.tsc.datasources.delete_tags(luid, tags)
 
+    @_asks('Moving data source {luid} to "{name}" in project {project_id}')
     def move(self, luid: str, *, name: str, project_id: str) -> RemoteDatasource:
-        """Rename a data source, or move it to another project, or both.
+        """Rename a data source, or move it to another project, or both; nothing else changes.
 
         Raises:
             RefusedError: the name is taken there, or this user lacks permission.
         """
-        return self._ask(
-            f'Moving data source {luid} to "{name}" in project {project_id}',
-            lambda: rest.move(self.tsc, luid, name=name, project_id=project_id),
-        )
+        endpoint = self.tsc.datasources
+        found = endpoint.get_by_id(luid)
+        # The server keeps what a request does not name. TSC's own call would also name the owner,
+        # which not every user may set, and TSC always names whether a data source is certified.
+        wanted = TSC.DatasourceItem(project_id, name=name)
+        wanted.certified = bool(found.certified)
+        wanted.certification_note = found.certification_note
+        request = RequestFactory.Datasource.update_req(wanted)
+        endpoint.put_request(f"{endpoint.baseurl}/{luid}", request)
+        # The answer may lack the values that did not change.
+        return rest.remote_datasource(self.tsc, endpoint.get_by_id(luid))
 
+    @_asks("Downloading data source {luid}")
     def download(self, luid: str, folder: Path, *, limit: int | None = None) -> Path:
         """Download a data source with its extract, as a packaged file (`.tdsx`) in a folder.
 
@@ -256,18 +419,27 @@ class TableauSite:
             RefusedError: this user lacks permission.
             RefreshError: it is larger, or takes too long.
         """
-        return self._ask(
-            f"Downloading data source {luid}",
-            lambda: rest.download(self.tsc, luid, folder, limit=limit),
-        )
+        if limit is None:
+            size = self.tsc.datasources.get_by_id(luid).size
+            # It is rounded, and may be that of the file before or after it is packed.
+            limit = 2 * (size + 1) * 2**20 if size is not None else _LARGEST_DOWNLOAD
+        with downloads_up_to(limit):
+            return Path(self.tsc.datasources.download(luid, folder))
 
+    @_asks("Reading the metadata of data source {luid}")
     def metadata(self, luid: str) -> Metadata:
         """Read the content of the data source's `.tds`."""
-        return self._ask(
-            f"Reading the metadata of data source {luid}",
-            lambda: rest.metadata(self.tsc, luid),
-        )
+        with TemporaryDirectory() as folder:
+            with downloads_up_to(LARGEST):
+                file = self.tsc.datasources.download(luid, folder, include_extract=False)
+            try:
+                return read_metadata(Path(file))
+            except ValueError as error:
+                raise RefreshError(
+                    f"The server sent data source {luid} in a form that cannot be read: {error}."
+                ) from error
 
+    @_asks("Counting the rows of data source {luid}")
     def count(
         self,
         luid: str,
@@ -291,11 +463,9 @@ class TableauSite:
             RefreshError: the server cannot count, or does not let this user ask.
         """
         self._check_may_count()
-        return self._ask(
-            f"Counting the rows of data source {luid}",
-            lambda: counts.count_rows(self.tsc, luid, keys, ways=ways, fresh=fresh),
-        )
+        return counts.count_rows(self.tsc, luid, keys, ways=ways, fresh=fresh)
 
+    @_asks("Counting the values of data source {luid}")
     def count_columns(
         self, luid: str, columns: Mapping[str, Mapping[str, bool]]
     ) -> Mapping[str, Mapping[str, ColumnCounts]]:
@@ -308,10 +478,7 @@ class TableauSite:
             RefreshError: the server cannot count, or does not let this user ask.
         """
         self._check_may_count()
-        return self._ask(
-            f"Counting the values of data source {luid}",
-            lambda: counts.count_columns(self.tsc, luid, columns),
-        )
+        return counts.count_columns(self.tsc, luid, columns)
 
     def _check_may_count(self) -> None:
         # The server would answer as if the session had ended.

@@ -1,9 +1,7 @@
-from pathlib import Path
-
 import pytest
 
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.publishing.rest import block_size, blocks
+from tableau_pipeline.publishing.rest import block_size
 
 MEGABYTE, GIGABYTE = 2**20, 2**30
 
@@ -45,13 +43,3 @@ def test_size_that_is_none(monkeypatch: pytest.MonkeyPatch, value: str):
     monkeypatch.setenv("TSC_CHUNK_SIZE_MB", value)
     with pytest.raises(RefusedError, match=f"TSC_CHUNK_SIZE_MB is '{value}'"):
         block_size(1)
-
-
-def test_blocks_add_up_to_the_file(tmp_path: Path):
-    # Prevents: the last block is lost.
-    content = bytes(range(71))
-    file = tmp_path / "file"
-    file.write_bytes(content)
-    sent = list(blocks(file, 18))
-    assert b"".join(sent) == content
-    assert [len(block) for block in sent] == [18, 18, 18, 17]
