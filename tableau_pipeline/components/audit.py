@@ -15,7 +15,7 @@ from tableau_pipeline.components.published_datasource import (
     snapshots_of,
 )
 from tableau_pipeline.components.reporting import escaped
-from tableau_pipeline.components.triggers import Cron, schedule_status
+from tableau_pipeline.components.triggers import Cron, default_status
 from tableau_pipeline.components.yaml_component import YamlComponent
 from tableau_pipeline.core.checkpoint import ClaimRelease
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, TAG_PREFIX, Declaration
@@ -213,7 +213,7 @@ class Audit(YamlComponent):
             job=job,
             cron_schedule=self.cron,
             execution_timezone=self.timezone,
-            default_status=schedule_status(),
+            default_status=default_status(dg.DefaultScheduleStatus),
             description="Compares the published data sources with their models.",
         )
         return dg.Definitions(jobs=[job], schedules=[schedule])

@@ -14,8 +14,7 @@ from tableau_pipeline.components.published_datasource import PublishedDatasource
 from tableau_pipeline.components.triggers import (
     CronTrigger,
     DbtTrigger,
-    schedule_status,
-    sensor_status,
+    default_status,
 )
 from tableau_pipeline.core.declaration import LakeTable
 from tableau_pipeline.errors import RefreshError
@@ -45,7 +44,7 @@ def refresh_schedules(datasources: Iterable[PublishedDatasource]) -> list[dg.Sch
                 job=dg.define_asset_job(f"{name}_job", selection=dg.AssetSelection.assets(*keys)),
                 cron_schedule=cron,
                 execution_timezone=zone,
-                default_status=schedule_status(),
+                default_status=default_status(dg.DefaultScheduleStatus),
                 description=f"Refreshes the data sources due at {cron} ({zone}).",
             )
         )
@@ -78,7 +77,7 @@ def _dbt_sensor(file: str, triggers: Mapping[str, DbtTrigger]) -> dg.SensorDefin
     @dg.sensor(
         name=name,
         job=job,
-        default_status=sensor_status(),
+        default_status=default_status(dg.DefaultSensorStatus),
         description=f"Refreshes data sources and their Spark models after the dbt of {file}.",
     )
     def after_dbt(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
@@ -152,7 +151,7 @@ def _sensor(tables: Mapping[str, LakeTable]) -> dg.SensorDefinition:
     @dg.sensor(
         name="new_versions_of_lake_tables",
         minimum_interval_seconds=60,
-        default_status=sensor_status(),
+        default_status=default_status(dg.DefaultSensorStatus),
         description=f"Reports new versions of {', '.join(sorted(tables))}, on which triggers and "
         "the lineage rest.",
     )
@@ -206,7 +205,7 @@ def automation(context: dg.ComponentLoadContext) -> dg.Definitions:
     after_models = dg.AutomationConditionSensorDefinition(
         "refresh_after_models",
         target=dg.AssetSelection.all(),
-        default_status=sensor_status(),
+        default_status=default_status(dg.DefaultSensorStatus),
         description="Refreshes data sources when their models are new, and retries failed "
         "refreshes. It is off until it is switched on: here, or for a deployment by "
         "PIPELINE_TRIGGERS=on.",

@@ -10,7 +10,7 @@ import dagster as dg
 from pydantic import Field, ValidationError, field_validator
 
 from tableau_pipeline.components.publish_file import PublishFileConfig, publish_files
-from tableau_pipeline.components.triggers import sensor_status
+from tableau_pipeline.components.triggers import default_status
 from tableau_pipeline.components.yaml_component import YamlComponent
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.keys import keyed
@@ -70,7 +70,7 @@ class FileDrop(YamlComponent):
             name=self.sensor,
             job=publish_dropped,
             minimum_interval_seconds=self.seconds,
-            default_status=sensor_status(),
+            default_status=default_status(dg.DefaultSensorStatus),
             description=f"Publishes files that are dropped into {self.folder}.",
         )
         def drop(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:

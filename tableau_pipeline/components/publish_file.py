@@ -153,6 +153,8 @@ class PublishFileConfig(RefreshConfig):
             )
         if self.file_column and self.mode != "append":
             raise ValueError("file_column needs mode append")
+        # It checks its name and its project.
+        self.declaration()
         return self
 
     def _known_options(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from functools import reduce
 from operator import and_
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 import dagster as dg
 from dagster_shared.check import CheckError
@@ -20,6 +20,8 @@ from pydantic import (
 )
 
 from tableau_pipeline.keys import Zone, keyed
+
+Status = TypeVar("Status", dg.DefaultSensorStatus, dg.DefaultScheduleStatus)
 
 RETRY_CRON = "*/30 * * * *"
 # Whether the triggers of this deployment start switched on.
@@ -235,7 +237,7 @@ def _since_request(updated: dg.AutomationCondition) -> dg.AutomationCondition:
     return updated.since(dg.AutomationCondition.newly_requested())
 
 
-def _status() -> Literal["RUNNING", "STOPPED"]:
+def default_status(kind: type[Status]) -> Status:
     """Return RUNNING if PIPELINE_TRIGGERS is `on`; the default is `off`.
 
     A schedule or sensor starts with this status. A switch in the web UI overrides it.
@@ -246,14 +248,4 @@ def _status() -> Literal["RUNNING", "STOPPED"]:
     value = os.environ.get(VARIABLE) or "off"
     if value not in ("on", "off"):
         raise ValueError(f"{VARIABLE} is {value!r}: set it to on or off")
-    return "RUNNING" if value == "on" else "STOPPED"
-
-
-def sensor_status() -> dg.DefaultSensorStatus:
-    """Return the default status of a sensor."""
-    return dg.DefaultSensorStatus[_status()]
-
-
-def schedule_status() -> dg.DefaultScheduleStatus:
-    """Return the default status of a schedule."""
-    return dg.DefaultScheduleStatus[_status()]
+    return kind["RUNNING" if value == "on" else "STOPPED"]

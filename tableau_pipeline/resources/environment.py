@@ -1,4 +1,5 @@
 import os
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import dagster as dg
@@ -8,7 +9,7 @@ from tableau_pipeline.resources.data_folder import shared_place
 from tableau_pipeline.resources.hyper import HyperResource
 from tableau_pipeline.resources.snapshots import SnapshotIOManager
 from tableau_pipeline.resources.spark import SparkResource
-from tableau_pipeline.resources.tableau import JOB_SECONDS, QUEUE_SECONDS, TableauServerResource
+from tableau_pipeline.resources.tableau import TableauServerResource
 
 
 def resources_from_env() -> dict[str, Any]:
@@ -25,16 +26,13 @@ def resources_from_env() -> dict[str, Any]:
             for name in ("master", "remote", "driver_memory")
         }
     )
-    tableau: dict[str, Any] = {
-        "job_timeout": _seconds("TABLEAU_JOB_TIMEOUT", default=JOB_SECONDS),
-        "queue_timeout": _seconds("TABLEAU_QUEUE_TIMEOUT", default=QUEUE_SECONDS),
-        "takeover": _switch("TABLEAU_TAKEOVER"),
-    }
-    for name in TableauServerResource.model_fields.keys() - tableau.keys():
+    tableau: dict[str, Any] = {}
+    for name in TableauServerResource.model_fields:
         variable = f"TABLEAU_{name.upper()}"
-        if os.environ.get(variable):
+        if value := os.environ.get(variable):
             # The web UI never shows the value of an EnvVar.
-            tableau[name] = dg.EnvVar(variable)
+            known = _CHECKED.get(name)
+            tableau[name] = known(variable, value) if known else dg.EnvVar(variable)
     return {
         "spark": spark,
         "hyper": HyperResource(memory_limit=os.environ.get("HYPER_MEMORY_LIMIT") or "50%"),
@@ -42,20 +40,18 @@ def resources_from_env() -> dict[str, Any]:
         "snapshots": SnapshotIOManager(
             root=str(shared_place("snapshots")),
             spark=spark,
-            cache_gb=_amount("PIPELINE_CACHE_GB", default=10),
+            cache_gb=_amount("PIPELINE_CACHE_GB", os.environ.get("PIPELINE_CACHE_GB") or "10"),
         ),
     }
 
 
-def _seconds(name: str, *, default: int) -> int:
-    value = os.environ.get(name) or str(default)
+def _seconds(name: str, value: str) -> int:
     if not value.isdecimal() or int(value) == 0:
         raise RefusedError(f"{name} is {value!r}: set it to a number of seconds above 0.")
     return int(value)
 
 
-def _amount(name: str, *, default: float) -> float:
-    value = os.environ.get(name) or str(default)
+def _amount(name: str, value: str) -> float:
     try:
         amount = float(value)
     except ValueError:
@@ -65,8 +61,14 @@ def _amount(name: str, *, default: float) -> float:
     return amount
 
 
-def _switch(name: str) -> bool:
-    value = os.environ.get(name) or "false"
+def _switch(name: str, value: str) -> bool:
     if value not in ("true", "false"):
         raise RefusedError(f"{name} is {value!r}: set it to true or false.")
     return value == "true"
+
+
+_CHECKED: Mapping[str, Callable[[str, str], Any]] = {
+    "job_timeout": _seconds,
+    "queue_timeout": _seconds,
+    "takeover": _switch,
+}

@@ -25,7 +25,6 @@ _WHERE = (
     "Set it in the environment, or in a .env in the folder where Dagster starts. For a test "
     "server with credentials, start `tableau-sandbox`."
 )
-JOB_SECONDS, QUEUE_SECONDS = 7200, 7200
 
 
 def _variable(field: str) -> str:
@@ -61,10 +60,10 @@ class TableauServerResource(dg.ConfigurableResource):
         default=None, description="PEM file with the certificates to trust."
     )
     job_timeout: int = Field(
-        default=JOB_SECONDS, gt=0, description="Seconds that a job may run on the server."
+        default=7200, gt=0, description="Seconds that a job may run on the server."
     )
     queue_timeout: int = Field(
-        default=QUEUE_SECONDS, gt=0, description="Seconds that a job may wait before it starts."
+        default=7200, gt=0, description="Seconds that a job may wait before it starts."
     )
     takeover: bool = Field(
         default=False,

@@ -124,7 +124,7 @@ def test_work_of_analysts_is_a_warning(published: Pipeline):
     assert found.finding is Finding.EQUAL
     assert not found.is_fine
     assert not found.is_wrong
-    assert "Somebody edited calculated fields, captions or folders" in found.note
+    assert "Another user edited calculated fields, captions or folders" in found.note
 
 
 @pytest.mark.slow

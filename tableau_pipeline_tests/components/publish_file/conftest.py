@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -38,3 +39,9 @@ def published(shipped: Shipped, name: str) -> pa.Table:
         (item,) = site.tsc.datasources.filter(name=name)
         rows = published_rows(site, str(item.id))
     return rows.sort_by(rows.column_names[0])
+
+
+def write(path: Path, *lines: str) -> Path:
+    """A file of these lines."""
+    path.write_text("\n".join(lines) + "\n", "utf-8")
+    return path

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tableau_pipeline.components.publish_file import publish_file
-from tableau_pipeline_tests.components.publish_file.conftest import Publish, published
+from tableau_pipeline_tests.components.publish_file.conftest import Publish, published, write
 from tableau_pipeline_tests.components.support.location import failure, metadata_of
 from tableau_pipeline_tests.conftest import Shipped, Story
 from tableau_pipeline_tests.refresh.support.pipeline import session
@@ -148,8 +148,7 @@ def test_what_is_no_set_of_files(
 
 def test_the_data_source_of_somebody_else(publish: Publish, story: Story, tmp_path: Path):
     """Prevents: a declared data source that a file overwrites by its name."""
-    path = tmp_path / "x.csv"
-    path.write_text("a\n1\n", "utf-8")
+    path = write(tmp_path / "x.csv", "a", "1")
     with session(story.sandbox) as site:
         before = next(iter(site.tsc.datasources.filter(name="NYC Flights"))).updated_at
     message = failure(publish(path=str(path), name="NYC Flights", project="Aviation"))
@@ -168,8 +167,7 @@ def test_the_launchpad_shows_what_to_fill_in():
 @pytest.mark.slow
 def test_secrets_as_the_launchpad_sends_them(shipped: Shipped, name: str, tmp_path: Path):
     """Prevents: a run from the launchpad that signs in by the asterisks that stand for a token."""
-    path = tmp_path / "x.csv"
-    path.write_text("a\n1\n", "utf-8")
+    path = write(tmp_path / "x.csv", "a", "1")
     shown = {
         "server_url": {"env": "TABLEAU_SERVER_URL"},
         "token_name": {"env": "TABLEAU_TOKEN_NAME"},

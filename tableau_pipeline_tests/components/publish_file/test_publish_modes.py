@@ -17,15 +17,10 @@ from tableau_pipeline.ingest import Files, Reading, load
 from tableau_pipeline.ingest.database_table import DatabaseTable
 from tableau_pipeline.objects.local import scratch
 from tableau_pipeline.snapshots.store import SnapshotStore
-from tableau_pipeline_tests.components.publish_file.conftest import Publish, published
+from tableau_pipeline_tests.components.publish_file.conftest import Publish, published, write
 from tableau_pipeline_tests.components.support.location import failure, metadata_of
 from tableau_pipeline_tests.components.support.records import forget
 from tableau_pipeline_tests.conftest import Shipped
-
-
-def write(path: Path, *lines: str) -> Path:
-    path.write_text("\n".join(lines) + "\n", "utf-8")
-    return path
 
 
 @pytest.mark.slow
@@ -95,6 +90,7 @@ def test_a_parquet_file_as_it_is(publish: Publish, shipped: Shipped, name: str, 
         ({"path": "jdbc:postgresql://h/d"}, "set table"),
         ({"table": "t"}, "table needs a path such as"),
         ({"path": "jdbc:x", "table": "t", "mode": "append"}, "mode append needs files"),
+        ({"project": "A//B"}, '"A//B" has an empty part'),
     ],
 )
 def test_settings_that_do_not_fit(config: dict[str, str], message: str):

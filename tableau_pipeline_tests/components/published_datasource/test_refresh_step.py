@@ -48,9 +48,13 @@ def test_no_change_materializes_the_datasource_alone(story: Story):
 
 
 def test_columns_and_where_they_come_from(story: Story):
-    """Prevents: nobody sees which model's column is behind a field of a dashboard."""
+    """Prevents: nobody sees which model's column is behind a field of a dashboard, or what it
+    means."""
     found = metadata(refresh(story))[PUBLISHED]
-    types = {column.name: column.type for column in found["dagster/column_schema"].columns}
+    columns = {column.name: column for column in found["dagster/column_schema"].columns}
+    assert all(column.description for column in columns.values())
+    assert columns["airlines.airline"].description == "Name of the airline."
+    types = {name: column.type for name, column in columns.items()}
     assert types["flights.carrier"] == "TEXT"
     assert types["flights.scheduled_departure"] == "TIMESTAMP"
     deps = found["dagster/column_lineage"].deps_by_column
@@ -156,13 +160,3 @@ def test_unknown_acceptance_is_refused(story: Story):
     (event,) = result.get_step_failure_events()
     known = "shrink, schema, overwrite, takeover"
     assert f"'shrnk' is not one of {known}" in str(event.step_failure_data.error)
-
-
-def test_what_columns_mean(story: Story):
-    """Prevents: descriptions that a model has and its data source has lost."""
-    found = metadata(refresh(story))[PUBLISHED]
-    described = {
-        column.name: column.description for column in found["dagster/column_schema"].columns
-    }
-    assert all(described.values())
-    assert described["airlines.airline"] == "Name of the airline."
