@@ -17,8 +17,8 @@ from benchmarks.fresh_process import in_fresh_process, peak_memory
 from benchmarks.spread import spread
 from benchmarks.waits import waits
 from tableau_pipeline.components.published_datasource import ModelSnapshots
-from tableau_pipeline.core.checkpoint import Record
 from tableau_pipeline.core.declaration import Declaration, Table
+from tableau_pipeline.core.journal import Record
 from tableau_pipeline.core.snapshot import (
     DataFile,
     Fingerprint,

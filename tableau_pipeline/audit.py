@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from tableau_pipeline.core.checkpoint import Checkpoint, Claim
+from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.declaration import tags_of
-from tableau_pipeline.core.journal import read_history
+from tableau_pipeline.core.journal import Claim, read_history
 from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.extracts.checks import TypedSnapshots
 from tableau_pipeline.extracts.compare import Reconciliation

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tableau_pipeline.core.checkpoint import Checkpoint, ClaimRelease, Record
+from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.declaration import Declaration, Table
-from tableau_pipeline.core.journal import read_history
+from tableau_pipeline.core.journal import ClaimRelease, Record, read_history
 from tableau_pipeline.core.server import Timeouts
 from tableau_pipeline.demo.differences import differences
 from tableau_pipeline.errors import RefreshError

@@ -17,9 +17,8 @@ from tableau_pipeline.components.published_datasource import (
 from tableau_pipeline.components.reporting import escaped
 from tableau_pipeline.components.triggers import Cron, default_status
 from tableau_pipeline.components.yaml_component import YamlComponent
-from tableau_pipeline.core.checkpoint import ClaimRelease
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, TAG_PREFIX, Declaration
-from tableau_pipeline.core.journal import read_history
+from tableau_pipeline.core.journal import ClaimRelease, read_history
 from tableau_pipeline.core.server import RemoteDatasource
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.keys import Zone, keyed

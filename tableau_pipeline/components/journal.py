@@ -19,17 +19,20 @@ import dagster as dg
 from dagster._core.storage.runs import SqlRunStorage
 from filelock import FileLock
 
-from tableau_pipeline.core.checkpoint import (
+from tableau_pipeline.core.declaration import Declaration, file_name
+from tableau_pipeline.core.journal import (
+    CLAIMS,
     Claim,
     ClaimRelease,
     Intent,
     Owner,
     Record,
     Recovered,
+    held,
+    is_claim,
+    is_complete,
     read_record,
 )
-from tableau_pipeline.core.declaration import Declaration, file_name
-from tableau_pipeline.core.journal import CLAIMS, held, is_claim, is_complete
 from tableau_pipeline.core.snapshot import Snapshots
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.refresh.refresh import Setup

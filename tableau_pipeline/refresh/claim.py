@@ -6,8 +6,15 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from tableau_pipeline.core.checkpoint import Checkpoint, Claim, ClaimRelease, Intent, Outcome
-from tableau_pipeline.core.journal import History, Journal, read_history
+from tableau_pipeline.core.checkpoint import Checkpoint, Outcome
+from tableau_pipeline.core.journal import (
+    Claim,
+    ClaimRelease,
+    History,
+    Intent,
+    Journal,
+    read_history,
+)
 from tableau_pipeline.errors import RefreshError, RefusedError
 
 # Seconds. A random pause separates two refreshes that began at the same time; a refresh that waits

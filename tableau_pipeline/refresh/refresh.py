@@ -16,9 +16,9 @@ from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 
-from tableau_pipeline.core.checkpoint import Checkpoint, Recovered, TableContent
+from tableau_pipeline.core.checkpoint import Checkpoint, TableContent
 from tableau_pipeline.core.declaration import Declaration, file_name, tags_of
-from tableau_pipeline.core.journal import Journal, read_history
+from tableau_pipeline.core.journal import Journal, Recovered, read_history
 from tableau_pipeline.core.server import Timeouts
 from tableau_pipeline.core.snapshot import Snapshots
 from tableau_pipeline.errors import Check, DriftError, RefusedError

@@ -12,8 +12,15 @@ from uuid import uuid4
 from filelock import FileLock
 from pydantic import ValidationError
 
-from tableau_pipeline.core.checkpoint import FORMAT, RELEASE, Owner, Record, not_understood
-from tableau_pipeline.core.journal import held, needed
+from tableau_pipeline.core.journal import (
+    FORMAT,
+    RELEASE,
+    Owner,
+    Record,
+    held,
+    needed,
+    not_understood,
+)
 from tableau_pipeline.core.snapshot import Frozen
 from tableau_pipeline.errors import RefusedError
 

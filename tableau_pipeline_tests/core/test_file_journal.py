@@ -10,15 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from tableau_pipeline.core.checkpoint import (
-    Checkpoint,
+from tableau_pipeline.core.checkpoint import Checkpoint, Outcome
+from tableau_pipeline.core.journal import (
+    CLAIMS,
+    LATE,
     Claim,
     ClaimRelease,
     Intent,
-    Outcome,
     Recovered,
+    read_history,
 )
-from tableau_pipeline.core.journal import CLAIMS, LATE, read_history
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.scripting.file_journal import FileJournal
 from tableau_pipeline_tests.refresh.support.states import NOON, checkpoint

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
-from tableau_pipeline.core.checkpoint import (
+from tableau_pipeline.core.checkpoint import PublishMode
+from tableau_pipeline.core.journal import (
     Claim,
     ClaimRelease,
     Intent,
-    PublishMode,
     Record,
     Recovered,
     read_record,

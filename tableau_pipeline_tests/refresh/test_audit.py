@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from tableau_pipeline.audit import Audited, Finding, audit
-from tableau_pipeline.core.checkpoint import Claim, Owner
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX, Diff, Reconcile
+from tableau_pipeline.core.journal import Claim, Owner
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.refresh.plan import NoChange
 from tableau_pipeline_tests.refresh.support import other_users

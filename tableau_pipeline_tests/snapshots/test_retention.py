@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tableau_pipeline.core.checkpoint import Checkpoint, ClaimRelease, Intent, Outcome, TableContent
-from tableau_pipeline.core.journal import read_history
+from tableau_pipeline.core.checkpoint import Checkpoint, Outcome, TableContent
+from tableau_pipeline.core.journal import ClaimRelease, Intent, read_history
 from tableau_pipeline.core.snapshot import Fingerprint
 from tableau_pipeline.errors import DamagedSnapshotError
 from tableau_pipeline.snapshots.retention import collect, is_first

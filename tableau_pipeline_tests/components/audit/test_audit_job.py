@@ -12,8 +12,8 @@ from dagster._core.remote_origin import (
 from dagster._core.test_utils import create_run_for_test
 
 from tableau_pipeline.components.journal import JOURNAL
-from tableau_pipeline.core.checkpoint import Claim, ClaimRelease, Owner
 from tableau_pipeline.core.declaration import Reconcile
+from tableau_pipeline.core.journal import Claim, ClaimRelease, Owner
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline_tests.components.journal.test_claims import claim_of

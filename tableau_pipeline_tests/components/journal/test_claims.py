@@ -11,7 +11,7 @@ from dagster._core.test_utils import create_run_for_test
 from filelock import FileLock
 
 from tableau_pipeline.components.journal import records_of
-from tableau_pipeline.core.checkpoint import Claim, ClaimRelease, Owner
+from tableau_pipeline.core.journal import Claim, ClaimRelease, Owner
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline_tests.components.support.location import Location, failure

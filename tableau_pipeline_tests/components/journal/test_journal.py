@@ -6,7 +6,7 @@ import dagster as dg
 import pytest
 
 from tableau_pipeline.components.journal import JOURNAL, records_of
-from tableau_pipeline.core.checkpoint import ClaimRelease
+from tableau_pipeline.core.journal import ClaimRelease
 from tableau_pipeline.core.snapshot import Fingerprint, Part
 from tableau_pipeline_tests.components.support.location import MODEL, Location, decision, failure
 from tableau_pipeline_tests.components.support.records import KEY, look, store, withheld

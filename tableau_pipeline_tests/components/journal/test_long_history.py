@@ -12,15 +12,8 @@ import pytest
 from sqlalchemy import text
 
 from tableau_pipeline.components.journal import JOURNAL, journal_event, records_of
-from tableau_pipeline.core.checkpoint import (
-    Claim,
-    ClaimRelease,
-    Intent,
-    Outcome,
-    Owner,
-    Record,
-    Recovered,
-)
+from tableau_pipeline.core.checkpoint import Outcome
+from tableau_pipeline.core.journal import Claim, ClaimRelease, Intent, Owner, Record, Recovered
 from tableau_pipeline_tests.components.support.location import (
     MODEL,
     Location,

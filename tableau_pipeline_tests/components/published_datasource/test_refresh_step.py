@@ -9,8 +9,8 @@ import dagster as dg
 import pytest
 
 from tableau_pipeline.components.journal import records_of
-from tableau_pipeline.core.checkpoint import Claim, ClaimRelease, Intent, Outcome
-from tableau_pipeline.core.journal import read_history
+from tableau_pipeline.core.checkpoint import Outcome
+from tableau_pipeline.core.journal import Claim, ClaimRelease, Intent, read_history
 from tableau_pipeline_tests.components.support.location import failure
 from tableau_pipeline_tests.conftest import Story
 

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 
 from tableau_pipeline.components.journal import JOURNAL, DagsterJournal, journal_event
-from tableau_pipeline.core.checkpoint import Record
+from tableau_pipeline.core.journal import Record
 from tableau_pipeline_tests.components.support.location import Location
 
 KEY = dg.AssetKey("busy")

@@ -8,8 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from tableau_pipeline.core.checkpoint import Claim, ClaimRelease
-from tableau_pipeline.core.journal import read_history
+from tableau_pipeline.core.journal import Claim, ClaimRelease, read_history
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.refresh.claim import HeldClaim, claimed
 from tableau_pipeline.refresh.plan import NoChange, Options, Publish

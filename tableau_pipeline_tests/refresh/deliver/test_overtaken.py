@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tableau_pipeline.core.checkpoint import Claim
+from tableau_pipeline.core.journal import Claim
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.refresh.plan import NoChange, Options, Publish, Update
 from tableau_pipeline.refresh.refresh import Setup, refresh

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from tableau_pipeline.core.checkpoint import FORMAT, PublishMode
+from tableau_pipeline.core.checkpoint import PublishMode
 from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX
+from tableau_pipeline.core.journal import FORMAT
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.refresh.plan import Accept, NoChange, Options, Publish
 from tableau_pipeline.refresh.refresh import refresh

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from tableau_pipeline.core.checkpoint import FORMAT, PublishMode
+from tableau_pipeline.core.checkpoint import PublishMode
+from tableau_pipeline.core.journal import FORMAT
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.refresh.plan import Accept, NoChange, Publish, Refuse
 from tableau_pipeline_tests.refresh.plan.test_ownership import elsewhere, forget, left_alone

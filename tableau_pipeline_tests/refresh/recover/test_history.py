@@ -2,8 +2,8 @@
 
 import pytest
 
-from tableau_pipeline.core.checkpoint import Checkpoint, ClaimRelease, Intent, Outcome, PublishMode
-from tableau_pipeline.core.journal import read_history
+from tableau_pipeline.core.checkpoint import Checkpoint, Outcome, PublishMode
+from tableau_pipeline.core.journal import ClaimRelease, Intent, read_history
 from tableau_pipeline_tests.refresh.support.states import NOON, checkpoint, table
 
 

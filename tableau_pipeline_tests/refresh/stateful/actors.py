@@ -6,8 +6,8 @@ from datetime import date, datetime
 from fnmatch import fnmatchcase
 from typing import Any, Protocol
 
-from tableau_pipeline.core.checkpoint import Owner
 from tableau_pipeline.core.declaration import Declaration
+from tableau_pipeline.core.journal import Owner
 from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.refresh.plan import Options
 from tableau_pipeline_tests.refresh.stateful.checks import oracle

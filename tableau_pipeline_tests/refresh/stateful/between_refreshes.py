@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import uuid4
 
-from tableau_pipeline.core.checkpoint import Claim, ClaimRelease, Outcome, Owner
-from tableau_pipeline.core.journal import needed, read_history
+from tableau_pipeline.core.checkpoint import Outcome
+from tableau_pipeline.core.journal import Claim, ClaimRelease, Owner, needed, read_history
 from tableau_pipeline.refresh.plan import Options
 from tableau_pipeline_tests.refresh.stateful.actors import Event
 from tableau_pipeline_tests.refresh.stateful.checks.promise import Look, note_meddling, note_rows

@@ -9,8 +9,9 @@ from datetime import date, datetime, timedelta
 from pathlib import Path
 from random import Random
 
-from tableau_pipeline.core.checkpoint import Owner, PublishMode
+from tableau_pipeline.core.checkpoint import PublishMode
 from tableau_pipeline.core.declaration import Declaration
+from tableau_pipeline.core.journal import Owner
 from tableau_pipeline.core.server import Timeouts
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.hyper.process import hyper_process

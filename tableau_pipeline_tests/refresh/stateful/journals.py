@@ -5,8 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from random import Random
 
-from tableau_pipeline.core.checkpoint import FORMAT, ClaimRelease, Owner, Record, read_record
-from tableau_pipeline.core.journal import needed
+from tableau_pipeline.core.journal import FORMAT, ClaimRelease, Owner, Record, needed, read_record
 
 LATER_RELEASE = "99.1"
 # What a release writes whose format this one does not know.

@@ -8,7 +8,7 @@ from multiprocessing import get_context
 from types import SimpleNamespace
 from typing import Any
 
-from tableau_pipeline.core.checkpoint import Intent, Record
+from tableau_pipeline.core.journal import Intent, Record
 from tableau_pipeline.refresh.plan import Accept, Options
 from tableau_pipeline.refresh.refresh import refresh
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from tableau_pipeline.core.checkpoint import Checkpoint, Intent, Record
-from tableau_pipeline.core.journal import read_history
+from tableau_pipeline.core.checkpoint import Checkpoint
+from tableau_pipeline.core.journal import Intent, Record, read_history
 from tableau_pipeline.scripting.file_journal import FileJournal
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
-from tableau_pipeline.core.checkpoint import Owner, Record
+from tableau_pipeline.core.journal import Owner, Record
 
 
 def nothing() -> None:
