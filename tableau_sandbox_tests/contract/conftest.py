@@ -15,6 +15,7 @@ from tableau_sandbox.testing import Sandbox, running_sandbox
 from tableau_sandbox_tests.conftest import ALICE
 from tableau_sandbox_tests.conftest import VIEWER as WITHOUT_A_TOKEN
 from tableau_sandbox_tests.contract.session import Session
+from tableau_sandbox_tests.contract.sources import endpoint_of
 from tableau_sandbox_tests.contract.workspace import Workspace
 
 VIEWER: UserSeed = replace(WITHOUT_A_TOKEN, tokens=(("vera", "vera-secret"),))
@@ -97,26 +98,27 @@ def or_stop(make: Callable[[], _Made]) -> _Made:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Make a test of each case of a fact."""
+    """Make a test of each case of a fact, and of each fact about requests."""
+    marks = [*metafunc.definition.iter_markers()]
     parameters = inspect.signature(metafunc.function).parameters.values()
     names = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
     if names:
         cases = [
-            pytest.param(
-                *(_read(values, len(names)) if isinstance(values, str) else values),
-                id=name.replace("_", "-"),
-                marks=pytest.mark.fact(*mark.args),
-            )
-            for mark in metafunc.definition.iter_markers("fact")
+            pytest.param(*values, id=name.replace("_", "-"), marks=pytest.mark.fact(*mark.args))
+            for mark in marks
             for name, values in mark.kwargs.items()
         ]
         metafunc.parametrize(names, cases)
-
-
-def _read(text: str, count: int) -> list[str]:
-    """Return the values of a case that is one text: the claim or what it is about comes first."""
-    first, _, rest = text.partition(": ")
-    return [first, *rest.split(" -> ", count - 2)]
+    asked = []
+    for mark in marks:
+        if mark.name == "asks":
+            source, *facts = mark.args
+            for name, *given in facts:
+                steps = [(each, "200") if isinstance(each, str) else each for each in given]
+                marked = pytest.mark.fact(endpoint_of(steps), source)
+                asked.append(pytest.param(steps, id=name, marks=marked))
+    if asked:
+        metafunc.parametrize("steps", asked)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,7 +1,7 @@
 """Sessions on a site: raw requests, signed in as the user who checks, as another, or not at all."""
 
 import re
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 from uuid import uuid4
@@ -25,8 +25,12 @@ def sign_in_request(site: str, *, user: str = "", **credentials: str) -> str:
     return f"<tsRequest><credentials {given}>{where}{named}</credentials></tsRequest>"
 
 
+# Requests with their answers, each a code, or a status and paths, as `Answer.meets` has it.
+Steps = Sequence[tuple[str, str]]
+
+
 class Conversation:
-    """Requests in one line, which may name `values` in braces."""
+    """Requests of a method, a path and an element, which may name `values` in braces."""
 
     values: Mapping[str, Callable[[], str]]
 
@@ -39,11 +43,11 @@ class Conversation:
         method, path, *body = request.format(**self._made(request, more)).split(" ", 2)
         return self.ask(method, path, f"<tsRequest>{body[0]}</tsRequest>" if body else b"")
 
-    def converse(self, text: str, **more: str) -> None:
-        """Send requests such as "GET projects -> 200; GET nothing -> 404003", check the answers."""
-        for step in text.format(**self._made(text, more)).split("; "):
-            request, _, expected = step.partition(" -> ")
-            self.send(request).meets(expected)
+    def converse(self, *steps: tuple[str, str], **more: str) -> None:
+        """Send requests, and check their answers; all name the same values."""
+        made = self._made(repr(steps), more)
+        for request, expected in steps:
+            self.send(request, **made).meets(expected.format(**made))
 
     def _made(self, text: str, more: Mapping[str, str]) -> dict[str, str]:
         named = set(re.findall(r"{(\w+)}", text)) - set(more)

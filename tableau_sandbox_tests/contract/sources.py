@@ -1,8 +1,12 @@
 """Where the facts come from, and how far each source can be trusted."""
 
+import re
+from collections.abc import Sequence
 from enum import Enum, StrEnum
 
 import pytest
+
+from tableau_sandbox.http.app import API_ROUTES
 
 
 class Grade(StrEnum):
@@ -42,11 +46,33 @@ class Source(Enum):
     NOBODY = "no public statement: the cautious choice", Grade.ASSUMED
 
 
-def fact(endpoint: str, source: Source, **cases: str | tuple[object, ...]) -> pytest.MarkDecorator:
+def fact(endpoint: str, source: Source, **cases: tuple[object, ...]) -> pytest.MarkDecorator:
     """Mark a test as a fact about an endpoint; its docstring is the claim.
 
     Facts that differ in values alone are cases of one test. Each has a name, and the values of the
-    test's keyword-only parameters, which the docstring names in braces. Values in
-    one text stand before and after ": " and " -> ".
+    test's keyword-only parameters, which the docstring names in braces.
     """
     return pytest.mark.fact(endpoint, source, **cases)
+
+
+def asks(source: Source, *cases: tuple[str | tuple[str, str], ...]) -> pytest.MarkDecorator:
+    """Mark a test as facts about requests, which it gets as `steps`.
+
+    Each has a name, and requests with the answers to expect, which are 200 where none is named.
+    """
+    return pytest.mark.asks(source, *cases)
+
+
+def endpoint_of(steps: Sequence[tuple[str, str]]) -> str:
+    """Return the endpoint that facts are about: of the last request to change something, if any."""
+    requests = [request.removeprefix("they ").split(" ")[:2] for request, _ in steps]
+    changes = [request for request in requests if request[0] != "GET"]
+    method, path = (changes or requests)[-1]
+    path = path.partition("?")[0].removeprefix("/sites/{site}/")
+    for name in ("shared", "new", "path", "theirs"):
+        path = path.replace(f"{{{name}}}", "datasources/{datasource}")
+    for route in API_ROUTES:
+        pattern = route.pattern.removeprefix("sites/{site}/")
+        if route.method == method and re.fullmatch(re.sub(r"{\w+}", "[^/]+", pattern), path):
+            return f"{method} {route.pattern}"
+    return f"{method} {path}"

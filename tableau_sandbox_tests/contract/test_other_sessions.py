@@ -14,9 +14,10 @@ from tableau_sandbox_tests.contract.session import (
     OLDEST_VERSION,
     OtherSession,
     Session,
+    Steps,
     sign_in_request,
 )
-from tableau_sandbox_tests.contract.sources import Source, fact
+from tableau_sandbox_tests.contract.sources import Source, asks, fact
 from tableau_sandbox_tests.contract.vds import call
 from tableau_sandbox_tests.contract.workspace import ROWS, Published, Workspace
 
@@ -95,7 +96,7 @@ def test_made_up_scope(session: Session):
     scope_to_read_content=(
         "The scope tableau:content:read is enough to list data sources and projects",
         _READ,
-        "GET datasources; GET projects",
+        [("GET datasources", "200"), ("GET projects", "200")],
     ),
 )
 @fact(
@@ -104,7 +105,7 @@ def test_made_up_scope(session: Session):
     call_without_its_scope=(
         "A call whose scope the token lacks is refused with 401002",
         _READ,
-        "GET users/{user} -> 401002",
+        [("GET users/{user}", "401002")],
     ),
 )
 @fact(
@@ -113,13 +114,13 @@ def test_made_up_scope(session: Session):
     wildcard_of_a_resource=(
         "The wildcard tableau:jobs:* stands for all actions on jobs, and for no other resource",
         "tableau:jobs:*",
-        "GET jobs/{nothing} -> 404018; GET datasources -> 401002",
+        [("GET jobs/{nothing}", "404018"), ("GET datasources", "401002")],
     ),
 )
-def test_scopes(session: Session, *, claim: str, scope: str, requests: str):
+def test_scopes(session: Session, *, claim: str, scope: str, requests: Steps):
     """{claim}."""
     with session.other(app_request(session, scope)) as other:
-        other.converse(requests)
+        other.converse(*requests)
 
 
 @fact(_METADATA, Source.MCP)
@@ -189,17 +190,16 @@ def _revoke_all(workspace: Workspace, path: str) -> None:
             workspace.ask("DELETE", f"{path}/{named}").succeeds(204)
 
 
-@fact(
-    "GET sites/{site}/users/{user}",
+@asks(
     Source.REFERENCE,
-    viewer_looks_up_another_user="the record of another user: GET users/{other}",
+    ("viewer-looks-up-another-user", ("GET users/{other}", "403004")),
+    ("viewer-lists-users", ("GET users", "403004")),
+    ("viewer-lists-jobs", ("GET jobs", "403004")),
+    ("viewer-uploads", ("POST fileUploads", "403004")),
 )
-@fact("GET sites/{site}/users", Source.REFERENCE, viewer_lists_users="the list of users: GET users")
-@fact("GET sites/{site}/jobs", Source.REFERENCE, viewer_lists_jobs="the list of jobs: GET jobs")
-@fact("POST sites/{site}/fileUploads", Source.REFERENCE, viewer_uploads="uploads: POST fileUploads")
-def test_viewer(session: Session, viewer: OtherSession, *, what: str, asked: str):
-    """A Viewer is refused {what} with 403004."""
-    viewer.send(asked, other=session.user).is_refused("403004")
+def test_viewer(session: Session, viewer: OtherSession, steps: Steps):
+    """{steps}."""
+    viewer.converse(*steps, other=session.user)
 
 
 @fact(_PUBLISH, Source.REFERENCE)
@@ -208,13 +208,14 @@ def test_viewer_publishes(workspace: Workspace, viewer: OtherSession):
     workspace.publish(by=viewer).is_refused("403004 or 403007")
 
 
-@fact(
-    f"GET {_DATASOURCE}/content", Source.REFERENCE, viewer_downloads="download: GET {path}/content"
+@asks(
+    Source.REFERENCE,
+    ("viewer-downloads", ("GET {path}/content", "403004")),
+    ("viewer-deletes", ("DELETE {path}", "403004")),
 )
-@fact(f"DELETE {_DATASOURCE}", Source.REFERENCE, viewer_deletes="delete: DELETE {path}")
-def test_viewer_of_data(workspace: Workspace, viewer: OtherSession, *, verb: str, asked: str):
-    """A Viewer does not {verb} data sources: 403004."""
-    viewer.send(asked, path=workspace.published().path).is_refused("403004")
+def test_viewer_of_data(workspace: Workspace, viewer: OtherSession, steps: Steps):
+    """{steps}."""
+    viewer.converse(*steps, path=workspace.published().path)
 
 
 @fact("POST vizql-data-service/query-datasource", Source.VDS_HELP)
@@ -245,53 +246,25 @@ def test_publish_into_a_closed_project(
         answer.is_refused("403004 or 403007")
 
 
-@fact(
-    f"GET {_DATASOURCE}",
+@asks(
     Source.REFERENCE,
-    datasource_that_is_closed="A Creator is refused what is closed with 403004 or 404004: "
-    "GET {path} -> 403004 or 404004",
+    ("datasource-that-is-closed", ("GET {path}", "403004 or 404004")),
+    (
+        "taking-over-a-datasource",
+        ("PUT {path} <datasource><owner id='{user}'/></datasource>", "403004 or 403027 or 403032"),
+    ),
+    ("permissions-read-by-others", ("GET {path}/permissions", "403004")),
+    (
+        "list-without-what-is-closed",
+        ("GET datasources?filter=name:eq:{name}", "pagination@totalAvailable=0"),
+    ),
+    ("content-of-what-is-closed", ("GET {path}/content", "403004")),
+    ("connections-of-what-is-closed", ("GET {path}/connections", "403004 or 404011")),
+    ("revisions-of-what-is-closed", ("GET {path}/revisions", "403004")),
 )
-@fact(
-    f"PUT {_DATASOURCE}",
-    Source.REFERENCE,
-    taking_over_a_datasource="A Creator does not take over what belongs to another user: "
-    "PUT {path} <datasource><owner id='{user}'/></datasource> -> 403004 or 403027 or 403032",
-)
-@fact(
-    f"GET {_DATASOURCE}/permissions",
-    Source.REFERENCE,
-    permissions_read_by_others="A Creator does not read the permissions of what they may not "
-    "change: GET {path}/permissions -> 403004",
-)
-@fact(
-    _DATASOURCES,
-    Source.REFERENCE,
-    list_without_what_is_closed="What a user may not see is missing in lists: "
-    "GET datasources?filter=name:eq:{name} -> pagination@totalAvailable=0",
-)
-@fact(
-    f"GET {_DATASOURCE}/content",
-    Source.REFERENCE,
-    content_of_what_is_closed="A Creator is refused the content of what is closed: "
-    "GET {path}/content -> 403004",
-)
-@fact(
-    f"GET {_DATASOURCE}/connections",
-    Source.REFERENCE,
-    connections_of_what_is_closed="A Creator is refused the connections of what is closed: "
-    "GET {path}/connections -> 403004 or 404011",
-)
-@fact(
-    f"GET {_DATASOURCE}/revisions",
-    Source.REFERENCE,
-    revisions_of_what_is_closed="A Creator is refused the revisions of what is closed: "
-    "GET {path}/revisions -> 403004",
-)
-def test_creator(
-    creator: OtherSession, closed: tuple[str, Published], *, claim: str, requests: str
-):
-    """{claim}."""
-    creator.converse(requests, path=closed[1].path, name=closed[1].name)
+def test_creator(creator: OtherSession, closed: tuple[str, Published], steps: Steps):
+    """{steps}."""
+    creator.converse(*steps, path=closed[1].path, name=closed[1].name)
 
 
 @fact("GET sites/{site}/projects", Source.REFERENCE)
@@ -315,71 +288,83 @@ _CERTIFY = "<datasource isCertified='true'/>"
 _DESCRIBE = "<datasource description='Seen'/>"
 
 
-@fact(
-    f"PUT {_DATASOURCE}/permissions",
+@asks(
     Source.REFERENCE,
-    right_to_download="Whoever is allowed to download does, until that is revoked: "
-    f"they GET {{path}}/content -> 403004; PUT {_PERMISSIONS} {_rule('ExportXml')} -> 200; "
-    f"they GET {{path}}/content -> 200; "
-    f"DELETE {_PERMISSIONS}/users/{{they}}/ExportXml/Allow -> 204; "
-    "they GET {path}/content -> 403004",
-    denied_before="What was denied before stays denied: "
-    f"PUT {_PERMISSIONS} {_rule('Read', mode='Deny')} -> 200; "
-    f"PUT {_PERMISSIONS} {_rule('Read')} -> 200; they GET {{path}} -> 403004",
-    right_to_write="Whoever may write describes and tags, and neither certifies nor deletes: "
-    f"they PUT {{path}} {_DESCRIBE} -> 403032; PUT {_PERMISSIONS} {_rule('Write')} -> 200; "
-    f"they PUT {{path}} {_DESCRIBE} -> 200; they PUT {{path}} {_CERTIFY} -> 403032; "
-    "they PUT {path}/tags <tags><tag label='a'/></tags> -> 200; they DELETE {path} -> 403004",
-)
-@fact(
-    f"PUT {_DATASOURCE}",
-    Source.REFERENCE,
-    limits_of_owners="An owner does not certify, give away, or move to where nothing is allowed: "
-    f"they PUT {{theirs}} {_DESCRIBE} -> 200; they PUT {{theirs}} {_CERTIFY} -> 403032; "
-    "they PUT {theirs} <datasource><owner id='{user}'/></datasource> -> 403027; "
-    "they PUT {theirs} <datasource><project id='{closed}'/></datasource> -> 403030",
-    given_to_another_user="A data source is given to another user: PUT {path} "
-    "<datasource><owner id='{they}'/></datasource> -> datasource/owner@id={they}",
-    moved_out_of_a_lock="What is moved out of a locked project keeps what counted there: "
-    f"PUT {{path}} {_INTO} -> 200; PUT {_DEFAULTS} {_rule('ExportXml')} -> 200; "
-    "PUT projects/{folder} <project contentPermissions='LockedToProject'/> -> 200; "
-    "PUT {path} <datasource><project id='{project}'/></datasource> -> 200; "
-    "they GET {path}/content -> 200",
-)
-@fact(
-    "PUT sites/{site}/projects/{project}",
-    Source.REFERENCE,
-    locked_project="In a locked project its rules count, and count on when the lock is gone: "
-    f"PUT {{path}} {_INTO} -> 200; PUT {_DEFAULTS} {_rule('ExportXml')} -> 200; "
-    "they GET {path}/content -> 403004; "
-    "PUT projects/{folder} <project contentPermissions='LockedToProjectWithoutNested'/> -> 200; "
-    f"they GET {{path}}/content -> 200; PUT {_PERMISSIONS} {_rule('Write')} -> 403004; "
-    f"GET {_PERMISSIONS} -> permissions/parent@id={{folder}}; "
-    "PUT projects/{folder} <project contentPermissions='ManagedByOwner'/> -> 200; "
-    f"DELETE {_DEFAULTS}/users/{{they}}/ExportXml/Allow -> 204; they GET {{path}}/content -> 200",
-    change_of_a_closed_project="Nobody changes a project that is closed to them: "
-    "they PUT projects/{closed} <project/> -> 403004",
-)
-@fact(
-    "PUT sites/{site}/projects/{project}/permissions",
-    Source.REFERENCE,
-    project_leader="Whoever leads a project may do everything inside it: "
-    f"PUT {{path}} {_INTO} -> 200; they PUT {{path}} {_CERTIFY} -> 403032; "
-    "they POST projects <project name='{name}' parentProjectId='{folder}'/> -> 403004; "
-    f"PUT projects/{{folder}}/permissions {_rule('ProjectLeader')} -> 200; "
-    "they POST projects <project name='{name}' parentProjectId='{folder}'/>"
-    f" -> 201 project/owner@id={{they}}; they PUT {{path}} {_CERTIFY} -> 200; "
-    f"they GET {{path}}/content -> 200; they GET {_PERMISSIONS} -> permissions/datasource@id",
+    (
+        "right-to-download",
+        ("they GET {path}/content", "403004"),
+        f"PUT {_PERMISSIONS} {_rule('ExportXml')}",
+        "they GET {path}/content",
+        (f"DELETE {_PERMISSIONS}/users/{{they}}/ExportXml/Allow", "204"),
+        ("they GET {path}/content", "403004"),
+    ),
+    (
+        "denied-before",
+        f"PUT {_PERMISSIONS} {_rule('Read', mode='Deny')}",
+        f"PUT {_PERMISSIONS} {_rule('Read')}",
+        ("they GET {path}", "403004"),
+    ),
+    (
+        "right-to-write",
+        (f"they PUT {{path}} {_DESCRIBE}", "403032"),
+        f"PUT {_PERMISSIONS} {_rule('Write')}",
+        f"they PUT {{path}} {_DESCRIBE}",
+        (f"they PUT {{path}} {_CERTIFY}", "403032"),
+        "they PUT {path}/tags <tags><tag label='a'/></tags>",
+        ("they DELETE {path}", "403004"),
+    ),
+    (
+        "limits-of-owners",
+        f"they PUT {{theirs}} {_DESCRIBE}",
+        (f"they PUT {{theirs}} {_CERTIFY}", "403032"),
+        ("they PUT {theirs} <datasource><owner id='{user}'/></datasource>", "403027"),
+        ("they PUT {theirs} <datasource><project id='{closed}'/></datasource>", "403030"),
+    ),
+    (
+        "given-to-another-user",
+        ("PUT {path} <datasource><owner id='{they}'/></datasource>", "datasource/owner@id={they}"),
+    ),
+    (
+        "moved-out-of-a-lock",
+        f"PUT {{path}} {_INTO}",
+        f"PUT {_DEFAULTS} {_rule('ExportXml')}",
+        "PUT projects/{folder} <project contentPermissions='LockedToProject'/>",
+        "PUT {path} <datasource><project id='{project}'/></datasource>",
+        "they GET {path}/content",
+    ),
+    (
+        "locked-project",
+        f"PUT {{path}} {_INTO}",
+        f"PUT {_DEFAULTS} {_rule('ExportXml')}",
+        ("they GET {path}/content", "403004"),
+        "PUT projects/{folder} <project contentPermissions='LockedToProjectWithoutNested'/>",
+        "they GET {path}/content",
+        (f"PUT {_PERMISSIONS} {_rule('Write')}", "403004"),
+        (f"GET {_PERMISSIONS}", "permissions/parent@id={folder}"),
+        "PUT projects/{folder} <project contentPermissions='ManagedByOwner'/>",
+        (f"DELETE {_DEFAULTS}/users/{{they}}/ExportXml/Allow", "204"),
+        "they GET {path}/content",
+    ),
+    ("change-of-a-closed-project", ("they PUT projects/{closed} <project/>", "403004")),
+    (
+        "project-leader",
+        f"PUT {{path}} {_INTO}",
+        (f"they PUT {{path}} {_CERTIFY}", "403032"),
+        ("they POST projects <project name='{name}' parentProjectId='{folder}'/>", "403004"),
+        f"PUT projects/{{folder}}/permissions {_rule('ProjectLeader')}",
+        (
+            "they POST projects <project name='{name}' parentProjectId='{folder}'/>",
+            "201 project/owner@id={they}",
+        ),
+        f"they PUT {{path}} {_CERTIFY}",
+        "they GET {path}/content",
+        (f"they GET {_PERMISSIONS}", "permissions/datasource@id"),
+    ),
 )
 def test_rights(
-    workspace: Workspace,
-    creator: OtherSession,
-    closed: tuple[str, Published],
-    *,
-    claim: str,
-    requests: str,
+    workspace: Workspace, creator: OtherSession, closed: tuple[str, Published], steps: Steps
 ):
-    """{claim}."""
+    """{steps}."""
     theirs = workspace.publish(workspace.new_name(), by=creator).succeeds(201)
     values = {
         "path": workspace.published().path,
@@ -391,9 +376,9 @@ def test_rights(
         "they": creator.user,
         "user": workspace.session.user,
     }
-    for step in requests.split("; "):
-        request = step.removeprefix("they ")
-        (workspace if request == step else creator).converse(request, **values)
+    for request, expected in steps:
+        asking = creator if request.startswith("they ") else workspace
+        asking.converse((request.removeprefix("they "), expected), **values)
 
 
 @fact(_PUBLISH, Source.REFERENCE)
@@ -445,8 +430,12 @@ def _elsewhere(session: Session) -> Generator[OtherSession]:
         yield other
 
 
-@fact("GET sites/{site}", Source.NOBODY, another_site="The record of another site: ")
-@fact(_DATASOURCES, Source.NOBODY, session_of_another_site="A path of another site: /datasources")
+@fact("GET sites/{site}", Source.NOBODY, another_site=("The record of another site", ""))
+@fact(
+    _DATASOURCES,
+    Source.NOBODY,
+    session_of_another_site=("A path of another site", "/datasources"),
+)
 def test_path_of_another_site(session: Session, *, what: str, path: str):
     """{what} than that of the session is refused with 403004."""
     with _elsewhere(session) as other:

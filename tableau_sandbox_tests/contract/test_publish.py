@@ -118,15 +118,23 @@ def test_overwrite_keeps_tags(workspace: Workspace):
 @fact(
     _PUBLISH,
     Source.REFERENCE,
-    overwrite_perhaps="A mode that is neither true nor false: overwrite=perhaps -> 400008",
-    overwrite_and_append="Overwriting and appending at once: overwrite=true&append=true -> 400055",
-    append_to_nothing="Appending to a name that does not exist: append=true -> 404004",
-    file_of_another_type="A type that is not one of data sources: datasourceType=xlsx -> 400010",
+    overwrite_perhaps=("A mode that is neither true nor false", "overwrite=perhaps", "400008"),
+    overwrite_and_append=(
+        "Overwriting and appending at once",
+        "overwrite=true&append=true",
+        "400055",
+    ),
+    append_to_nothing=("Appending to a name that does not exist", "append=true", "404004"),
+    file_of_another_type=(
+        "A type that is not one of data sources",
+        "datasourceType=xlsx",
+        "400010",
+    ),
 )
 @fact(
     _PUBLISH,
     Source.NOBODY,
-    replace_of_nothing="Replacing a name that does not exist: replace=true -> 404004",
+    replace_of_nothing=("Replacing a name that does not exist", "replace=true", "404004"),
 )
 def test_refused_query(workspace: Workspace, *, what: str, query: str, codes: str):
     """{what} is refused with {codes}."""

@@ -1,372 +1,373 @@
-"""What a request in one line shows, or a few of them: records, lists, changes and refusals."""
+"""What a request shows, or a few of them: records, lists, changes and refusals."""
 
 import json
 import re
 
 import pytest
 
-from tableau_sandbox_tests.contract.session import Session
-from tableau_sandbox_tests.contract.sources import Source, fact
+from tableau_sandbox_tests.contract.session import Session, Steps
+from tableau_sandbox_tests.contract.sources import Source, asks, fact
 from tableau_sandbox_tests.contract.workspace import Workspace
 
 _PROJECTS = "sites/{site}/projects"
 _PROJECT = "sites/{site}/projects/{project}"
 _ALL = "GET sites/{site}/datasources"
 _ONE = "sites/{site}/datasources/{datasource}"
-_RULE = (
-    "<permissions><granteeCapabilities><user id='{{user}}'/><capabilities>"
-    "<capability name='{}' mode='Allow'/></capabilities></granteeCapabilities></permissions>"
-)
-_RULE_FOR = _RULE.format("Read").replace("<user id='{user}'/>", "{}")
-_NO_USER = "<user id='{nothing}'/>"
+_CREATE = "POST projects <project name='{name}' parentProjectId='{project}'/>"
+_MOVE = "PUT {new} <datasource><project id='{folder}'/></datasource>"
+_NO_USER, _NO_GROUP = "<user id='{nothing}'/>", "<group id='{nothing}'/>"
 
 
-@fact(
-    f"GET {_PROJECTS}",
+def _rule(capability: str, *, to: str = "<user id='{user}'/>", mode: str = "Allow") -> str:
+    """The element of a rule of permissions."""
+    named = f"<capabilities><capability name='{capability}' mode='{mode}'/></capabilities>"
+    return f"<permissions><granteeCapabilities>{to}{named}</granteeCapabilities></permissions>"
+
+
+@asks(
     Source.REFERENCE,
-    chosen_page="A page has as many items as asked for, and says how many there are: GET projects?"
-    "pageSize=1&pageNumber=1 -> pagination@pageNumber=1 pagination@pageSize=1 projects/project@id",
-    page_beyond_the_last="There is nothing beyond the last page: "
-    "GET projects?pageNumber=9999 -> 400006",
-    page_number_below_one="There is no page 0: GET projects?pageNumber=0 -> 400006",
-    wrong_method="A path has its methods only: PATCH projects -> 405000",
-    filter_by_time="A filter by a time, with the colons in it, finds what is later: "
-    "GET projects?filter=createdAt:gt:2001-01-01T00:00:00Z -> projects/project@id; "
-    "GET projects?filter=createdAt:lt:2001-01-01T00:00:00Z -> pagination@totalAvailable=0",
-    filters_of_projects="Projects are filtered by name, parent, top level, owner and times: "
-    "GET projects?filter=name:in:[no-such-name]; GET projects?filter=topLevelProject:eq:false; "
-    "GET projects?filter=parentProjectId:eq:{nothing}; GET projects?filter=ownerName:eq:no-such; "
-    "GET projects?filter=updatedAt:lte:2001-01-01T00:00:00Z",
+    (
+        "chosen-page",
+        (
+            "GET projects?pageSize=1&pageNumber=1",
+            "pagination@pageNumber=1 pagination@pageSize=1 projects/project@id",
+        ),
+    ),
+    ("page-beyond-the-last", ("GET projects?pageNumber=9999", "400006")),
+    ("page-number-below-one", ("GET projects?pageNumber=0", "400006")),
+    ("wrong-method", ("PATCH projects", "405000")),
+    (
+        "filter-by-time",
+        ("GET projects?filter=createdAt:gt:2001-01-01T00:00:00Z", "projects/project@id"),
+        ("GET projects?filter=createdAt:lt:2001-01-01T00:00:00Z", "pagination@totalAvailable=0"),
+    ),
+    (
+        "filters-of-projects",
+        "GET projects?filter=name:in:[no-such-name]",
+        "GET projects?filter=topLevelProject:eq:false",
+        "GET projects?filter=parentProjectId:eq:{nothing}",
+        "GET projects?filter=ownerName:eq:no-such",
+        "GET projects?filter=updatedAt:lte:2001-01-01T00:00:00Z",
+    ),
+    ("default-page", ("GET datasources", "pagination@pageNumber=1 pagination@pageSize=100")),
+    ("page-size-below-one", ("GET datasources?pageSize=0", "400007")),
+    ("page-size-in-words", ("GET datasources?pageSize=many", "400007")),
+    ("page-size-above-the-maximum", ("GET datasources?pageSize=1001", "403014")),
+    ("unknown-site-in-a-path", ("GET /sites/{nothing}/datasources", "404000")),
+    (
+        "filter-by-several-values",
+        (
+            "GET datasources?filter=name:in:%5Bno-such-name,nor-this%5D",
+            "pagination@totalAvailable=0",
+        ),
+    ),
+    (
+        "filters-of-datasources",
+        "GET datasources?filter=projectName:eq:no-such",
+        "GET datasources?filter=contentUrl:eq:no-such",
+        "GET datasources?filter=type:eq:hyper",
+        "GET datasources?filter=tags:in:[no-such-tag]",
+        "GET datasources?filter=ownerName:eq:no-such",
+        "GET datasources?filter=hasExtracts:eq:true",
+        "GET datasources?filter=isCertified:eq:true",
+    ),
+    (
+        "group-of-all-users",
+        ("GET groups?filter=name:eq:All+Users", "pagination@totalAvailable=1 groups/group@id"),
+    ),
+    ("list-of-workbooks", ("GET workbooks?pageSize=1", "pagination@totalAvailable")),
+    (
+        "site-of-the-session",
+        (
+            "GET /sites/{site}",
+            "site@id={site} site@contentUrl={content_url} site@name site@state=Active",
+        ),
+    ),
+    ("unknown-user", ("GET users/{nothing}", "404002")),
+    ("unknown-datasource", ("GET datasources/{nothing}", "404004")),
+    ("content-of-an-unknown-datasource", ("GET datasources/{nothing}/content", "404004")),
+    ("connections-of-an-unknown-datasource", ("GET datasources/{nothing}/connections", "404011")),
+    ("permissions-of-an-unknown-datasource", ("GET datasources/{nothing}/permissions", "404004")),
+    ("unknown-job", ("GET jobs/{nothing}", "404018")),
+    (
+        "permissions-of-a-project",
+        ("GET projects/{project}/permissions", "permissions/project@id={project}"),
+    ),
+    (
+        "default-permissions-of-a-project",
+        (
+            "GET projects/{project}/default-permissions/datasources",
+            "permissions/project@id={project}",
+        ),
+    ),
 )
-@fact(
-    f"GET {_PROJECTS}",
+@asks(
     Source.TSC,
-    encoded_filter="A filter may be percent-encoded as forms are, and its clauses all count: GET "
-    "projects?filter=topLevelProject%3Aeq%3Atrue%2Cname%3Aeq%3Ano+such+name"
-    " -> pagination@totalAvailable=0",
+    (
+        "encoded-filter",
+        (
+            "GET projects?filter=topLevelProject%3Aeq%3Atrue%2Cname%3Aeq%3Ano+such+name",
+            "pagination@totalAvailable=0",
+        ),
+    ),
+    (
+        "first-page-of-nothing",
+        ("GET datasources?filter=name:eq:no-such-name&pageNumber=1", "pagination@totalAvailable=0"),
+    ),
+    ("unknown-parameters", "GET datasources?noSuch=true"),
+    ("unknown-path", ("GET noSuchThings", "404003")),
+    (
+        "datasource-record",
+        (
+            "GET datasources/{datasource}",
+            "datasource@id datasource@name datasource@contentUrl datasource@type"
+            " datasource@createdAt datasource@updatedAt datasource@isCertified datasource@hasExtracts"
+            " datasource@webpageUrl datasource/project@id datasource/owner@id",
+        ),
+    ),
 )
-@fact(
-    f"GET {_PROJECTS}",
+@asks(
     Source.TABCMD,
-    default_project="There is a project called Default, in any case of letters: "
-    "GET projects?filter=name:eq:Default,topLevelProject:eq:true -> pagination@totalAvailable=1; "
-    "GET projects?filter=name:eq:default,topLevelProject:eq:true -> pagination@totalAvailable=1",
+    (
+        "default-project",
+        (
+            "GET projects?filter=name:eq:Default,topLevelProject:eq:true",
+            "pagination@totalAvailable=1",
+        ),
+        (
+            "GET projects?filter=name:eq:default,topLevelProject:eq:true",
+            "pagination@totalAvailable=1",
+        ),
+    ),
+    ("user-of-the-session", ("GET users/{user}", "user@id={user} user@name user@siteRole")),
 )
-@fact(
-    f"GET {_PROJECTS}",
+@asks(
     Source.SCHEMA,
-    project_record="A project has a name, times, an owner and its way of permissions: "
-    "GET projects?pageSize=1 -> projects/project@id projects/project@name"
-    " projects/project@createdAt projects/project@updatedAt projects/project@contentPermissions"
-    " projects/project/owner@id",
+    (
+        "project-record",
+        (
+            "GET projects?pageSize=1",
+            "projects/project@id projects/project@name projects/project@createdAt"
+            " projects/project@updatedAt projects/project@contentPermissions"
+            " projects/project/owner@id",
+        ),
+    ),
 )
-@fact(
-    _ALL,
-    Source.REFERENCE,
-    default_page="Without parameters, a list is the first page of 100 items: "
-    "GET datasources -> pagination@pageNumber=1 pagination@pageSize=100",
-    page_size_below_one="A page has one item or more: GET datasources?pageSize=0 -> 400007",
-    page_size_in_words="The size of a page is a number: GET datasources?pageSize=many -> 400007",
-    page_size_above_the_maximum="A page has 1000 items or less: "
-    "GET datasources?pageSize=1001 -> 403014",
-    unknown_site_in_a_path="A path names a site: GET /sites/{nothing}/datasources -> 404000",
-    filter_by_several_values="The operator in takes several values in brackets: "
-    "GET datasources?filter=name:in:%5Bno-such-name,nor-this%5D -> pagination@totalAvailable=0",
-    filters_of_datasources="Data sources are filtered by project, URL, type, tag, owner, flag: "
-    "GET datasources?filter=projectName:eq:no-such; GET datasources?filter=contentUrl:eq:no-such; "
-    "GET datasources?filter=type:eq:hyper; GET datasources?filter=tags:in:[no-such-tag]; "
-    "GET datasources?filter=ownerName:eq:no-such; GET datasources?filter=hasExtracts:eq:true; "
-    "GET datasources?filter=isCertified:eq:true",
-)
-@fact(
-    _ALL,
+@asks(
     Source.LIVE_MESSAGES,
-    unknown_filter_field="Not every field is a filter: GET datasources?filter=no:eq:x -> 400065",
-    datasources_have_no_filter_by_project_id="There is no filter by the LUID of a project: "
-    "GET datasources?filter=projectId:eq:{nothing} -> 400065",
+    ("unknown-filter-field", ("GET datasources?filter=no:eq:x", "400065")),
+    (
+        "datasources-have-no-filter-by-project-id",
+        ("GET datasources?filter=projectId:eq:{nothing}", "400065"),
+    ),
+    (
+        "unknown-order",
+        ("GET datasources?sort=colour:asc", "400065"),
+        ("GET projects?sort=name:up", "400065"),
+    ),
 )
-@fact(
-    _ALL,
-    Source.NOBODY,
-    unknown_filter_operator="A filter with an unknown operator is refused with 400065: "
-    "GET datasources?filter=name:resembles:x -> 400065; GET datasources?filter=name -> 400065; "
-    "GET datasources?filter=tags:has:x -> 400065; GET projects?filter=name:gt:x -> 400065; "
-    "GET datasources?filter=type:in:[hyper] -> 400065; "
-    "GET datasources?filter=hasExtracts:in:[true] -> 400065",
-    filter_by_no_time="A filter by what is no value of its field is refused with 400065: "
-    "GET datasources?filter=updatedAt:gt:yesterday -> 400065; "
-    "GET datasources?filter=isCertified:eq:perhaps -> 400065; "
-    "GET datasources?filter=size:eq:small -> 400065",
-)
-@fact(
-    _ALL,
-    Source.TSC,
-    first_page_of_nothing="The first page of an empty list is no error: "
-    "GET datasources?filter=name:eq:no-such-name&pageNumber=1 -> pagination@totalAvailable=0",
-    unknown_parameters="Unknown parameters are ignored: GET datasources?noSuch=true -> 200",
-    unknown_path="A path that does not exist is refused: GET noSuchThings -> 404003",
-)
-@fact(
-    _ALL,
-    Source.LIVE_MESSAGES,
-    unknown_order="Not every field sorts, and only up or down: "
-    "GET datasources?sort=colour:asc -> 400065; GET projects?sort=name:up -> 400065",
-)
-@fact(
-    "GET sites/{site}/groups",
-    Source.REFERENCE,
-    group_of_all_users="Each site has a group All Users: "
-    "GET groups?filter=name:eq:All+Users -> pagination@totalAvailable=1 groups/group@id",
-)
-@fact(
-    "GET sites/{site}/workbooks",
-    Source.REFERENCE,
-    list_of_workbooks="Workbooks are listed in pages: "
-    "GET workbooks?pageSize=1 -> pagination@totalAvailable",
-)
-@fact(
-    "GET sites/{site}",
-    Source.REFERENCE,
-    site_of_the_session="A session reads its site, with its name and its content URL: "
-    "GET /sites/{site} -> site@id={site} site@contentUrl={content_url} site@name site@state=Active",
-)
-@fact(
-    "GET sites/{site}/users/{user}",
-    Source.REFERENCE,
-    unknown_user="A user who does not exist is refused: GET users/{nothing} -> 404002",
-)
-@fact(
-    "GET sites/{site}/users/{user}",
-    Source.TABCMD,
-    user_of_the_session="A session reads its own user, with name and site role: "
-    "GET users/{user} -> user@id={user} user@name user@siteRole",
-)
-@fact(
-    f"GET {_ONE}",
-    Source.REFERENCE,
-    unknown_datasource="An unknown data source is refused: GET datasources/{nothing} -> 404004",
-)
-@fact(
-    f"GET {_ONE}/content",
-    Source.REFERENCE,
-    content_of_an_unknown_datasource="An unknown data source has no content: "
-    "GET datasources/{nothing}/content -> 404004",
-)
-@fact(
-    f"GET {_ONE}/connections",
-    Source.REFERENCE,
-    connections_of_an_unknown_datasource="An unknown data source has no connections: "
-    "GET datasources/{nothing}/connections -> 404011",
-)
-@fact(
-    f"GET {_ONE}/permissions",
-    Source.REFERENCE,
-    permissions_of_an_unknown_datasource="An unknown data source has no permissions: "
-    "GET datasources/{nothing}/permissions -> 404004",
-)
-@fact(
-    "GET sites/{site}/jobs/{job}",
-    Source.REFERENCE,
-    unknown_job="A job that does not exist is refused: GET jobs/{nothing} -> 404018",
-)
-@fact(
-    f"GET {_PROJECT}/permissions",
-    Source.REFERENCE,
-    permissions_of_a_project="The permissions of a project name it: "
-    "GET projects/{project}/permissions -> permissions/project@id={project}",
-)
-@fact(
-    f"GET {_PROJECT}/default-permissions/datasources",
-    Source.REFERENCE,
-    default_permissions_of_a_project="A project has default permissions for its data sources: GET "
-    "projects/{project}/default-permissions/datasources -> permissions/project@id={project}",
-)
-@fact(
-    f"GET {_ONE}",
-    Source.TSC,
-    datasource_record="A data source has what clients read, its project and its owner: "
-    "GET datasources/{datasource} -> datasource@id datasource@name datasource@contentUrl"
-    " datasource@type datasource@createdAt datasource@updatedAt datasource@isCertified"
-    " datasource@hasExtracts datasource@webpageUrl datasource/project@id datasource/owner@id",
-)
-def test_site(session: Session, *, claim: str, requests: str):
-    """{claim}."""
-    session.converse(requests)
+def test_site(session: Session, steps: Steps):
+    """{steps}."""
+    session.converse(*steps)
 
 
-@fact(
-    f"POST {_PROJECTS}",
+@asks(
     Source.REFERENCE,
-    created_project="A project is created inside another one, with 201: POST projects <project "
-    "name='{name}' parentProjectId='{project}'/> -> 201 project@parentProjectId={project}",
+    (
+        "created-project",
+        (
+            _CREATE,
+            "201 project@parentProjectId={project}",
+        ),
+    ),
+    (
+        "described-project",
+        "PUT projects/{folder} <project name='{name}'/>",
+        (
+            "PUT projects/{folder} <project description='Seen'/>",
+            "project@name={name} project@description=Seen",
+        ),
+    ),
+    (
+        "deleted-project",
+        ("DELETE projects/{folder}", "204"),
+        ("DELETE projects/{folder}", "404005"),
+    ),
+    (
+        "content-of-a-deleted-project",
+        _MOVE,
+        ("PUT projects/{folder} <project/>", "project/contentsCounts@datasourceCount=1"),
+        ("DELETE projects/{folder}", "204"),
+        ("GET {new}", "404004"),
+    ),
+    (
+        "described-datasource",
+        "PUT {new} <datasource name='{name}'/>",
+        (
+            "PUT {new} <datasource description='Seen'/>",
+            "datasource@name={name} datasource@description=Seen",
+        ),
+    ),
+    (
+        "moved-datasource",
+        (
+            _MOVE,
+            "datasource/project@id={folder}",
+        ),
+        ("GET {new}", "datasource/project@id={folder}"),
+    ),
+    (
+        "moved-to-an-unknown-project",
+        ("PUT {shared} <datasource><project id='{nothing}'/></datasource>", "404005"),
+    ),
+    (
+        "given-to-an-unknown-user",
+        ("PUT {shared} <datasource><owner id='{nothing}'/></datasource>", "404002"),
+    ),
+    ("deleted-datasource", ("DELETE {new}", "204"), ("GET {new}", "404004")),
+    ("no-tags", "PUT {shared}/tags <tags/>"),
+    (
+        "long-tag",
+        (
+            f"PUT {{shared}}/tags <tags><tag label='{'x' * 201}'/></tags>",
+            "400075",
+        ),
+    ),
+    (
+        "blank-tag",
+        ("PUT {shared}/tags <tags><tag label=''/></tags>", "400075"),
+        ("PUT {shared}/tags <tags><tag label=' '/></tags>", "400075"),
+    ),
+    ("unknown-tag", ("DELETE {shared}/tags/no", "404007")),
+    (
+        "unknown-connection",
+        ("PUT {shared}/connections/{nothing} <connection userName='x'/>", "404020"),
+    ),
+    ("unknown-revision", ("GET {shared}/revisions/9/content", "404024")),
+    ("permissions-of-a-datasource", ("GET {shared}/permissions", "permissions/datasource@id")),
+    ("unknown-capability", (f"PUT {{shared}}/permissions {_rule('NoSuch')}", "400000 or 400009")),
+    (
+        "permissions-of-something-else",
+        (
+            "PUT {shared}/permissions <permissions><workbook id='{nothing}'/></permissions>",
+            "400000",
+        ),
+        (
+            "PUT {shared}/permissions <permissions><datasource id='{nothing}'/></permissions>",
+            "400000 or 404009",
+        ),
+    ),
+    (
+        "permissions-in-a-locked-project",
+        (
+            "PUT projects/{folder} <project contentPermissions='LockedToProject'/>",
+            "project@contentPermissions=LockedToProject",
+        ),
+        _MOVE,
+        (f"PUT {{new}}/permissions {_rule('Read')}", "403004"),
+    ),
+    (
+        "capability-of-projects",
+        (f"PUT {{shared}}/permissions {_rule('ProjectLeader')}", "400000 or 400009"),
+    ),
+    (
+        "neither-allowed-nor-denied",
+        (f"PUT {{shared}}/permissions {_rule('Read', mode='Maybe')}", "400000"),
+    ),
+    (
+        "rules-for-nobody",
+        (f"PUT {{shared}}/permissions {_rule('Read', to='')}", "400000"),
+        (f"PUT {{shared}}/permissions {_rule('Read', to=_NO_USER)}", "404002"),
+        (f"PUT {{shared}}/permissions {_rule('Read', to=_NO_GROUP)}", "404012"),
+    ),
+    (
+        "revoked-without-a-grant",
+        ("DELETE {shared}/permissions/users/{user}/VizqlDataApiAccess/Allow", "404013"),
+    ),
 )
-@fact(
-    f"POST {_PROJECTS}",
+@asks(
     Source.LIVE_MESSAGES,
-    taken_project_name="A name that another project has at this place is refused, in any case: "
-    "POST projects <project name='a{name}' parentProjectId='{project}'/> -> 201; "
-    "POST projects <project name='A{name}' parentProjectId='{project}'/> -> 409006",
+    (
+        "taken-project-name",
+        ("POST projects <project name='a{name}' parentProjectId='{project}'/>", "201"),
+        ("POST projects <project name='A{name}' parentProjectId='{project}'/>", "409006"),
+    ),
+    ("refresh-of-hyper-data", ("POST {shared}/refresh <extractRefresh/>", "409090")),
 )
-@fact(
-    f"POST {_PROJECTS}",
+@asks(
     Source.SAMPLES,
-    same_name_elsewhere="Projects inside different projects may have the same name: "
-    "POST projects <project name='{name}' parentProjectId='{project}'/> -> 201; "
-    "POST projects <project name='{name}' parentProjectId='{folder}'/> -> 201",
+    (
+        "same-name-elsewhere",
+        (_CREATE, "201"),
+        ("POST projects <project name='{name}' parentProjectId='{folder}'/>", "201"),
+    ),
 )
-@fact(
-    f"POST {_PROJECTS}",
+@asks(
     Source.TSC,
-    parameter_given_twice="A parameter that is given twice is no error: "
-    "POST projects?publishSamples=False&publishSamples=False "
-    "<project name='{name}' parentProjectId='{project}'/> -> 201",
+    (
+        "parameter-given-twice",
+        (
+            _CREATE.replace("projects", "projects?publishSamples=False&publishSamples=False", 1),
+            "201",
+        ),
+    ),
+    (
+        "project-read-by-put",
+        (
+            "PUT projects/{project}?publishSamples=False <project/>",
+            "project@id={project} project@name",
+        ),
+    ),
+    ("type-of-hyper-data", ("GET {shared}", "datasource@type=hyper")),
+    (
+        "removed-tag",
+        ("PUT {new}/tags <tags><tag label='a/b'/></tags>", "tags/tag@label=a/b"),
+        ("DELETE {new}/tags/a%2Fb", "204"),
+        ("DELETE {new}/tags/a%2Fb", "404007"),
+        "PUT {new}/tags <tags><tag label='q?x=1#%2F'/></tags>",
+        ("DELETE {new}/tags/q%3Fx%3D1%23%252F", "204"),
+        "GET {new}",
+    ),
+    (
+        "connection-of-hyper-data",
+        ("GET {shared}/connections", "connections/connection@id connections/connection@type=hyper"),
+    ),
+    (
+        "tagged-queries",
+        ("GET {shared}/connections", "connections/connection@queryTaggingEnabled=true"),
+    ),
 )
-@fact(
-    f"PUT {_PROJECT}",
-    Source.TSC,
-    project_read_by_put="A change without attributes returns the project as it is: "
-    "PUT projects/{project}?publishSamples=False <project/> -> project@id={project} project@name",
-)
-@fact(
-    f"PUT {_PROJECT}",
-    Source.REFERENCE,
-    described_project="A project is described, and keeps its name: "
-    "PUT projects/{folder} <project name='{name}'/>; PUT projects/{folder} "
-    "<project description='Seen'/> -> project@name={name} project@description=Seen",
-)
-@fact(
-    f"DELETE {_PROJECT}",
-    Source.REFERENCE,
-    deleted_project="A deletion is answered 204, and then the project is unknown: "
-    "DELETE projects/{folder} -> 204; DELETE projects/{folder} -> 404005",
-    content_of_a_deleted_project="A project is deleted with its content: "
-    "PUT {new} <datasource><project id='{folder}'/></datasource> -> 200; "
-    "PUT projects/{folder} <project/> -> project/contentsCounts@datasourceCount=1; "
-    "DELETE projects/{folder} -> 204; GET {new} -> 404004",
-)
-@fact(
-    f"GET {_ONE}",
-    Source.TSC,
-    type_of_hyper_data="A published .hyper file has the type hyper: "
-    "GET {shared} -> datasource@type=hyper",
-)
-@fact(
-    f"GET {_ONE}",
-    Source.NOBODY,
-    hyper_data_are_no_extract="A published .hyper file counts as live, not as an extract: "
-    "GET {shared} -> datasource@hasExtracts=false",
-)
-@fact(
-    f"PUT {_ONE}",
-    Source.REFERENCE,
-    described_datasource="A data source is described, and keeps its name: "
-    "PUT {new} <datasource name='{name}'/>; PUT {new} <datasource description='Seen'/>"
-    " -> datasource@name={name} datasource@description=Seen",
-    moved_datasource="A data source moves to another project: PUT {new} "
-    "<datasource><project id='{folder}'/></datasource> -> datasource/project@id={folder}; "
-    "GET {new} -> datasource/project@id={folder}",
-    moved_to_an_unknown_project="Nothing moves to an unknown project: "
-    "PUT {shared} <datasource><project id='{nothing}'/></datasource> -> 404005",
-    given_to_an_unknown_user="Nothing belongs to a user who does not exist: "
-    "PUT {shared} <datasource><owner id='{nothing}'/></datasource> -> 404002",
-)
-@fact(
-    f"DELETE {_ONE}",
-    Source.REFERENCE,
-    deleted_datasource="A deletion is answered 204, and then the data source is unknown: "
-    "DELETE {new} -> 204; GET {new} -> 404004",
-)
-@fact(
-    f"PUT {_ONE}/tags",
-    Source.REFERENCE,
-    no_tags="An empty list of tags adds nothing, and is no error: PUT {shared}/tags <tags/> -> 200",
-    long_tag="A tag of more than 200 characters is refused: "
-    f"PUT {{shared}}/tags <tags><tag label='{'x' * 201}'/></tags> -> 400075",
-    blank_tag="A tag without a character is refused: PUT {shared}/tags <tags><tag label=''/></tags>"
-    " -> 400075; PUT {shared}/tags <tags><tag label=' '/></tags> -> 400075",
-)
-@fact(
-    f"DELETE {_ONE}/tags/{{label}}",
-    Source.TSC,
-    removed_tag="A tag is removed by its encoded name, also with a slash in it: "
-    "PUT {new}/tags <tags><tag label='a/b'/></tags> -> tags/tag@label=a/b; "
-    "DELETE {new}/tags/a%2Fb -> 204; DELETE {new}/tags/a%2Fb -> 404007; "
-    "PUT {new}/tags <tags><tag label='q?x=1#%2F'/></tags> -> 200; "
-    "DELETE {new}/tags/q%3Fx%3D1%23%252F -> 204; GET {new} -> 200",
-)
-@fact(
-    f"DELETE {_ONE}/tags/{{label}}",
-    Source.REFERENCE,
-    unknown_tag="A tag that a data source lacks is refused: DELETE {shared}/tags/no -> 404007",
-)
-@fact(
-    f"GET {_ONE}/connections",
-    Source.TSC,
-    connection_of_hyper_data="A published .hyper file has a connection of the type hyper: "
-    "GET {shared}/connections -> connections/connection@id connections/connection@type=hyper",
-    tagged_queries="Queries of a published .hyper file are always tagged: "
-    "GET {shared}/connections -> connections/connection@queryTaggingEnabled=true",
-)
-@fact(
-    f"PUT {_ONE}/connections/{{connection}}",
-    Source.REFERENCE,
-    unknown_connection="A connection that a data source lacks cannot be changed: "
-    "PUT {shared}/connections/{nothing} <connection userName='x'/> -> 404020",
-)
-@fact(
-    f"POST {_ONE}/refresh",
-    Source.LIVE_MESSAGES,
-    refresh_of_hyper_data="There is no extract to refresh in a published .hyper file: "
-    "POST {shared}/refresh <extractRefresh/> -> 409090",
-)
-@fact(
-    f"GET {_ONE}/revisions/{{revision}}/content",
-    Source.REFERENCE,
-    unknown_revision="An unknown revision is refused: GET {shared}/revisions/9/content -> 404024",
-)
-@fact(
-    f"GET {_ONE}/permissions",
-    Source.REFERENCE,
-    permissions_of_a_datasource="The permissions of a data source name it: "
-    "GET {shared}/permissions -> permissions/datasource@id",
-)
-@fact(
-    f"PUT {_ONE}/permissions",
+@asks(
     Source.SCHEMA,
-    capability_of_the_data_service="VizqlDataApiAccess is a capability of data sources: "
-    f"PUT {{new}}/permissions {_RULE.format('VizqlDataApiAccess')} -> 200",
+    ("capability-of-the-data-service", "PUT {new}/permissions " + _rule("VizqlDataApiAccess")),
 )
-@fact(
-    f"PUT {_ONE}/permissions",
-    Source.REFERENCE,
-    unknown_capability="A capability that does not exist is refused: "
-    f"PUT {{shared}}/permissions {_RULE.format('NoSuch')} -> 400000 or 400009",
-    permissions_of_something_else="A request names what its path names: PUT {shared}/permissions"
-    " <permissions><workbook id='{nothing}'/></permissions> -> 400000; PUT {shared}/permissions"
-    " <permissions><datasource id='{nothing}'/></permissions> -> 400000 or 404009",
-    permissions_in_a_locked_project="Where a project locks the permissions, those of a data source "
-    "cannot be changed: PUT projects/{folder} <project contentPermissions='LockedToProject'/>"
-    " -> project@contentPermissions=LockedToProject; "
-    "PUT {new} <datasource><project id='{folder}'/></datasource> -> 200; "
-    f"PUT {{new}}/permissions {_RULE.format('Read')} -> 403004",
-    capability_of_projects="Only projects are led: "
-    f"PUT {{shared}}/permissions {_RULE.format('ProjectLeader')} -> 400000 or 400009",
-    neither_allowed_nor_denied="A capability is allowed or denied: "
-    f"PUT {{shared}}/permissions {_RULE.format('Read').replace('Allow', 'Maybe')} -> 400000",
-    rules_for_nobody="A rule is for one user or group that exists: "
-    f"PUT {{shared}}/permissions {_RULE_FOR.format('')} -> 400000; "
-    f"PUT {{shared}}/permissions {_RULE_FOR.format(_NO_USER)} -> 404002; "
-    f"PUT {{shared}}/permissions {_RULE_FOR.format(_NO_USER.replace('user', 'group'))} -> 404012",
-)
-@fact(
-    f"DELETE {_ONE}/permissions/{{grantees}}/{{grantee}}/{{capability}}/{{mode}}",
-    Source.REFERENCE,
-    revoked_without_a_grant="What was not granted cannot be revoked: "
-    "DELETE {shared}/permissions/users/{user}/VizqlDataApiAccess/Allow -> 404013",
-)
-def test_project(workspace: Workspace, *, claim: str, requests: str):
-    """{claim}."""
-    workspace.converse(requests)
+def test_project(workspace: Workspace, steps: Steps):
+    """{steps}."""
+    workspace.converse(*steps)
+
+
+@fact(f"GET {_ONE}", Source.NOBODY)
+def test_hyper_data_are_no_extract(workspace: Workspace):
+    """A published .hyper file counts as live, not as an extract."""
+    workspace.converse(("GET {shared}", "datasource@hasExtracts=false"))
+
+
+@fact(_ALL, Source.NOBODY)
+def test_unknown_filter_operator(session: Session):
+    """A filter with an unknown operator is refused with 400065."""
+    for request in (
+        *("datasources?filter=name:resembles:x", "datasources?filter=name"),
+        *("datasources?filter=tags:has:x", "datasources?filter=type:in:[hyper]"),
+        *("datasources?filter=hasExtracts:in:[true]", "projects?filter=name:gt:x"),
+    ):
+        session.ask("GET", request).is_refused("400065")
+
+
+@fact(_ALL, Source.NOBODY)
+def test_filter_by_no_time(session: Session):
+    """A filter by what is no value of its field is refused with 400065."""
+    for clause in ("updatedAt:gt:yesterday", "isCertified:eq:perhaps", "size:eq:small"):
+        session.ask("GET", f"datasources?filter={clause}").is_refused("400065")
 
 
 @fact(f"GET {_PROJECTS}", Source.REFERENCE)
@@ -382,7 +383,7 @@ def test_sorted_list(session: Session):
 def test_case_of_filters(workspace: Workspace):
     """A filter by the name of a data source distinguishes the case of letters."""
     request = f"GET datasources?filter=name:eq:{workspace.shared.name.upper()}"
-    workspace.converse(f"{request} -> pagination@totalAvailable=0")
+    workspace.converse((request, "pagination@totalAvailable=0"))
 
 
 @fact(_ALL, Source.TSC)
@@ -390,7 +391,7 @@ def test_published_name_is_found(workspace: Workspace):
     """A filter by name finds what was published, at once."""
     new = workspace.published()
     request = f"GET datasources?filter=name:eq:{new.name}"
-    workspace.converse(f"{request} -> datasources/datasource@id={new.luid}")
+    workspace.converse((request, f"datasources/datasource@id={new.luid}"))
 
 
 def _for_administrators(session: Session, request: str):

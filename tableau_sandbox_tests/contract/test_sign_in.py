@@ -144,7 +144,7 @@ def test_one_session_per_token(session: Session):
 def test_sign_out(session: Session):
     """Signing out is answered 204 and ends the session."""
     with session.sessions_of_its_own():
-        session.converse("POST /auth/signout -> 204; GET /sites/{site} -> 401002")
+        session.converse(("POST /auth/signout", "204"), ("GET /sites/{site}", "401002"))
 
 
 @fact(_SITE, Source.TSC)

@@ -14,6 +14,7 @@ from tableau_sandbox_tests.contract.workspace import ROWS, Published, Workspace
 _UPDATE = "PATCH sites/{site}/datasources/{datasource}/data"
 _CONNECTION = "PATCH sites/{site}/datasources/{datasource}/connections/{connection}/data"
 _ONE, _TWO = ROWS
+_THREE = (3, "three")
 Batch = Sequence[Mapping[str, Any]]
 
 
@@ -35,24 +36,20 @@ def _equal(column: str, source: str = "") -> dict[str, Any]:
     return {"op": "eq", "target-col": column, "source-col": source or column}
 
 
+def _has(text: str) -> dict[str, Any]:
+    return _delete(_const("name", "has", "string", text))
+
+
 _BY_ID = _equal("id")
-
-
-def _action(text: str) -> dict[str, Any]:
-    """An action such as "insert", "update by id name", "delete" or "delete id eq integer 1"."""
-    kind, *words = text.split()
-    if words[:1] == ["by"]:
-        columns = [_equal(column) for column in words[1:]]
-        return _take(kind, {"op": "and", "args": columns} if columns[1:] else columns[0])
-    if kind != "delete":
-        return _take(kind)
-    return _delete(_const(*words) if words else True)
-
-
-def _rows(text: str) -> list[tuple]:
-    """Rows such as "1 one, 2 NULL", or "none"."""
-    pairs = [] if text == "none" else [row.split() for row in text.split(", ")]
-    return [(int(number), None if name == "NULL" else name) for number, name in pairs]
+_NESTED = {
+    "op": "or",
+    "args": [
+        {
+            "op": "and",
+            "args": [_const("id", "gte", "integer", "2"), _const("id", "lt", "integer", "3")],
+        }
+    ],
+}
 
 
 def _becomes(workspace: Workspace, target: Published, batch: Batch, payload: bytes | None, rows):
@@ -64,61 +61,91 @@ def _becomes(workspace: Workspace, target: Published, batch: Batch, payload: byt
 @fact(
     _UPDATE,
     Source.UPDATE_GUIDE,
-    insert_appends="An insert appends all rows of the source: insert with 3 x -> 1 one, 2 two, 3 x",
-    update_changes="An update changes the rows that match, and no others: "
-    "update by id with 2 TWO, 3 three -> 1 one, 2 TWO",
-    upsert_changes_and_appends="An upsert changes the rows that match and appends the others: "
-    "upsert by id with 2 TWO, 3 three -> 1 one, 2 TWO, 3 three",
-    delete_by_a_source="A delete removes the rows that match a row of its source: "
-    "delete by id name with 2 two -> 1 one",
-    delete_everything="The condition true matches all rows: delete -> none",
-    replace_changes_everything="A replace leaves the rows of the source, and no others: "
-    "replace with 3 three -> 3 three",
-    actions_run_in_order="The actions of a batch run one after another: "
-    "delete; insert with 3 three -> 3 three",
-    operator_has="The operator has finds a text in a column: delete name has string ne -> 2 two",
+    insert_appends=(
+        "An insert appends all rows of the source",
+        [_take("insert")],
+        [_THREE],
+        [_ONE, _TWO, _THREE],
+    ),
+    update_changes=(
+        "An update changes the rows that match, and no others",
+        [_take("update", _BY_ID)],
+        [(2, "TWO"), _THREE],
+        [_ONE, (2, "TWO")],
+    ),
+    upsert_changes_and_appends=(
+        "An upsert changes the rows that match and appends the others",
+        [_take("upsert", _BY_ID)],
+        [(2, "TWO"), _THREE],
+        [_ONE, (2, "TWO"), _THREE],
+    ),
+    delete_by_a_source=(
+        "A delete removes the rows that match a row of its source",
+        [_take("delete", {"op": "and", "args": [_BY_ID, _equal("name")]})],
+        [_TWO],
+        [_ONE],
+    ),
+    delete_everything=("The condition true matches all rows", [_delete()], None, []),
+    replace_changes_everything=(
+        "A replace leaves the rows of the source, and no others",
+        [_take("replace")],
+        [_THREE],
+        [_THREE],
+    ),
+    actions_run_in_order=(
+        "The actions of a batch run one after another",
+        [_delete(), _take("insert")],
+        [_THREE],
+        [_THREE],
+    ),
+    operator_has=("The operator has finds a text in a column", [_has("ne")], None, [_TWO]),
 )
 @fact(
     _UPDATE,
     Source.SAMPLES,
-    delete_by_a_constant="A delete by a constant needs no source and no payload: "
-    "delete id eq integer 1 -> 2 two",
+    delete_by_a_constant=(
+        "A delete by a constant needs no source and no payload",
+        [_delete(_const("id", "eq", "integer", "1"))],
+        None,
+        [_TWO],
+    ),
+)
+@fact(
+    _UPDATE,
+    Source.SCHEMA,
+    nested_conditions=("Conditions are combined by op and args", [_delete(_NESTED)], None, [_ONE]),
 )
 @fact(
     _UPDATE,
     Source.LIVE_TESTS,
-    delete_with_an_unused_payload="A payload that no action names does no harm: "
-    "delete name eq string one with none -> 2 two",
+    delete_with_an_unused_payload=(
+        "A payload that no action names does no harm",
+        [_delete(_const("name", "eq", "string", "one"))],
+        [],
+        [_TWO],
+    ),
 )
 @fact(
     _UPDATE,
     Source.NOBODY,
-    case_of_has="The operator has distinguishes the case of letters: "
-    "delete name has string ON -> 1 one, 2 two",
-    null_overwrites="NULL in the source of an update replaces the value: "
-    "update by id with 1 NULL -> 1 NULL, 2 two",
+    case_of_has=("The operator has distinguishes the case of letters", [_has("ON")], None, [*ROWS]),
+    null_overwrites=(
+        "NULL in the source of an update replaces the value",
+        [_take("update", _BY_ID)],
+        [(1, None)],
+        [(1, None), _TWO],
+    ),
+    constant_as_a_number=(
+        "A constant may be a number of JSON",
+        [_delete(_const("id", "eq", "integer", 1))],
+        None,
+        [_TWO],
+    ),
 )
-def test_rows_of_a_batch(workspace: Workspace, *, claim: str, batch: str, rows: str):
+def test_rows_of_a_batch(workspace: Workspace, *, claim: str, batch: Any, payload: Any, rows: Any):
     """{claim}."""
-    actions, _, payload = batch.partition(" with ")
-    file = rows_file(*_rows(payload)) if payload else None
-    actions = [_action(each) for each in actions.split("; ")]
-    _becomes(workspace, workspace.published(), actions, file, sorted(_rows(rows), key=repr))
-
-
-@fact(_UPDATE, Source.SCHEMA)
-def test_nested_conditions(workspace: Workspace):
-    """Conditions are combined by op and args."""
-    between = [_const("id", *each) for each in (("gte", "integer", "2"), ("lt", "integer", "3"))]
-    batch = [_delete({"op": "or", "args": [{"op": "and", "args": between}]})]
-    _becomes(workspace, workspace.published(), batch, None, [_ONE])
-
-
-@fact(_UPDATE, Source.NOBODY)
-def test_constant_as_a_number(workspace: Workspace):
-    """A constant may be a number of JSON."""
-    batch = [_delete(_const("id", "eq", "integer", 1))]
-    _becomes(workspace, workspace.published(), batch, None, [_TWO])
+    file = None if payload is None else rows_file(*payload)
+    _becomes(workspace, workspace.published(), batch, file, rows)
 
 
 @fact(
@@ -270,26 +297,44 @@ def test_batches_are_atomic(workspace: Workspace):
 @fact(
     _UPDATE,
     Source.UPDATE_GUIDE,
-    delete_with_columns_beyond_the_condition="A delete fails if its source has columns that the "
-    "condition does not name: delete by id -> id INTEGER, name TEXT",
-    replace_with_other_columns="A replace fails if the columns of the source differ from those of "
-    "the target: replace -> id INTEGER",
+    delete_with_columns_beyond_the_condition=(
+        "A delete fails if its source has columns that the condition does not name",
+        _take("delete", _BY_ID),
+        "id INTEGER, name TEXT",
+    ),
+    replace_with_other_columns=(
+        "A replace fails if the columns of the source differ from those of the target",
+        _take("replace"),
+        "id INTEGER",
+    ),
 )
 @fact(
     _UPDATE,
     Source.NOBODY,
-    insert_of_unknown_columns="An insert fails if the source has a column that the target lacks: "
-    "insert -> id INTEGER, name TEXT, other TEXT",
-    insert_without_a_column="An insert fails if the source lacks a column of the target: "
-    "insert -> id INTEGER",
-    insert_of_another_type="An insert fails if a column has another type in the source: "
-    "insert -> id TEXT, name TEXT",
-    constant_of_another_type="A comparison of a text with a number fails the job: "
-    "delete name eq integer 1 -> id INTEGER",
+    insert_of_unknown_columns=(
+        "An insert fails if the source has a column that the target lacks",
+        _take("insert"),
+        "id INTEGER, name TEXT, other TEXT",
+    ),
+    insert_without_a_column=(
+        "An insert fails if the source lacks a column of the target",
+        _take("insert"),
+        "id INTEGER",
+    ),
+    insert_of_another_type=(
+        "An insert fails if a column has another type in the source",
+        _take("insert"),
+        "id TEXT, name TEXT",
+    ),
+    constant_of_another_type=(
+        "A comparison of a text with a number fails the job",
+        _delete(_const("name", "eq", "integer", "1")),
+        "id INTEGER",
+    ),
 )
-def test_failure_of_a_batch(workspace: Workspace, *, claim: str, batch: str, columns: str):
+def test_failure_of_a_batch(workspace: Workspace, *, claim: str, action: Any, columns: str):
     """{claim}."""
-    _fails(workspace, [_action(batch)], table_file(columns))
+    _fails(workspace, [action], table_file(columns))
 
 
 @fact(_UPDATE, Source.NOBODY)
@@ -308,7 +353,9 @@ def test_payload_that_is_no_hyper_file(workspace: Workspace):
 def test_order_of_collated_texts(workspace: Workspace):
     """Texts with a collation are compared by equality only; the job fails otherwise."""
     file = table_file('id INTEGER, name TEXT COLLATE "en_US"', "(1, 'one')")
-    update = workspace.update(workspace.published(file), [_action("delete name gt string a")])
+    update = workspace.update(
+        workspace.published(file), [_delete(_const("name", "gt", "string", "a"))]
+    )
     assert workspace.finished(update)["job@finishCode"] == "1"
 
 
@@ -328,14 +375,14 @@ _NO_SOURCE = {"op": "has", "source-col": "name", "const": {"type": "string", "v"
     upsert_by_more_than_keys=("An upsert by order", _take("upsert", _BY_ID | {"op": "gt"})),
     unknown_key=("A key that no action has", _delete(colour="red")),
     insert_with_a_condition=("An insert with a condition", _take("insert", condition=True)),
-    operator_in_signs=("An operator in signs", _action("delete id < integer 1")),
+    operator_in_signs=("An operator in signs", _delete(_const("id", "<", "integer", "1"))),
     two_columns_and_a_constant=(
         "A comparison of two columns and a constant",
         _take("update", _BY_ID | _const("id", "eq", "integer", "1")),
     ),
     time_without_a_zone=(
         "A time without a zone",
-        _action("delete id lt datetime 2026-01-31T10:00:00"),
+        _delete(_const("id", "lt", "datetime", "2026-01-31T10:00:00")),
     ),
     column_of_no_source=("A condition on a source that there is not", _delete(_NO_SOURCE)),
 )
