@@ -9,13 +9,14 @@ _SUMMARIES = {
     409: "Resource Conflict",
     429: "Too Many Requests",
     500: "Internal Server Error",
+    501: "Not Implemented",
     503: "Service Unavailable",
     504: "Gateway Timeout",
 }
 
 
 class RestError(Exception):
-    """A refusal, in the form of the REST API.
+    """A refusal, which VizQL Data Service writes without its summary.
 
     Attributes:
         code: six digits; the first three are the HTTP status.

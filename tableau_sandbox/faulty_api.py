@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -91,7 +90,7 @@ class FaultyApi:
                 send = _cut(send, fault.bytes)
             case ExpireSessions():
                 database = self.services.database
-                await run_in_threadpool(accounts.end_sessions_of_user, database, fault.user)
+                await self.services.in_thread(accounts.end_sessions_of_user, database, fault.user)
             case QueryFault():
                 # The service alone knows rows.
                 scope = {**scope, _QUERY_FAULTS: (*query_faults(scope), fault)}

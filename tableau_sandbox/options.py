@@ -9,10 +9,6 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 from tableau_sandbox.quirks import STRICT, Quirks, option
 from tableau_sandbox.store.records import SITE_ROLES
 
-ADMIN_NAME = "admin"
-ADMIN_PASSWORD = "admin"  # noqa: S105 - the well-known door of a sandbox
-TOKEN_NAME = "pipeline"  # noqa: S105
-TOKEN_SECRET = "pipeline-secret"  # noqa: S105
 # The minimum length of a secret for the signature of a token.
 _SECRET_BYTES = 32
 _Count = Annotated[int, Field(ge=1, lt=1_000_000)]
@@ -47,10 +43,10 @@ class UserSeed:
 
 
 ADMIN = UserSeed(
-    name=ADMIN_NAME,
-    password=ADMIN_PASSWORD,
+    name="admin",
+    password="admin",  # noqa: S106 - the well-known door of a sandbox
     site_role="ServerAdministrator",
-    tokens=((TOKEN_NAME, TOKEN_SECRET),),
+    tokens=(("pipeline", "pipeline-secret"),),
 )
 
 
@@ -98,7 +94,6 @@ class Options(Quirks):
     Attributes:
         build: the build that it reports.
         upload_hours: the duration of an upload session.
-        header_seconds: the longest time in which the head of a request must arrive.
         admin: the administrator, also of data that had another one before.
     """
 
@@ -129,7 +124,6 @@ class Options(Quirks):
         parse=_connected_app,
     )
     tls: bool = option(False, "serve HTTPS, with a certificate of its own")
-    header_seconds: float = 30
     allowed_hosts: tuple[str, ...] = option(
         (),
         "a name by which browsers reach it, besides its address and localhost",

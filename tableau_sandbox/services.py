@@ -1,11 +1,13 @@
 import threading
-from collections.abc import Generator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock, Timeout
+from starlette.concurrency import run_in_threadpool
 
 from tableau_sandbox.access import seed_rules
 from tableau_sandbox.clock import stamp, stamp_after
@@ -31,6 +33,7 @@ class Services:
     """The services that every handler and every job may use.
 
     `options` must be read when they are needed, because the quirks can change.
+    `in_thread` calls a function that may block, for the code of the event loop.
     `publishing` is held while the content of data sources changes; it must be acquired before the
     lock of the database, never after it.
     """
@@ -39,6 +42,7 @@ class Services:
     control: Control
     database: Database
     files: Files
+    in_thread: Callable[..., Awaitable[Any]] = run_in_threadpool
     publishing: threading.Lock = field(default_factory=threading.Lock)
 
     def known(self, kind: type[R], luid: str, *, code: str, **key: str) -> R:

@@ -20,15 +20,18 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from random import Random
 from typing import Any, Literal
-from unittest import mock
 from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Message, Scope
 from tableauhyperapi import TableName
 
-from tableau_sandbox.batch.engine import apply_batch
-from tableau_sandbox.batch.grammar import Batch, GrammarError, Side, parse_batch
-from tableau_sandbox.batch.tables import BatchError, Code, ColumnType, Table, check_condition
+from tableau_sandbox.batch.engine import apply_batch as apply_batch
+from tableau_sandbox.batch.grammar import Batch, Side
+from tableau_sandbox.batch.grammar import GrammarError as GrammarError
+from tableau_sandbox.batch.grammar import parse_batch as parse_batch
+from tableau_sandbox.batch.tables import BatchError as BatchError
+from tableau_sandbox.batch.tables import Code as Code
+from tableau_sandbox.batch.tables import ColumnType, Table, check_condition
 from tableau_sandbox.control import Control
 from tableau_sandbox.faults import FailJob
 from tableau_sandbox.http.app import build_app
@@ -39,25 +42,6 @@ from tableau_sandbox.options import Options
 from tableau_sandbox.services import Services, open_services
 from tableau_sandbox.store import jobs
 from tableau_sandbox.store.records import Datasource, Job, Site
-
-__all__ = [
-    "HOST",
-    "Batch",
-    "BatchError",
-    "Code",
-    "ColumnType",
-    "Datasource",
-    "Exchange",
-    "Fate",
-    "GrammarError",
-    "Job",
-    "Moment",
-    "Simulation",
-    "apply_batch",
-    "check_conditions",
-    "parse_batch",
-    "simulated",
-]
 
 HOST = "sandbox.test"
 Moment = Literal["queued", "started", "ending", "done"]
@@ -250,8 +234,6 @@ def simulated(
 ) -> Generator[Simulation]:
     """Open a simulation with its data in a folder.
 
-    Within the block, nothing in this process leaves the thread by anyio.
-
     Args:
         folder: where its data are.
         start: the first time of its clock.
@@ -260,12 +242,8 @@ def simulated(
     """
     made = Simulation(now=start, _chance=chance)
     control = Control(clock=lambda: made.now)
-    with (
-        # Nobody has to be kept from guessing passwords, which takes most of the time of a sign-in.
-        mock.patch("tableau_sandbox.identity._scrypt", lambda secret, salt: secret.encode()),
-        mock.patch("anyio.to_thread.run_sync", _run_here),
-        open_services(Options(data_dir=folder, **options), control) as services,
-    ):
+    with open_services(Options(data_dir=folder, **options), control) as services:
+        services.in_thread = _run_here
         made._services, made._app = services, DateHeader(build_app(services), services.clock)
         yield made
 
@@ -284,7 +262,7 @@ def check_conditions(
         check_condition(action.condition, **found)
 
 
-async def _run_here(call: Callable[..., Any], *arguments: Any, **_: Any) -> Any:
+async def _run_here(call: Callable[..., Any], *arguments: Any) -> Any:
     return call(*arguments)
 
 

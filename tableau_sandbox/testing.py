@@ -22,16 +22,9 @@ from tableau_sandbox.http.server import (
     sandbox_server,
     url_of,
 )
-from tableau_sandbox.options import (
-    ADMIN_NAME,
-    ADMIN_PASSWORD,
-    CONNECTED_APP,
-    TOKEN_NAME,
-    TOKEN_SECRET,
-    Options,
-)
+from tableau_sandbox.options import ADMIN, CONNECTED_APP, Options
 from tableau_sandbox.quirks import Quirks
-from tableau_sandbox.services import DATABASE_FILE, DataDirectoryInUseError
+from tableau_sandbox.services import DATABASE_FILE
 from tableau_sandbox.store.jobs import IN_PROGRESS, PENDING, unfinished_jobs
 from tableau_sandbox.store.records import Job
 
@@ -54,10 +47,8 @@ class Sandbox:
         connected_app: an application that signs tokens for its users.
     """
 
-    user = ADMIN_NAME
-    password = ADMIN_PASSWORD
-    token_name = TOKEN_NAME
-    token_secret = TOKEN_SECRET
+    user, password = ADMIN.name, ADMIN.password
+    ((token_name, token_secret),) = ADMIN.tokens
     connected_app = CONNECTED_APP
 
     def __init__(self, options: Options, control: Control):
@@ -74,37 +65,36 @@ class Sandbox:
 
         Raises:
             DataDirectoryInUseError: another sandbox uses its data directory.
-            RuntimeError: it did not start for another reason, which its thread has reported.
+            sqlite3.DatabaseError: its database is broken.
         """
         listener = bind("127.0.0.1", self._port)
         self._port = listener.getsockname()[1]
         self.url = url_of(listener, tls=self._options.tls)
-        started: Queue[SandboxServer | DataDirectoryInUseError | None] = Queue()
+        started: Queue[SandboxServer | Exception] = Queue()
         thread = threading.Thread(
             target=self._serve, args=(listener, started), name="sandbox", daemon=True
         )
         thread.start()
         server = started.get(timeout=_START_SECONDS)
-        if isinstance(server, DataDirectoryInUseError):
+        if isinstance(server, Exception):
             raise server
-        if server is None:
-            raise RuntimeError("the sandbox did not start")
         self._running = server, thread
 
     def _serve(self, listener: socket.socket, started: Queue) -> None:
+        def on_ready() -> None:
+            started.put(server)
+
         try:
             with (
                 listener,
-                sandbox_server(
-                    self._options, control=self.control, on_ready=lambda: started.put(server)
-                ) as server,
+                sandbox_server(self._options, control=self.control, on_ready=on_ready) as server,
             ):
                 server.run(sockets=[listener])
-        except DataDirectoryInUseError as error:
+        except Exception as error:
+            # What keeps it from starting is for `start` to say.
             started.put(error)
-        finally:
-            # Unblocks `start` if the server failed in any other way.
-            started.put(None)
+            if self._running is not None:
+                raise
 
     def hyper_file(self, luid: str) -> Path:
         """Return the current path of a data source's `.hyper` file; do not change or keep it open.

@@ -5,29 +5,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import fields
-from functools import partial
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 import tableauserverclient as tsc
 
-from tableau_pipeline_tests.docs.page import page
 from tableau_sandbox.faults import Cut, Refuse
-from tableau_sandbox.quirks import Quirks
 from tableau_sandbox.testing import Sandbox
-from tableau_sandbox_tests.contract import (
-    test_datasources,
-    test_publish,
-    test_updates,
-    test_vds,
-)
 from tableau_sandbox_tests.contract.conftest import ENVIRONMENT
-from tableau_sandbox_tests.contract.session import Session
-from tableau_sandbox_tests.contract.workspace import Workspace
+from tableau_sandbox_tests.test_page import rows
 
 SUITE = Path(__file__).with_name("contract")
 TOKEN = {name: value for name, value in ENVIRONMENT.items() if name.startswith("TABLEAU_TOKEN")}
@@ -84,13 +71,14 @@ def test_no_fact_holds_of_a_server_that_refuses(refused: list[tuple[str, dict[st
 def test_sources_are_documented(refused: list[tuple[str, dict[str, str]]]):
     """Prevents: a page that does not say where a fact comes from, or what nobody knows."""
     facts = [about for _, about in refused]
-    sections = page("fidelity.md").sections
-    rows = {(row["source"], row["grade"]) for row in sections["Sources"].rows()}
-    assert rows == {(about["source"], about["grade"]) for about in facts}
-    rows_of_choices = sections["What nobody could tell"].rows()
-    choices = {(row["fact"], row["the sandbox's choice"]) for row in rows_of_choices}
-    assumed = {(about["fact"], about["claim"]) for about in facts if about["grade"] == "assumed"}
-    assert choices == assumed
+    sources = {(about["source"], about["grade"]) for about in facts}
+    assert set(map(tuple, rows("Sources", of="fidelity.md"))) == sources
+    assumed = {
+        (about["fact"], about["claim"].replace("`", ""))
+        for about in facts
+        if about["grade"] == "assumed"
+    }
+    assert set(map(tuple, rows("What nobody could tell", of="fidelity.md"))) == assumed
 
 
 def content(server: tsc.Server) -> tuple[list, ...]:
@@ -107,7 +95,7 @@ def test_read_only(sandbox: Sandbox, server: tsc.Server):
     assert content(server) == before
     assert sandbox.token_secret not in text
     assert "   0 of 2   GET sites/{site}/users/{user}" in text
-    assert "unknown-user: A user who does not exist is refused. Source: " in text
+    assert "unknown-user: GET users/{nothing} -> 404002. Source: " in text
     assert "503 with the error 503000" in text
     assert "POST sites/{site}/datasources" not in text
 
@@ -150,33 +138,3 @@ def test_nothing_to_compare():
         text, _ = process.communicate()
     assert process.returncode == 2
     assert "nothing can be compared: " in text
-
-
-replaced = partial(test_publish.test_mode, what="", mode="replace", rows=[(3, "three")])
-QUIRKS: list[tuple[Callable[[Workspace], None], dict[str, Any]]] = [
-    (test_updates.test_repeated_request_is_answered_alike, {"repeated_request": "conflict"}),
-    (test_updates.test_repeated_request_has_a_job, {"repeated_request": "empty-job"}),
-    (test_updates.test_update_moves_the_stamp, {"updates_move_stamp": "never"}),
-    (test_updates.test_update_makes_no_revision, {"update_revisions": True}),
-    (test_datasources.test_revision_of_each_publish, {"revisions": False}),
-    (test_datasources.test_tags_leave_the_stamp, {"tags_move_stamp": True}),
-    (test_datasources.test_download_without_the_extract, {"download_without_extract": "tdsx"}),
-    (test_datasources.test_unfinished_job, {"early_finish_code": True}),
-    (replaced, {"replace": "refused"}),
-    (test_vds.test_count_of_nothing, {"vds_empty": "zero"}),
-    (test_vds.test_count_by_a_constant, {"vds_access": "nobody"}),
-]
-
-
-@pytest.mark.slow
-def test_what_tableau_leaves_open_is_noticed(sandbox: Sandbox):
-    """Prevents: a fact that holds whatever a server does."""
-    usual = {quirk.name: quirk.default for quirk in fields(Quirks)}
-    session = Session(sandbox.url, TOKEN)
-    with Workspace(session, "Default", lambda: sandbox.advance(1)) as workspace:
-        for fact, change in QUIRKS:
-            sandbox.set_quirks(**usual)
-            fact(workspace)
-            sandbox.set_quirks(**change)
-            with pytest.raises((AssertionError, LookupError)):
-                fact(workspace)

@@ -9,19 +9,20 @@ from tableau_sandbox.http.app import API_ROUTES
 from tableau_sandbox.quirks import Quirks
 from tableau_sandbox.vds.api import CALLS
 
-PAGE = (Path(__file__).parents[1] / "docs" / "sandbox.md").read_text("utf-8")
+DOCS = Path(__file__).parents[1] / "docs"
 
 
-def rows(heading: str) -> list[list[str]]:
-    """The rows of the tables below a heading."""
-    section = PAGE.partition(f"## {heading}\n")[2].partition("\n## ")[0]
-    found = re.findall(r"^\| (.*) \|$", section, re.MULTILINE)
+def rows(heading: str, *, of: str = "sandbox.md") -> list[list[str]]:
+    """The rows of the table below a heading of a page, without the names of its columns."""
+    text = (DOCS / of).read_text("utf-8")
+    section = text.partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    _, _, *found = re.findall(r"^\| (.*) \|$", section, re.MULTILINE)
     return [row.replace("`", "").split(" | ") for row in found]
 
 
 def test_calls():
     """Prevents: a call that the page promises and the sandbox refuses, or one that it hides."""
-    _, _, *listed = rows("What is faithful")
+    listed = rows("What is faithful")
     documented = [call for _, calls in listed for call in calls.split(", ")]
     known = [f"{route.method} {route.pattern}" for route in API_ROUTES]
     assert sorted(documented) == sorted([*known, *CALLS])
@@ -29,7 +30,7 @@ def test_calls():
 
 def test_quirks():
     """Prevents: a quirk that the page lacks, or whose values or default it tells wrongly."""
-    _, _, *listed = rows("Quirks for what Tableau leaves open")
+    listed = rows("Quirks for what Tableau leaves open")
     documented = {flag: values.split(", ") for flag, values, _ in listed}
     known = {f"--{each.name.replace('_', '-')}": each for each in fields(Quirks)}
     assert documented.keys() == known.keys()

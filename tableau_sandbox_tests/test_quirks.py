@@ -82,18 +82,6 @@ def test_options_that_may_be_repeated(monkeypatch: pytest.MonkeyPatch):
     assert [app.client_id for app in made.connected_apps] == ["app"]
 
 
-def test_help_lists_all_quirks(capsys: pytest.CaptureFixture[str]):
-    """Prevents: whoever asks the command for help does not hear of a quirk, or of its values."""
-    with pytest.raises(SystemExit):
-        command_line.main(["--help"])
-    help_text = "".join(capsys.readouterr().out.split())
-    for quirk in fields(Quirks):
-        values = ", ".join(map(str, get_args(get_type_hints(Quirks)[quirk.name])))
-        default = {True: "yes", False: "no"}.get(quirk.default, quirk.default)
-        told = f"{quirk.metadata['help']}{values and f': {values}'} (default: {default})"
-        assert "".join(told.split()) in help_text
-
-
 @pytest.mark.parametrize(
     "wrong",
     [

@@ -11,7 +11,7 @@ from tableau_pipeline_tests.cluster.disks import alone, can_be_hidden
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.deployment.s3 import BUCKET, SECRET
 from tableau_pipeline_tests.postgresql import PASSWORD
-from tableau_sandbox.options import TOKEN_SECRET
+from tableau_sandbox.testing import Sandbox
 
 
 @pytest.mark.long
@@ -56,7 +56,7 @@ def test_disks_are_apart(tmp_path: Path):
 
 
 def _with_secrets(folder: Path) -> Iterator[Path]:
-    secrets = [secret.encode() for secret in (PASSWORD, SECRET, TOKEN_SECRET)]
+    secrets = [secret.encode() for secret in (PASSWORD, SECRET, Sandbox.token_secret)]
     for file in folder.rglob("*"):
         if file.is_file():
             content = file.read_bytes()

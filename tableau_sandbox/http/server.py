@@ -2,11 +2,9 @@
 
 import shutil
 import socket
-import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import uvicorn
 
@@ -25,45 +23,6 @@ _FOLDER, _TRUSTED = "tls", "certificate.pem"
 _SERVER = "server.pem"
 
 
-class StalledConnections:
-    """Finds the connections that wait for the head of a request for more than some seconds.
-
-    uvicorn itself would wait for ever.
-    Between two requests, a connection is idle, and uvicorn's own timeout applies, until the first
-    byte of the next one.
-    """
-
-    def __init__(self, seconds: float):
-        self._seconds = seconds
-        self._waiting_since: dict[tuple[Any, Any], float] = {}
-
-    def find(self, connections: Iterable[Any], *, now: float) -> list[Any]:
-        """Return the stalled ones.
-
-        Args:
-            connections: all open connections of uvicorn; those that are no longer among them are
-                forgotten.
-            now: seconds of any clock that runs evenly.
-        """
-        # With each request, a connection gets another cycle, and its time starts again.
-        waiting = [
-            (connection, cycle)
-            for connection in connections
-            if _waits_for_head(connection, cycle := getattr(connection, "cycle", None))
-        ]
-        self._waiting_since = {key: self._waiting_since.get(key, now) for key in waiting}
-        return [
-            connection
-            for (connection, _), since in self._waiting_since.items()
-            if now - since > self._seconds
-        ]
-
-
-def _waits_for_head(connection: Any, cycle: Any) -> bool:
-    is_idle = getattr(connection, "timeout_keep_alive_task", None) is not None
-    return not is_idle and (cycle is None or cycle.response_complete)
-
-
 class SandboxServer(uvicorn.Server):
     """A web server that reports when it is ready, and leaves signals to its owner.
 
@@ -75,18 +34,11 @@ class SandboxServer(uvicorn.Server):
         super().__init__(config)
         self.services = services
         self._on_ready = on_ready
-        self._stalled = StalledConnections(services.options.header_seconds)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to listen."""
         await super().startup(sockets)
         self._on_ready()
-
-    async def on_tick(self, counter: int) -> bool:
-        """Break stalled connections; called ten times a second."""
-        for connection in self._stalled.find(self.server_state.connections, now=time.monotonic()):
-            connection.transport.abort()
-        return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End all connections: idle ones at once, others after their answer."""

@@ -3,7 +3,6 @@
 import logging
 from collections.abc import AsyncIterator
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -67,7 +66,7 @@ class RestApi:
         session = None
         if route.signed_in:
             # This comes before the body: without a session, nobody may write to the disk.
-            session = await run_in_threadpool(self._authenticate, request, path.get("site"))
+            session = await self._services.in_thread(self._authenticate, request, path.get("site"))
             _check_scopes(session, route)
         body, attachment = await self._read_body(request, stream, route)
         call = Call(
@@ -80,7 +79,7 @@ class RestApi:
             opened=session,
         )
         try:
-            return await run_in_threadpool(self._call, route, call)
+            return await self._services.in_thread(self._call, route, call)
         finally:
             if attachment:
                 # A handler that keeps the file has moved it.

@@ -4,14 +4,14 @@ from collections import Counter
 from collections.abc import Iterable
 
 from tableau_sandbox import identity
-from tableau_sandbox.options import ADMIN_NAME, Options, UserSeed
+from tableau_sandbox.options import ADMIN, Options, UserSeed
 from tableau_sandbox.store.database import Database
 from tableau_sandbox.store.records import Group, Session, Site, User
 
 ALL_USERS = "All Users"
 _DEFAULT_PROJECT = "Default"
 # The administrator is the same one under every name.
-_ADMIN_LUID = identity.seeded_luid("user", ADMIN_NAME)
+_ADMIN_LUID = identity.seeded_luid("user", ADMIN.name)
 
 
 def user_of_password(database: Database, name: str, password: str) -> User | None:

@@ -5,19 +5,18 @@ import logging
 from datetime import UTC, datetime
 from typing import Any
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from tableau_sandbox.access import CONNECT, QUERY_BY_API, READ, access_to, scopes_allow
+from tableau_sandbox.errors import RestError, refusal
 from tableau_sandbox.faults import BreakRows
 from tableau_sandbox.faulty_api import query_faults
 from tableau_sandbox.http.middlewares import body_of
 from tableau_sandbox.services import Services
 from tableau_sandbox.store import accounts
 from tableau_sandbox.store.records import Datasource, Session
-from tableau_sandbox.vds.errors import VdsError
 from tableau_sandbox.vds.model import fields_answer, read_model
 from tableau_sandbox.vds.query import compute
 from tableau_sandbox.vds.requests import MetadataRequest, QueryRequest, parse_request
@@ -29,13 +28,13 @@ _METADATA, _QUERY = "read-metadata", "query-datasource"
 CALLS = tuple(f"POST vizql-data-service/{endpoint}" for endpoint in (_METADATA, _QUERY))
 _BODY_BYTES = 1 << 20
 _UNKNOWN_SESSION = ("401002", "Invalid authentication credentials.")
-_FAILED = VdsError("500000", "The sandbox was configured to fail here.")
+_FAILED = refusal("500000", "The sandbox was configured to fail here.")
 _REFUSALS = {
-    401: VdsError(*_UNKNOWN_SESSION),
-    429: VdsError("429000", "Too many requests. Please retry later."),
+    401: refusal(*_UNKNOWN_SESSION),
+    429: refusal("429000", "Too many requests. Please retry later."),
     500: _FAILED,
-    503: VdsError("503804", "The session was not found."),
-    504: VdsError("504000", "The sandbox was configured to answer like a gateway that timed out."),
+    503: refusal("503804", "The session was not found."),
+    504: refusal("504000", "The sandbox was configured to answer like a gateway that timed out."),
 }
 _logger = logging.getLogger(__name__)
 
@@ -54,7 +53,7 @@ class VdsApi:
             body = await body_of(request, _BODY_BYTES)
         except ClientDisconnect:
             return
-        reply = await run_in_threadpool(self._answer, request, body)
+        reply = await self._services.in_thread(self._answer, request, body)
         await reply(scope, receive, send)
 
     def _answer(self, request: Request, body: bytes) -> Response:
@@ -62,24 +61,24 @@ class VdsApi:
             return PlainTextResponse("Not Found", 404)
         try:
             return _json_answer(self._handled(request, body))
-        except VdsError as error:
+        except RestError as error:
             refused = error
         except Exception:
             _logger.exception("%s failed", request.method)
-            refused = VdsError("500000", "The sandbox itself failed; its log shows why.")
-        return _refusal(refused, self._services.clock())
+            refused = refusal("500000", "The sandbox itself failed; its log shows why.")
+        return _written(refused, self._services.clock())
 
     def _handled(self, request: Request, body: bytes) -> Any:
         path = request.scope["raw_path"].decode("ascii", "replace")
         name = path.removeprefix(PATH).strip("/")
         if name not in (_METADATA, _QUERY):
             message = f"No endpoint {request.method} /vizql-data-service/v1/{name}."
-            raise VdsError("404950", message)
+            raise refusal("404950", message)
         if request.method != "POST":
-            raise VdsError("405000", f"The method {request.method} is not allowed.")
+            raise refusal("405000", f"The method {request.method} is not allowed.")
         session = self._session(request)
         if len(body) > _BODY_BYTES:
-            raise VdsError("400000", f"The body of the request is larger than {_BODY_BYTES} bytes.")
+            raise refusal("400000", f"The body of the request is larger than {_BODY_BYTES} bytes.")
         if name == _METADATA:
             return self._metadata(session, body)
         return self._rows(request, session, body)
@@ -105,50 +104,50 @@ class VdsApi:
     def _session(self, request: Request) -> Session:
         token = request.headers.get("X-Tableau-Auth")
         if not token:
-            raise VdsError("401001", "No authentication credentials were provided.")
+            raise refusal("401001", "No authentication credentials were provided.")
         now = self._services.now_seconds()
         session = accounts.session(self._services.database, token, now=now)
         if session is None:
-            raise VdsError(*_UNKNOWN_SESSION)
+            raise refusal(*_UNKNOWN_SESSION)
         if session.scopes and not scopes_allow(session.scopes, (SCOPE,)):
             # Servers do not say what is missing; whoever runs a sandbox wants to know.
             _logger.warning("%s: the connected app needs %s", request.url.path, SCOPE)
-            raise VdsError(*_UNKNOWN_SESSION)
+            raise refusal(*_UNKNOWN_SESSION)
         return session
 
     def _source(self, session: Session, luid: str) -> Datasource:
         """Return a data source that the user may query.
 
         Raises:
-            VdsError: 404937, the user sees no such data source; 403800, they may not query it.
+            RestError: 404937, the user sees no such data source; 403800, they may not query it.
         """
         source = self._services.database.find(Datasource, site=session.site.luid, luid=luid)
         access = access_to(self._services.database, session.site.luid)
         if source is None or not access.may(session.user, READ, source):
-            raise VdsError("404937", "Datasource not found.")
+            raise refusal("404937", "Datasource not found.")
         chosen = self._services.options.vds_access
         may_query = chosen == "everybody"
         if chosen == "capability":
             may_query = access.may(session.user, QUERY_BY_API, source)
         if not may_query or not access.may(session.user, CONNECT, source):
-            raise VdsError("403800", "The user lacks the capability API Access.")
+            raise refusal("403800", "The user lacks the capability API Access.")
         return source
 
 
 def write_vds_refusal(services: Services, request: Request, status: int) -> Response:
     """Write a refusal with a status that a fault orders."""
-    return _refusal(_REFUSALS[status], services.clock())
+    return _written(_REFUSALS[status], services.clock())
 
 
-def _refusal(error: VdsError, now: datetime) -> Response:
+def _written(error: RestError, now: datetime) -> Response:
     return _json_answer(_error(error, now), error.status)
 
 
-def _error(error: VdsError, now: datetime) -> dict[str, Any]:
+def _error(error: RestError, now: datetime) -> dict[str, Any]:
     moment = now.astimezone(UTC)
     # Servers write nanoseconds.
     stamp = f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond:06}000Z"
-    return {"errorCode": error.code, "message": error.message, "datetime": stamp}
+    return {"errorCode": error.code, "message": error.detail, "datetime": stamp}
 
 
 def _json_answer(value: Any, status: int = 200) -> Response:

@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 
 from tableauhyperapi import Date, HyperProcess, TableName, Timestamp, escape_name
 
+from tableau_sandbox.errors import RestError, refusal
 from tableau_sandbox.faults import HideRows, QueryFault, StaleRows
 from tableau_sandbox.hyperd import UnreadableFileError, connect, with_hyperd
 from tableau_sandbox.services import Services
 from tableau_sandbox.store.records import Datasource
-from tableau_sandbox.vds.errors import VdsError, against_the_rules, invalid_formula, not_emulated
 from tableau_sandbox.vds.model import NUMBERS, DataType, Field, LogicalTable, Model, read_model
 from tableau_sandbox.vds.requests import QueryField, QueryRequest
 
@@ -86,7 +86,7 @@ def compute(
     """Return the rows of a query, each in the order of its fields.
 
     Raises:
-        VdsError: 400800, a calculation is invalid; 400803, the query is against another rule;
+        RestError: 400800, a calculation is invalid; 400803, the query is against another rule;
             404935, a caption is not unique; 404937, the data source was deleted meanwhile; 500810,
             the answer is empty; 501000, the sandbox does not emulate the query.
     """
@@ -100,7 +100,7 @@ def compute(
         except _FileGoneError:
             before, current = source, services.database.find(Datasource, luid=source.luid)
             if current is None:
-                raise VdsError("404937", "Datasource not found.") from None
+                raise refusal("404937", "Datasource not found.") from None
             # Without another file, there is nothing to try again.
             if current.hyper_file == before.hyper_file:
                 raise
@@ -125,7 +125,7 @@ def _computed(
         sql += " HAVING COUNT(1) > 0"
     found = _run(sql, services.files.content / source.hyper_file)
     if not found and options.vds_empty == "error":
-        raise VdsError("500810", "The response has an empty table.")
+        raise refusal("500810", "The response has an empty table.")
     types = [column.data_type for column in columns]
     return [[_json(*each) for each in zip(row, types, strict=True)] for row in found]
 
@@ -146,7 +146,7 @@ class _Names:
         """Return the field of a name.
 
         Raises:
-            VdsError: 404935, there are several.
+            RestError: 404935, there are several.
         """
         return _only(name, [field for known, field in self._fields if known == name])
 
@@ -154,34 +154,34 @@ class _Names:
         """Return the table of a name.
 
         Raises:
-            VdsError: 404935, there are several.
+            RestError: 404935, there are several.
         """
         return _only(name, [table for known, table in self._tables if known == name])
 
 
 def _only(name: str, found: Sequence[T]) -> T | None:
     if len(found) > 1:
-        raise VdsError("404935", f"The caption '{name}' is not unique.")
+        raise refusal("404935", f"The caption '{name}' is not unique.")
     return found[0] if found else None
 
 
 def _check_fields(fields: Sequence[QueryField], names: _Names) -> None:
     if not fields:
-        raise against_the_rules("The query needs at least one field.")
+        raise _against_the_rules("The query needs at least one field.")
     for field in fields:
         caption, is_known = field.field_caption, names.field(field.field_caption) is not None
         if not caption:
-            raise against_the_rules("A field has an empty caption.")
+            raise _against_the_rules("A field has an empty caption.")
         if field.is_calculation and is_known:
-            raise against_the_rules(f"The calculation {caption!a} is named like a field.")
+            raise _against_the_rules(f"The calculation {caption!a} is named like a field.")
         if not field.is_calculation and not is_known:
-            raise against_the_rules(f"Unknown Field: {caption}.")
+            raise _against_the_rules(f"Unknown Field: {caption}.")
     if twice := _repeated(field.field_caption for field in fields):
-        raise against_the_rules(f"The query has the field {twice!a} twice.")
+        raise _against_the_rules(f"The query has the field {twice!a} twice.")
     if not all(field.is_calculation for field in fields):
-        raise not_emulated("Fields without a calculation")
+        raise _not_emulated("Fields without a calculation")
     if twice := _repeated(field.key for field in fields):
-        raise not_emulated(f"Answers with the key {twice!a} for two fields")
+        raise _not_emulated(f"Answers with the key {twice!a} for two fields")
 
 
 def _repeated(texts: Iterable[str]) -> str | None:
@@ -196,14 +196,14 @@ def _calculation(formula: str, names: _Names, schema: str) -> _Column:
     if field is None:
         table = names.table(name) if function is not Function.ROWS else None
         if table is None:
-            raise invalid_formula(f"The calculation refers to the unknown field [{name}].")
+            raise _invalid_formula(f"The calculation refers to the unknown field [{name}].")
         if function is not Function.COUNT or schema < "20261":
-            raise invalid_formula(f"{function} does not apply to the table [{name}].")
+            raise _invalid_formula(f"{function} does not apply to the table [{name}].")
         return _Column("COUNT(*)", table.id, DataType.INTEGER)
     if not _applies(function, field.data_type):
-        raise invalid_formula(f"{function} does not apply to the field [{name}].")
+        raise _invalid_formula(f"{function} does not apply to the field [{name}].")
     if field.column is None:
-        raise not_emulated(f"The field [{name}], of which the sandbox has no data")
+        raise _not_emulated(f"The field [{name}], of which the sandbox has no data")
     template = _SPECIAL.get((function, field.data_type), _AGGREGATES[function])
     return _Column(
         template.format(f"t.{escape_name(field.column)}"),
@@ -220,10 +220,10 @@ def _applies(function: Function, data_type: DataType) -> bool:
 
 def _table(model: Model, identifiers: set[str]) -> str:
     if len(identifiers) > 1:
-        raise not_emulated("Queries of several tables")
+        raise _not_emulated("Queries of several tables")
     stored = next((each.stored for each in model.tables if each.id in identifiers), None)
     if stored is None:
-        raise not_emulated("Queries of data that the sandbox does not have")
+        raise _not_emulated("Queries of data that the sandbox does not have")
     return str(TableName(*stored))
 
 
@@ -237,7 +237,7 @@ def _run(sql: str, file: Path) -> list[list]:
     except UnreadableFileError as error:
         if not file.exists():
             raise _FileGoneError from error
-        raise not_emulated(str(error)) from error
+        raise _not_emulated(str(error)) from error
 
 
 def _json(value: Any, data_type: DataType) -> Value:
@@ -269,17 +269,29 @@ _WRITERS: Mapping[DataType, Callable[[Any], Value]] = {
 }
 
 
+def _invalid_formula(message: str) -> RestError:
+    return refusal("400800", message)
+
+
+def _against_the_rules(message: str) -> RestError:
+    return refusal("400803", message)
+
+
+def _not_emulated(what: str) -> RestError:
+    return refusal("501000", f"{what}: not emulated.")
+
+
 def parse_formula(text: str) -> Formula:
     """Parse a formula.
 
     Raises:
-        VdsError: 400800, the sandbox does not compute it.
+        RestError: 400800, the sandbox does not compute it.
     """
     if match := _AGGREGATE.fullmatch(text):
         return Formula(Function(match[1].upper()), _unescaped(match[2]))
     if match := _ROWS.fullmatch(text):
         return Formula(Function.ROWS, _unescaped(match[1]))
-    raise invalid_formula(f"The calculation {text[:200]!a} is invalid, or not emulated.")
+    raise _invalid_formula(f"The calculation {text[:200]!a} is invalid, or not emulated.")
 
 
 def _unescaped(name: str) -> str:

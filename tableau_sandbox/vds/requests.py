@@ -11,8 +11,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
+from tableau_sandbox.errors import RestError, refusal
 from tableau_sandbox.strict_json import JsonError, read_json
-from tableau_sandbox.vds.errors import VdsError, malformed
 
 # The options that did not come with the first version. A version refuses those that it lacks.
 _SINCE: Mapping[str, str] = {
@@ -147,27 +147,29 @@ def parse_request(body: bytes, kind: type[R], schema: str) -> R:
     """Parse the body of a request as a version of the service does.
 
     Raises:
-        VdsError: 400000, it is not JSON; 400802, it is not of the form; 400803, a field has a
+        RestError: 400000, it is not JSON; 400802, it is not of the form; 400803, a field has a
             function and a calculation; 501000, it asks for what the sandbox does not emulate.
     """
     try:
         request = kind.model_validate(read_json(body))
     except JsonError as error:
-        raise VdsError("400000", f"Unable to parse the request body: {error}.") from error
+        raise refusal("400000", f"Unable to parse the request body: {error}.") from error
     except ValidationError as error:
         raise min(_refusals(error), key=lambda refusal: refusal.code) from error
     for name in sorted(request.options.model_fields_set):
         if schema < _SINCE.get(name, schema):
-            raise malformed(f"request.options.{to_camel(name)}: Extra inputs are not permitted.")
+            raise refusal(
+                "400802", f"request.options.{to_camel(name)}: Extra inputs are not permitted."
+            )
     return request
 
 
-def _refusals(error: ValidationError) -> list[VdsError]:
+def _refusals(error: ValidationError) -> list[RestError]:
     """Return a refusal for each error; what the client did wrong has the smaller codes."""
     found = []
     for each in error.errors(include_url=False, include_context=False):
         steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in each["loc"])
         message = f"request{''.join(steps)}: {each['msg']}."
         known = each["type"].isdigit()
-        found.append(VdsError(each["type"], message) if known else malformed(message))
+        found.append(refusal(each["type"] if known else "400802", message))
     return found

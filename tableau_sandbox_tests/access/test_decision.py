@@ -1,151 +1,114 @@
-"""The one decision about rights, against a plain model: Tableau's order, written step by step."""
+"""The one decision about rights: how roles, owners, leaders, rules and locks count together."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+import pytest
 
 from tableau_sandbox.access import (
     CEILINGS,
-    DOWNLOAD,
-    OF_PROJECTS,
-    SITE_ROLES,
+    LOCKED,
+    LOCKED_WITHOUT_NESTED,
+    MANAGED_BY_OWNER,
+    OF_DATASOURCES,
     Access,
     Rule,
     RuleSet,
     Subject,
 )
-from tableau_sandbox.store.records import Datasource, Project, User
+from tableau_sandbox.store.records import SITE_ROLES, Datasource, Project, User
 
-PEOPLE = ("ann", "bob")
-GROUPS = ("everyone", "others")
-LOCKS = ("ManagedByOwner", "LockedToProject", "LockedToProjectWithoutNested")
-# Few, so that rules meet each other.
-CAPABILITIES = sorted(OF_PROJECTS | {DOWNLOAD})
-
-
-@dataclass(frozen=True)
-class World:
-    """Three nested projects, the outermost first, and a data source in one of them."""
-
-    owners: tuple[str, ...]
-    locks: tuple[str, ...]
-    depth: int
-    datasource_owner: str
-    members: Mapping[str, frozenset[str]]
-    rules: Mapping[RuleSet, Mapping[tuple[str, str], str]]
-
-    def rules_at(self, luid: str, subject: Subject) -> Mapping[tuple[str, str], str]:
-        return self.rules.get(RuleSet(luid, subject), {})
+OF_D = RuleSet("d", Subject.DATASOURCE)
+OF_OUTER, OF_INNER = (RuleSet(luid, Subject.PROJECT) for luid in ("outer", "inner"))
+IN_OUTER, IN_INNER = (RuleSet(luid, Subject.DEFAULTS) for luid in ("outer", "inner"))
+ALLOW, DENY = ("ann", "Read", "Allow"), ("ann", "Read", "Deny")
+LEADS = ("ann", "ProjectLeader", "Allow")
+ONE_MAY, ONE_MAY_NOT = ("everyone", "Read", "Allow"), ("others", "Read", "Deny")
+FREE = (MANAGED_BY_OWNER, MANAGED_BY_OWNER)
 
 
-def outermost_lock(world: World, depth: int) -> int | None:
-    """The outermost project, down to this one, that locks all that is nested in it."""
-    return next((at for at in range(depth + 1) if world.locks[at] == "LockedToProject"), None)
-
-
-def rules_about_project(world: World, depth: int) -> Mapping[tuple[str, str], str]:
-    locked = outermost_lock(world, depth - 1)
-    return world.rules_at(f"p{depth if locked is None else locked}", Subject.PROJECT)
-
-
-def rules_about_datasource(world: World) -> Mapping[tuple[str, str], str]:
-    locked = outermost_lock(world, world.depth)
-    if locked is None and world.locks[world.depth] != "ManagedByOwner":
-        locked = world.depth
-    if locked is None:
-        return world.rules_at("d", Subject.DATASOURCE)
-    return world.rules_at(f"p{locked}", Subject.DEFAULTS)
-
-
-def evaluated(
-    world: World, rules: Mapping[tuple[str, str], str], person: str, capability: str
+def may(
+    capability: str,
+    thing: str,
+    rules: dict[RuleSet, tuple],
+    *,
+    locks: tuple[str, str] = FREE,
+    role: str = "Creator",
+    **owners: str,
 ) -> bool:
-    own = rules.get((person, capability))
-    of_groups = {
-        rules.get((group, capability)) for group in GROUPS if person in world.members[group]
-    }
-    # A user's own rule, then what a group is denied, then what a group is allowed.
-    return own == "Allow" if own else "Deny" not in of_groups and "Allow" in of_groups
+    """Whether "ann", in two groups, may do it with "d", in "inner", in "outer"."""
 
+    def project(luid: str, parent: str | None, lock: str) -> Project:
+        return Project(luid, "s", parent, owners.get(luid, "boss"), luid, "", lock, "", "")
 
-def allowed(world: World, person: str, role: str, capability: str, *, depth: int | None) -> bool:
-    """The model: `depth` is that of a project; None asks for the data source."""
-    if capability not in CEILINGS[role]:
-        return False
-    if "Administrator" in role:
-        return True
-    for at in range((world.depth if depth is None else depth) + 1):
-        if world.owners[at] == person:
-            return True
-        if evaluated(world, rules_about_project(world, at), person, "ProjectLeader"):
-            return True
-    if depth is not None:
-        return evaluated(world, rules_about_project(world, depth), person, capability)
-    if world.datasource_owner == person:
-        return True
-    return evaluated(world, rules_about_datasource(world), person, capability)
-
-
-def records(world: World) -> tuple[dict[str, Project], Datasource]:
-    projects = {
-        f"p{at}": Project(
-            f"p{at}", "site", f"p{at - 1}" if at else None, owner, f"p{at}", "", lock, "", ""
-        )
-        for at, (owner, lock) in enumerate(zip(world.owners, world.locks, strict=True))
-    }
     blank: dict[str, Any] = dict.fromkeys(Datasource.__dataclass_fields__, "")
-    facts = {"luid": "d", "project": f"p{world.depth}", "owner": world.datasource_owner}
-    return projects, Datasource(**{**blank, **facts})
-
-
-OWNERS = st.sampled_from((*PEOPLE, *["boss"] * 6))
-MEMBERS = st.fixed_dictionaries(
-    {"everyone": st.just(frozenset(PEOPLE)), "others": st.frozensets(st.sampled_from(PEOPLE))}
-)
-MODES = st.dictionaries(
-    st.tuples(st.sampled_from((*PEOPLE, *GROUPS)), st.sampled_from(CAPABILITIES)),
-    st.sampled_from(("Allow", "Deny")),
-    max_size=6,
-)
-SETS = st.sampled_from(
-    [
-        RuleSet(f"p{at}", subject)
-        for at in range(3)
-        for subject in (Subject.PROJECT, Subject.DEFAULTS)
-    ]
-    + [RuleSet("d", Subject.DATASOURCE)]
-)
-WORLDS = st.builds(
-    World,
-    owners=st.tuples(OWNERS, OWNERS, OWNERS),
-    locks=st.tuples(*[st.sampled_from(LOCKS)] * 3),
-    depth=st.integers(0, 2),
-    datasource_owner=OWNERS,
-    members=MEMBERS,
-    rules=st.dictionaries(SETS, MODES, min_size=4, max_size=7),
-)
-
-
-@settings(max_examples=250, deadline=None)
-@given(world=WORLDS, person=st.sampled_from(PEOPLE), role=st.sampled_from(SITE_ROLES))
-def test_decision_follows_the_model(world: World, person: str, role: str):
-    """Prevents: a user may do what ownership, leadership, locks and rules together do not allow."""
-    projects, datasource = records(world)
+    facts = {"luid": "d", "project": "inner", "owner": owners.get("d", "boss")}
+    projects = {
+        "outer": project("outer", None, locks[0]),
+        "inner": project("inner", "outer", locks[1]),
+    }
     access = Access(
         projects=projects,
-        rules_of=lambda rules: [
-            Rule(grantee, capability, mode)
-            for (grantee, capability), mode in world.rules.get(rules, {}).items()
-        ],
-        groups_of=lambda person: [each for each in GROUPS if person in world.members[each]],
+        rules_of=lambda of: [Rule(*each) for each in rules.get(of, ())],
+        groups_of=lambda _: ("everyone", "others"),
     )
-    user = User(person, person, role)
-    for capability in CAPABILITIES:
-        answer = access.may(user, capability, datasource)
-        assert answer is allowed(world, person, role, capability, depth=None), capability
-        for depth in range(3):
-            answer = access.may(user, capability, projects[f"p{depth}"])
-            assert answer is allowed(world, person, role, capability, depth=depth), capability
+    asked = Datasource(**{**blank, **facts}) if thing == "d" else projects[thing]
+    return access.may(User("ann", "ann", role), capability, asked)
+
+
+@pytest.mark.parametrize(
+    ("rules", "expected"),
+    [
+        ({}, False),
+        ({OF_D: (ALLOW,)}, True),
+        ({OF_D: (ONE_MAY,)}, True),
+        ({OF_D: (ONE_MAY, ONE_MAY_NOT)}, False),
+        ({OF_D: (ONE_MAY_NOT, ALLOW)}, True),
+        ({OF_D: (ONE_MAY, DENY)}, False),
+        ({OF_D: (("ann", "Write", "Allow"),)}, False),
+        ({OF_OUTER: (LEADS,)}, True),
+        ({OF_INNER: (LEADS,), OF_D: (DENY,)}, True),
+        ({IN_INNER: (ALLOW,), OF_INNER: (ALLOW,)}, False),
+    ],
+)
+def test_rules(rules: dict, expected: bool):
+    """Prevents: a group counts before its user, or a denial after what another group may."""
+    assert may("Read", "d", rules) is expected
+
+
+NESTED, INSIDE, BOTH = (LOCKED, FREE[0]), (FREE[0], LOCKED_WITHOUT_NESTED), (LOCKED, LOCKED)
+
+
+@pytest.mark.parametrize(
+    ("locks", "thing", "counts"),
+    [
+        (FREE, "d", OF_D),
+        (FREE, "inner", OF_INNER),
+        (INSIDE, "d", IN_INNER),
+        (INSIDE, "inner", OF_INNER),
+        ((LOCKED_WITHOUT_NESTED, FREE[0]), "d", OF_D),
+        ((FREE[0], LOCKED), "d", IN_INNER),
+        (NESTED, "d", IN_OUTER),
+        (NESTED, "inner", OF_OUTER),
+        (NESTED, "outer", OF_OUTER),
+        (BOTH, "d", IN_OUTER),
+        ((LOCKED, LOCKED_WITHOUT_NESTED), "d", IN_OUTER),
+    ],
+)
+def test_locks(locks: tuple[str, str], thing: str, counts: RuleSet):
+    """Prevents: a rule counts that a lock has replaced, or one that replaces it does not."""
+    found = {of for of in (OF_D, OF_OUTER, OF_INNER, IN_OUTER, IN_INNER)
+             if may("Read", thing, {of: (ALLOW,)}, locks=locks)}  # fmt: skip
+    assert found == {counts}
+    # Leadership of the inner project is a rule about it, too.
+    assert may("Read", "d", {OF_INNER: (LEADS,)}, locks=locks) is (locks[0] != LOCKED)
+
+
+def test_owners_and_roles():
+    """Prevents: an owner lacks a right, or a rule gives more than a site role."""
+    assert all(may("Delete", "d", {}, **{owned: "ann"}) for owned in ("outer", "inner", "d"))
+    assert not may("Write", "inner", {}, d="ann")
+    assert may("Delete", "d", {}, role="SiteAdministratorExplorer")
+    everything = {OF_D: tuple(("ann", each, "Allow") for each in OF_DATASOURCES)}
+    for role in SITE_ROLES:
+        found = {each for each in OF_DATASOURCES if may(each, "d", everything, role=role)}
+        assert found == CEILINGS[role] & OF_DATASOURCES

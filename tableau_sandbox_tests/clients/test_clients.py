@@ -1,5 +1,8 @@
 """Clients of other people, unchanged: each does what it is made for."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -7,7 +10,6 @@ import pytest
 import tableauserverclient as tsc
 
 from tableau_sandbox.testing import Sandbox
-from tableau_sandbox_tests.clients.environment import installed, run, run_script
 from tableau_sandbox_tests.samples import publish, rows_on_server, signed_in, wrapped_extract
 
 TABCMD = "tabcmd==2.0.21"
@@ -127,25 +129,56 @@ print(publisher.output.datasource_item.id)
 """
 
 
+def run(*command: object, cwd: Path | None = None, **variables: str) -> str:
+    """What a program prints that knows nothing of this project; it has to succeed."""
+    kept = {name: os.environ[name] for name in os.environ if not name.startswith("PYTHON")}
+    done = subprocess.run(
+        [*map(str, command)],
+        cwd=cwd,
+        env={**kept, **variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout}"
+    return done.stdout
+
+
+Installed = Callable[..., Path]
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Installed:
+    """Makes an environment with packages; returns the folder of its programs."""
+
+    def install(*requirements: str) -> Path:
+        run(sys.executable, "-m", "venv", tmp_path / "venv")
+        run(tmp_path / "venv" / "bin" / "pip", "install", "--quiet", *requirements)
+        return tmp_path / "venv" / "bin"
+
+    return install
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("release", ["0.25", "0.42"])
-def test_tableau_server_client(sandbox: Sandbox, one_row: Path, tmp_path: Path, release: str):
+def test_tableau_server_client(
+    sandbox: Sandbox, installed: Installed, one_row: Path, tmp_path: Path, release: str
+):
     """Prevents: only the release that we test with ourselves can talk to the sandbox."""
     extract = wrapped_extract(tmp_path / "e.tdsx", one_row)
     arguments = (sandbox.url, one_row, extract, tmp_path / "out")
-    packages = (f"tableauserverclient=={release}",)
-    assert f"done with {release}" in run_script(TSC, *arguments, packages=packages)
+    python = installed(f"tableauserverclient=={release}") / "python"
+    assert f"done with {release}" in run(python, "-c", TSC, *arguments)
 
 
 @pytest.mark.slow
 def test_tabcmd(
-    sandbox: Sandbox,
-    tmp_path: Path,
-    one_row: Path,
-    two_rows: Path,
+    sandbox: Sandbox, installed: Installed, tmp_path: Path, one_row: Path, two_rows: Path
 ):
     """Prevents: scripts that people have around Tableau's own command cannot be tried."""
-    program = str(installed(TABCMD) / "tabcmd")
+    program = installed(TABCMD) / "tabcmd"
     server = signed_in(sandbox)
 
     def tabcmd(*arguments: str) -> str:
@@ -180,7 +213,9 @@ def test_tabcmd(
 
 
 @pytest.mark.slow
-def test_dagster_tableau(start_sandbox: Callable[..., Sandbox], tmp_path: Path, one_row: Path):
+def test_dagster_tableau(
+    start_sandbox: Callable[..., Sandbox], installed: Installed, tmp_path: Path, one_row: Path
+):
     """Prevents: the orchestrator we are made for cannot see or refresh what is here, over TLS."""
     sandbox = start_sandbox(tls=True)
     server = tsc.Server(sandbox.url, http_options={"verify": str(sandbox.certificate)})
@@ -189,7 +224,9 @@ def test_dagster_tableau(start_sandbox: Callable[..., Sandbox], tmp_path: Path, 
     live = publish(server, one_row, name="Live")
     extract = publish(server, wrapped_extract(tmp_path / "e.tdsx", one_row), name="Extract")
     app = sandbox.connected_app
-    printed = run_script(
+    printed = run(
+        installed(*DAGSTER) / "python",
+        "-c",
         WORKSPACE,
         sandbox.url.removeprefix("https://"),
         app.client_id,
@@ -197,25 +234,28 @@ def test_dagster_tableau(start_sandbox: Callable[..., Sandbox], tmp_path: Path, 
         app.secret_value,
         live.id,
         extract.id,
-        packages=DAGSTER,
         REQUESTS_CA_BUNDLE=str(sandbox.certificate),
     )
     assert "['extract', 'live']" in printed
 
 
 @pytest.mark.slow
-def test_hyperleaup(sandbox: Sandbox, server: tsc.Server, one_row: Path, two_rows: Path):
+def test_hyperleaup(
+    sandbox: Sandbox, installed: Installed, server: tsc.Server, one_row: Path, two_rows: Path
+):
     """Prevents: what publishes DataFrames from Databricks cannot be tried."""
-    packages = ("hyperleaup==0.1.2",)
-    printed = run_script(HYPERLEAUP, sandbox.url, one_row, two_rows, packages=packages)
+    python = installed("hyperleaup==0.1.2") / "python"
+    printed = run(python, "-c", HYPERLEAUP, sandbox.url, one_row, two_rows)
     assert rows_on_server(server, printed.split()[-1]) == [ONE, TWO]
 
 
 @pytest.mark.slow
-def test_koheesio(sandbox: Sandbox, server: tsc.Server, one_row: Path, two_rows: Path):
+def test_koheesio(
+    sandbox: Sandbox, installed: Installed, server: tsc.Server, one_row: Path, two_rows: Path
+):
     """Prevents: steps of other pipelines that publish and append files cannot be tried."""
     outer = server.projects.create(tsc.ProjectItem("Outer"))
     server.projects.create(tsc.ProjectItem("Inner", parent_id=outer.id))
-    packages = ("koheesio[tableau]==0.11.1",)
-    printed = run_script(KOHEESIO, sandbox.url, one_row, two_rows, packages=packages)
+    python = installed("koheesio[tableau]==0.11.1") / "python"
+    printed = run(python, "-c", KOHEESIO, sandbox.url, one_row, two_rows)
     assert rows_on_server(server, printed.split()[-1]) == [ONE, ONE, TWO]

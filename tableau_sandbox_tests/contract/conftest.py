@@ -128,11 +128,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             endpoint, source = marks[-1].args
             case = item.callspec if hasattr(item, "callspec") else None
             claim = " ".join((inspect.getdoc(item.function) or "").split())
+            values = dict(case.params) if case else {}
+            if "steps" in values:
+                values["steps"] = "; ".join(map(" -> ".join, values["steps"]))
             item.user_properties += [
                 ("fact", case.id if case else item.name[5:].replace("_", "-")),
                 ("endpoint", endpoint),
                 *zip(("source", "grade"), map(str, source.value), strict=True),
-                ("claim", claim.format(**case.params) if case else claim),
+                ("claim", claim.format(**values) if case else claim),
             ]
 
 

@@ -121,8 +121,9 @@ def _rule(capability: str, *, to: str = "<user id='{user}'/>", mode: str = "Allo
         (
             "GET datasources/{datasource}",
             "datasource@id datasource@name datasource@contentUrl datasource@type"
-            " datasource@createdAt datasource@updatedAt datasource@isCertified datasource@hasExtracts"
-            " datasource@webpageUrl datasource/project@id datasource/owner@id",
+            " datasource@createdAt datasource@updatedAt datasource@isCertified"
+            " datasource@hasExtracts datasource@webpageUrl datasource/project@id"
+            " datasource/owner@id",
         ),
     ),
 )

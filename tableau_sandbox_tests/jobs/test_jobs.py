@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import tableauserverclient as tsc
 
-from tableau_pipeline_tests.waiting import until
 from tableau_sandbox.faults import FailJob, HoldJobs, SlowJob
 from tableau_sandbox.testing import Sandbox
 from tableau_sandbox_tests.samples import (
@@ -17,6 +16,7 @@ from tableau_sandbox_tests.samples import (
     publish,
     rows_on_server,
     signed_in,
+    wait_until,
 )
 
 SOME_TIME = 60
@@ -115,7 +115,7 @@ def test_held_jobs_wait_until_released(sandbox: Sandbox, server: tsc.Server, one
     armed = sandbox.control.add(HoldJobs())
     job, cancelled = publish_job(server, one_row), publish_job(server, one_row)
     server.jobs.cancel(cancelled)
-    until(lambda: armed.fired, seconds=10, what="no job is held")
+    wait_until(lambda: armed.fired)
     assert status_of(server, job) == "Pending"
     sandbox.control.clear(armed.number)
     assert server.jobs.wait_for_job(job, timeout=20).finish_code == 0
@@ -163,9 +163,8 @@ class Jobs:
         self.sandbox = sandbox
         for name, file in (("A", good), ("B", good), ("C", bad)):
             item = tsc.DatasourceItem(default_project(self.server), name=name)
-            job = self.server.datasources.publish(item, file, "Overwrite", as_job=True)
-            while self.server.jobs.get_by_id(job.id).completed_at is None:
-                pass
+            self.server.datasources.publish(item, file, "Overwrite", as_job=True)
+            sandbox.wait_until_idle()
             now[0] += timedelta(days=1)
 
     def titles(self, query: str = "") -> list[str | None]:

@@ -14,11 +14,12 @@ from tableau_sandbox.faults import HoldJobs
 from tableau_sandbox.identity import seeded_luid
 from tableau_sandbox.jobs.kinds import KINDS, PUBLISH, REFRESH, UPDATE
 from tableau_sandbox.jobs.worker import Worker
-from tableau_sandbox.options import ADMIN_NAME, Options
+from tableau_sandbox.options import ADMIN, Options
 from tableau_sandbox.services import Services, open_services
 from tableau_sandbox.store import jobs
 from tableau_sandbox.store.jobs import unfinished_jobs
 from tableau_sandbox.store.records import Job
+from tableau_sandbox_tests.samples import wait_until
 
 MANY = 10_000
 NOW = "2026-01-01T00:00:00Z"
@@ -39,7 +40,7 @@ def queue(services: Services, *kinds: str) -> list[str]:
             jobs.add_job(
                 services.database,
                 site=seeded_luid("site", ""),
-                user=seeded_luid("user", ADMIN_NAME),
+                user=seeded_luid("user", ADMIN.name),
                 kind=kind,
                 title=str(number),
                 parameters={"datasource": {"id": f"d{number}", "name": "x"}, "batch": "x" * 500},
@@ -178,10 +179,3 @@ def test_errors_of_the_database(
         first, second = ((each and each.notes) or "" for each in ended)
         assert notes in first
         assert "was deleted" in second
-
-
-def wait_until(happened: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 5
-    while not happened():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)

@@ -1,23 +1,38 @@
 """Files that hyperd cannot read, or does not survive: a clear refusal, and the sandbox goes on."""
 
+import os
+import signal
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import tableauserverclient as tsc
-from tableauhyperapi import HyperProcess
+from tableauhyperapi import HyperException, HyperProcess
 
-from tableau_pipeline_tests.hyper.killing import kill
 from tableau_sandbox.hyperd import UnreadableFileError, connect, hyper_process, with_hyperd
 from tableau_sandbox.testing import Sandbox
 from tableau_sandbox_tests.jobs.test_jobs import publish_job
-from tableau_sandbox_tests.samples import publish, rows_on_server, signed_in
+from tableau_sandbox_tests.samples import publish, rows_on_server, signed_in, wait_until
 from tableau_sandbox_tests.updates.test_update_data import (
     APPEND,
     JobFailed,
     finished,
     update,
 )
+
+
+def kill(hyper: HyperProcess) -> None:
+    """The end of a hyperd, as a damaged file brings it about."""
+
+    def is_gone() -> bool:
+        try:
+            connect(hyper).close()
+        except HyperException:
+            return True
+        return False
+
+    os.kill(int(hyper.endpoint.connection_descriptor.rpartition(".")[2]), signal.SIGKILL)
+    wait_until(is_gone)
 
 
 def changed(file: Path, old: bytes, new: bytes, *, to: Path) -> Path:

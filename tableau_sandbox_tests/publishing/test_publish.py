@@ -1,6 +1,5 @@
 """Publishing: at once, in the background, in blocks, over what is there."""
 
-import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,7 +17,6 @@ from tableau_sandbox_tests.samples import (
     code_of,
     default_project,
     execute,
-    multipart,
     publish,
     rows_on_server,
     send_parts,
@@ -56,24 +54,6 @@ def test_any_name_is_only_a_name(server: tsc.Server, sandbox: Sandbox, one_row: 
         assert rows_on_server(server, published.id) == [ONE]
         assert sandbox.hyper_file(published.id).parent == sandbox.data_dir / "content"
     assert {path.name for path in sandbox.data_dir.parent.iterdir()} == {"sandbox"}
-
-
-def test_terse_and_streamed_request(sandbox: Sandbox, server: tsc.Server, one_row: Path):
-    # Prevents: clients that name no type, or send chunks without telling a length, cannot publish.
-    body, content_type = multipart(
-        ("request_payload", "", REQUEST), ("tableau_datasource", "x.hyper", one_row.read_bytes())
-    )
-    chunks = (body[start : start + 1000] for start in range(0, len(body), 1000))
-    headers = {"Content-Type": content_type}
-    response = call(
-        sandbox, "POST", "sites/{site}/datasources", server=server, data=chunks, headers=headers
-    )
-    assert response.status_code == 201, response.text
-    (item,) = server.datasources.get()[0]
-    assert rows_on_server(server, item.id) == [ONE]
-
-
-REQUEST = '<tsRequest><datasource name="Raw"/></tsRequest>'
 
 
 @pytest.mark.parametrize("by_upload", [False, True])
@@ -180,26 +160,6 @@ def two_million_rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file so large that an append to it takes a while."""
     query = "SELECT i AS id, CAST(i AS TEXT) AS name FROM generate_series(1, 2000000) AS g(i)"
     return write_hyper(tmp_path_factory.mktemp("files") / "large.hyper", query)
-
-
-@pytest.mark.slow
-def test_reading_while_rows_are_added(
-    sandbox: Sandbox, server: tsc.Server, two_million_rows: Path, one_row: Path
-):
-    """Prevents: whoever asks while a large file is appended to waits until that is done."""
-    large = publish(server, two_million_rows)
-    other = signed_in(sandbox, tsc.TableauAuth(sandbox.user, sandbox.password))
-    waits = []
-    with ThreadPoolExecutor(1) as executor:
-        started = time.monotonic()
-        appending = executor.submit(publish, other, one_row, mode="Append")
-        while not appending.done():
-            asked = time.monotonic()
-            server.datasources.get_by_id(large.id)
-            waits.append(time.monotonic() - asked)
-        took = time.monotonic() - started
-    assert rows_on_server(server, appending.result().id, COUNT) == [[2_000_001]]
-    assert max(waits) < took / 2, (took, waits)
 
 
 @pytest.mark.slow

@@ -141,8 +141,7 @@ class World:
         if f"{method} {pattern}" == "POST sites/{site}/datasources":
             source = f'<datasource name="Fuzz"><project id="{self.known["project"]}"/></datasource>'
             request = ("request_payload", "", f"<tsRequest>{source}</tsRequest>")
-            file = ("tableau_datasource", "x.hyper", self._file.read_bytes())
-            return [multipart(request, file)]
+            return [multipart(request, ("tableau_datasource", "x.hyper", self._file.read_bytes()))]
         if (method, pattern) == ("PUT", "sites/{site}/fileUploads/{upload}"):
             return [multipart(("request_payload", "", ""), ("tableau_file", "file", b"block"))]
         return [
@@ -150,107 +149,49 @@ class World:
             if isinstance(body, bytes)
             else (f"<tsRequest>{body.format_map(self.known)}</tsRequest>".encode(), "text/xml")
             for end, bodies in _GOOD.items()
-            if method == end.split()[0] and pattern.endswith(end.split()[1])
+            if f"{method} {pattern}".startswith(end.split()[0]) and pattern.endswith(end.split()[1])
             for body in bodies
         ]
 
 
-# What stands in a path, a query, a header or a value of a body, where it should not.
+# What stands in a path, a query, a header or a body, where it should not.
 _HOSTILE = (
-    *(
-        b"",
-        b"..",
-        b".",
-        b"%2e%2e%2f%2e%2e%2fetc%2fpasswd",
-        b"..%5c..%5c",
-        b"%00",
-        b"%ff%fe",
-        b"%zz",
-    ),
-    *(b"../../sandbox.sqlite", b"%2Fetc%2Fpasswd", b"{site}", b"'", b'"', b"%0d%0a", b"\xe4", b"%"),
-    *(b"-1", b"1e999", b"9" * 400, b"%C2%B2", b"1:x-0:0", b"null", b"NaN", b"[]", b"{}", b"true"),
-    *(b"%27%20OR%201=1", b"\x00", b"\x7f", b"&#0;", b"<", b"]]>", b"&x;", b"\\ud800", b"x" * 5_000),
-    *(b"a:b:c", b"[::1", b"a/../b?#", b"|||", b"chunked", b"gzip", b"100-continue", b"websocket"),
-    *(b"multipart/mixed", b"multipart/mixed; boundary=", b"multipart/mixed; boundary*=utf-16''%ff"),
-    *(b"name:in:[", b"name:eq:%00", b",[" * 4_000, b"name:asc," * 900, b":::", b"bytes=5-1"),
-)
-_HEADERS = ("X-Tableau-Auth", "Host", "Content-Type", "Content-Encoding", "Expect", "RequestID")
-_PARAMETERS = (
-    *(
-        "filter",
-        "sort",
-        "pageSize",
-        "pageNumber",
-        "includeExtract",
-        "sequenceID",
-        "asJob",
-        "append",
-    ),
-    *("overwrite", "uploadSessionId", "datasourceType", "%zz"),
-)
-_BODIES = (
-    *(b"", b"\x00" * 100, b"\xff\xfe<\x00", b"[" * 100_000, b'{"a":' * 50_000),
-    b"<tsRequest>" + b"<a>" * 100_000 + b"</a>" * 100_000 + b"</tsRequest>",
+    *(b"", b"..", b"%", b"'", b'"', b"\xe4", b"%00", b"%zz", b"%ff%fe", b"%0d%0a", b":::", b"-1"),
+    *(b"%2e%2e%2f%2e%2e%2fetc%2fpasswd", b"..%5c..%5c", b"../../sandbox.sqlite", b"9" * 400),
+    *(b"1e400", b"NaN", b"100-continue", b"multipart/mixed; boundary*=utf-16''%ff", b"name:in:["),
+    *(b",[" * 4_000, b"[" * 100_000, b'{"a":' * 50_000, b"<a>" * 100_000, b"--b\r\n" * 5_000),
     b'<!DOCTYPE x [<!ENTITY f SYSTEM "file:///etc/passwd">]><tsRequest>&f;</tsRequest>',
     *(b'<?xml version="1.0" encoding="%s"?><tsRequest/>' % e for e in (b"utf-16", b"utf-7")),
-    b"<tsRequest><tags>" + b"<tag label='x y'/>" * 20_000 + b"</tags></tsRequest>",
     b"<tsRequest><datasource name='../../../escaped&#10;x: y&#13;'/></tsRequest>",
-    b"<tsRequest><?pi x?><!-- <datasource/> --><datasource name='\xff'/></tsRequest>",
-    *(b"--b\r\n\r\n" * 5_000, b"--b\r\n" + b"X: y\r\n" * 5_000 + b"\r\n"),
-    b"--b\r\nContent-Disposition: name=" + b"x;" * 50_000 + b"\r\n\r\n",
 )
+_HEADERS = ("X-Tableau-Auth", "Host", "Content-Type", "Content-Encoding", "Expect", "RequestID")
+_PARAMETERS = ("filter", "sort", "pageSize", "includeExtract", "sequenceID", "asJob", "%zz")
 
 
 def spoil(message: Message, chance: Random) -> Message:
-    """The request with one to three things wrong."""
-    for _ in range(chance.randint(1, 3)):
-        message = chance.choice((_spoil_head, _spoil_body, _spoil_body))(message, chance)
-    return message
-
-
-def _spoil_head(message: Message, chance: Random) -> Message:
-    path, mark, query = message.target.partition("?")
-    noise = chance.choice(_HOSTILE)
-    encoded = quote(noise, safe=string.punctuation)
-    match chance.randrange(7):
-        case 0:
-            return replace(message, method=chance.choice(METHODS))
-        case 1:
-            return replace(message, headers={})
-        case 2 | 3:
-            value = re.sub(rb"[\x00-\x1f\x7f]", b"", noise).decode("latin-1")
-            return message.with_header(chance.choice(_HEADERS), value)
-        case 4 | 5:
-            added = f"{chance.choice(_PARAMETERS)}={encoded}"
-            return replace(message, target=f"{path}?{added}&{query}")
-        case _:
-            parts = path.split("/") if "/" in path else ["", path]
-            place = chance.randrange(1, len(parts))
-            parts[place : place + chance.randint(0, 2)] = [encoded]
-            return replace(message, target="/".join(parts) + mark + query)
-
-
-def _spoil_body(message: Message, chance: Random) -> Message:
-    body, other = message.body, chance.choice(_BODIES)
+    """The request with one more thing wrong."""
     noise = chance.choice((*_HOSTILE, chance.randbytes(chance.randint(1, 300))))
-    values = list(re.finditer(rb'"[^"<>]*"', body[:2_000]))
-    match chance.randrange(6):
-        case 0:
-            return replace(message, body=other + chance.choice((b"", body)))
-        case 1 | 2 if values:
-            found, quoted = chance.choice(values), chance.choice((noise, b'"' + noise + b'"'))
-            return replace(message, body=body[: found.start()] + quoted + body[found.end() :])
-        case 3:
-            # Other bytes anywhere, which is mostly within a file.
-            damaged = bytearray(body)
-            for _ in range(chance.randint(1, 20) if body else 0):
-                damaged[chance.randrange(len(body))] = chance.randrange(256)
-            return replace(message, body=bytes(damaged))
-        case _:
-            # Most of what is read, rather than stored, stands at the beginning.
-            place = chance.randrange(min(len(body), 600) + 1)
-            skipped = chance.choice((0, 1, 30, 2_000))
-            return replace(message, body=body[:place] + noise + body[place + skipped :])
+    encoded, body = quote(noise[:9_000], safe=string.punctuation), message.body
+    path, mark, query = message.target.partition("?")
+    kind = chance.randrange(8)
+    if kind == 0:
+        return replace(message, method=chance.choice(METHODS), headers={})
+    if kind == 1:
+        value = re.sub(rb"[\x00-\x1f\x7f]", b"", noise[:9_000]).decode("latin-1")
+        return message.with_header(chance.choice(_HEADERS), value)
+    if kind == 2:
+        return replace(message, target=f"{path}?{chance.choice(_PARAMETERS)}={encoded}&{query}")
+    if kind == 3:
+        parts = path.split("/")
+        at = chance.randrange(1, len(parts))
+        parts[at : at + chance.randint(0, 2)] = [encoded]
+        return replace(message, target="/".join(parts) + mark + query)
+    # Most of what is read, rather than stored, stands at the beginning; values are in quotes.
+    values = [found.span() for found in re.finditer(rb'(?<=")[^"<>]*(?=")', body[:2_000])]
+    begin = chance.randrange(min(len(body), chance.choice((600, 100_000))) + 1)
+    places = [*values, (begin, begin + chance.choice((0, 1, 30, 2_000)))]
+    begin, end = chance.choice(places)
+    return replace(message, body=body[:begin] + noise + body[end:])
 
 
 @pytest.mark.parametrize("count", [800, pytest.param(10_000, marks=pytest.mark.slow)])
@@ -263,7 +204,9 @@ def test_spoilt_requests(
     for number in range(count):
         if number and number % 50 == 0:
             world.heal()
-        message = spoil(chance.choice(world.messages()), chance)
+        message = chance.choice(world.messages())
+        for _ in range(chance.randint(1, 3)):
+            message = spoil(message, chance)
         context = f"seed {seed}, number {number}: {repr(message)[:2000]}"
         try:
             status = status_of(sandbox, message)

@@ -1,6 +1,5 @@
 """Many data sources, many clients at once, and large files."""
 
-import subprocess
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +15,7 @@ from tableau_sandbox.options import Options
 from tableau_sandbox.services import open_services
 from tableau_sandbox.store.records import Datasource
 from tableau_sandbox.testing import Sandbox
-from tableau_sandbox_tests.samples import publish, rows_on_server, signed_in, write_hyper
+from tableau_sandbox_tests.samples import publish, rows_on_server, signed_in
 from tableau_sandbox_tests.service.command import started_sandbox
 
 MANY = 2_000
@@ -61,34 +60,6 @@ def test_thousands_of_data_sources(crowded: tsc.Server, two_rows: Path):
 
 
 @pytest.mark.slow
-def test_twenty_uploads_at_once(
-    sandbox: Sandbox, one_row: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    # Prevents: parallel publishes of different data sources block, mix up or refuse each other.
-    monkeypatch.setenv("TSC_CHUNK_SIZE_MB", "1")
-    monkeypatch.setenv("TSC_FILESIZE_LIMIT_MB", "1")
-    query = "SELECT {0} AS id, CAST(i AS BIGINT) * 1000003 % 15485863 AS a, CAST(i AS DOUBLE"
-    query += " PRECISION) / 7 AS b FROM generate_series(1, 100000) AS g(i)"
-    files = [write_hyper(tmp_path / f"{n}.hyper", query.format(n)) for n in range(4)]
-    assert all(file.stat().st_size > 1 << 20 for file in files)
-
-    def publish_one(number: int) -> tuple[int, str]:
-        server = signed_in(sandbox)
-        return number, publish(server, files[number % 4], name=f"N{number}").id
-
-    with ThreadPoolExecutor(20) as executor:
-        published = dict(executor.map(publish_one, range(20)))
-    assert len(set(published.values())) == 20
-    server = signed_in(sandbox)
-    for number in range(0, 20, 5):
-        query = 'SELECT MIN(id), MAX(id), COUNT(*) FROM "Extract"."Extract"'
-        found = rows_on_server(server, published[number], query)
-        assert found == [[number % 4, number % 4, 100_000]]
-    assert list((sandbox.data_dir / "uploads").iterdir()) == []
-    assert list((sandbox.data_dir / "incoming").iterdir()) == []
-
-
-@pytest.mark.slow
 def test_publishing_and_reading_at_once(
     start_sandbox: Callable[..., Sandbox], one_row: Path, two_rows: Path
 ):
@@ -130,11 +101,10 @@ def test_uploads_are_not_held_in_memory(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def memory_of(process: int) -> int:
-    """The most memory that a process has had so far, in bytes; what it has now, outside Linux."""
+    """The most memory that a process has had so far, in bytes."""
     status = Path(f"/proc/{process}/status")
     if not status.exists():
-        command = ["/bin/ps", "-o", "rss=", "-p", str(process)]
-        return int(subprocess.run(command, capture_output=True, check=True).stdout) << 10
+        pytest.skip("only Linux tells how much memory a process has had")
     lines = status.read_text("utf-8").splitlines()
     (line,) = [line for line in lines if line.startswith("VmHWM:")]
     return int(line.split()[1]) << 10
