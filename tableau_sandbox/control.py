@@ -1,7 +1,8 @@
 """The faults of a sandbox that are armed, and its clock."""
 
+import random
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TypeVar
@@ -16,7 +17,6 @@ from tableau_sandbox.faults import (
     JobFault,
     SlowJob,
 )
-from tableau_sandbox.store.jobs import JobQueue
 from tableau_sandbox.store.records import Datasource, Job
 
 Peer = tuple[str, int]
@@ -40,7 +40,7 @@ class Armed:
     seen: int = 0
     fired: int = 0
     earlier: dict[str, Datasource] = field(default_factory=dict)
-    _last_held: dict[str, int] = field(default_factory=dict)
+    _held: set[str] = field(default_factory=set)
 
     def match(self, counted: CallFault | JobFault) -> bool:
         """Count one more call or job; return whether it is hit."""
@@ -50,14 +50,15 @@ class Armed:
         self.fired += hit
         return hit
 
-    def hold(self, queue: JobQueue, kind: str) -> None:
-        """Count the jobs of a kind that are held, each only once."""
-        # Jobs are numbered as they come, so that those of earlier calls need no second look.
-        new = queue.after(self._last_held.get(kind, 0), kind=kind)
-        if new:
-            self._last_held[kind] = max(new)
-            self.seen += len(new)
-            self.fired += len(new)
+    def holds(self, job: Job) -> bool:
+        """Whether it holds a queued job, which it counts only once."""
+        if not isinstance(self.fault, HoldJobs) or self.fault.job_kind not in (None, job.kind):
+            return False
+        if job.luid not in self._held:
+            self._held.add(job.luid)
+            self.seen += 1
+            self.fired += 1
+        return True
 
 
 def path_matches(pattern: str, raw_path: bytes) -> bool:
@@ -158,16 +159,18 @@ class Control:
                 and armed.match(fault)
             ]
 
-    def choose_job(self, queue: JobQueue, order: str = "fifo") -> Job | None:
-        """Choose which of the queued jobs runs next; None if all are held."""
-        with self._lock:
-            ready = queue.kinds - self._held_kinds(queue)
-            return queue.oldest(ready) if order == "fifo" else queue.random(ready)
+    def choose_job(self, queued: Sequence[Job], order: str = "fifo") -> Job | None:
+        """Choose which of the queued jobs, the oldest first, runs next; None if all are held."""
+        ready = [job for job in queued if not self.holds(job)]
+        if not ready:
+            return None
+        return ready[0] if order == "fifo" else random.choice(ready)  # noqa: S311
 
     def holds(self, job: Job) -> bool:
         """Whether a queued job is being held."""
         with self._lock:
-            return any(fault.job_kind in (None, job.kind) for _, fault in self._of(HoldJobs))
+            held = [armed for armed in self._armed if armed.holds(job)]
+        return bool(held)
 
     def hits_on_job(self, job: Job) -> tuple[float, FailJob | None]:
         """Count this job; return its additional seconds, and its failure if there is one."""
@@ -180,14 +183,6 @@ class Control:
         seconds = sum(hit.seconds for hit in hits if isinstance(hit, SlowJob))
         failures = (hit for hit in hits if isinstance(hit, FailJob))
         return seconds, next(failures, None)
-
-    def _held_kinds(self, queue: JobQueue) -> set[str]:
-        held = set()
-        for armed, fault in self._of(HoldJobs):
-            for kind in queue.kinds if fault.job_kind is None else {fault.job_kind}:
-                armed.hold(queue, kind)
-                held.add(kind)
-        return held
 
     def _of(self, kind: type[_F]) -> list[tuple[Armed, _F]]:
         return [(armed, armed.fault) for armed in self._armed if isinstance(armed.fault, kind)]

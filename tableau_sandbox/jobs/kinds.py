@@ -118,8 +118,9 @@ def _queue(
 def queue_refresh(services: Services, datasource: Datasource, *, user: str) -> Job | None:
     """Queue a refresh; return None if one is already queued or in progress."""
     with services.database.transaction():
-        if jobs.unfinished_job_of(services.database, datasource.luid, kind=REFRESH):
-            return None
+        for job in jobs.unfinished_jobs(services.database):
+            if job.kind == REFRESH and job.parameters["datasource"]["id"] == datasource.luid:
+                return None
         return _queue(services, REFRESH, datasource, user=user)
 
 

@@ -18,7 +18,6 @@ class Worker:
 
     def __init__(self, services: Services):
         self._services = services
-        self._queue = jobs.JobQueue(services.database, KINDS)
         self._stopping = threading.Event()
         self._started: Job | None = None
         self._thread = threading.Thread(target=self._run, name="sandbox-worker", daemon=True)
@@ -64,8 +63,8 @@ class Worker:
             self._started = None
 
     def _choose(self) -> Job | None:
-        order = self._services.options.job_order
-        return self._services.control.choose_job(self._queue, order)
+        queued = self._services.database.all(Job, status=jobs.PENDING)
+        return self._services.control.choose_job(queued, self._services.options.job_order)
 
     def _wait_until(self, end: float) -> bool:
         """Wait by the sandbox's own clock; return False if the worker stops meanwhile."""

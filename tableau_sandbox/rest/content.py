@@ -2,6 +2,7 @@
 
 import io
 import re
+from collections.abc import AsyncIterator, Iterator
 from typing import BinaryIO
 
 from starlette.responses import Response, StreamingResponse
@@ -50,8 +51,13 @@ def content_response(
     if include_extract:
         file = services.files.content / content.hyper_file
         members.append((content.packaged_path, file.open("rb")))
-    headers = _headers(f"{name}.tdsx")
-    return StreamingResponse(pack(members), headers=headers, media_type=_BINARY)
+    pieces, headers = _streamed(services, pack(members)), _headers(f"{name}.tdsx")
+    return StreamingResponse(pieces, headers=headers, media_type=_BINARY)
+
+
+async def _streamed(services: Services, pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+    while (piece := await services.in_thread(next, pieces, None)) is not None:
+        yield piece
 
 
 def _headers(filename: str) -> dict[str, str]:

@@ -1,8 +1,7 @@
 """Jobs, their queue, and the requests that queued them."""
 
 import json
-import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -54,47 +53,6 @@ def latest_jobs(database: Database, site: str, *, most: int = -1) -> list[Job]:
 def unfinished_jobs(database: Database) -> list[Job]:
     """Return the jobs of all sites that are queued or in progress, oldest first."""
     return database.all(Job, completed_at=None)
-
-
-def unfinished_job_of(database: Database, datasource: str, *, kind: str) -> bool:
-    """Whether a job of a kind with this data source is queued or in progress."""
-    # Written as in the index `unfinished_job`, without which this reads all jobs.
-    found = database.row(
-        "SELECT 1 FROM job WHERE completed_at IS NULL AND kind = ?"
-        " AND json_extract(payload, '$.datasource.id') = ?",
-        kind,
-        datasource,
-    )
-    return found is not None
-
-
-class JobQueue:
-    """The queued jobs of all sites; no question costs more because many are queued.
-
-    Attributes:
-        kinds: the kinds of all jobs.
-    """
-
-    def __init__(self, database: Database, kinds: Iterable[str]):
-        self.kinds = frozenset(kinds)
-        self._database = database
-
-    def oldest(self, kinds: Iterable[str]) -> Job | None:
-        """Return the oldest queued job of these kinds."""
-        # One query for each kind: within a kind, the index has the jobs in their order.
-        rest = "WHERE status = ? AND kind = ? ORDER BY number LIMIT 1"
-        found = [job for kind in kinds for job in self._database.records(Job, rest, PENDING, kind)]
-        return min(found, key=lambda job: job.number, default=None)
-
-    def random(self, kinds: Iterable[str]) -> Job | None:
-        """Return a random queued job of these kinds; this one looks at the numbers of all."""
-        numbers = [number for kind in kinds for number in self.after(0, kind=kind)]
-        return self._database.find(Job, number=random.choice(numbers)) if numbers else None  # noqa: S311
-
-    def after(self, number: int, *, kind: str) -> list[int]:
-        """Return the numbers of the queued jobs of a kind that are newer than `number`."""
-        sql = "SELECT number FROM job WHERE status = ? AND kind = ? AND number > ?"
-        return [row["number"] for row in self._database.rows(sql, PENDING, kind, number)]
 
 
 def start_next_job(

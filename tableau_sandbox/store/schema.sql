@@ -115,10 +115,9 @@ CREATE TABLE IF NOT EXISTS job (
 -- What is in a project.
 CREATE INDEX IF NOT EXISTS child_project ON project (parent);
 CREATE INDEX IF NOT EXISTS project_datasource ON datasource (project);
--- The queue in its order, and the unfinished jobs of a data source.
-CREATE INDEX IF NOT EXISTS queued_job ON job (status, kind, number);
-CREATE INDEX IF NOT EXISTS unfinished_job
-    ON job (kind, json_extract(payload, '$.datasource.id')) WHERE completed_at IS NULL;
+-- The queue in its order, and what is not finished.
+CREATE INDEX IF NOT EXISTS queued_job ON job (status, number);
+CREATE INDEX IF NOT EXISTS unfinished_job ON job (completed_at, number);
 -- The request ids of data updates, so that no request is carried out twice.
 CREATE TABLE IF NOT EXISTS data_request (
     site TEXT NOT NULL REFERENCES site,

@@ -152,16 +152,6 @@ def test_names_in_another_case(tmp_path: Path):
             pass
 
 
-@pytest.mark.slow
-def test_options_in_a_file(tmp_path: Path):
-    """Prevents: the passwords of users stand in the list of processes, for want of another way."""
-    file = tmp_path / "options"
-    file.write_text("--user\nalice:secret of hers\n", "utf-8")
-    with started_sandbox(tmp_path / "data", f"@{file}") as (_, url):
-        server = tsc.Server(url, use_server_version=True)
-        assert server.auth.sign_in(tsc.TableauAuth("alice", "secret of hers"))
-
-
 def test_files_are_private(sandbox: Sandbox, server: tsc.Server, tmp_path: Path, one_row: Path):
     """Prevents: other users of the machine read what was published, uploaded or signed."""
     publish(server, one_row)

@@ -9,7 +9,6 @@ import tableauserverclient as tsc
 
 from tableau_sandbox.testing import Sandbox
 from tableau_sandbox_tests.samples import TIMEOUT, publish
-from tableau_sandbox_tests.service.command import started_sandbox
 
 
 def signed_in_over_tls(url: str, certificate: Path) -> tsc.Server:
@@ -42,14 +41,3 @@ def test_strict_clients_and_other_names(start_sandbox: Callable[..., Sandbox]):
         with context.wrap_socket(socket.create_connection((host, port)), server_hostname=host):
             pass
     assert sandbox.certificate.with_name("server.pem").stat().st_mode & 0o077 == 0
-
-
-@pytest.mark.slow
-def test_command_says_what_to_trust(tmp_path: Path):
-    # Prevents: whoever starts it with --tls cannot tell which certificate to trust.
-    with started_sandbox(tmp_path, "--tls") as (process, url):
-        certificate = tmp_path / "tls" / "certificate.pem"
-        assert signed_in_over_tls(url, certificate).is_signed_in()
-        process.terminate()
-        assert process.stdout is not None
-        assert str(certificate) in process.stdout.read()

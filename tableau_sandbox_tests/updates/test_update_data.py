@@ -194,11 +194,13 @@ def test_extract_in_a_package(new_server: NewServer, tmp_path: Path, one_row: Pa
         assert (job.type, job.finish_code, job.datasource_id) == ("RefreshExtract", -1, item.id)
         assert server.datasources.refresh(item) is None
         assert code_of(call(sandbox, "POST", path, server=server)) == "409093"
+        other = publish(server, wrapped_extract(tmp_path / "p.tdsx", one_row), name="Other")
+        assert server.datasources.refresh(other) is not None
     done = finished(server, job)
     assert (done.finish_code, done.datasource_name) == (0, "Flights")
     assert "data stay as they are" in done.notes[0]
     assert rows_on_server(server, item.id) == [ONE]
-    (listed,) = server.jobs.filter(job_type="refresh_extracts")
+    *_, listed = server.jobs.filter(job_type="refresh_extracts")
     assert listed.id == job.id
     # Older clients send no body.
     assert call(sandbox, "POST", path, server=server).status_code == 202
