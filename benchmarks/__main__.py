@@ -7,6 +7,7 @@ from benchmarks.change.cases import CASES
 from benchmarks.change.comparison import compare_changes
 from benchmarks.change.several_hosts import compare_with_several_hosts
 from benchmarks.choices import compare_choices
+from benchmarks.files import compare_files
 from benchmarks.hours import measure_hours
 from benchmarks.increments import compare_with_full_refresh
 from benchmarks.many.comparison import compare_many
@@ -20,6 +21,7 @@ _WHICH = {
     "peers": lambda chosen: compare_with_peers(chosen.scale, chosen.runs),
     "small": lambda chosen: compare_small_tables(chosen.runs),
     "many": lambda chosen: compare_many(chosen.runs),
+    "files": lambda chosen: compare_files(chosen.runs),
     "hours": lambda chosen: measure_hours(chosen.runs),
     "hosts": lambda chosen: compare_with_several_hosts(chosen.scale),
 }

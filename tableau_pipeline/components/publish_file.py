@@ -41,7 +41,7 @@ from tableau_pipeline.ingest import (
     load,
     reason,
 )
-from tableau_pipeline.ingest.database_table import DatabaseTable
+from tableau_pipeline.ingest.database import DatabaseTable
 from tableau_pipeline.ingest.file_store import FileStore
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.refresh import Setup, refresh

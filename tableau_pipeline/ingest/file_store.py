@@ -64,7 +64,8 @@ class FileStore:
             if not self.drop_bad_rows:
                 reading.check_rows()
             try:
-                self._written[asset_key] = self._stored(asset_key, reading)
+                store = self._append if self.mode == "append" else self._replace
+                self._written[asset_key] = store(asset_key, reading)
             except (UnstorableError, *READ_ERRORS) as error:
                 # The files are at fault, whether Spark or the store does not take them.
                 raise RefusedError(reason(error)) from error
@@ -77,15 +78,6 @@ class FileStore:
         if written and written.number == number:
             return written
         return self.store.version(asset_key, number)
-
-    def _stored(self, asset_key: str, reading: Reading) -> Snapshot:
-        store = self._append if self.mode == "append" else self._replace
-        try:
-            return store(asset_key, reading)
-        except READ_ERRORS:
-            if reading.otherwise is None:
-                raise
-            return store(asset_key, reading.otherwise())
 
     def _replace(self, asset_key: str, reading: Reading) -> Snapshot:
         return write_snapshot(

@@ -2,22 +2,59 @@
 
 import atexit
 import logging
+import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Literal
+from typing import Any, Literal
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T
 
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.ingest.found import Files, Format, format_of, found_files
-from tableau_pipeline.ingest.parquet.load_parquet import load_parquet
-from tableau_pipeline.ingest.reading import Reading
-from tableau_pipeline.ingest.text.load_text import load_text
+from tableau_pipeline.ingest.errors import BadRows, Number, Reading, json_text, printable
+from tableau_pipeline.ingest.options import (
+    Files,
+    Format,
+    Options,
+    digests,
+    ending,
+    format_of,
+    found_files,
+    text_options,
+)
+from tableau_pipeline.ingest.parquet import load_parquet
+from tableau_pipeline.ingest.text import (
+    UnusualError,
+    csv_records,
+    json_objects,
+    quick_csv,
+)
+from tableau_pipeline.ingest.values import (
+    STRINGS,
+    TIMES,
+    Guess,
+    arrow_type,
+    check_names,
+    converted,
+    declared,
+    parser,
+)
+from tableau_pipeline.snapshots.write import exact_path
 
 _LOG = logging.getLogger(__name__)
-_NO_OPTIONS: Mapping[str, str] = {}
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_OTHER_SEPARATORS = (";", "\t", "|", ",")
+# The line and the values of a record.
+Row = tuple[int, Sequence[Any]]
+# Rows that are converted at once: enough for Arrow to be fast, few enough to fit in memory.
+_AT_ONCE = 20_000
 
 
 def read_files(
@@ -26,14 +63,14 @@ def read_files(
     *,
     columns: str | None = None,
     format: Format | None = None,  # noqa: A002
-    reader: Mapping[str, str] = _NO_OPTIONS,
+    reader: Mapping[str, str] | None = None,
     bad_rows: Literal["refuse", "drop"] = "refuse",
     folder: Path | None = None,
 ) -> DataFrame:
     """Read the rows of CSV, JSON or Parquet files, for a model to return.
 
     A value arrives as the file has it, or its row is bad: no number, date or text ever changes. CSV
-    and JSON are parsed here, row by row, and passed to Spark as Parquet.
+    and JSON are read by this process, and passed to Spark as Parquet.
 
     Args:
         path: a file, a folder, or a pattern such as "exports/*.csv".
@@ -50,10 +87,9 @@ def read_files(
             read. The message names the remedy.
     """
     paths = found_files(str(path))
-    files = Files(paths, format or format_of(paths), reader, columns)
     waiting = Path(mkdtemp(prefix="files-", dir=folder))
     atexit.register(shutil.rmtree, waiting, ignore_errors=True)
-    reading = load(spark, files, waiting)
+    reading = load(spark, Files(paths, format or format_of(paths), reader or {}, columns), waiting)
     if bad_rows == "refuse":
         reading.check_rows()
     elif reading.bad_rows:
@@ -76,4 +112,327 @@ def load(spark: SparkSession, files: Files, folder: Path) -> Reading:
                 "columns cannot be declared for Parquet files, which contain their types: remove it"
             )
         return load_parquet(spark, files, folder)
-    return load_text(spark, files, folder)
+    before = digests(files.paths)
+    schema, written, bad = as_parquet(files, folder)
+    # Spark stores char and varchar as string.
+    stored = [
+        T.StructField(
+            each.name,
+            T.StringType() if isinstance(each.dataType, STRINGS) else each.dataType,
+            metadata=each.metadata,
+        )
+        for each in schema.fields
+    ]
+    frame = spark.read.schema(T.StructType(stored)).parquet(*map(exact_path, written))
+    reading = Reading(frame, before, bad)
+    # From here on the rows come from the copy, so a later change of the files does no harm.
+    reading.check_unchanged()
+    return reading
+
+
+def as_parquet(files: Files, folder: Path) -> tuple[T.StructType, list[Path], BadRows]:
+    """Write the good rows of text files as Parquet.
+
+    Returns:
+        Their columns, one Parquet file for each of them with the same name, and the bad rows.
+
+    Raises:
+        RefusedError: a file cannot be read, or does not have the required columns.
+    """
+    tabs = all(ending(path) == ".tsv" for path in files.paths)
+    options = text_options(files.reader, files.format, tabs=tabs)
+    columns = declared(files.columns) if files.columns else None
+    is_csv = files.format == "csv"
+    schema = (_csv_schema if is_csv else _json_schema)(files, options, columns)
+    for field in schema.fields:
+        if parser(field.dataType, options) is None:
+            raise RefusedError(
+                f'column "{field.name}": {"text" if is_csv else "JSON"} cannot hold '
+                f"{field.dataType.simpleString()}: declare it as string"
+            )
+    bad, seen, written = BadRows(options, not is_csv), set[str](), []
+    for number, path in enumerate(files.paths):
+        # The Parquet file keeps the file name, which identifies the origin of each row.
+        target = folder / str(number) / path.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if is_csv:
+            rows = _full_rows(path, options, len(schema), bad)
+            try:
+                _write(_quick_batches(path, options, schema), schema, target)
+            except UnusualError:
+                _write(_batches(rows, schema, _csv_texts, bad=bad, path=path), schema, target)
+        else:
+            rows = _json_rows(path, schema, seen, bad)
+            _write(_batches(rows, schema, _json_texts, bad=bad, path=path), schema, target)
+        written.append(target)
+    # Any object may omit a name, so only the end of the last file shows which names there are.
+    if seen:
+        _check_seen(seen, schema.names)
+    return schema, written, bad
+
+
+def _arrow_schema(schema: T.StructType) -> pa.Schema:
+    return pa.schema([(each.name, arrow_type(each.dataType)) for each in schema.fields])
+
+
+def _write(batches: Iterable[pa.RecordBatch], schema: T.StructType, target: Path) -> None:
+    with pq.ParquetWriter(target, _arrow_schema(schema)) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+
+
+def _quick_batches(path: Path, options: Options, schema: T.StructType) -> Iterator[pa.RecordBatch]:
+    """Read the rows of a simple file without a bad row.
+
+    Raises:
+        UnusualError: it is none, or has bad rows, whose lines are known only to `_batches`.
+    """
+
+    def column(texts: pa.Array, field: T.StructField) -> pa.Array:
+        values, wrong = converted(
+            _nullified(texts, field.dataType, options), field.dataType, options
+        )
+        if wrong:
+            raise UnusualError
+        return values
+
+    with ThreadPoolExecutor() as pool:
+        for texts in quick_csv(path, options, len(schema)):
+            arrays = [*pool.map(column, texts, schema.fields)]
+            yield pa.RecordBatch.from_arrays(arrays, schema=_arrow_schema(schema))
+
+
+def _batches(
+    rows: Iterable[Row],
+    schema: T.StructType,
+    texts: Callable[[Sequence[Any], T.DataType, Options], tuple[pa.Array, list[int]]],
+    *,
+    bad: BadRows,
+    path: Path,
+) -> Iterator[pa.RecordBatch]:
+    """Convert the good rows of a file; count the others in `bad`.
+
+    Args:
+        texts: returns the values of a column as text, and the positions of those of another kind.
+    """
+    for lines, columns in _chunks(rows):
+        wrong: dict[int, list[tuple[T.StructField, Any]]] = {}
+        arrays = []
+        for field, values in zip(schema.fields, columns, strict=True):
+            found, other = texts(values, field.dataType, bad.options)
+            array, misfits = converted(found, field.dataType, bad.options)
+            arrays.append(array)
+            for row in (*other, *misfits):
+                wrong.setdefault(row, []).append((field, values[row]))
+        for row in sorted(wrong):
+            bad.add_values(f"{path.name}, line {lines[row]}", wrong[row])
+        if wrong:
+            good = [row for row in range(len(lines)) if row not in wrong]
+            for name, values in zip(schema.names, columns, strict=True):
+                bad.keep_good(name, (values[row] for row in good))
+            arrays = [array.take(pa.array(good, pa.int64())) for array in arrays]
+        yield pa.RecordBatch.from_arrays(arrays, schema=_arrow_schema(schema))
+
+
+def _chunks(rows: Iterable[Row]) -> Iterator[tuple[Sequence[int], Sequence[Sequence[Any]]]]:
+    """Yield the lines of some rows, and their values by column."""
+    rows = iter(rows)
+    while chunk := list(islice(rows, _AT_ONCE)):
+        lines, values = zip(*chunk, strict=True)
+        yield lines, [*zip(*values, strict=True)]
+
+
+def _csv_schema(files: Files, options: Options, declared: T.StructType | None) -> T.StructType:
+    """Return the columns of files that must all have the same ones.
+
+    Raises:
+        RefusedError: headers differ from each other or from the declared columns, or the
+            separator is wrong.
+    """
+    has_separator = any(name.lower() in ("sep", "delimiter") for name in files.reader)
+    first, *others = files.paths
+    names = _names(first, options, separator_is_set=has_separator)
+    for path in others:
+        if (these := _names(path, options, separator_is_set=has_separator)) != names:
+            raise RefusedError(
+                f"The header of {path.name} ({', '.join(these)}) differs from that of "
+                f"{first.name} ({', '.join(names)}): publish such files one by one, or give "
+                "them one header"
+            )
+    if declared is not None:
+        if not options.header and len(names) == len(declared.names):
+            names = declared.names
+        if [name.casefold() for name in names] != [name.casefold() for name in declared.names]:
+            raise RefusedError(
+                f"The {'header' if options.header else 'first line'} of {first.name} has "
+                f"{len(names)} columns ({', '.join(names)}), but columns declares "
+                f"{', '.join(declared.names)}: declare all, in the order of the file"
+            )
+        return declared
+    check_names(names, first.name)
+    types: Sequence[T.DataType] = [T.StringType()] * len(names)
+    if options.infer:
+        guesses = [Guess(options) for _ in names]
+        for path in files.paths:
+            try:
+                _guess(quick_csv(path, options, len(names)), guesses, options)
+            except UnusualError:
+                # Bad rows are reported when the rows are read, not during inference.
+                rows = _full_rows(path, options, len(names), BadRows(options))
+                columns = (map(_texts, columns) for _, columns in _chunks(rows))
+                _guess(columns, guesses, options)
+        types = [guess.type for guess in guesses]
+    return T.StructType([T.StructField(*each) for each in zip(names, types, strict=True)])
+
+
+def _names(path: Path, options: Options, *, separator_is_set: bool) -> list[str]:
+    first = next((values for _, values in csv_records(path, options) if values), None)
+    if first is None:
+        raise RefusedError(
+            f"{path.name} is empty: it has no {'header' if options.header else 'rows'}"
+        )
+    # With the wrong separator a whole file would be published as one column of text.
+    if len(first) == 1 and first[0] and not separator_is_set:
+        for separator in _OTHER_SEPARATORS:
+            if separator != options.separator and separator in first[0]:
+                raise RefusedError(
+                    f'{path.name} has only one column with the separator {options.separator!r}, "'
+                    f'{first[0][:80]}": set reader: {{sep: {separator!r}}}, or, if that is right, '
+                    f"reader: {{sep: {options.separator!r}}}"
+                )
+    # Spark's names for unnamed columns; pandas, for example, writes its index without a name.
+    names = first if options.header else [None] * len(first)
+    return [name or f"_c{number}" for number, name in enumerate(names)]
+
+
+def _guess(
+    batches: Iterable[Iterable[pa.Array]], guesses: Sequence[Guess], options: Options
+) -> None:
+    for columns in batches:
+        for guess, texts in zip(guesses, columns, strict=True):
+            guess.see(_nullified(texts, T.LongType(), options))
+
+
+def _full_rows(
+    path: Path, options: Options, width: int, bad: BadRows
+) -> Iterator[tuple[int, list[str | None]]]:
+    """Yield the records that have a value for each column."""
+    header = options.header
+    for line, values in csv_records(path, options):
+        place = f"{path.name}, line {line}"
+        if header and values:
+            header = False
+        elif len(values) == width:
+            yield line, values
+        elif not values and width == 1:
+            bad.add(place, 'a blank line, which may be NULL or no row: write "" for an empty text')
+        elif values:
+            shown = printable(options.separator.join(value or "" for value in values)[:80])
+            bad.add(
+                place,
+                f"{len(values)} value{'s' * (len(values) > 1)} for {width} "
+                f'column{"s" * (width > 1)}, "{shown}"',
+            )
+
+
+def _texts(values: Sequence[str | None]) -> pa.Array:
+    return pa.array(values, pa.string())
+
+
+def _csv_texts(
+    values: Sequence[str | None], type_: T.DataType, options: Options
+) -> tuple[pa.Array, list[int]]:
+    return _nullified(_texts(values), type_, options), []
+
+
+def _nullified(texts: pa.Array, type_: T.DataType, options: Options) -> pa.Array:
+    # An empty value in quotes is NULL too, except in a string column.
+    nulls = [] if isinstance(type_, STRINGS) else [""]
+    nulls += [options.null] if options.null else []
+    if not nulls:
+        return texts
+    is_null = pc.call_function("is_in", [texts], pc.SetLookupOptions(pa.array(nulls)))
+    return pc.call_function("if_else", [is_null, pa.scalar(None, pa.string()), texts])
+
+
+def _json_schema(files: Files, options: Options, declared: T.StructType | None) -> T.StructType:
+    """Return the columns of files, sorted by name unless they are declared.
+
+    Raises:
+        RefusedError: two names differ only in case; also as `json_objects`.
+    """
+    if declared is not None:
+        return declared
+    kinds: dict[str, set[type]] = {}
+    guesses: dict[str, Guess] = {}
+    # Bad rows are reported when the rows are read, not during inference.
+    bad = BadRows(options)
+    objects = (each for path in files.paths for _, each in json_objects(path, options, bad))
+    while chunk := list(islice(objects, _AT_ONCE)):
+        for name in {name for each in chunk for name in each}:
+            values = [each[name] for each in chunk if each.get(name) is not None]
+            kinds.setdefault(name, set()).update(map(type, values))
+            numbers = [each for each in values if type(each) is Number]
+            guess = guesses.setdefault(name, Guess(options, (T.LongType(), T.DoubleType())))
+            guess.see(_texts(numbers))
+    first = files.paths[0].name
+    if not kinds:
+        raise RefusedError(
+            f"{first} has no objects with values: there are no columns"
+            + "".join(f". {example}" for example in bad.examples[:1])
+        )
+    check_names(sorted(kinds), first)
+    schema = T.StructType()
+    for name in sorted(kinds):
+        match [*kinds[name]]:
+            case [kind] if kind is bool:
+                schema.add(name, T.BooleanType())
+            case [kind] if kind is Number:
+                schema.add(name, guesses[name].type)
+            case _:
+                schema.add(name, T.StringType())
+    return schema
+
+
+def _json_rows(path: Path, schema: T.StructType, seen: set[str], bad: BadRows) -> Iterator[Row]:
+    """Yield the values of the columns; collect the names that the objects have in `seen`."""
+    for line, row in json_objects(path, bad.options, bad):
+        seen.update(row)
+        yield line, [row.get(name) for name in schema.names]
+
+
+def _json_texts(values: Sequence[Any], type_: T.DataType, _: Options) -> tuple[pa.Array, list[int]]:
+    """Return JSON values as text; times are JSON strings and numbers are none of them."""
+    kind = str if isinstance(type_, TIMES) else bool if type_ == T.BooleanType() else Number
+    texts, wrong = [], []
+    for position, each in enumerate(values):
+        text = each if each is None or type(each) is str else json_text(each)
+        fits = each is None or isinstance(type_, STRINGS) or type(each) is kind
+        # A lone surrogate is not a character.
+        if not fits or (text and not text.isascii() and _SURROGATE.search(text)):
+            wrong.append(position)
+            text = None
+        texts.append(text)
+    return _texts(texts), wrong
+
+
+def _check_seen(seen: set[str], columns: Sequence[str]) -> None:
+    """Refuse JSON whose names are not those of the columns, or only nearly so.
+
+    Args:
+        seen: the names that the objects have.
+    """
+    absent = [name for name in columns if name not in seen]
+    if absent:
+        raise RefusedError(
+            f'columns declares "{absent[0]}", which no object has; the objects have '
+            f"{', '.join(sorted(seen))}"
+        )
+    folded = {name.casefold(): name for name in columns}
+    # Its values would be left out, and the column would be NULL in their place.
+    for name in sorted(seen - set(columns)):
+        if name.casefold() in folded:
+            raise RefusedError(
+                f'The objects have "{folded[name.casefold()]}" and "{name}", which differ only in '
+                "case: use one spelling"
+            )

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.ingest import Files, format_of
-from tableau_pipeline.ingest.bad_rows import BadRows
-from tableau_pipeline.ingest.text.load_text import as_parquet
+from tableau_pipeline.ingest.errors import BadRows
+from tableau_pipeline.ingest.read_files import as_parquet
 
 
 def read_all(path: Path, **settings: Any) -> tuple[pa.Table, BadRows]:

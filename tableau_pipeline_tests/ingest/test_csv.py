@@ -12,7 +12,7 @@ from pyspark.sql.types import DoubleType
 
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.ingest.options import Options
-from tableau_pipeline.ingest.values.parsers import parser
+from tableau_pipeline.ingest.values import parser
 from tableau_pipeline_tests.ingest.reading import read, read_all, written
 
 pytestmark = pytest.mark.usefixtures("spark")

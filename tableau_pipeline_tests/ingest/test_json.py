@@ -34,13 +34,13 @@ def test_values(file: Path):
     """Prevents: digits that get lost on the way through a float."""
     file.write_text(
         '{"d": 0.1234567890123456789012345678901234567, "n": 1.10, "day": "2024-02-29", '
-        '"o": {"x": [1, null]}, "t": "ü"}',
+        '"o": {"x": [1.10, null]}, "t": "ü"}',
         "utf-8",
     )
-    columns = "d decimal(38,37), n string, day date, o struct<x: array<int>>, t string"
+    columns = "d decimal(38,37), n string, day date, o string, t string"
     assert read(file, columns=columns) == [
         (Decimal("0.1234567890123456789012345678901234567"), "1.10", date(2024, 2, 29),
-         {"x": [1, None]}, "ü")
+         '{"x":[1.10,null]}', "ü")
     ]  # fmt: skip
 
 
@@ -52,8 +52,7 @@ def test_values(file: Path):
         (("1", "true"), ("1", "true")),
         (("123456789012345678901234", "1.50"), ("123456789012345678901234", "1.50")),
         (('"007"', '"7"'), ("007", "7")),
-        (('{"b": 1}', "null"), ({"b": 1}, None)),
-        (("[]", '["x"]'), ([], ["x"])),
+        (('{"b": 1}', "null"), ('{"b":1}', None)),
         (('{"b": 1.0}', '"x"'), ('{"b":1.0}', "x")),
     ],
 )
@@ -68,9 +67,8 @@ def test_types_that_are_found_out(file: Path, values: tuple[str, ...], found: tu
     [
         ("bigint", "2.5"), ("bigint", '"2"'), ("bigint", "true"), ("bigint", str(2**63)),
         ("decimal(9,2)", "1.234"), ("double", "1e400"), ("double", "9007199254740993"),
-        ("array<double>", "[9007199254740993]"), ("boolean", "1"), ("date", "20240101"),
-        ("date", '"01.02.2024"'), ("array<int>", "1"), ("array<int>", '["x"]'),
-        ("struct<x: int>", '{"x": "1"}'), ("string", '"\\ud800"'),
+        ("boolean", "1"), ("boolean", '"true"'), ("date", "20240101"), ("date", '"01.02.2024"'),
+        ("date", '""'), ("string", '"\\ud800"'), ("string", '["\\ud800"]'),
     ],
 )  # fmt: skip
 def test_what_does_not_fit(file: Path, type_: str, value: str):

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.ingest import Files, load, read_files
 from tableau_pipeline.ingest.file_store import FileStore
-from tableau_pipeline.ingest.parquet.rewritten import rewrite
+from tableau_pipeline.ingest.parquet import rewrite
 from tableau_pipeline.snapshots.load import read_frame
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline_tests.components.support.corpus import FILES

@@ -1,6 +1,6 @@
 import pytest
 
-from tableau_pipeline.ingest.values.times import time_pattern
+from tableau_pipeline.ingest.values import time_pattern
 
 
 @pytest.mark.parametrize(
@@ -10,4 +10,4 @@ from tableau_pipeline.ingest.values.times import time_pattern
 def test_what_a_format_makes_optional_may_be_needed(pattern: str, text: str):
     """Prevents: a KeyError without line or column where a row is bad."""
     with pytest.raises(ValueError, match=text):
-        time_pattern(pattern).read(text)
+        time_pattern(pattern)(text)

@@ -14,7 +14,7 @@ from tableau_pipeline.components.publish_file import PublishFileConfig
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper import open_hyper
 from tableau_pipeline.ingest import Files, Reading, load
-from tableau_pipeline.ingest.database_table import DatabaseTable
+from tableau_pipeline.ingest.database import DatabaseTable
 from tableau_pipeline.objects.local import scratch
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline_tests.components.publish_file.conftest import Publish, published, write
