@@ -7,25 +7,21 @@ Batch([
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from tableauhyperapi import TableName
 
 from tableau_pipeline.actions.columns import (
-    KnownTable,
     Tables,
     check_types,
+    column_problems,
     comparison_problems,
-    deleting_problems,
     find_table,
-    inserting_problems,
     source,
     target,
-    updating_problems,
     upsert_problem,
-    upserting_problems,
 )
 from tableau_pipeline.actions.conditions import (
     Condition,
@@ -33,6 +29,7 @@ from tableau_pipeline.actions.conditions import (
     all_of,
     always,
     any_of,
+    as_sent,
     columns_of,
     schema_and_table,
 )
@@ -58,8 +55,24 @@ __all__ = [
 Table = TableName | str
 
 
+class _Checked:
+    def __post_init__(self) -> None:
+        action = cast("Action", self)
+        schema_and_table(action.target, what="the target table")
+        if action.source is not None:
+            schema_and_table(action.source, what="the source table")
+        elif not isinstance(action, Delete):
+            raise BatchError(f"{_title(action)}: it needs a source table to take rows from")
+        if not isinstance(action, Insert | Replace) and not isinstance(action.where, Condition):
+            given = "" if action.where is None else f", not {action.where!r:.100}"
+            raise BatchError(
+                f"{_title(action)}: it needs a condition{given}: "
+                'where=target("a") == source("a"), or where=always for every row'
+            )
+
+
 @dataclass(frozen=True, kw_only=True)
-class Insert:
+class Insert(_Checked):
     """Append the rows of `source`, which must have exactly the columns of `target`."""
 
     target: Table
@@ -67,12 +80,9 @@ class Insert:
     verb: ClassVar = "insert"
     where: ClassVar[None] = None
 
-    def __post_init__(self) -> None:
-        _check_tables(self)
-
 
 @dataclass(frozen=True, kw_only=True)
-class Replace:
+class Replace(_Checked):
     """Replace all rows of `target` by the rows of `source`, which has the same columns."""
 
     target: Table
@@ -80,12 +90,9 @@ class Replace:
     verb: ClassVar = "replace"
     where: ClassVar[None] = None
 
-    def __post_init__(self) -> None:
-        _check_tables(self)
-
 
 @dataclass(frozen=True, kw_only=True)
-class Update:
+class Update(_Checked):
     """Set the values of each row of `target` from the row of `source` that matches by `where`.
 
     Columns that `source` lacks keep their values; columns that only `where` names are not copied.
@@ -96,12 +103,9 @@ class Update:
     where: Condition | None = None
     verb: ClassVar = "update"
 
-    def __post_init__(self) -> None:
-        _check_condition(self)
-
 
 @dataclass(frozen=True, kw_only=True)
-class Upsert:
+class Upsert(_Checked):
     """Update the rows of `target` that match a row of `source`, and insert the others.
 
     `where` compares key columns with the same name in both tables, combined by `&`.
@@ -113,13 +117,13 @@ class Upsert:
     verb: ClassVar = "upsert"
 
     def __post_init__(self) -> None:
-        _check_condition(self)
+        super().__post_init__()
         if problem := upsert_problem(self.where):
             raise BatchError(f"{_title(self)}: {problem}")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Delete:
+class Delete(_Checked):
     """Delete the rows of `target` for which `where` holds, with any row of `source` if it is given.
 
     `where` must use all columns of `source`.
@@ -131,7 +135,7 @@ class Delete:
     verb: ClassVar = "delete"
 
     def __post_init__(self) -> None:
-        _check_condition(self)
+        super().__post_init__()
         if self.source is None and (names := columns_of(self.where, Side.SOURCE)):
             raise BatchError(
                 f'{_title(self)}: where names source("{names[0]}"), but the action has no source: '
@@ -174,24 +178,6 @@ class Batch:
         return json.dumps({"actions": self.wire_actions()}, ensure_ascii=False)
 
 
-def _check_tables(action: Action) -> None:
-    schema_and_table(action.target, what="the target table")
-    if action.source is not None:
-        schema_and_table(action.source, what="the source table")
-    elif not isinstance(action, Delete):
-        raise BatchError(f"{_title(action)}: it needs a source table to take rows from")
-
-
-def _check_condition(action: Update | Upsert | Delete) -> None:
-    _check_tables(action)
-    if not isinstance(action.where, Condition):
-        given = "" if action.where is None else f", not {action.where!r:.100}"
-        raise BatchError(
-            f"{_title(action)}: it needs a condition{given}: "
-            'where=target("a") == source("a"), or where=always for every row'
-        )
-
-
 def _title(action: Action) -> str:
     _, table = schema_and_table(action.target, what="the target table")
     return f'{action.verb} of "{table}"'
@@ -205,7 +191,7 @@ def _wire(action: Action) -> dict[str, Any]:
             fields |= {f"{side}-schema": schema} if schema is not None else {}
             fields[f"{side}-table"] = name
     if action.where is not None:
-        fields["condition"] = action.where.json()
+        fields["condition"] = as_sent(action.where)
     return fields
 
 
@@ -216,20 +202,6 @@ def describe_actions(batch: str) -> str:
         for number, action in enumerate(json.loads(batch)["actions"], start=1)
     ]
     return f"Its actions were: {'; '.join(actions)}. "
-
-
-# Check a batch before it is sent: would the server accept all its actions?
-
-
-_COLUMN_PROBLEMS: Mapping[
-    str, Callable[[KnownTable, KnownTable, Condition | None], Iterator[str]]
-] = {
-    "insert": inserting_problems,
-    "replace": inserting_problems,
-    "upsert": upserting_problems,
-    "update": updating_problems,
-    "delete": deleting_problems,
-}
 
 
 def batch_problems(batch: Batch, *, target: Tables, source: Tables) -> list[str]:
@@ -263,6 +235,6 @@ def _problems(action: Action, target: Tables, source: Tables) -> list[str]:
     tables = {table.side: table for table in (into, rows) if table is not None}
     problems = list(comparison_problems(action.where, tables))
     if rows is not None:
-        problems += _COLUMN_PROBLEMS[action.verb](into, rows, action.where)
+        problems += column_problems(action.verb, into, rows, action.where)
     # A long condition may report the same problem of a column many times.
     return [f"{problem}." for problem in dict.fromkeys(problems)]

@@ -10,7 +10,6 @@ from tableau_pipeline.actions.conditions import (
     Condition,
     Constant,
     ConstantType,
-    Joint,
     Junction,
     Op,
     Predicate,
@@ -81,7 +80,7 @@ class ColumnRef:
             BatchError: the value is not a text.
         """
         found = constant(text, column=str(self))
-        if found.type is not ConstantType.STRING:
+        if found.type != "string":
             raise BatchError(f"{self}.has() looks for a text, not for {text!r:.100}")
         return self._with(Op.HAS, found)
 
@@ -124,9 +123,6 @@ def source(column: str) -> ColumnRef:
         BatchError: the name is not valid for a column.
     """
     return ColumnRef(Side.SOURCE, column)
-
-
-# Find the tables that an action names in a file.
 
 
 # The tables of a file, each with the SQL types of its columns.
@@ -205,59 +201,33 @@ def _only_schema(known: Iterable[tuple[str | None, str]], side: Side, table: str
     return schemas[0] if schemas else None
 
 
-# Check which columns an action reads and writes: by exact name and equal type.
-
-
-def inserting_problems(
-    target: KnownTable, source: KnownTable, where: Condition | None
+def column_problems(
+    verb: str, target: KnownTable, source: KnownTable, where: Condition | None
 ) -> Iterator[str]:
-    """Yield why rows of the source cannot be inserted into the target."""
+    """Yield why the columns of the source do not fit an action on the target.
+
+    Columns are found by exact name, and have equal types.
+    """
+    used = columns_of(where, Side.SOURCE)
+    if verb == "delete":
+        # A source has nothing but what identifies the rows to delete.
+        if unused := [name for name in source.types if name not in used]:
+            yield (
+                f"{source} has {_described(source, unused)}, which the condition does not use: "
+                f"remove it from the payload, or compare it with a column of {target}"
+            )
+        return
     missing = [name for name in target.types if name not in source.types]
-    if missing:
+    if missing and verb != "update":
         yield (
             f"{source} lacks {_described(target, missing)} of {target}: add it to the payload, "
             "NULL where there is no value"
         )
-    yield from _common_problems(target, source, where)
-
-
-def updating_problems(
-    target: KnownTable, source: KnownTable, where: Condition | None
-) -> Iterator[str]:
-    """Yield why rows of the source cannot update rows of the target."""
-    if not set(source.types) & set(target.types):
+    if len(missing) == len(target.types) and verb in ("update", "upsert"):
         yield (
             f"{source} has no column of {target}, so there is nothing to set: use the same "
             "column names"
         )
-    yield from _common_problems(target, source, where)
-
-
-def upserting_problems(
-    target: KnownTable, source: KnownTable, where: Condition | None
-) -> Iterator[str]:
-    """Yield why rows of the source can neither update rows of the target nor be added to them."""
-    yield from inserting_problems(target, source, where)
-    yield from updating_problems(target, source, where)
-
-
-def deleting_problems(
-    target: KnownTable, source: KnownTable, where: Condition | None
-) -> Iterator[str]:
-    """Yield why the source has more than what identifies the rows to delete."""
-    used = columns_of(where, Side.SOURCE)
-    unused = [name for name in source.types if name not in used]
-    if unused:
-        yield (
-            f"{source} has {_described(source, unused)}, which the condition does not use: "
-            f"remove it from the payload, or compare it with a column of {target}"
-        )
-
-
-def _common_problems(
-    target: KnownTable, source: KnownTable, where: Condition | None
-) -> Iterator[str]:
-    used = columns_of(where, Side.SOURCE)
     # A column that the condition names may be there to find rows only; it is not copied.
     extra = [name for name in source.types if name not in target.types and name not in used]
     if extra:
@@ -277,22 +247,20 @@ def _described(table: KnownTable, columns: list[str]) -> str:
     return listed(f'"{name}" ({table.types[name]})' for name in columns)
 
 
-# Check comparisons: only equal types, as the engine would otherwise convert silently.
-
-
-_CONSTANTS = {
-    **dict.fromkeys(("SMALLINT", "INTEGER", "BIGINT"), ConstantType.INTEGER),
-    **dict.fromkeys(("DOUBLE PRECISION", "NUMERIC", "REAL"), ConstantType.DOUBLE),
-    **dict.fromkeys(("TEXT", "VARCHAR", "CHAR"), ConstantType.STRING),
-    **dict.fromkeys(("DATE", "TIMESTAMP", "TIMESTAMPTZ"), ConstantType.DATETIME),
-    "BOOLEAN": ConstantType.BOOLEAN,
+_CONSTANTS: dict[str, ConstantType] = {
+    **dict.fromkeys(("SMALLINT", "INTEGER", "BIGINT"), "integer"),
+    **dict.fromkeys(("DOUBLE PRECISION", "NUMERIC", "REAL"), "double"),
+    **dict.fromkeys(("TEXT", "VARCHAR", "CHAR"), "string"),
+    **dict.fromkeys(("DATE", "TIMESTAMP", "TIMESTAMPTZ"), "datetime"),
+    "BOOLEAN": "boolean",
 }
-_IN_PYTHON = {
-    ConstantType.INTEGER: "int, such as 5",
-    ConstantType.DOUBLE: "float, such as 5.0",
-    ConstantType.STRING: "str",
-    ConstantType.DATETIME: "datetime with a time zone",
-    ConstantType.BOOLEAN: "bool",
+_IN_PYTHON: dict[ConstantType | None, str] = {
+    "integer": "write it as int, such as 5",
+    "double": "write it as float, such as 5.0",
+    "string": "write it as str",
+    "datetime": "write it as datetime with a time zone",
+    "boolean": "write it as bool",
+    None: "put the values into a small table of the payload, and compare with its column",
 }
 _INCOMPARABLE = frozenset({"INTERVAL", "JSON", "GEOGRAPHY", "UNSUPPORTED"})
 _EQUALITY = frozenset({Op.EQ, Op.NEQ, Op.IS})
@@ -302,20 +270,19 @@ _ORDER = _EQUALITY | {Op.LT, Op.LTE, Op.GT, Op.GTE}
 def comparison_problems(
     condition: Condition | None, tables: Mapping[Side, KnownTable]
 ) -> Iterator[str]:
-    """Yield why the comparisons of a condition do not fit the columns of its tables."""
+    """Yield why the comparisons of a condition do not fit the columns of its tables.
+
+    Only equal types do, as the engine would otherwise convert silently.
+    """
     for predicate in predicates(condition):
-        missing = [name for side, name in predicate.columns if name not in tables[side].types]
-        if missing:
-            yield from _missing(predicate, tables)
-        elif problem := _problem(predicate, tables):
-            yield f"{predicate}: {problem}"
-
-
-def _missing(predicate: Predicate, tables: Mapping[Side, KnownTable]) -> Iterator[str]:
-    for side, name in predicate.columns:
-        if name not in tables[side].types:
+        missing = [
+            (side, name) for side, name in predicate.columns if name not in tables[side].types
+        ]
+        for side, name in missing:
             had = listed(f'"{each}"' for each in tables[side].types)
             yield f'{tables[side]} has no column "{name}", which the condition names; it has {had}'
+        if not missing and (problem := _problem(predicate, tables)):
+            yield f"{predicate}: {problem}"
 
 
 def _problem(predicate: Predicate, tables: Mapping[Side, KnownTable]) -> str | None:
@@ -330,8 +297,9 @@ def _problem(predicate: Predicate, tables: Mapping[Side, KnownTable]) -> str | N
     constant = predicate.constant
     if constant is not None and constant.text is None:
         return None
-    if constant is not None and constant.type is not _CONSTANTS.get(type_family(type_)):
-        return f"{described}, the constant of type {constant.type}; {_constant_remedy(type_)}"
+    fitting = _CONSTANTS.get(type_family(type_))
+    if constant is not None and constant.type != fitting:
+        return f"{described}, the constant of type {constant.type}; {_IN_PYTHON[fitting]}"
     if predicate.op not in _operators(type_):
         allowed = ", ".join(op.symbol for op in Op if op in _operators(type_))
         return (
@@ -341,20 +309,13 @@ def _problem(predicate: Predicate, tables: Mapping[Side, KnownTable]) -> str | N
     return None
 
 
-def _constant_remedy(type_: str) -> str:
-    fitting = _CONSTANTS.get(type_family(type_))
-    if fitting is None:
-        return "put the values into a small table of the payload, and compare with its column"
-    return f"write it as {_IN_PYTHON[fitting]}"
-
-
 def _operators(type_: str) -> frozenset[Op]:
     family = type_family(type_)
     if family in _INCOMPARABLE:
         return frozenset()
     if family == "BYTES" or is_collated(type_):
         return _EQUALITY
-    return _ORDER | {Op.HAS} if _CONSTANTS.get(family) is ConstantType.STRING else _ORDER
+    return _ORDER | {Op.HAS} if _CONSTANTS.get(family) == "string" else _ORDER
 
 
 def upsert_problem(condition: Condition | None) -> str | None:
@@ -363,16 +324,11 @@ def upsert_problem(condition: Condition | None) -> str | None:
     The columns of a key may have different names in the two tables. Constants restrict the rows
     that match; a source row without a match is inserted.
     """
-    if not _is_conjunction(condition):
+    is_and = isinstance(condition, Junction) and condition.joint == "and"
+    if not all(isinstance(each, Predicate) for each in (condition.args if is_and else [condition])):
         return 'its condition must be key comparisons, target("k") == source("k"), combined by &'
     if any(each.op not in (Op.EQ, Op.IS) for each in predicates(condition)):
         return "its condition may compare by == and .is_() only: it finds rows by a key"
     if all(each.constant is not None for each in predicates(condition)):
         return "its condition must compare a key column of the target with one of the source"
     return None
-
-
-def _is_conjunction(condition: Condition | None) -> bool:
-    if isinstance(condition, Junction):
-        return condition.joint is Joint.AND and all(_is_conjunction(arg) for arg in condition.args)
-    return isinstance(condition, Predicate)

@@ -1,21 +1,16 @@
 """Conditions of action batches, as plain values; `columns` builds them from expressions."""
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from enum import StrEnum
-from functools import cached_property
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 from tableauhyperapi import TableName
 
 from tableau_pipeline.errors import BatchError
-
-# Names of tables and columns, as action batches write them.
-
 
 _LONGEST = 255
 
@@ -71,23 +66,11 @@ def schema_and_table(table: object, *, what: str) -> tuple[str | None, str]:
     )
 
 
-# Constants in conditions, represented exactly or refused.
-
-
 Value = bool | int | float | str | datetime
+ConstantType = Literal["boolean", "integer", "double", "string", "datetime"]
 
 _BEYOND = 1 << 63
-_CONSTANT_REMEDY = "put the values into a small table of the payload, and compare with its column"
-
-
-class ConstantType(StrEnum):
-    """The types that a constant can have."""
-
-    BOOLEAN = "boolean"
-    INTEGER = "integer"
-    DOUBLE = "double"
-    STRING = "string"
-    DATETIME = "datetime"
+_REMEDY = "put the values into a small table of the payload, and compare with its column"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +81,10 @@ class Constant:
     text: str | None
 
     def __str__(self) -> str:
-        return f"{self.text!r:.100}" if self.type is ConstantType.STRING else f"{self.text}"
+        return f"{self.text!r:.100}" if self.type == "string" else f"{self.text}"
 
 
-NULL = Constant(ConstantType.STRING, None)
+NULL = Constant("string", None)
 
 
 def constant(value: object, *, column: str) -> Constant:
@@ -118,41 +101,35 @@ def constant(value: object, *, column: str) -> Constant:
 
 def _constant(value: object) -> Constant:
     # The order matters: True is an int, and every datetime is a date.
-    if isinstance(value, bool):
-        return Constant(ConstantType.BOOLEAN, str(value).lower())
-    if isinstance(value, int):
-        return Constant(ConstantType.INTEGER, _integer(value))
-    if isinstance(value, float):
-        return Constant(ConstantType.DOUBLE, _double(value))
-    if isinstance(value, str):
-        return Constant(ConstantType.STRING, checked_text(value, what="the constant"))
-    if isinstance(value, datetime):
-        return Constant(ConstantType.DATETIME, _datetime(value))
-    if value is None:
-        raise BatchError("a comparison with NULL never holds: use .is_null()")
-    if isinstance(value, date | Decimal):
-        raise BatchError(
-            f"a constant cannot be the {type(value).__name__.lower()} {value}: {_CONSTANT_REMEDY}"
-        )
-    raise BatchError(
-        f"{value!r:.100} is not a constant: use bool, int, float, str or a datetime with a time "
-        f"zone; for other types, {_CONSTANT_REMEDY}"
-    )
-
-
-def _integer(value: int) -> str:
-    if not -_BEYOND <= value < _BEYOND:
-        raise BatchError(
-            f"the constant {value:,} has more than 64 bits, so no integer column can hold it"
-        )
-    # The plain digits, even if a subclass has its own text.
-    return int.__repr__(value)
-
-
-def _double(value: float) -> str:
-    if not math.isfinite(value):
-        raise BatchError(f"a constant cannot be {value}: {_CONSTANT_REMEDY}")
-    return float.__repr__(value)
+    match value:
+        case bool():
+            return Constant("boolean", str(value).lower())
+        case int():
+            if not -_BEYOND <= value < _BEYOND:
+                raise BatchError(
+                    f"the constant {value:,} has more than 64 bits, so no integer column can "
+                    "hold it"
+                )
+            # The plain digits, even if a subclass has its own text.
+            return Constant("integer", int.__repr__(value))
+        case float():
+            if not math.isfinite(value):
+                raise BatchError(f"a constant cannot be {value}: {_REMEDY}")
+            return Constant("double", float.__repr__(value))
+        case str():
+            return Constant("string", checked_text(value, what="the constant"))
+        case datetime():
+            return Constant("datetime", _datetime(value))
+        case None:
+            raise BatchError("a comparison with NULL never holds: use .is_null()")
+        case date() | Decimal():
+            kind = type(value).__name__.lower()
+            raise BatchError(f"a constant cannot be the {kind} {value}: {_REMEDY}")
+        case _:
+            raise BatchError(
+                f"{value!r:.100} is not a constant: use bool, int, float, str or a datetime with "
+                f"a time zone; for other types, {_REMEDY}"
+            )
 
 
 def _datetime(value: datetime) -> str:
@@ -169,7 +146,7 @@ def _datetime(value: datetime) -> str:
     if datetime.fromisoformat(text) != instant:
         raise BatchError(
             f"the datetime {value} has more than milliseconds, which a constant cannot hold: "
-            f"round it, or {_CONSTANT_REMEDY}"
+            f"round it, or {_REMEDY}"
         )
     return text.replace("+00:00", "Z")
 
@@ -177,7 +154,6 @@ def _datetime(value: datetime) -> str:
 # Longer conditions can crash a server.
 _MOST_TERMS = 5_000
 _DEEPEST = 100
-_REMEDY = "put the values into a small table of the payload and compare with its columns"
 
 
 class Side(StrEnum):
@@ -208,17 +184,11 @@ class Op(StrEnum):
 _SYMBOLS = {Op.EQ: "==", Op.NEQ: "!=", Op.GT: ">", Op.LT: "<", Op.GTE: ">=", Op.LTE: "<="}
 
 
-class Joint(StrEnum):
-    """How conditions are combined."""
-
-    AND = "and"
-    OR = "or"
+Joint = Literal["and", "or"]
+_SIGNS: dict[Joint, str] = {"and": "&", "or": "|"}
 
 
-_SIGNS = {Joint.AND: "&", Joint.OR: "|"}
-
-
-class Condition(ABC):
+class Condition:
     """Selects rows. Combine conditions by `&` and `|`, each in its own parentheses.
 
     Attributes:
@@ -230,10 +200,10 @@ class Condition(ABC):
     terms = 1
 
     def __and__(self, other: "Condition") -> "Condition":
-        return _joined(Joint.AND, (self, other))
+        return _joined("and", (self, other))
 
     def __or__(self, other: "Condition") -> "Condition":
-        return _joined(Joint.OR, (self, other))
+        return _joined("or", (self, other))
 
     def __bool__(self) -> NoReturn:
         # `a and b` would evaluate to b alone, and so select more rows than both.
@@ -242,18 +212,10 @@ class Condition(ABC):
             "parentheses, not by 'and', 'or', 'not' or chained comparisons"
         )
 
-    @abstractmethod
-    def json(self) -> Any:
-        """Return the condition as it is sent."""
-
 
 @dataclass(frozen=True)
 class Always(Condition):
     """Every row."""
-
-    def json(self) -> Any:
-        """Return the condition as it is sent."""
-        return True
 
     def __str__(self) -> str:
         return "always"
@@ -274,14 +236,6 @@ class Predicate(Condition):
         sides = ((Side.TARGET, self.target), (Side.SOURCE, self.source))
         return [(side, name) for side, name in sides if name is not None]
 
-    def json(self) -> Any:
-        """Return the condition as it is sent."""
-        fields: dict[str, Any] = {"op": self.op.value}
-        fields |= {f"{side}-col": name for side, name in self.columns}
-        if self.constant is not None:
-            fields["const"] = {"type": self.constant.type.value, "v": self.constant.text}
-        return fields
-
     def __str__(self) -> str:
         operands = [f'{side}("{name}")' for side, name in self.columns]
         if self.constant is not None:
@@ -295,6 +249,8 @@ class Junction(Condition):
 
     joint: Joint
     args: tuple[Condition, ...]
+    terms: int = field(init=False)
+    depth: int = field(init=False)
 
     def __post_init__(self) -> None:
         """Check the limits of servers.
@@ -302,6 +258,9 @@ class Junction(Condition):
         Raises:
             BatchError: the condition is too long or too deeply nested.
         """
+        # Kept, because every junction above this one asks for them.
+        object.__setattr__(self, "terms", sum(arg.terms for arg in self.args))
+        object.__setattr__(self, "depth", 1 + max(arg.depth for arg in self.args))
         if self.terms > _MOST_TERMS:
             raise BatchError(
                 f"a condition of {self.terms:,} terms is too long for a server (at most "
@@ -313,26 +272,26 @@ class Junction(Condition):
                 f"{_REMEDY}"
             )
 
-    @cached_property
-    def depth(self) -> int:
-        """The number of nested junctions."""
-        # Cached, because every junction above this one asks for it.
-        return 1 + max(arg.depth for arg in self.args)
-
-    @cached_property
-    def terms(self) -> int:
-        """The number of comparisons."""
-        return sum(arg.terms for arg in self.args)
-
-    def json(self) -> Any:
-        """Return the condition as it is sent."""
-        return {"op": self.joint.value, "args": [arg.json() for arg in self.args]}
-
     def __str__(self) -> str:
         return f" {_SIGNS[self.joint]} ".join(f"({arg})" for arg in self.args)
 
 
 always = Always()
+
+
+def as_sent(condition: Condition) -> Any:
+    """Return a condition as action batches write it."""
+    match condition:
+        case Junction(joint=joint, args=args):
+            return {"op": joint, "args": [as_sent(arg) for arg in args]}
+        case Predicate(op=op, constant=constant):
+            fields: dict[str, Any] = {"op": op.value}
+            fields |= {f"{side}-col": name for side, name in condition.columns}
+            if constant is not None:
+                fields["const"] = {"type": constant.type, "v": constant.text}
+            return fields
+        case _:
+            return True
 
 
 def all_of(conditions: Iterable[Condition]) -> Condition:
@@ -341,7 +300,7 @@ def all_of(conditions: Iterable[Condition]) -> Condition:
     Raises:
         BatchError: there are no conditions.
     """
-    return _joined(Joint.AND, tuple(conditions))
+    return _joined("and", tuple(conditions))
 
 
 def any_of(conditions: Iterable[Condition]) -> Condition:
@@ -350,7 +309,7 @@ def any_of(conditions: Iterable[Condition]) -> Condition:
     Raises:
         BatchError: there are no conditions.
     """
-    return _joined(Joint.OR, tuple(conditions))
+    return _joined("or", tuple(conditions))
 
 
 def predicates(condition: Condition | None) -> Iterator[Predicate]:
@@ -376,7 +335,7 @@ def _joined(joint: Joint, conditions: tuple[Condition, ...]) -> Condition:
                 f"'{joint}' combines comparisons, not {condition!r:.100}; `always` stands alone"
             )
         # Each & in a chain would otherwise nest one level deeper, and soon too deep for a server.
-        same = isinstance(condition, Junction) and condition.joint is joint
+        same = isinstance(condition, Junction) and condition.joint == joint
         args += condition.args if same else (condition,)
     if not args:
         raise BatchError(f"'{joint}' needs a condition; use `always` for every row")

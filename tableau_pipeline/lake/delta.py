@@ -2,31 +2,27 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from tableau_pipeline.core.snapshot import DataFile, Snapshot
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.tables import Column, Layout, StoredColumn
 from tableau_pipeline.lake.files import (
     Footer,
-    data_file,
     file_name,
     folder_at,
     footers,
-    in_store,
     lake_snapshot,
     partition_text,
 )
 from tableau_pipeline.objects.errors import described
 from tableau_pipeline.objects.local import LocalCopies
-from tableau_pipeline.objects.stores import StoreError
-
-if TYPE_CHECKING:
-    from deltalake import DeltaTable
-
+from tableau_pipeline.objects.stores import StoreError, is_url
 
 # Delta's names of types that differ from Spark's.
 _TYPES = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}
@@ -42,9 +38,7 @@ _READ_RIGHT = {
 }
 
 
-def read_delta(
-    path: str, *, asset_key: str, number: int | None, copies: LocalCopies
-) -> Snapshot | None:
+def read(path: str, *, asset_key: str, number: int | None, copies: LocalCopies) -> Snapshot | None:
     """Return a version of a Delta table; the newest one if `number` is None.
 
     Returns:
@@ -53,7 +47,7 @@ def read_delta(
     Raises:
         RefusedError: there is no table, or it needs something that cannot be read exactly.
     """
-    table = open_delta(path, number=number)
+    table = _opened(path, number=number)
     if table is None:
         return None
     _check_features(table, path)
@@ -84,21 +78,22 @@ def read_delta(
     )
 
 
-def open_delta(path: str, *, number: int | None = None) -> "DeltaTable | None":
+def newest(path: str) -> str:
+    """Return the newest version of a table, as "<id of the table>@<number>"."""
+    table = _opened(path)
+    if table is None:
+        raise RefusedError(f"{_named(path)} has no version")
+    return f"{table.metadata().id}@{table.version()}"
+
+
+def _opened(path: str, *, number: int | None = None) -> DeltaTable | None:
     """Open a Delta table at a version; None if the log no longer has the version.
 
     Raises:
-        RefusedError: there is no Delta table, or deltalake is not installed or cannot read it.
+        RefusedError: there is no Delta table, or deltalake cannot read it.
         StoreError: the object store failed, or did not answer.
     """
-    try:
-        from deltalake import DeltaTable
-        from deltalake.exceptions import DeltaError, TableNotFoundError
-    except ModuleNotFoundError as error:
-        raise RefusedError(
-            f"{_named(path)} needs deltalake: pip install 'tableau_pipeline[delta]'"
-        ) from error
-    options = _OPTIONS if in_store(path) else None
+    options = _OPTIONS if is_url(path, setting="source") else None
     try:
         return DeltaTable(path, version=number, storage_options=options)
     except TableNotFoundError as error:
@@ -110,13 +105,13 @@ def open_delta(path: str, *, number: int | None = None) -> "DeltaTable | None":
             return None
         raise RefusedError(f"{_named(path)} cannot be read: {error}") from error
     except OSError as error:
-        if in_store(path):
+        if is_url(path, setting="source"):
             # The original has the whole request, and with it perhaps a signature.
             raise StoreError(described(error, "Reading", path)) from None
         raise RefusedError(f"{_named(path)} cannot be read: {error}") from error
 
 
-def _check_features(table: "DeltaTable", path: str) -> None:
+def _check_features(table: DeltaTable, path: str) -> None:
     unknown = set(table.protocol().reader_features or ()) - _READ_RIGHT
     if unknown:
         raise RefusedError(
@@ -138,7 +133,7 @@ def _spark_type(type_: Any) -> str:
     return _TYPES.get(kind, kind) if kind not in ("array", "map", "struct") else f"{kind}<...>"
 
 
-def _added(table: "DeltaTable") -> list[dict[str, Any]]:
+def _added(table: DeltaTable) -> list[dict[str, Any]]:
     # pa.table would import pandas, which takes longer than reading the log.
     actions = pa.RecordBatchReader.from_stream(table.get_add_actions()).read_all()
     # Without partition columns, the column "partition" is missing, or NULL.
@@ -162,7 +157,7 @@ def _file(
         else StoredColumn(column, None, partition_text(values[column.name]))
         for column in columns
     )
-    return data_file(name, footer, layout)
+    return DataFile(name=name, rows=footer.rows, size=footer.size, layout=layout)
 
 
 def _named(path: str) -> str:

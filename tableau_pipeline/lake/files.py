@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from tableau_pipeline.core.snapshot import FILES_DIGEST, DataFile, Fingerprint, Part, Snapshot
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.hyper.tables import ROW_HASH, Column, Folder, Layout, LocalFolder
+from tableau_pipeline.hyper.tables import ROW_HASH, Column, Folder, LocalFolder
 from tableau_pipeline.objects.local import LocalCopies
 from tableau_pipeline.objects.stores import (
     ObjectFolder,
@@ -100,11 +100,6 @@ def lake_snapshot(
     )
 
 
-def data_file(name: str, footer: Footer, layout: Layout) -> DataFile:
-    """Return a file of a version."""
-    return DataFile(name=name, rows=footer.rows, size=footer.size, layout=layout)
-
-
 def partition_text(value: Any) -> str | None:
     """Return the value of a partition column as hyperd reads it."""
     match value:
@@ -132,13 +127,13 @@ def _digest(identity: str, columns: Sequence[Column], files: Sequence[DataFile])
 
 def _check_readable(folder: str, column: Column) -> None:
     kind, is_nested, _ = column.type.partition("<")
-    problem = None
-    if is_nested:
-        # Not even as JSON text, which only Spark writes into its snapshots.
-        problem = f"is of the type {kind}, which is not read"
-    if column.name == ROW_HASH:
-        problem = "has the name of the hashes of rows"
-    if problem:
+    if is_nested or column.name == ROW_HASH:
+        # Nested columns not even as JSON text, which only Spark writes into its snapshots.
+        problem = (
+            f"is of the type {kind}, which is not read"
+            if column.name != ROW_HASH
+            else "has the name of the hashes of rows"
+        )
         raise RefusedError(
             f'The table {folder}: column "{column.name}" {problem}. Publish the table through a '
             "Spark model that selects other columns from it"
@@ -165,23 +160,8 @@ def _footer(uri: str) -> Footer:
     )
 
 
-# Where a table of a lake is: a folder of a disk, or a URL of an object store.
-
-
 # Some writers write the path of a file on a disk as a URL.
 _FILE = re.compile("^file:(//)?")
-
-
-def in_store(location: str, *, of: str = "source") -> bool:
-    """Whether a table is in an object store, and not on a disk.
-
-    Args:
-        of: what the location is the value of.
-
-    Raises:
-        RefusedError: it is at a URL of something else, or holds more than bucket and folder.
-    """
-    return is_url(location, setting=of)
 
 
 def folder_at(location: str, copies: LocalCopies) -> Folder:
@@ -190,21 +170,21 @@ def folder_at(location: str, copies: LocalCopies) -> Folder:
     Args:
         copies: the local copies of the files of an object store.
     """
-    if in_store(location):
+    if is_url(location, setting="source"):
         return ObjectFolder(*bucket_and_key(location), copies)
     return LocalFolder(Path(location))
 
 
 def names_in(location: str) -> list[str]:
     """Return the names of the files in a folder, without those of folders in it."""
-    if in_store(location):
+    if is_url(location, setting="source"):
         return list(list_folder(location))
     return [path.name for path in Path(location).glob("*")]
 
 
 def read_bytes(location: str) -> bytes | None:
     """Return the content of a file; None if it does not exist."""
-    if in_store(location):
+    if is_url(location, setting="source"):
         return read_object(location)
     path = Path(location)
     return path.read_bytes() if path.exists() else None

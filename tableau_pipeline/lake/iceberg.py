@@ -3,25 +3,35 @@
 import io
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
+from typing import Any, NoReturn, cast
 from urllib.parse import unquote, urlsplit
 
+from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog.noop import NoopCatalog
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
+from pyiceberg.manifest import DataFile as IcebergFile
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.serializers import FromInputFile
+from pyiceberg.table import FileScanTask, StaticTable, Table
+from pyiceberg.table.snapshots import Snapshot as IcebergSnapshot
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import IcebergType, NestedField
+from pyiceberg.utils.config import Config
 
 from tableau_pipeline.core.declaration import InCatalog
-from tableau_pipeline.core.snapshot import Snapshot
+from tableau_pipeline.core.snapshot import DataFile, Snapshot
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.hyper.tables import Column, Layout, StoredColumn
+from tableau_pipeline.hyper.tables import Column, StoredColumn
 from tableau_pipeline.lake.files import (
     Footer,
-    data_file,
     file_name,
     folder_at,
     footers,
-    in_store,
     lake_snapshot,
     names_in,
     partition_text,
@@ -29,19 +39,7 @@ from tableau_pipeline.lake.files import (
     read_bytes,
 )
 from tableau_pipeline.objects.local import LocalCopies
-
-if TYPE_CHECKING:
-    from pyiceberg.manifest import DataFile
-    from pyiceberg.partitioning import PartitionSpec
-    from pyiceberg.schema import Schema
-    from pyiceberg.table import FileScanTask, StaticTable, Table
-    from pyiceberg.table.metadata import TableMetadata
-    from pyiceberg.table.snapshots import Snapshot as IcebergSnapshot
-    from pyiceberg.types import IcebergType
-
-
-# Open Iceberg tables: which of their metadata is current, their catalog says, or their folder.
-
+from tableau_pipeline.objects.stores import is_url
 
 _NEWEST_FORMAT = 2
 _HINT = "version-hint.text"
@@ -49,66 +47,210 @@ _HINT = "version-hint.text"
 _COMMITTED = re.compile(r"v(\d+)\.(\w+\.)?metadata\.json(\.\w+)?")
 # Until then, the file has this name.
 _UNCOMMITTED = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.(\w+\.)?metadata\.json")
+# Iceberg's names of types that differ from Spark's; the other way round for zones.
+_TYPES = {
+    "long": "bigint",
+    "list": "array",
+    "timestamp": "timestamp_ntz",
+    "timestamptz": "timestamp",
+}
+# In place of the id of a snapshot: an empty table has none yet.
+_EMPTY = 0
+# The unit of ids of schemas in numbers of versions: ids of snapshots are positive and smaller.
+_SCHEMA = 2**63
 
 
-def open_iceberg(location: str | InCatalog) -> "StaticTable":
-    """Open an Iceberg table at its current metadata.
+def newest(location: str | InCatalog) -> str:
+    """Return the newest version of a table, as "<id of the table>@<snapshot>/<schema>"."""
+    table = _opened(location)
+    snapshot = table.current_snapshot()
+    number = snapshot.snapshot_id if snapshot else None
+    return f"{table.metadata.table_uuid}@{number}/{table.schema().schema_id}"
+
+
+def read(
+    location: str | InCatalog, *, asset_key: str, number: int | None, copies: LocalCopies
+) -> Snapshot | None:
+    """Return a version of an Iceberg table; the newest one if `number` is None.
+
+    The number of a version is the id of Iceberg's snapshot, with that of the schema above it: a
+    schema changes without a new snapshot.
+
+    Returns:
+        None if the table no longer has the version.
 
     Raises:
-        RefusedError: there is no Iceberg table, or pyiceberg is not installed or cannot read it.
+        RefusedError: there is no table, or it needs something that cannot be read exactly.
         RefreshError: the catalog or the object store failed, or did not answer.
     """
-    try:
-        from pyiceberg.catalog.noop import NoopCatalog
-        from pyiceberg.table import StaticTable
+    table, title = _opened(location), _named(location)
+    current, schema = table.current_snapshot(), table.schema()
+    if number is not None:
+        schema_id, snapshot_id = divmod(number, _SCHEMA)
+        if snapshot_id == _EMPTY:
+            current = None
+        elif (current := table.snapshot_by_id(snapshot_id)) is None:
+            return None
+        if (schema := table.schemas().get(schema_id)) is None:
+            return None
+    tasks = _tasks(table, current, title)
+    place = _folder_of(table, location)
+    names = [file_name(task.file.file_path, place, table=title) for task in tasks]
+    folder = folder_at(place, copies)
+    fields = {each.field_id: (each.field_type, _column(each)) for each in schema.fields}
+    mapping = table.name_mapping()
+    known = mapping.root if mapping else ()
+    ids = {name: each.field_id for each in known if each.field_id for name in each.names}
+    found = footers(folder, names, table=title)
+    return lake_snapshot(
+        asset_key=asset_key,
+        folder=folder,
+        number=schema.schema_id * _SCHEMA + (current.snapshot_id if current else _EMPTY),
+        created_at=datetime.fromtimestamp(current.timestamp_ms / 1000 if current else 0, UTC),
+        columns=[column for _, column in fields.values()],
+        files=[
+            _file(name, footer, task.file, title=title, fields=fields, specs=table.specs(), ids=ids)
+            for name, footer, task in zip(names, found, tasks, strict=True)
+        ],
+        identity=str(table.metadata.table_uuid),
+    )
 
-        from tableau_pipeline.lake.iceberg import LakeIO, load_table
-    except ModuleNotFoundError as error:
+
+def _tasks(table: StaticTable, snapshot: IcebergSnapshot | None, title: str) -> list[FileScanTask]:
+    """Return the files of a version."""
+    if snapshot is None:
+        return []
+    try:
+        tasks = list(table.scan(snapshot_id=snapshot.snapshot_id).plan_files())
+    except (OSError, ValueError) as error:
+        raise RefusedError(f"{title} cannot be read: {error}") from error
+    for task in tasks:
+        _check_readable(task, title)
+    return tasks
+
+
+def _check_readable(task: FileScanTask, title: str) -> None:
+    if task.delete_files:
         raise RefusedError(
-            f"{named(location)} needs pyiceberg: pip install 'tableau_pipeline[iceberg]'"
-        ) from error
+            f"{title} has delete files, which are not read yet: hyperd would read deleted "
+            "rows. Rewrite its data files, and set write.delete.mode, write.update.mode and "
+            "write.merge.mode to copy-on-write"
+        )
+    if task.file.file_format != "PARQUET":
+        raise RefusedError(
+            f"{title} has files of the format {task.file.file_format}; only Parquet is read"
+        )
+
+
+def _column(field: NestedField) -> Column:
+    """Return a column with Spark's name of its type; of a nested type, its kind."""
+    kind, is_nested, _ = str(field.field_type).replace(" ", "").partition("<")
+    return Column(field.name, _TYPES.get(kind, kind) + ("<...>" if is_nested else ""))
+
+
+def _file(
+    name: str,
+    footer: Footer,
+    file: IcebergFile,
+    *,
+    title: str,
+    fields: Mapping[int, tuple[IcebergType, Column]],
+    specs: Mapping[int, PartitionSpec],
+    ids: Mapping[str, int],
+) -> DataFile:
+    """Return a file with how it holds the columns.
+
+    Args:
+        title: names the table in messages.
+        fields: the columns of the version, by field id.
+        specs: how the table was partitioned at any time, by the number that files have.
+        ids: the field ids of the columns of files that Iceberg did not write itself, by name.
+
+    Raises:
+        RefusedError: nothing tells which column of the file is which.
+    """
+    stored = {id_: column for column, id_ in footer.columns.items() if id_ is not None}
+    if not stored and not ids:
+        raise RefusedError(
+            f"{title}: its file {file.file_path} names no field ids, and the table has "
+            "no schema.name-mapping.default to tell which column is which"
+        )
+    stored = stored or {ids[name]: name for name in footer.columns if name in ids}
+    # The files of a Hive table lack the columns of its partitions, and Iceberg takes them over.
+    values = {
+        each.source_id: _text(each.transform, fields[each.source_id][0], file.partition[number])
+        for number, each in enumerate(specs[file.spec_id].fields)
+        if isinstance(each.transform, IdentityTransform) and each.source_id in fields
+    }
+    layout = [
+        StoredColumn(column, stored.get(id_), None if id_ in stored else values.get(id_))
+        for id_, (_, column) in fields.items()
+    ]
+    return DataFile(name=name, rows=footer.rows, size=footer.size, layout=tuple(layout))
+
+
+def _text(transform: IdentityTransform, type_: IcebergType, value: Any) -> str | None:
+    """Return a value of a manifest as hyperd reads it."""
+    if value is None or isinstance(value, bytes | Decimal):
+        return partition_text(value)
+    return transform.to_human_string(type_, value)
+
+
+def _opened(location: str | InCatalog) -> StaticTable:
+    """Open a table at its current metadata, which its catalog names, or its folder.
+
+    Raises:
+        RefusedError: there is no Iceberg table, or pyiceberg cannot read it.
+        RefreshError: the catalog or the object store failed, or did not answer.
+    """
     if isinstance(location, InCatalog):
-        loaded = load_table(location)
+        loaded = _loaded(location)
         metadata, source = loaded.metadata, loaded.metadata_location
     else:
         source = _current_metadata(location)
-        metadata = _read(location, source)
-    table = StaticTable(
+        try:
+            metadata = FromInputFile.table_metadata(LakeIO().new_input(source))
+        except (OSError, ValueError) as error:
+            raise RefusedError(f"{_named(location)} cannot be read: {error}") from error
+    if metadata.format_version > _NEWEST_FORMAT:
+        raise RefusedError(
+            f"{_named(location)} has version {metadata.format_version} of the format; "
+            f"versions 1 and {_NEWEST_FORMAT} are read. Publish it through a Spark model"
+        )
+    return StaticTable(
         identifier=("static-table", source),
         metadata_location=source,
         metadata=metadata,
-        # A property of the table may have made pyiceberg choose another one.
+        # A property of the table may make pyiceberg choose another one.
         io=LakeIO(),
         catalog=NoopCatalog("static-table"),
     )
-    if table.metadata.format_version > _NEWEST_FORMAT:
-        raise RefusedError(
-            f"{named(location)} has version {table.metadata.format_version} of the format; "
-            f"versions 1 and {_NEWEST_FORMAT} are read. Publish it through a Spark model"
-        )
-    return table
 
 
-def folder_of(table: "StaticTable", location: str | InCatalog) -> str:
+def _folder_of(table: StaticTable, location: str | InCatalog) -> str:
     """Return the path or URL of the folder below which all files of a table are.
 
     Raises:
         RefusedError: it is in a store that is not read, or not where it was declared to be.
     """
     folder = plain(table.location())
-    is_at_url = in_store(folder, of=f"The location of {named(location)}")
+    is_at_url = is_url(folder, setting=f"The location of {_named(location)}")
     if isinstance(location, InCatalog) or folder == location:
         return folder
     # A path may lead there by a link.
-    if is_at_url or in_store(location) or Path(folder).resolve() != Path(location).resolve():
+    if (
+        is_at_url
+        or is_url(location, setting="source")
+        or Path(folder).resolve() != Path(location).resolve()
+    ):
         raise RefusedError(
-            f"{named(location)} says of itself that it is at {folder}: declare that, or the "
+            f"{_named(location)} says of itself that it is at {folder}: declare that, or the "
             "catalog that has the table"
         )
     return folder
 
 
-def named(location: str | InCatalog) -> str:
+def _named(location: str | InCatalog) -> str:
     """Return how messages name a table."""
     return f"The Iceberg table {location}"
 
@@ -125,19 +267,19 @@ def _current_metadata(path: str) -> str:
             committed.setdefault(int(match[1]), []).append(name)
         elif not _UNCOMMITTED.fullmatch(name):
             raise RefusedError(
-                f"{named(path)} has a catalog, as {folder}/{name} shows, and only the catalog "
+                f"{_named(path)} has a catalog, as {folder}/{name} shows, and only the catalog "
                 "knows which version is current: declare source: {iceberg: {catalog: ..., "
                 "table: ...}}"
             )
     if not committed:
         raise RefusedError(
-            f"{named(path)} does not exist: there is no {folder}/v*.metadata.json. Correct "
+            f"{_named(path)} does not exist: there is no {folder}/v*.metadata.json. Correct "
             "`source`, or create the table"
         )
     number = _newest(folder, committed)
     if len(committed[number]) > 1:
         raise RefusedError(
-            f"{named(path)} has two files of metadata of version {number}: "
+            f"{_named(path)} has two files of metadata of version {number}: "
             f"{' and '.join(sorted(committed[number]))}. Remove the wrong one"
         )
     return f"{folder}/{committed[number][0]}"
@@ -161,200 +303,8 @@ def _newest(folder: str, committed: Mapping[int, object]) -> int:
     return number
 
 
-def _read(location: str, source: str) -> "TableMetadata":
-    from pyiceberg.serializers import FromInputFile
-
-    from tableau_pipeline.lake.iceberg import LakeIO
-
-    try:
-        return FromInputFile.table_metadata(LakeIO().new_input(source))
-    except (OSError, ValueError) as error:
-        raise RefusedError(f"{named(location)} cannot be read: {error}") from error
-
-
-# Iceberg's names of types that differ from Spark's; the other way round for zones.
-_TYPES = {"long": "bigint", "timestamp": "timestamp_ntz", "timestamptz": "timestamp"}
-# In place of the id of a snapshot: an empty table has none yet.
-_EMPTY = 0
-# The unit of ids of schemas in numbers of versions: ids of snapshots are positive and smaller.
-_SCHEMA = 2**63
-
-
-def read_iceberg(
-    location: str | InCatalog, *, asset_key: str, number: int | None, copies: LocalCopies
-) -> Snapshot | None:
-    """Return a version of an Iceberg table; the newest one if `number` is None.
-
-    The number of a version is the id of Iceberg's snapshot, with that of the schema above it: a
-    schema changes without a new snapshot.
-
-    Returns:
-        None if the table no longer has the version.
-
-    Raises:
-        RefusedError: there is no table, or it needs something that cannot be read exactly.
-        RefreshError: the catalog or the object store failed, or did not answer.
-    """
-    table, title = open_iceberg(location), named(location)
-    current, schema = table.current_snapshot(), table.schema()
-    if number is not None:
-        schema_id, snapshot_id = divmod(number, _SCHEMA)
-        if snapshot_id == _EMPTY:
-            current = None
-        elif (current := table.snapshot_by_id(snapshot_id)) is None:
-            return None
-        if (schema := table.schemas().get(schema_id)) is None:
-            return None
-    tasks = _tasks(table, current, title)
-    place = folder_of(table, location)
-    names = [file_name(task.file.file_path, place, table=title) for task in tasks]
-    folder = folder_at(place, copies)
-    version = _Version.of(table, schema, title)
-    found = footers(folder, names, table=title)
-    return lake_snapshot(
-        asset_key=asset_key,
-        folder=folder,
-        number=schema.schema_id * _SCHEMA + (current.snapshot_id if current else _EMPTY),
-        created_at=datetime.fromtimestamp(current.timestamp_ms / 1000 if current else 0, UTC),
-        columns=version.columns,
-        files=[
-            data_file(name, footer, version.layout(task.file, footer))
-            for name, footer, task in zip(names, found, tasks, strict=True)
-        ],
-        identity=str(table.metadata.table_uuid),
-    )
-
-
-def _tasks(
-    table: "StaticTable", snapshot: "IcebergSnapshot | None", title: str
-) -> "list[FileScanTask]":
-    """Return the files of a version."""
-    if snapshot is None:
-        return []
-    try:
-        tasks = list(table.scan(snapshot_id=snapshot.snapshot_id).plan_files())
-    except (OSError, ValueError) as error:
-        raise RefusedError(f"{title} cannot be read: {error}") from error
-    for task in tasks:
-        _check_readable(task, title)
-    return tasks
-
-
-def _check_readable(task: "FileScanTask", title: str) -> None:
-    if task.delete_files:
-        raise RefusedError(
-            f"{title} has delete files, which are not read yet: hyperd would read deleted "
-            "rows. Rewrite its data files, and set write.delete.mode, write.update.mode and "
-            "write.merge.mode to copy-on-write"
-        )
-    if task.file.file_format != "PARQUET":
-        raise RefusedError(
-            f"{title} has files of the format {task.file.file_format}; only Parquet is read"
-        )
-
-
-def _spark_type(type_: Any) -> str:
-    """Return Spark's name of a type; of a nested type, its kind."""
-    from pyiceberg.types import DecimalType, ListType, MapType, StructType
-
-    match type_:
-        case DecimalType():
-            return f"decimal({type_.precision},{type_.scale})"
-        case ListType():
-            return "array<...>"
-        case MapType():
-            return "map<...>"
-        case StructType():
-            return "struct<...>"
-        case _:
-            return _TYPES.get(str(type_), str(type_))
-
-
-def _ids_by_name(table: "StaticTable") -> Mapping[str, int]:
-    """Return the field ids of the columns of files that Iceberg did not write itself."""
-    mapping = table.name_mapping()
-    if mapping is None:
-        return {}
-    return {name: each.field_id for each in mapping.root if each.field_id for name in each.names}
-
-
-@dataclass(frozen=True, slots=True)
-class _Version:
-    """How the files of a version hold its columns.
-
-    Attributes:
-        title: names the table in messages.
-        ids: the field ids of the columns of files that Iceberg did not write itself, by name.
-        specs: how the table was partitioned at any time, by the number that files have.
-    """
-
-    title: str
-    schema: "Schema"
-    columns: tuple[Column, ...]
-    ids: Mapping[str, int]
-    specs: "Mapping[int, PartitionSpec]"
-
-    @classmethod
-    def of(cls, table: "StaticTable", schema: "Schema", title: str) -> Self:
-        """Return how files are read by a schema of their table."""
-        columns = [Column(each.name, _spark_type(each.field_type)) for each in schema.fields]
-        return cls(title, schema, tuple(columns), _ids_by_name(table), table.specs())
-
-    def layout(self, file: "DataFile", footer: Footer) -> Layout:
-        """Return how a file holds the columns.
-
-        Raises:
-            RefusedError: nothing tells which column of the file is which.
-        """
-        stored = {id_: column for column, id_ in footer.columns.items() if id_ is not None}
-        if not stored and not self.ids:
-            raise RefusedError(
-                f"{self.title}: its file {file.file_path} names no field ids, and the table has "
-                "no schema.name-mapping.default to tell which column is which"
-            )
-        if not stored:
-            stored = {self.ids[name]: name for name in footer.columns if name in self.ids}
-        values, ids = self._values(file), [field.field_id for field in self.schema.fields]
-        return tuple(
-            StoredColumn(column, stored.get(id_), None if id_ in stored else values.get(id_))
-            for id_, column in zip(ids, self.columns, strict=True)
-        )
-
-    def _values(self, file: "DataFile") -> Mapping[int, str | None]:
-        """Return the values of the partition that are values of columns, by field id.
-
-        The files of a Hive table hold no such columns, and Iceberg takes them over as they are.
-        """
-        from pyiceberg.transforms import IdentityTransform
-
-        types = {field.field_id: field.field_type for field in self.schema.fields}
-        return {
-            each.source_id: _text(file.partition[number], types[each.source_id])
-            for number, each in enumerate(self.specs[file.spec_id].fields)
-            if isinstance(each.transform, IdentityTransform) and each.source_id in types
-        }
-
-
-def _text(value: Any, type_: "IcebergType") -> str | None:
-    """Return a value of a manifest as hyperd reads it."""
-    from pyiceberg.types import DateType, TimestampType, TimestamptzType
-    from pyiceberg.utils.datetime import days_to_date, micros_to_timestamp, micros_to_timestamptz
-
-    match type_:
-        case DateType() if value is not None:
-            value = days_to_date(value)
-        case TimestampType() if value is not None:
-            value = micros_to_timestamp(value)
-        case TimestamptzType() if value is not None:
-            value = micros_to_timestamptz(value)
-    return partition_text(value)
-
-
-# How pyiceberg reads the metadata of a table.
-
-
 class LakeIO(FileIO):
-    """Reads whole files, in stores with the credentials with which all other files are read.
+    """Reads whole files for pyiceberg, in stores with the same credentials as all other files.
 
     pyiceberg's own ways to read have settings and errors of their own for each kind of store.
     """
@@ -393,9 +343,6 @@ class LakeFile(InputFile):
         return content
 
 
-# Find Iceberg tables by their catalogs, as pyiceberg's own configuration names these.
-
-
 _PROPERTIES = {
     "py-io-impl": "tableau_pipeline.lake.iceberg.LakeIO",
     # Catalogs in a database: to read must not create anything.
@@ -414,7 +361,7 @@ _OPEN = ("type", "uri", "warehouse")
 _SHORT = 3
 
 
-def load_table(location: InCatalog) -> "Table":
+def _loaded(location: InCatalog) -> Table:
     """Load a table.
 
     Raises:
@@ -422,9 +369,6 @@ def load_table(location: InCatalog) -> "Table":
             hands out credentials.
         RefreshError: the catalog could not be asked.
     """
-    from pyiceberg.catalog import load_catalog
-    from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
-
     known = _configuration(location)
     try:
         with load_catalog(location.catalog, **{**known, **_PROPERTIES}) as catalog:
@@ -442,13 +386,23 @@ def load_table(location: InCatalog) -> "Table":
             f"{location.table}: {_said(error, known)}. Check its configuration for pyiceberg and "
             "the network, then run again"
         ) from None
-    _refuse_credentials(location, table.io.properties, known)
+    # What a catalog gave beyond its own configuration; by name, and never by value.
+    vended = sorted(
+        name
+        for name, value in table.io.properties.items()
+        if _CREDENTIALS.fullmatch(name) and known.get(name) != value
+    )
+    if vended:
+        raise RefusedError(
+            f"The catalog {location.catalog} hands out credentials for the Iceberg table "
+            f"{location.table} ({', '.join(vended)}), which are not used: they may expire while "
+            "files are read. Let the catalog give none, and give the pipeline its own by the "
+            "variables of the store, such as AWS_ACCESS_KEY_ID"
+        )
     return table
 
 
 def _configuration(location: InCatalog) -> Mapping[str, Any]:
-    from pyiceberg.utils.config import Config
-
     # Read afresh, as pyiceberg's own copy is as old as the process.
     config, name = Config(), location.catalog
     if (found := config.get_catalog_config(name)) is None:
@@ -459,24 +413,6 @@ def _configuration(location: InCatalog) -> Mapping[str, Any]:
             f".pyiceberg.yaml or by variables such as PYICEBERG_CATALOG__{name.upper()}__URI"
         )
     return found
-
-
-def _refuse_credentials(
-    location: InCatalog, given: Mapping[str, Any], known: Mapping[str, Any]
-) -> None:
-    """Refuse what a catalog gave beyond its own configuration, by name and never by value."""
-    vended = sorted(
-        name
-        for name, value in given.items()
-        if _CREDENTIALS.fullmatch(name) and known.get(name) != value
-    )
-    if vended:
-        raise RefusedError(
-            f"The catalog {location.catalog} hands out credentials for the Iceberg table "
-            f"{location.table} ({', '.join(vended)}), which are not used: they may expire while "
-            "files are read. Let the catalog give none, and give the pipeline its own by the "
-            "variables of the store, such as AWS_ACCESS_KEY_ID"
-        )
 
 
 def _said(error: Exception, known: Mapping[str, Any]) -> str:
@@ -493,12 +429,6 @@ def _secrets(known: Mapping[str, Any]) -> Iterator[str]:
             yield from _secrets(value)
         elif name not in _OPEN:
             yield from (part for part in str(value).split(":") if len(part) > _SHORT)
-    if password := _password(str(known.get("uri", ""))):
-        yield from (password, unquote(password))
-
-
-def _password(uri: str) -> str | None:
-    try:
-        return urlsplit(uri).password
-    except ValueError:
-        return None
+    with suppress(ValueError):
+        if password := urlsplit(str(known.get("uri", ""))).password:
+            yield from (password, unquote(password))

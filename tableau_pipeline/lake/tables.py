@@ -1,14 +1,16 @@
-"""The newest version of a table of a lake, without its files."""
+"""Tables of lakes as models: their newest versions, and which library reads them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
 
-from tableau_pipeline.core.declaration import Declaration, InCatalog, LakeTable
+from tableau_pipeline.core.declaration import Declaration, InCatalog, LakeFormat, LakeTable
 from tableau_pipeline.core.snapshot import Snapshot, Snapshots
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.lake.delta import open_delta, read_delta
-from tableau_pipeline.lake.iceberg import open_iceberg, read_iceberg
 from tableau_pipeline.objects.local import LocalCopies
+
+_LIBRARIES = {"delta": "deltalake", "iceberg": "pyiceberg"}
 
 
 def current_version(table: LakeTable) -> str:
@@ -16,12 +18,9 @@ def current_version(table: LakeTable) -> str:
 
     Raises:
         RefusedError: the table does not exist or cannot be read.
+        RefreshError: the catalog or the object store failed, or did not answer.
     """
-    match table:
-        case LakeTable(format="delta", location=str(path)):
-            return delta_version(path)
-        case _:
-            return _iceberg_version(table.location)
+    return _reader(table.format, table.location).newest(table.location)
 
 
 def delta_version(path: str) -> str:
@@ -30,10 +29,7 @@ def delta_version(path: str) -> str:
     Raises:
         RefusedError: the table does not exist or cannot be read.
     """
-    table = open_delta(path)
-    if table is None:
-        raise RefusedError(f"The Delta table {path} has no version")
-    return f"{table.metadata().id}@{table.version()}"
+    return _reader("delta", path).newest(path)
 
 
 def iceberg_version(table: str, *, catalog: str | None = None) -> str:
@@ -47,17 +43,20 @@ def iceberg_version(table: str, *, catalog: str | None = None) -> str:
         RefusedError: the table does not exist or cannot be read.
         RefreshError: the catalog or the object store failed, or did not answer.
     """
-    return _iceberg_version(InCatalog(catalog, table) if catalog else table)
+    location = InCatalog(catalog, table) if catalog else table
+    return _reader("iceberg", location).newest(location)
 
 
-def _iceberg_version(location: str | InCatalog) -> str:
-    table = open_iceberg(location)
-    snapshot = table.current_snapshot()
-    number = snapshot.snapshot_id if snapshot else None
-    return f"{table.metadata.table_uuid}@{number}/{table.schema().schema_id}"
-
-
-# The versions of models of which some are tables of a lake.
+def _reader(format_: LakeFormat, location: str | InCatalog) -> Any:
+    """Return the module for a format, whose library is an extra of this package."""
+    library = _LIBRARIES[format_]
+    try:
+        return import_module(f"tableau_pipeline.lake.{format_}")
+    except ModuleNotFoundError as error:
+        raise RefusedError(
+            f"The {format_.title()} table {location} needs {library}: pip install "
+            f"'tableau_pipeline[{format_}]'"
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +93,8 @@ class LakeSnapshots:
         return self.snapshots.version(asset_key, number)
 
     def _read(self, table: LakeTable, asset_key: str, *, number: int | None) -> Snapshot | None:
-        match table:
-            case LakeTable(format="delta", location=str(path)):
-                return read_delta(path, asset_key=asset_key, number=number, copies=self.copies)
-            case LakeTable(location=location):
-                return read_iceberg(
-                    location, asset_key=asset_key, number=number, copies=self.copies
-                )
+        read = _reader(table.format, table.location).read
+        return read(table.location, asset_key=asset_key, number=number, copies=self.copies)
 
 
 def with_lakes(snapshots: Snapshots, declaration: Declaration, copies: LocalCopies) -> Snapshots:

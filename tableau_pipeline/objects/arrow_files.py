@@ -240,9 +240,6 @@ def _nullable_field(field: pa.Field) -> pa.Field:
     return field.with_type(_nullable(field.type)).with_nullable(True)
 
 
-def _report(
-    partition: str | None, name: str, rows: int, size: int, hash_sum: int
-) -> pa.RecordBatch:
-    values = [{"partition": partition, "name": name, "rows": rows, "size": size}]
-    values[0]["hash_sum"] = hash_sum
-    return pa.RecordBatch.from_pylist(values, schema=_REPORT)
+def _report(*values: str | int | None) -> pa.RecordBatch:
+    row = dict(zip(_REPORT.names, values, strict=True))
+    return pa.RecordBatch.from_pylist([row], schema=_REPORT)

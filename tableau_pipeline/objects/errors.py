@@ -5,7 +5,7 @@ Spark's executors run this, too, so this module may import nothing else of this 
 
 import html
 import re
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from obstore.exceptions import BaseError
@@ -81,10 +81,10 @@ _CAUSES = (
     (
         r"404 Not Found|NotFound|No such file",
         "there is no such object",
-        "Somebody has removed it: if it belongs to a snapshot, materialize its model again",
+        "It was removed: if it belongs to a snapshot, materialize its model again",
     ),
 )
-_OTHERWISE = "Check {endpoint}, and {credentials}"
+_CODE = re.compile(r"<Code>\s*(\w+)")
 # The key of the object has no content, which is no error of the store.
 _NO_OBJECT = ("NoSuchKey", "BlobNotFound", "NoSuchVersion")
 
@@ -116,12 +116,12 @@ def described(error: Exception, doing: str, url: str) -> str:
     text, scheme = str(error), url.partition(":")[0]
     cause, remedy = next(
         ((cause, remedy) for pattern, cause, remedy in _CAUSES if re.search(pattern, text)),
-        (None, _OTHERWISE),
+        (None, "Check {endpoint}, and {credentials}"),
     )
     said = _said(text)
     names = {
-        "credentials": _named(_CREDENTIALS, scheme, "the credentials of the store"),
-        "endpoint": _named(_ENDPOINT, scheme, "the URL"),
+        "credentials": _CREDENTIALS.get(scheme, "the credentials of the store"),
+        "endpoint": _ENDPOINT.get(scheme, "the URL"),
     }
     why = f"{cause} ({said})" if cause else said
     return f"{doing} {url} failed: {why}. {remedy.format(**names)}."
@@ -129,24 +129,15 @@ def described(error: Exception, doing: str, url: str) -> str:
 
 def is_absent(error: FileNotFoundError) -> bool:
     """Whether the object does not exist; otherwise something else is missing, as the bucket."""
-    code = _code(str(error))
-    return code is None or code in _NO_OBJECT
-
-
-def _named(names: Mapping[str, str], scheme: str, otherwise: str) -> str:
-    return names.get(scheme, otherwise)
-
-
-def _code(text: str) -> str | None:
-    found = re.search(r"<Code>\s*(\w+)", text)
-    return found and found[1]
+    code = re.search(_CODE, str(error))
+    return code is None or code[1] in _NO_OBJECT
 
 
 def _said(text: str) -> str:
     """Return what the store or the network answered, without anything of the request."""
     parts = [
         re.search(r"(?:Error performing \w+ |uri: Some\(\s*)(https?://[^/\s?]+)", text),
-        re.search(r"<Code>\s*(\w+)", text),
+        re.search(_CODE, text),
         re.search(r"<Message>([^<\n]+)", text),
     ]
     known = [html.unescape(part[1]).strip(" .") for part in parts if part]
@@ -157,9 +148,6 @@ def _said(text: str) -> str:
         first = re.sub(r"(https?://[^\s?]+)\?\S*", r"\1", text.partition("\n")[0])
         known += inner[-1:] or status[:1] or ([] if known else [first])
     return ": ".join(known).rstrip(" .:")
-
-
-# URLs from the environment, shown without what may be a secret.
 
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?=:/)")

@@ -18,16 +18,16 @@ from filelock import FileLock, Timeout
 
 from tableau_pipeline.errors import RefusedError
 
-# A temporary folder of this process, which others remove if this process is killed.
-
-
 # Held by the process of the folder for as long as it lives.
 _LOCK = "lock"
 
 
 @dataclass
 class OwnFolder:
-    """A folder in one that processes of this machine share; it is removed with the process."""
+    """A folder of this process in one that processes of this machine share.
+
+    It is removed with the process; if that is killed, by another one.
+    """
 
     parent: Path
     _removal: finalize | None = field(default=None, init=False)
@@ -65,7 +65,7 @@ class OwnFolder:
 
 
 def scratch() -> Path:
-    """Return the folder of this process for files that nobody needs after it.
+    """Return the folder of this process for files that no other process needs.
 
     Raises:
         RefusedError: see `temporary_folder`.

@@ -99,9 +99,6 @@ def opened(url: str) -> ObjectStore:
     return open_store(url)
 
 
-# Let hyperd read objects of S3 itself, without a local copy.
-
-
 # The arguments of hyperd's s3_location, and the variables by which clients of S3 are set up.
 _ARGUMENTS = {
     "access_key_id": ("AWS_ACCESS_KEY_ID",),
@@ -137,9 +134,6 @@ def _arguments() -> dict[str, str]:
         for name, variables in _ARGUMENTS.items()
     }
     return {name: value for name, value in found.items() if value}
-
-
-# The files of a model in an object store.
 
 
 # Downloads at a time. A file is a part of a model, so that there usually are several.
@@ -198,9 +192,6 @@ class ObjectFolder:
         with store_errors("Reading", self.uri(name)), target.open("wb") as file:
             for chunk in obstore.get(opened(self.url), f"{self.key}/{name}").stream():
                 file.write(chunk)
-
-
-# Read objects by their URLs.
 
 
 # A footer rarely is larger, and a request costs more than its bytes.

@@ -21,7 +21,7 @@ from tableau_pipeline.extracts.affected import NotProvedError, TableChange, Tabl
 from tableau_pipeline.extracts.delta import RowCounts, build_delta
 from tableau_pipeline.hyper.process import Hyperd, connect
 from tableau_pipeline.hyper.tables import ROW_HASH, Column, LocalFolder
-from tableau_pipeline.lake.delta import read_delta
+from tableau_pipeline.lake.delta import read
 from tableau_pipeline.objects.local import LocalCopies
 from tableau_pipeline_tests.refresh.support.models import flights, spark_name
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
@@ -76,7 +76,7 @@ def _of_lake(folder: Path, number: int, rows: pa.Table) -> TableVersion:
     lake = folder / str(number)
     write_deltalake(lake, rows)
     copies = LocalCopies(folder / "copies", limit=0)
-    snapshot = read_delta(str(lake), asset_key="lineitem", number=0, copies=copies)
+    snapshot = read(str(lake), asset_key="lineitem", number=0, copies=copies)
     assert snapshot
     return TableVersion(snapshot, snapshot.fingerprint, None)
 
