@@ -76,7 +76,7 @@ class Actor:
         changes: how many of its requests may have changed something; `records` it has appended.
         wiped: how often the asset had been wiped when it began.
         looked: the moment of its last look at the data source; `saw` is what that held.
-        edited: it has changed tags, the name or the project, and has not looked since.
+        edited_at: when it changed tags, the name or the project, if it has not looked since.
         read: the moment when it read the journal last.
         claimed: its claim was stored, and is not closed; `has_claimed` if one ever was.
         overtaken: the moment when another one went on, since this one is said to have ended.
@@ -103,7 +103,7 @@ class Actor:
     wiped: int = 0
     looked: int = 0
     saw: Published | None = None
-    edited: bool = False
+    edited_at: datetime | None = None
     read: int = 0
     claimed: bool = False
     has_claimed: bool = False

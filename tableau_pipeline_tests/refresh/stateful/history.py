@@ -166,6 +166,7 @@ class History:
             outcome = error
         finally:
             self.actors.pop()
+            self.close_edits(actor)
         if not isinstance(outcome, Killed):
             actor.log.ended.add(actor.name)
         self.note(f"{actor.name}: {describe(outcome)}")
@@ -175,6 +176,12 @@ class History:
         elif isinstance(outcome.plan, Publish) and outcome.plan.mode is not PublishMode.REPLACE:
             self.unclear = False
         return outcome
+
+    def close_edits(self, actor: Actor) -> None:
+        """A refresh looks at the data source, or ends: from now on, time stamps are another's."""
+        if actor.edited_at and not actor.dead:
+            self.ledger.edits.append((actor.edited_at, self.tableau.now))
+        actor.edited_at = None
 
     def upgrade(self) -> None:
         """Our release becomes the one that has written among our records, if one has."""

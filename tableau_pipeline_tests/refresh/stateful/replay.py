@@ -10,6 +10,7 @@ from unittest import mock
 
 from tableau_pipeline.refresh.plan import Accept, Options
 from tableau_pipeline.refresh.report import Report
+from tableau_pipeline_tests.refresh.stateful.checks.observer import can_be_seen
 from tableau_pipeline_tests.refresh.stateful.checks.promise import BrokenPromise
 from tableau_pipeline_tests.refresh.stateful.checks.rehearsal import Rehearsal
 from tableau_pipeline_tests.refresh.stateful.history import History, history
@@ -69,42 +70,10 @@ def play(case: Case) -> Failure | None:
     return None
 
 
-def shortest(failure: Failure) -> Failure:
-    """The same failure, or another one, with as few steps and events as may be."""
-    for _ in range(3):
-        before = failure
-        for shorter in _shorter(before.case):
-            again = play(shorter)
-            if again and str(again.error)[:30] == str(before.error)[:30]:
-                failure = again
-                break
-        if failure is before:
-            break
-    return failure
-
-
-def _shorter(case: Case) -> Generator[Case]:
-    """Cases with one thing less, the largest things first."""
-    steps = case.steps
-    for number in range(len(steps) - 1, 0, -1):
-        yield replace(case, steps=steps[:number])
-    for number in range(1, len(steps)):
-        yield replace(case, steps=steps[:number] + steps[number + 1 :])
-    for number, each in enumerate(steps):
-        if each.rehearsed:
-            plain = replace(each, rehearsed=False)
-            yield replace(case, steps=(*steps[:number], plain, *steps[number + 1 :]))
-        for name in ("before", "events"):
-            # Without their first rows, there is nothing to publish.
-            parts = getattr(each, name) if number or name == "events" else ()
-            for n in range(len(parts)):
-                fewer = replace(each, **{name: parts[:n] + parts[n + 1 :]})
-                yield replace(case, steps=(*steps[:number], fewer, *steps[number + 1 :]))
-
-
 def _take(made: History, each: Step) -> None:
     for happening in each.before:
-        happening(made)
+        made.note(f"{happening}")
+        happening(made, None)
     made.store_feeds()
     if each.publisher != "ours":
         # Nobody can know what another deployment has on its way.
@@ -138,7 +107,7 @@ def _calm(made: History) -> None:
         if not ours:
             made.other_user.deletes(each)
     # Where a file cannot be replaced, it is overwritten; what nothing shows, nobody can know.
-    hidden = any(each.hidden for each in made.ledger.tamperings)
+    hidden = not all(can_be_seen(made, each) for each in made.ledger.tamperings)
     full = hidden or made.scenario.quirks["replace"] == "refused"
     options = Options(full=full, accept=frozenset(Accept))
     for is_last in (False, True):

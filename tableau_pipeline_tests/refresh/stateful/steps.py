@@ -1,14 +1,15 @@
 """The steps of a history, drawn by chance: what happens before a refresh, and while it runs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
 from tableau_pipeline.refresh.plan import Accept, Options
-from tableau_pipeline_tests.refresh.stateful import between_refreshes, events
+from tableau_pipeline_tests.refresh.stateful import deeds
 from tableau_pipeline_tests.refresh.stateful.actors import Event
-from tableau_pipeline_tests.refresh.stateful.models import changes, columns
+from tableau_pipeline_tests.refresh.stateful.deeds import Deed, deed
+from tableau_pipeline_tests.refresh.stateful.models import changes
 from tableau_pipeline_tests.refresh.stateful.models.tables import MOST_ROWS
 from tableau_pipeline_tests.refresh.stateful.models.values import TYPES
 from tableau_pipeline_tests.refresh.stateful.scenarios import rules
@@ -63,13 +64,12 @@ class Step:
 
 def first(chance: Random) -> Step:
     """All models get rows, and the data source is published."""
-    before = [
-        events.Materialize(
-            table, (changes.Append(chance.choice([5, 8, 8, 5, 3, 1, 0]), _numbers(chance)),)
-        )
-        for table in range(3)
+    counts = [chance.choice([5, 8, 8, 5, 3, 1, 0]) for _ in range(3)]
+    models = [
+        deed(deeds.materialize, table, (deed(changes.append, count, _numbers(chance)),), False)
+        for table, count in enumerate(counts)
     ]
-    return Step((between_refreshes.Begin(tuple(before)),), _faults(chance), Options())
+    return Step((deed(deeds.begin, tuple(models)),), _faults(chance), Options())
 
 
 def step(chance: Random) -> Step:
@@ -100,103 +100,113 @@ def _faults(chance: Random) -> tuple[Event, ...]:
 
 
 def _meddling(chance: Random) -> Event:
-    """Somebody else changes rows after a refresh has decided, and before it sends."""
-    deed = chance.choice(["updates", "updates", "replaces"])
-    who = events.Meddle(deed, chance.choice(other_user.ROWS), chance.randrange(3))
+    """Another user changes rows after a refresh has decided, and before it sends."""
+    what = chance.choice(["updates", "updates", "replaces"])
+    who = deed(deeds.meddle, what, chance.choice(other_user.ROWS), chance.randrange(3))
     return Event(chance.choice(_PLANNED), 1, who)
 
 
 def _event(chance: Random) -> Event:
-    what: Any
     kind = chance.choices(
         ["kill", "break", "meddle", "other", "fate", "wipe", "later", "materialize"],
         [20, 18, 30, 14, 6, 4, 3, 4],
     )[0]
-    nth = chance.choice([1, 1, 1, 2, 3])
+    nth, at = chance.choice([1, 1, 1, 2, 3]), chance.choice(_POINTS)
     match kind:
         case "kill":
-            what, at = events.Kill(noticed=chance.random() < 0.85), chance.choice(_POINTS)
+            what = deed(deeds.kill, chance.random() < 0.85)
         case "break":
             status = chance.choice([None, None, None, 401, 429, 500, 503, 504])
-            what, at = events.Break(status), chance.choice(_WIRE_POINTS)
+            what, at = deed(deeds.break_off, status), chance.choice(_WIRE_POINTS)
             if status in (401, 429):
                 # Who is refused has not been served.
                 at = at.replace("after", "before")
         case "meddle":
-            what, at = meddle(chance), chance.choice((*_POINTS, *_JOB_POINTS))
+            what, at = _meddle(chance), chance.choice((*_POINTS, *_JOB_POINTS))
         case "other":
-            what = events.Other(takes_over=chance.random() < 0.6, options=Options())
+            what = deed(deeds.another_refresh, chance.random() < 0.6)
             at = chance.choice([point for point in _POINTS if not point.startswith("job")])
         case "fate":
             failing = Fate(chance.choice([0, 2]), 1, FailJob(notes=chance.choice([None, "Oh."])))
             slow = Fate(chance.choice([0, 400]), chance.choice([0, 100, 500]))
-            what, at = events.Fail(chance.choice([failing, failing, slow])), "job queued"
+            what, at = deed(deeds.fail, chance.choice([failing, failing, slow])), "job queued"
         case "wipe":
-            what, at = events.Wipe(), chance.choice(_POINTS)
+            what = deed(deeds.wipe)
         case "later":
-            what, at = events.LaterRelease(), chance.choice(_POINTS)
+            what = deed(deeds.later_release)
         case _:
-            what, at = _materialize(chance), chance.choice(_POINTS)
+            what = _materialize(chance)
     if at == "*":
         nth = chance.randint(1, 60)
     return Event(at, nth, what)
 
 
-def meddle(chance: Random) -> events.Meddle:
-    """Something that somebody else does."""
-    deed = chance.choices(
-        [
-            *("replaces", "updates", "sends an update", "overwrites", "edits", "describes", "tags"),
-            *("renames", "moves", "deletes", "cancels", "creates", "untags", "untags the instance"),
-        ],
-        [14, 18, 5, 3, 6, 3, 3, 2, 2, 3, 3, 3, 1, 1],
-    )[0]
-    how = {
-        "replaces": other_user.ROWS,
-        "updates": other_user.ROWS,
-        "sends an update": other_user.ROWS,
-        "overwrites": other_user.ROWS + other_user.COLUMNS + other_user.COLUMNS,
-        "renames": ("Stateful", "Renamed", "Stateful 2"),
-        "moves": ("Default", "Elsewhere"),
-    }
-    return events.Meddle(deed, chance.choice(how.get(deed, ("",))), chance.randrange(3))
+# What another user does, how often, and how.
+_DEEDS = {
+    "replaces": (14, other_user.ROWS),
+    "updates": (18, other_user.ROWS),
+    "sends an update": (5, other_user.ROWS),
+    "overwrites": (3, other_user.ROWS + other_user.COLUMNS + other_user.COLUMNS),
+    "edits": (6, ("",)),
+    "describes": (3, ("",)),
+    "tags": (3, ("",)),
+    "renames": (2, ("Stateful", "Renamed", "Stateful 2")),
+    "moves": (2, ("Default", "Elsewhere")),
+    "deletes": (3, ("",)),
+    "cancels": (3, ("",)),
+    "creates": (3, ("",)),
+    "untags": (1, ("",)),
+    "untags the instance": (1, ("",)),
+}
 
 
-def _happening(chance: Random) -> Any:
-    return chance.choices(
-        [
-            lambda: meddle(chance),
-            lambda: between_refreshes.Declare(chance.randrange(3), rules(chance)),
-            lambda: between_refreshes.Relate(chance.choice([1, 2, 3]), chance.random() < 0.5),
-            lambda: between_refreshes.Collect(),
-            lambda: events.Wipe(),
-            lambda: between_refreshes.Pass(chance.choice([0, 1, 4]), chance.choice([0, 1, 600])),
-            lambda: between_refreshes.End(),
-            lambda: between_refreshes.Place(
-                chance.choice(["Stateful", "Stateful 2"]),
-                chance.choice(["Default", "Elsewhere"]),
-                taken=chance.random() < 0.4,
-            ),
-            lambda: between_refreshes.BadAnswers(_bad_answers(chance)),
-            lambda: between_refreshes.Attempts(
-                chance.choice([30, 60, 300]), killed=chance.random() < 0.5
-            ),
-            lambda: events.LaterRelease(),
-            lambda: between_refreshes.Adopt(
-                chance.choice(["", "", *other_user.ROWS, *other_user.COLUMNS]),
-                edited=chance.random() < 0.7,
-                forgotten=chance.random() < 0.3,
-            ),
-            lambda: between_refreshes.Damage(
-                chance.choice(["cut", "removed", "manifest"]),
+def _meddle(chance: Random) -> Deed:
+    what = chance.choices([*_DEEDS], [often for often, _ in _DEEDS.values()])[0]
+    return deed(deeds.meddle, what, chance.choice(_DEEDS[what][1]), chance.randrange(3))
+
+
+def _one_of(chance: Random, drawn: Mapping[Callable[[], Deed], int]) -> Deed:
+    """One of these, by how often each is to come."""
+    return chance.choices([*drawn], [*drawn.values()])[0]()
+
+
+def _happening(chance: Random) -> Deed:
+    pick, yes = chance.choice, lambda share: chance.random() < share
+    return _one_of(
+        chance,
+        {
+            lambda: _meddle(chance): 18,
+            lambda: deed(deeds.declare, chance.randrange(3), rules(chance)): 8,
+            lambda: deed(deeds.relate, pick([1, 2, 3]), yes(0.5)): 3,
+            lambda: deed(deeds.collect): 8,
+            lambda: deed(deeds.wipe): 6,
+            lambda: deed(deeds.time_passes, pick([0, 1, 4]), pick([0, 1, 600])): 20,
+            lambda: deed(deeds.all_runs_end): 5,
+            lambda: deed(
+                deeds.place,
+                pick(["Stateful", "Stateful 2"]),
+                pick(["Default", "Elsewhere"]),
+                yes(0.4),
+            ): 10,
+            lambda: deed(deeds.bad_answers, _bad_answers(chance)): 8,
+            lambda: deed(deeds.attempts, pick([30, 60, 300]), yes(0.5)): 14,
+            lambda: deed(deeds.later_release): 4,
+            lambda: deed(
+                deeds.adopt,
+                pick(["", "", *other_user.ROWS, *other_user.COLUMNS]),
+                yes(0.7),
+                yes(0.3),
+            ): 8,
+            lambda: deed(
+                deeds.damage,
+                pick(["cut", "removed", "manifest"]),
                 chance.randrange(3),
                 chance.randrange(4),
-                newest=chance.random() < 0.2,
-                again=chance.choice([(), (_row_change(chance),), (_row_change(chance),)]),
-            ),
-        ],
-        [18, 8, 3, 8, 6, 20, 5, 10, 8, 14, 4, 8, 12],
-    )[0]()
+                yes(0.2),
+                pick([(), (_row_change(chance),), (_row_change(chance),)]),
+            ): 12,
+        },
+    )
 
 
 def _bad_answers(chance: Random) -> QueryFault | Cut:
@@ -212,54 +222,55 @@ def _bad_answers(chance: Random) -> QueryFault | Cut:
     )
 
 
-def _materialize(chance: Random) -> events.Materialize:
-    made: Callable[[], Any] = chance.choices(
+def _materialize(chance: Random) -> Deed:
+    made: Callable[[], Deed] = chance.choices(
         [lambda: _row_change(chance), lambda: _odd_change(chance), lambda: _column_change(chance)],
         [80, 17, 6],
     )[0]
     several = [made() for _ in range(chance.choice([1, 1, 1, 2, 3]))]
-    return events.Materialize(chance.randrange(3), tuple(several), again=chance.random() < 0.15)
+    table, again = chance.randrange(3), chance.random() < 0.15
+    return deed(deeds.materialize, table, tuple(several), again)
 
 
-def _row_change(chance: Random) -> Any:
+def _row_change(chance: Random) -> Deed:
     at = chance.randrange(MOST_ROWS)
     return chance.choice(
         [
-            changes.Append(chance.randint(1, 3), _numbers(chance)),
-            changes.Write(at, _numbers(chance)),
-            changes.Touch(at, chance.randrange(6), chance.randrange(10)),
-            changes.Delete(at),
+            deed(changes.append, chance.randint(1, 3), _numbers(chance)),
+            deed(changes.write, at, _numbers(chance)),
+            deed(changes.touch, at, chance.randrange(6), chance.randrange(10)),
+            deed(changes.delete, at),
         ]
     )
 
 
-def _odd_change(chance: Random) -> Any:
+def _odd_change(chance: Random) -> Deed:
     one, other = chance.randrange(MOST_ROWS), chance.randrange(MOST_ROWS)
     return chance.choice(
         [
-            changes.Swap(one, other),
-            changes.Rewind(chance.randint(1, 4)),
-            changes.Rewind(1),
-            changes.DropPartition(one),
-            changes.Repartition(chance.choice([1, 2, 3])),
-            changes.Reverse(),
-            changes.Clear(),
-            changes.Twin(one),
-            changes.Null(one, other),
+            deed(changes.swap, one, other),
+            deed(changes.rewind, chance.randint(1, 4)),
+            deed(changes.rewind, 1),
+            deed(changes.drop_partition, one),
+            deed(changes.repartition, chance.choice([1, 2, 3])),
+            deed(changes.reverse),
+            deed(changes.clear),
+            deed(changes.twin, one),
+            deed(changes.null, one, other),
         ]
     )
 
 
-def _column_change(chance: Random) -> Any:
-    number = chance.randrange(10)
+def _column_change(chance: Random) -> Deed:
+    number, type_ = chance.randrange(10), chance.choice(TYPES)
     return chance.choice(
         [
-            columns.AddColumn(chance.choice(TYPES), number),
-            columns.Retype(chance.choice(TYPES), number),
-            columns.DropColumn(),
-            columns.Reorder(),
-            columns.Relabel(),
-            columns.LeaveBehind(number),
+            deed(changes.add_column, type_, number),
+            deed(changes.retype, type_, number),
+            deed(changes.drop_column),
+            deed(changes.reorder),
+            deed(changes.relabel),
+            deed(changes.leave_behind, number),
         ]
     )
 

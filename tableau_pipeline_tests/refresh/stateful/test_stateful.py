@@ -8,13 +8,13 @@ import os
 import pytest
 
 from tableau_pipeline_tests.refresh.stateful.mutations import MUTATIONS, first_failure
-from tableau_pipeline_tests.refresh.stateful.replay import Case, play, shortest
+from tableau_pipeline_tests.refresh.stateful.replay import Case, play
 
 SEED = os.environ.get("STATEFUL_SEED")
 PARTS = 4
 # A history takes some two seconds of a processor: FEW suit `make test`, MANY all that CI runs.
 FEW, MANY = 24, 124
-# A failed history takes time to be shortened.
+# Many histories take their time.
 pytestmark = pytest.mark.timeout(3600)
 in_parts = pytest.mark.parametrize(
     "part",
@@ -78,4 +78,4 @@ def test_safeguards_are_missed(name: str, record_property):
 def _keep_their_promise(seeds: range) -> None:
     for seed in seeds:
         if failure := play(Case.of(seed)):
-            pytest.fail(str(shortest(failure)), pytrace=False)
+            pytest.fail(str(failure), pytrace=False)

@@ -1,12 +1,13 @@
 """What our refreshes have sent, what became of it, and what others have done beside it."""
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from random import Random
 from typing import Any
 
 from tableau_pipeline_tests.refresh.stateful.actors import Sending
 from tableau_pipeline_tests.refresh.stateful.checks import oracle, promise
-from tableau_pipeline_tests.refresh.stateful.checks.promise import Look, Tampering
+from tableau_pipeline_tests.refresh.stateful.checks.observer import Look, Tampering, note_meddling
 from tableau_pipeline_tests.refresh.stateful.server.contents import Published
 from tableau_sandbox.simulation import Datasource, Fate, Job, Moment, Simulation
 
@@ -21,6 +22,7 @@ class Ledger:
         left: what each data source held when a sending of ours had last taken effect; `meant` is
             what that sending was to leave.
         tamperings: what others did to the data since it was last seen to be right.
+        edits: from when to when edits of ours, of tags or places, may have moved the time stamp.
         meddled_at: the moment when somebody else did anything.
         counts: how many rows each table may have had, ever; so `schemas`.
     """
@@ -33,6 +35,7 @@ class Ledger:
     left: dict[str, Published | None] = field(default_factory=dict)
     meant: dict[str, Published] = field(default_factory=dict)
     tamperings: list[Tampering] = field(default_factory=list)
+    edits: list[tuple[datetime, datetime]] = field(default_factory=list)
     meddled_at: int = 0
     counts: dict[str, set[int]] = field(default_factory=dict)
     schemas: list[Any] = field(default_factory=list)
@@ -80,7 +83,7 @@ class Ledger:
         if moment == "done" and ours:
             self._done(job)
         elif moment == "done" and self._before:
-            promise.note_meddling(history, job.kind, self._before)
+            note_meddling(history, job.kind, self._before)
         sending = self.sendings.get(job.luid)
         if sending and sending.actor in history.actors:
             history.happen(sending.actor, f"job {moment}")
@@ -101,7 +104,6 @@ class Ledger:
         if job.status != "Success" or target is None or self._before is None:
             return
         self.luid, sending.landed = target.luid, True
-        promise.note_job(self.history, job)
         after = Look.at(self.history, target)
         promise.check_effect(self.history, sending, before=self._before, after=after)
         promise.check_work(self.history, sending, target, job)

@@ -1,7 +1,5 @@
 """What a refresh promises, checked while it runs."""
 
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -11,7 +9,8 @@ from tableau_pipeline.refresh.plan import Accept
 from tableau_pipeline_tests.refresh.stateful import scenarios
 from tableau_pipeline_tests.refresh.stateful.actors import Actor, Killed, Sending
 from tableau_pipeline_tests.refresh.stateful.checks import oracle
-from tableau_pipeline_tests.refresh.stateful.server.contents import Published, differences, held
+from tableau_pipeline_tests.refresh.stateful.checks.observer import Look, can_be_seen
+from tableau_pipeline_tests.refresh.stateful.server.contents import differences
 from tableau_sandbox.faults import HideRows, StaleRows
 from tableau_sandbox.simulation import Datasource, Job
 
@@ -20,133 +19,11 @@ class BrokenPromise(BaseException):
     """A refresh has not kept its promise."""
 
 
-@dataclass(frozen=True)
-class Look:
-    """A data source, what it holds, and what shows from outside that it is another one."""
-
-    datasource: Datasource | None
-    holds: Published | None
-    stamp: tuple[str, int | None] | None
-
-    @classmethod
-    def at(cls, history: Any, datasource: Datasource | None) -> "Look":
-        """As it is now."""
-        if datasource is None:
-            return cls(None, None, None)
-        revision = datasource.revision if history.scenario.quirks["revisions"] else None
-        holds = held(history.tableau, datasource)
-        return cls(datasource, holds, (datasource.updated_at, revision))
-
-
-@dataclass(frozen=True)
-class Tampering:
-    """Somebody else changed the rows or columns; if hidden, no stamp or revision shows it.
-
-    A stamp shows nothing where it does not move, nor where we may have left it and no revision was
-    made.
-    """
-
-    moment: int
-    hidden: bool
-    has_revision: bool
-    at: datetime
-
-
-def note_meddling(history: Any, deed: str, before: Look) -> None:
-    """Note what somebody else has done to a data source."""
-    ledger, luid = history.ledger, before.datasource.luid if before.datasource else ""
-    found = [each for each in history.tableau.datasources() if each.luid == luid]
-    after = Look.at(history, found[0] if found else None)
-    ledger.meddled_at = history.next_moment()
-    for actor in history.actors:
-        actor.meddled = True
-    for each in found:
-        fields = history.other_user.work.get(luid, {})
-        for name in [name for name in fields if name.encode() not in each.tds]:
-            del fields[name]
-    if after.holds == before.holds:
-        return
-    # Most sites make no revision for an update of the data.
-    has_revision = bool(after.stamp and before.stamp and after.stamp[1] != before.stamp[1])
-    hidden = bool(found) and (
-        after.stamp == before.stamp or _looks_like_ours(history, after, has_revision=has_revision)
-    )
-    history.note(f"... {deed}: the data are others{', and nothing shows it' * hidden}")
-    ledger.tamperings.append(
-        Tampering(ledger.meddled_at, hidden, has_revision, history.tableau.now)
-    )
-    note_rows(history, after)
-
-
-def note_rows(history: Any, look: Look) -> None:
-    """Note how many rows the tables had."""
-    for name, rows in (look.holds or {}).items():
-        name = history.declaration.tables[0].name if name == "Extract" else name
-        history.ledger.counts.setdefault(name, set()).add(len(rows) - 1)
-
-
-def note_edit(history: Any) -> None:
-    """Note an edit of ours: what somebody else did in the same second looks like it.
-
-    That is a second by the server's `Date`, which we may know for a second already.
-    """
-    since = history.tableau.now - timedelta(seconds=2)
-    ledger = history.ledger
-    ledger.tamperings = [
-        replace(each, hidden=each.hidden or (each.at >= since and not each.has_revision))
-        for each in ledger.tamperings
-    ]
-
-
-def note_job(history: Any, job: Job) -> None:
-    """Note that a job of ours has ended: what others did in its seconds looks like it, too."""
-    if not job.started_at or not job.completed_at:
-        return
-    start = datetime.fromisoformat(job.started_at).replace(microsecond=0)
-    end = datetime.fromisoformat(job.completed_at)
-    ledger = history.ledger
-    ledger.tamperings = [
-        replace(each, hidden=each.hidden or (start <= each.at <= end and not each.has_revision))
-        for each in ledger.tamperings
-    ]
-
-
-def _looks_like_ours(history: Any, after: Look, *, has_revision: bool) -> bool:
-    """Whether the time stamp is one that we may have left, where nothing else shows it.
-
-    That is a stamp in the time of a job of ours, or between an edit of ours and our next look.
-    """
-    if after.stamp is None or has_revision:
-        return False
-    if any(actor.edited and not actor.dead for actor in history.actors):
-        return True
-    if after.stamp[1] is not None:
-        return False
-    quirks = history.scenario.quirks
-    moves_late = quirks["updates_move_stamp"] == "late"
-    late = timedelta(seconds=quirks["late_stamp_seconds"] if moves_late else 0)
-    stamp = datetime.fromisoformat(after.stamp[0])
-    for luid in history.ledger.sendings:
-        job = history.tableau.job(luid)
-        if not job.started_at:
-            continue
-        start = datetime.fromisoformat(job.started_at).replace(microsecond=0)
-        end = datetime.fromisoformat(job.completed_at) if job.completed_at else stamp
-        if start <= stamp <= end + late:
-            return True
-    return False
-
-
 def check_may_send(history: Any, actor: Actor) -> None:
     """Whether a refresh may send anything at this moment."""
-    if actor.overtaken is not None and actor.read < actor.overtaken:
-        # Between its last look at the journal and the call, nothing can hold it back.
-        history.note(f"{actor.name} is killed before it sends")
-        actor.dead = True
-        raise Killed
     later = actor.log.later_at
-    if later is not None and actor.read < later:
-        # The same: that record came after its last look.
+    if any(since is not None and actor.read < since for since in (actor.overtaken, later)):
+        # Between its last look at the journal and the call, nothing can hold it back.
         history.note(f"{actor.name} is killed before it sends")
         actor.dead = True
         raise Killed
@@ -178,7 +55,7 @@ def check_effect(history: Any, sending: Sending, *, before: Look, after: Look) -
     whole = sending.kind == "publish_datasource"
     split = sending.actor.declaration.oversize == "split"
     known = before.holds == sending.base == history.ledger.left.get(found.luid)
-    tampered = any(each.hidden for each in history.ledger.tamperings)
+    tampered = not all(can_be_seen(history, each) for each in history.ledger.tamperings)
     if whole or (known and not split and not tampered):
         wrong = differences(after.holds, sending.wanted)
         require(not wrong, f"{sending.kind} of {sending.actor.name} made it: {wrong}")

@@ -8,17 +8,12 @@ from typing import Any
 from tableau_pipeline.core.declaration import TAG_PREFIX, Diff, Table
 from tableau_pipeline.refresh.plan import Accept
 from tableau_pipeline_tests.refresh.stateful.actors import Actor
-from tableau_pipeline_tests.refresh.stateful.checks import oracle
+from tableau_pipeline_tests.refresh.stateful.checks import observer, oracle
 from tableau_pipeline_tests.refresh.stateful.journals import LATER_RELEASE
 from tableau_pipeline_tests.refresh.stateful.models.tables import Content
 
 # The server's own refusal, with the code of its error.
 ANSWERED = re.compile(r" failed: \d{6} ")
-
-
-def accepts_shrink(actor: Actor) -> bool:
-    """Whether the guards are let down."""
-    return Accept.SHRINK in actor.options.accept
 
 
 def untrue(history: Any, actor: Actor, reason: str, *, tags: frozenset[str]) -> list[str]:
@@ -85,10 +80,7 @@ class _Case:
         return len(self._content(name).rows) == now and was in known and was - now > was * most
 
     def _no_counts(self, name: str) -> bool:
-        if Accept.TAKEOVER in self._actor.options.accept:
-            # The records are those of the deployment that it is taken from.
-            return True
-        return self._history.ledger.meddled_at > 0 or self._history.logs["ours"].wiped > 0
+        return self._takes_over() or observer.records_may_miss_rows(self._history)
 
     def _schema(self, phrases: str) -> bool:
         history, declaration = self._history, self._actor.declaration
@@ -99,16 +91,11 @@ class _Case:
         )
 
     def _handled(self) -> bool:
-        """Somebody else may have been there, or our records were lost, or are another's."""
-        if Accept.TAKEOVER in self._actor.options.accept:
-            return True
-        # A stamp that comes long after the job may be anybody's, if no revision tells.
-        quirks = self._history.scenario.quirks
-        is_late = quirks["updates_move_stamp"] == "late" or quirks["job_stamps"] == "after"
-        if is_late and not quirks["revisions"]:
-            return True
-        wiped = any(log.wiped for log in self._history.logs.values())
-        return self._history.ledger.meddled_at > 0 or wiped or self._history.unclear
+        return self._takes_over() or observer.may_be_anothers(self._history)
+
+    def _takes_over(self) -> bool:
+        """The records are those of the deployment that it is taken from."""
+        return Accept.TAKEOVER in self._actor.options.accept
 
     def _others(self) -> bool:
         found = self._history.found()

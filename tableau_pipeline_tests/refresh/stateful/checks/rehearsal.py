@@ -7,7 +7,8 @@ from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.refresh.plan import Options
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline_tests.refresh.stateful.actors import Actor
-from tableau_pipeline_tests.refresh.stateful.checks.promise import Look, require
+from tableau_pipeline_tests.refresh.stateful.checks.observer import Look
+from tableau_pipeline_tests.refresh.stateful.checks.promise import require
 from tableau_pipeline_tests.refresh.stateful.checks.refusals import ANSWERED
 from tableau_pipeline_tests.refresh.stateful.checks.verdict import Outcome
 

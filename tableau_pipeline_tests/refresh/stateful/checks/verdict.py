@@ -5,10 +5,11 @@ from typing import Any
 
 from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.errors import RefreshError, RefusedError
-from tableau_pipeline.refresh.plan import NoChange, Refuse
+from tableau_pipeline.refresh.plan import Accept, NoChange, Refuse
 from tableau_pipeline.refresh.report import Report
 from tableau_pipeline_tests.refresh.stateful.actors import Actor, Killed
 from tableau_pipeline_tests.refresh.stateful.checks import oracle, refusals
+from tableau_pipeline_tests.refresh.stateful.checks.observer import can_be_seen
 from tableau_pipeline_tests.refresh.stateful.checks.promise import BrokenPromise, require
 from tableau_pipeline_tests.refresh.stateful.journals import LATER_RELEASE
 from tableau_pipeline_tests.refresh.stateful.server.contents import Published, differences, held
@@ -114,10 +115,9 @@ def _check_green(history: Any, actor: Actor, start: Start, report: Report) -> No
         ]
         _check_rows(history, actor, report)
         return
-    noticed = [
-        each for each in history.ledger.tamperings if each.moment < actor.looked and not each.hidden
-    ]
-    excused = history.ledger.tamperings and not noticed
+    tamperings = history.ledger.tamperings
+    looked_at = [each for each in tamperings if each.moment < actor.looked]
+    excused = tamperings and not any(can_be_seen(history, each) for each in looked_at)
     if not excused:
         what = "no change" if isinstance(report.plan, NoChange) else "green"
         raise BrokenPromise("\n  ".join([f"{what}, but it is wrong:", *wrong]))
@@ -152,7 +152,7 @@ def _place(history: Any) -> tuple[str, str] | None:
 
 def _check_rows(history: Any, actor: Actor, report: Report) -> None:
     """No guard for the least rows is skipped, even where nothing changes."""
-    if refusals.accepts_shrink(actor):
+    if Accept.SHRINK in actor.options.accept:
         return
     for table in actor.declaration.tables:
         rows = report.checkpoint.tables[table.name].content.rows  # ty: ignore

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from datetime import timedelta
 from random import Random
 from typing import Any
 
@@ -62,15 +63,17 @@ class Network:
         actor.changes += name in _CHANGES
         self.tableau.carry(exchange)
         if name in _EDITS:
-            actor.edited = True
-            promise.note_edit(history)
+            # By the server's `Date`, we may know its second for a second already.
+            now = actor.edited_at = self.tableau.now
+            history.ledger.edits.append((now - timedelta(seconds=2), now))
         if exchange.status == 200 and name in ("look", "look by name"):
             self._looked(actor, ids[-1])
         history.point(f"after {name}")
         _inject_fault(actor, exchange)
 
     def _looked(self, actor: Actor, luid: str) -> None:
-        actor.looked, actor.saw, actor.edited = self.history.next_moment(), None, False
+        self.history.close_edits(actor)
+        actor.looked, actor.saw = self.history.next_moment(), None
         found = [each for each in self.tableau.datasources() if each.luid == luid]
         actor.saw = held(self.tableau, found[0]) if found else None
 

@@ -1,0 +1,302 @@
+"""What may happen in a history, before a refresh or while it is under way.
+
+Each takes the history and the refresh to which it happens; None for what happens before one.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import uuid4
+
+from tableau_pipeline.core.checkpoint import Outcome
+from tableau_pipeline.core.declaration import INSTANCE_TAG_PREFIX
+from tableau_pipeline.core.journal import Claim, ClaimRelease, Owner, needed, read_history
+from tableau_pipeline.refresh.plan import Options
+from tableau_pipeline_tests.refresh.stateful.actors import Actor, Event, NetworkFault
+from tableau_pipeline_tests.refresh.stateful.checks.observer import Look, note_meddling, note_rows
+from tableau_pipeline_tests.refresh.stateful.scenarios import Rules, related
+from tableau_sandbox.faults import Cut, QueryFault
+from tableau_sandbox.simulation import Fate
+
+
+@dataclass(frozen=True)
+class Deed:
+    """A function of this module, or of `changes`, that is still to be called.
+
+    In a trace, `deed(swap, 1, 2)` is "swap 1 2".
+    """
+
+    does: Callable[..., Any]
+    args: tuple
+
+    def __call__(self, *context: Any) -> Any:
+        return self.does(*context, *self.args)
+
+    def __str__(self) -> str:
+        return " ".join([self.does.__name__.replace("_", " "), *map(str, self.args)])
+
+    __repr__ = __str__
+
+
+def deed(does: Callable[..., Any], *args: Any) -> Deed:
+    """What is to happen, and what it needs to know."""
+    return Deed(does, args)
+
+
+def kill(history: Any, actor: Actor, noticed: bool) -> None:
+    """The process is gone; if noticed, Dagster says at once that the run has ended."""
+    actor.dead = True
+    if noticed:
+        actor.log.ended.add(actor.name)
+
+
+def break_off(history: Any, actor: Actor, status: int | None) -> None:
+    """A request comes to nothing, or its answer does; without a status the connection breaks."""
+    history.note(f"a network fault: {status or 'it breaks'}")
+    actor.fault, actor.had_fault = NetworkFault(status), True
+
+
+def fail(history: Any, actor: Actor, fate: Fate) -> None:
+    """The newest job of ours is going to fail, or to take long."""
+    if actor.sendings:
+        history.note(f"job {actor.sendings[-1].job[:4]} is to meet its fate: {fate}")
+        history.tableau.fates[actor.sendings[-1].job] = fate
+
+
+def another_refresh(history: Any, actor: Actor, takes_over: bool) -> None:
+    """Another refresh runs, while this one does nothing.
+
+    If it takes over, Dagster says that this one has ended, though it goes on afterwards.
+    """
+    # Where no time passes, a refresh would wait for a job for ever.
+    if len(history.actors) > 1 or history.tableau.stands_still:
+        return
+    history.note(f"another refresh comes{', since this one is said to have ended' * takes_over}")
+    if takes_over:
+        actor.log.ended.add(actor.name)
+    other = history.actor(publisher=actor.log.name)
+    history.refresh(other, Options())
+    if takes_over and actor.claimed and other.has_claimed:
+        actor.overtaken = history.next_moment()
+
+
+def wipe(history: Any, actor: Actor | None) -> None:
+    """Somebody wipes the asset; not while something of ours is on its way."""
+    if not history.ledger.in_flight():
+        history.note("the asset is wiped")
+        history.logs["ours"].wipe()
+
+
+def later_release(history: Any, actor: Actor | None) -> None:
+    """Another process of this deployment was upgraded, and stores a record in a later format."""
+    history.note("a later release stores a record")
+    history.logs["ours"].later_at = history.next_moment()
+
+
+def materialize(
+    history: Any, actor: Actor | None, table: int, changes: Sequence[Deed], again: bool
+) -> None:
+    """A model gets other rows; all of its partitions may be written again."""
+    tables = history.declaration.tables
+    model = history.models[tables[table % len(tables)].model]
+    for each in changes:
+        history.note(f"{model.name}: {each}")
+        model.become(each(model))
+    history.store.store(model, again=again)
+    history.store_feeds()
+
+
+def begin(history: Any, actor: Actor | None, models: Sequence[Deed]) -> None:
+    """The models get their first rows."""
+    declared = history.declaration
+    everything = history.scenario.all_tables
+    history.declaration = replace(declared, **related(everything, len(everything), chain=False))
+    for each in models:
+        each(history, actor)
+    history.declaration = declared
+
+
+def meddle(history: Any, actor: Actor | None, what: str, how: str, table: int) -> None:
+    """Another user does something to the data source.
+
+    Args:
+        how: which rows or columns become others, or the other place.
+        table: which one, of those that are published.
+    """
+    target = history.found()
+    if target is None:
+        if what == "creates":
+            history.note("another user publishes a namesake")
+            declared = history.declaration
+            project = history.other_user.project(declared.project)
+            history.other_user.publishes_same_name(declared.name, project)
+            history.ledger.meddled_at = history.next_moment()
+        return
+    before = Look.at(history, target)
+    history.note(f"another user {what} {how}")
+    _meddle(history, target, what, how, table)
+    note_meddling(history, what, before)
+
+
+def _meddle(history: Any, target: Any, what: str, how: str, table: int) -> None:
+    other_user = history.other_user
+    no_replace = history.scenario.quirks["replace"] == "refused"
+    replaces = "overwrite" if no_replace else "replace"
+    own_tags = history.declaration.tag, f"{INSTANCE_TAG_PREFIX}ours"
+    {
+        "replaces": lambda: other_user.publishes(target, how, mode=replaces, table=table),
+        "overwrites": lambda: other_user.publishes(target, how, mode="overwrite", table=table),
+        "updates": lambda: other_user.updates(target, how, table=table, at_once=True),
+        "sends an update": lambda: other_user.updates(target, how, table=table, at_once=False),
+        "edits": lambda: other_user.edits(target),
+        "describes": lambda: other_user.describes(target),
+        "tags": lambda: other_user.tags(target, "theirs"),
+        "untags": lambda: other_user.untags(target, own_tags[0]),
+        "untags the instance": lambda: other_user.untags(target, own_tags[1]),
+        "renames": lambda: other_user.renames(target, how),
+        "moves": lambda: other_user.moves(target, how),
+        "deletes": lambda: other_user.deletes(target),
+        "cancels": lambda: other_user.cancels(history.chance),
+        "creates": lambda: None,
+    }[what]()
+
+
+def declare(history: Any, actor: Actor | None, table: int, rules: Rules) -> None:
+    """The policy, the window and the guard of a table are declared again."""
+    shapes = {shape.name: shape for shape in history.scenario.shapes}
+    tables = list(history.declaration.tables)
+    at = table % len(tables)
+    tables[at] = shapes[tables[at].name].table(rules)
+    history.declaration = replace(history.declaration, tables=tuple(tables))
+
+
+def relate(history: Any, actor: Actor | None, count: int, chain: bool) -> None:
+    """More or fewer tables are declared, or other relationships of the same."""
+    known = {table.name: table for table in history.declaration.tables}
+    tables = [known.get(table.name) or table for table in history.scenario.all_tables]
+    history.declaration = replace(history.declaration, **related(tables, count, chain=chain))
+
+
+def place(history: Any, actor: Actor | None, name: str, project: str, taken: bool) -> None:
+    """The data source is declared at another place; another user may have taken that."""
+    found = history.other_user.project(project)
+    places = [(each.name, each.project) for each in history.tableau.datasources()]
+    if taken and (name, found) not in places:
+        history.other_user.publishes_same_name(name, found)
+        history.ledger.meddled_at = history.next_moment()
+    history.declaration = replace(history.declaration, name=name, project=project)
+
+
+def adopt(history: Any, actor: Actor | None, change: str, edited: bool, forgotten: bool) -> None:
+    """Another user deletes the data source, and publishes one of their own, to be adopted.
+
+    Args:
+        change: what becomes of its rows or columns; "" for nothing.
+        edited: they have worked on its metadata.
+        forgotten: no record tells of the first one.
+    """
+    target = history.found()
+    if target is None or history.ledger.in_flight():
+        return
+    before = Look.at(history, target)
+    history.other_user.takes(target, change, edited=edited)
+    note_meddling(history, "takes", before)
+    note_rows(history, Look.at(history, history.tableau.datasources()[-1]))
+    history.declaration = replace(history.declaration, adopt=True)
+    if forgotten:
+        history.logs["ours"].wipe()
+
+
+def damage(
+    history: Any,
+    actor: Actor | None,
+    what: str,
+    table: int,
+    file: int,
+    newest: bool,
+    again: Sequence[Deed],
+) -> None:
+    """A disk damages what was stored of a model: the published version, or the newest.
+
+    Args:
+        what: "cut" or "removed" for one of its files, or "manifest".
+        again: the model is written again, with these changes.
+    """
+    tables = history.declaration.tables
+    model = tables[table % len(tables)].model
+    number = history.store.number(model)
+    if not newest:
+        known = read_history(history.logs["ours"].records)
+        number = known.published_version(model) or number
+    history.note(f"version {number} of {model} is damaged")
+    history.store.damage(model, number, what, file=file)
+    if again:
+        materialize(history, actor, table, again, True)
+
+
+def attempts(history: Any, actor: Actor | None, count: int, killed: bool) -> None:
+    """Many refreshes come to nothing, one after another, for days: they change no rows.
+
+    Each leaves a claim. One that is refused ends it; one that is killed does not, but records
+    once more the request that the first of them was to send.
+    """
+    log = history.logs["ours"]
+    claims = read_history(log.records).open_claims
+    live = [each for each in claims if each.owner.run_id not in log.ended]
+    if live or history.ledger.in_flight() or log.later_at is not None:
+        # They would only wait.
+        return
+    history.note(f"{count} refreshes are {'killed' if killed else 'refused'}")
+    if killed:
+        dies = Event("appended intent", 1, deed(kill, True))
+        history.refresh(history.actor(events=(dies,)), Options(full=True))
+        history.tableau.come_to_rest()
+    for _ in range(count):
+        number = read_history(needed(log.records)).number + 1
+        claim = Claim(refresh=number, owner=Owner(run_id=f"attempt {number}"))
+        log.ended.add(claim.owner.run_id)
+        log.records.append(claim)
+        if killed:
+            _send_nothing(history, log, claim)
+        else:
+            log.records.append(ClaimRelease(refresh=number, claim=claim.id))
+
+
+def _send_nothing(history: Any, log: Any, claim: Claim) -> None:
+    """Be killed right before the same request is sent again."""
+    known = read_history(needed(log.records))
+    if not known.intents or any(each.job_id for each in known.intents):
+        return
+    # Who may not list jobs waits until none of them can run.
+    history.tableau.pass_time(0 if history.scenario.admin else 700)
+    recovered = known.recovered
+    for intent in known.intents:
+        lost = intent.model_copy(update={"outcome": intent.outcome or Outcome.LOST})
+        log.records.append(lost)
+        recovered = recovered.after(lost)
+    again = {"refresh": claim.refresh, "step": 1, "request_id": str(uuid4()), "outcome": None}
+    again |= {"recorded_at": history.tableau.now, "run_id": claim.owner.run_id}
+    log.records += [
+        recovered.recorded_by(claim.refresh),
+        known.intents[-1].model_copy(update=again),
+    ]
+
+
+def collect(history: Any, actor: Actor | None) -> None:
+    """Old snapshots are removed."""
+    history.store.collect()
+
+
+def time_passes(history: Any, actor: Actor | None, days: int, seconds: float) -> None:
+    """Nothing happens for a while."""
+    history.tableau.pass_time(days * 86400 + seconds)
+
+
+def bad_answers(history: Any, actor: Actor | None, fault: QueryFault | Cut) -> None:
+    """Some answers to questions about rows are old, broken, or of fewer rows."""
+    history.tableau.control.add(fault)
+
+
+def all_runs_end(history: Any, actor: Actor | None) -> None:
+    """Dagster learns that all runs which were killed have ended; or somebody deletes those runs."""
+    history.end_all()
