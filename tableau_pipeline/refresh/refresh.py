@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tableau_pipeline.core.checkpoint import Checkpoint, TableContent
 from tableau_pipeline.core.declaration import Declaration, file_name, tags_of
-from tableau_pipeline.core.journal import Journal, Recovered, read_history
+from tableau_pipeline.core.journal import History, Journal, Recovered, read_history
 from tableau_pipeline.core.server import Timeouts
 from tableau_pipeline.core.snapshot import Snapshots
 from tableau_pipeline.errors import Check, DriftError, RefusedError
@@ -175,11 +175,12 @@ class _Phases:
         builder: Builder,
         site: TableauSite | None,
         claim: HeldClaim | None,
+        history: History,
     ) -> None:
         takeover = {Accept.TAKEOVER} if setup.takeover else set()
         self._setup, self._declaration = setup, setup.declaration
         self._options = replace(options, accept=options.accept | takeover)
-        self._builder, self._site, self._claim = builder, site, claim
+        self._builder, self._site, self._claim, self._history = builder, site, claim, history
         self._tags = tags_of(setup.declaration.key, setup.journal.instance)
         self._started = time.monotonic()
         self._seconds: dict[str, float] = {}
@@ -218,9 +219,7 @@ class _Phases:
     def recover(self) -> Recovered:
         """Find out what became of what earlier refreshes have sent."""
         with phase(self._seconds, "recover"):
-            claim = self._claim
-            history = claim.history if claim else read_history(self._setup.journal.records())
-            return recover(history, self._jobs, claim)
+            return recover(self._history, self._jobs, self._claim)
 
     def observe(self, past: Recovered) -> Base:
         """Look at the data source on the server."""
@@ -440,8 +439,8 @@ def _remove(deltas: Sequence[Delta]) -> None:
 
 @contextmanager
 def _opened(setup: Setup, options: Options, content: Content) -> Generator[_Phases]:
-    """Claim the data source, open its content and a session, in this order."""
-    claim, site = None, None
+    """Claim the data source, read its history, open its content and a session, in this order."""
+    claim, site, history = None, None, read_history([])
     with ExitStack() as stack:
         # A look neither waits for a running refresh nor leaves a trace in the journal.
         if options.sends:
@@ -453,10 +452,14 @@ def _opened(setup: Setup, options: Options, content: Content) -> Generator[_Phas
                 log=setup.log,
             )
             claim = stack.enter_context(alone)
+            history = claim.history
+        elif options.publish:
+            # Before the models, as a refresh does: a dry run tells of the same problem first.
+            history = read_history(setup.journal.records())
         builder = stack.enter_context(content(setup))
         if options.publish:
             site = stack.enter_context(setup.server())
-        yield _Phases(setup, options, builder, site, claim)
+        yield _Phases(setup, options, builder, site, claim, history)
 
 
 @contextmanager

@@ -94,42 +94,47 @@ class Mapped:
 
     def __init__(self, folder: Path, _: SqlCatalog, by: tuple[str, ...] = ()) -> None:
         types = {"id": "long", "word": "string", "made": "date", "sent": "date"}
-        self.table = MappedDelta(folder / uuid4().hex, types, partition_by=by)
-        self.table.append(dated([0, 1, 2]))
-        self.location = self.table.path
-
-    def rows(self) -> pa.Table:
-        return self.table.rows()
+        self.table = MappedDelta(folder / uuid4().hex, types, by=by)
+        self.table.write(dated([0, 1, 2]))
+        self.location, self.rows = self.table.path, self.table.rows
 
     def change(self, kind: str, ids: set[int], number: int) -> None:
-        held, table = self.rows(), self.table
+        held = self.rows()
         rows = _like(dated(ids, f"n{number}-"), held.schema)
         others = held.filter(pc.invert(pc.is_in(held["id"], rows["id"])))
-        free = [name for name in held.schema.names if name not in {"id", *table.partition_by}]
         match kind:
             case "append":
-                table.append(rows)
-            case "merge":
-                table.overwrite(pa.concat_tables([others, rows]))
-            case "delete" | "overwrite" | "optimise":
-                table.overwrite({"delete": others, "overwrite": rows, "optimise": held}[kind])
+                self.table.write(rows)
+            case "merge" | "delete" | "overwrite" | "optimise":
+                whole = {"delete": others, "overwrite": rows, "optimise": held}
+                merged = pa.concat_tables([others, rows])
+                self.table.write(whole.get(kind, merged), overwrite=True)
+            case _:
+                self._evolve(kind, ids, number, held)
+
+    def _evolve(self, kind: str, ids: set[int], number: int, held: pa.Table) -> None:
+        columns, added = dict(self.table.columns), _added(held)
+        free = [name for name in columns if name not in {"id", *self.table.by}]
+        # Numbers from 10 on are those of columns that came later.
+        new, again = 10 + number, free[number % len(free)]
+        match kind:
             case "add":
-                table.add(f"c{number}", "long")
-            case "drop" if added := _added(rows):
-                table.drop(added)
-            case "rename" if added := _added(rows):
-                table.rename({added: f"c{number}"})
+                columns[f"c{number}"] = new, "long"
+            case "drop" if added:
+                del columns[added]
+            case "rename" if added:
+                columns = {f"c{number}" if n == added else n: each for n, each in columns.items()}
             case "again":
-                name = free[number % len(free)]
-                type_ = table.types[name]
-                table.drop(name)
-                table.add(name, type_)
-                _in_place(ids, held, table.reorder)
+                columns[again] = new, columns[again][1]
             case "swap":
-                table.rename({"made": "sent", "sent": "made"})
-                _in_place(ids, held, table.reorder)
+                columns["made"], columns["sent"] = columns["sent"], columns["made"]
             case "reorder":
-                table.reorder(held.schema.names[::-1])
+                columns = dict(reversed(columns.items()))
+        if kind in ("again", "swap") and len(ids) % 4 == 0:
+            name = again if kind == "again" else "made"
+            columns[name] = columns.pop(name)
+        if [*columns.items()] != [*self.table.columns.items()]:
+            self.table.alter(columns)
 
 
 class Iceberg:

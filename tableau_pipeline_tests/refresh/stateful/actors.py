@@ -55,6 +55,7 @@ class Sending:
     Attributes:
         wanted: what it is to hold once the refresh is done.
         base: what it held; None if there was none.
+        looked: the moment of that look.
     """
 
     actor: "Actor"
@@ -62,6 +63,7 @@ class Sending:
     kind: str
     wanted: Published
     base: Published | None
+    looked: int
     landed: bool = False
 
 

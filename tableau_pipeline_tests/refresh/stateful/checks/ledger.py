@@ -90,7 +90,7 @@ class Ledger:
 
     def _queued(self, job: Job) -> None:
         actor = self.history.actors[-1]
-        made = Sending(actor, job.luid, job.kind, actor.wanted, actor.saw)
+        made = Sending(actor, job.luid, job.kind, actor.wanted, actor.saw, actor.looked)
         promise.check_sending(self.history, made, self.target(job))
         self.sendings[job.luid] = made
         actor.sendings.append(made)

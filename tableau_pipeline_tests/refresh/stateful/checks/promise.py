@@ -112,7 +112,7 @@ def check_work(history: Any, sending: Sending, found: Datasource, job: Job) -> N
     actor = sending.actor
     fields = history.other_user.work.get(found.luid, {})
     gone = {name: fields.pop(name) for name in [*fields] if name.encode() not in found.tds}
-    lost = [name for name, moment in gone.items() if moment < actor.looked]
+    lost = [name for name, moment in gone.items() if moment < sending.looked]
     if not lost:
         return
     # Only a sending takes over what no sending of ours has made or changed before.
