@@ -166,26 +166,6 @@ class Mute(Counting):
         raise RefreshError("the site's budget of queries is spent")
 
 
-@pytest.mark.parametrize("by", ["auto", "server", "download"])
-@pytest.mark.slow
-def test_who_could_not_look_does_not_say_equal(pipeline: Pipeline, by: Any):
-    """Prevents: a check that passes because a server could not be asked."""
-    pipeline.declare(reconcile=Reconcile(by=by))
-    around = {"around_server": lambda server: Mute(server, lambda: None)}
-    report = pipeline.run(around=around)
-    if by == "server":
-        skipped = "the server cannot tell: the site's budget of queries is spent"
-        assert report.checkpoint.unreconciled == skipped
-    else:
-        assert report.reconciliation.by == {"flights": "download"}
-    pipeline.declare(reconcile=Reconcile(max_mb=1e-6, by=by))
-    pipeline.model("flights", flights(9))
-    report = pipeline.run(around=around)
-    assert report.reconciliation.problem is None
-    assert ("budget of queries" in report.reconciliation.skipped) == (by != "download")
-    assert ("larger than reconcile" in report.reconciliation.skipped) == (by != "server")
-
-
 @pytest.mark.parametrize("now", ["it answers", "larger max_mb", "rows are lost"])
 def test_who_could_not_look_looks_again(pipeline: Pipeline, now: str):
     """Prevents: one failure of the server's counting, or a small max_mb, and nothing is compared

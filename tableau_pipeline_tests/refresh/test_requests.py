@@ -2,16 +2,11 @@
 
 import logging
 from collections.abc import Callable
-from contextlib import ExitStack
-from dataclasses import replace
 
 import pytest
 
 from tableau_pipeline.core.declaration import Diff, Reconcile
-from tableau_pipeline.refresh.plan import Options
-from tableau_pipeline.refresh.refresh import refresh
 from tableau_pipeline_tests.docs.page import page
-from tableau_pipeline_tests.refresh.recover.test_recovery import changed_rows
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
 
@@ -58,29 +53,3 @@ def test_requests_are_those_of_the_page(pipeline: Pipeline, paths: Callable[[], 
         kept = pipeline.journal.records()
         newest = max(each.refresh for each in kept)
         assert sum(each.refresh == newest for each in kept) == int(records[what])
-
-
-def test_each_look_at_a_job_is_one_request(
-    new_pipeline: Callable[..., Pipeline], paths: Callable[[], list[str]]
-):
-    """Prevents: a job that waits for hours takes several requests a look from the site's budget."""
-    pipeline = new_pipeline()
-    changed_rows(pipeline)
-    slept = []
-    paths()
-    with ExitStack() as held:
-        held.enter_context(pipeline.sandbox.held_jobs())
-
-        def sleep(seconds: float) -> None:
-            slept.append(seconds)
-            if len(slept) == 8:
-                held.close()
-                pipeline.sandbox.wait_until_idle()
-
-        refresh(replace(pipeline.refresh(), sleep=sleep), Options())
-    asked = paths()
-    at_job = [number for number, path in enumerate(asked) if "/jobs/" in path]
-    looks = asked[at_job[0] : at_job[-1] + 1]
-    assert len(looks) == len(slept) + 1
-    assert not any("/revisions" in path for path in looks)
-    assert sum("/datasources/" in path for path in looks) == 4, "the job has not begun"

@@ -47,18 +47,3 @@ def test_line_of_a_dry_run_and_of_a_refusal(pipeline: Pipeline):
     pipeline.model("flights", flights(1))
     refused = f'{name}: the refresh would be refused: Table "flights": model "flights" has 1 rows'
     assert pipeline.run(dry_run=True).summary.startswith(refused)
-
-
-def test_line_of_a_file_that_was_only_built(pipeline: Pipeline):
-    """Prevents: a file that was asked for, and is not found."""
-    built = pipeline.run(publish=False)
-    assert built.extract is not None
-    assert built.summary.endswith(f", {built.extract.path.as_uri()}")
-    assert "built only, 8 rows, 0." in built.summary
-
-
-def test_nobody_is_told_of_short_waits(star: Pipeline, caplog: pytest.LogCaptureFixture):
-    """Prevents: five lines about waiting, of a refresh that took a second."""
-    caplog.set_level(logging.INFO)
-    star.run()
-    assert not [line for line in caplog.messages if "aiting" in line]

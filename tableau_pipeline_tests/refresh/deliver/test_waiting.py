@@ -120,22 +120,6 @@ def test_job_that_takes_too_long_to_start_is_cancelled(
     assert found.outcome is Outcome.CANCELLED, "it never takes effect"
 
 
-def test_time_in_the_queue_is_not_the_job_s(
-    eyes: TableauSite, sandbox: Sandbox, send: Callable[[], str]
-):
-    """Prevents: a job that had to wait for others is cancelled as soon as it runs."""
-    held = sandbox.control.add(HoldJobs())
-
-    def release(now: float) -> None:
-        if now >= 50 and sandbox.control.clear(held.number):
-            sandbox.wait_until_idle()
-
-    job = send()
-    status = Waiting(sandbox, eyes, release).jobs(queue=100, job=10).wait(job)
-    assert status
-    assert status.outcome is Outcome.DONE
-
-
 def test_job_that_runs_too_long_is_cancelled(
     eyes: TableauSite, sandbox: Sandbox, send: Callable[[], str]
 ):

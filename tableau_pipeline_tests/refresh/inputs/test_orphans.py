@@ -4,10 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
 
-from tableau_pipeline.core.declaration import Diff, Guard, Partitions, Policy, Replace, Retain
+from tableau_pipeline.core.declaration import Diff, Guard, Partitions, Policy
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.extracts.delta import RowCounts
 from tableau_pipeline.hyper.tables import ROW_HASH
@@ -21,16 +19,6 @@ LAX = Guard(min_rows=0, max_shrink=1)
 PARTS = ("a", "b")
 Flight = tuple[int | None, str | None]
 CARRIERS = ("AA", "UA", "DL")
-# How many days ago a flight was, and its carrier.
-FLIGHTS = st.lists(
-    st.tuples(st.none() | st.integers(0, 6), st.none() | st.sampled_from(CARRIERS)),
-    min_size=1,
-    max_size=4,
-)
-# The partition of an airline, and a word about it.
-AIRLINES = st.dictionaries(
-    st.sampled_from(CARRIERS), st.tuples(st.sampled_from("ab"), st.sampled_from("xy"))
-)
 
 
 @pytest.mark.slow
@@ -54,44 +42,6 @@ def test_rows_without_a_partner_are_a_warning(star: Pipeline, caplog: pytest.Log
     report = star.run()
     assert report.plan.decision == "update"
     assert report.orphans == {"flights -> airlines": 5}
-
-
-@pytest.mark.slow
-@settings(
-    max_examples=10,
-    suppress_health_check=list(HealthCheck),
-    # An example takes seconds, and is short enough to be read as it was drawn.
-    phases=[Phase.explicit, Phase.generate],
-)
-@given(data=st.data())
-def test_updates_of_parts(star: Pipeline, data: st.DataObject):
-    """Prevents: a wrong count, as only what changed is read."""
-    content: dict[str, list[Flight]] = {}
-    many, one = star.declaration.tables
-    for number in range(4):
-        # Without a window, rows do not expire; one that gets longer brings rows back.
-        days = data.draw(st.sampled_from([None, 5, 4, 2, 1]))
-        retain = Retain("day", days, as_of="run") if days else None
-        policy = data.draw(st.sampled_from([Diff(("carrier",)), Partitions("part"), Replace()]))
-        many = replace(many, policy=Diff(("flight_id",)), retain=retain, guard=LAX)
-        star.declare(tables=(many, replace(one, policy=policy, guard=LAX)))
-        parts = st.just(PARTS) if not number else st.lists(st.sampled_from(PARTS), unique=True)
-        for part in data.draw(parts):
-            content[part] = data.draw(FLIGHTS)
-            star.snapshot("flights", _flights(part, content[part]), partition=part)
-        if not number or not data.draw(st.integers(0, 2)):
-            known = data.draw(AIRLINES)
-            for part in PARTS:
-                star.snapshot("airlines", _airlines(part, known), partition=part)
-        report = star.run(around={"now": NOON})
-        wanted = sum(
-            carrier is not None and carrier not in known
-            for rows in content.values()
-            for ago, carrier in rows
-            if not days or ago is None or ago <= days
-        )
-        assert report.orphans == ({"flights -> airlines": wanted} if wanted else {})
-        assert star.wrong() == []
 
 
 @pytest.mark.parametrize("policy", [Diff(("carrier",)), Partitions("part")], ids=["diff", "parts"])

@@ -1,6 +1,5 @@
 """A model that a Spark cluster computes: a standalone master and two workers, as processes."""
 
-import json
 import os
 import re
 import subprocess
@@ -12,8 +11,6 @@ from subprocess import CompletedProcess
 import pytest
 
 from tableau_pipeline_tests.cluster.disks import alone, can_be_hidden
-from tableau_pipeline_tests.refresh.support.models import flights
-from tableau_pipeline_tests.refresh.support.pipeline import Pipeline, published_rows
 from tableau_pipeline_tests.spark_cluster import DRIVER, SparkCluster, spark_cluster
 
 ROWS = 1000
@@ -64,22 +61,6 @@ def written(cluster: SparkCluster, snapshots: Path, *, conf: Path) -> CompletedP
         env={**kept, "SPARK_CONF_DIR": str(conf), "PYSPARK_PYTHON": sys.executable},
         capture_output=True, text=True, check=False, timeout=900,
     )  # fmt: skip
-
-
-@pytest.mark.slow
-def test_a_model_of_a_cluster(pipeline: Pipeline, cluster: SparkCluster, tmp_path: Path):
-    """Prevents: a driver that executors do not reach, or that lets them take another Python."""
-    done = written(cluster, pipeline.folder / "snapshots", conf=tmp_path / "conf")
-    assert done.returncode == 0, done.stdout + done.stderr
-    settings, folders = json.loads(done.stdout.splitlines()[-1])
-    assert settings["spark.master"] == cluster.url
-    # The functions ran in the processes of two workers.
-    assert len({folder.partition("/worker-")[2][0] for folder in folders}) == 2
-    pipeline.run()
-    assert pipeline.wrong() == []
-    (item,) = pipeline.found()
-    rows = published_rows(pipeline.eyes, str(item.id))
-    assert rows.sort_by("flight_id").to_pylist() == flights(ROWS).to_pylist()
 
 
 @pytest.mark.slow

@@ -112,17 +112,6 @@ def test_credentials_of_a_catalog_are_refused(followed: Pipeline, rest: Rest, wh
     assert "geheim" not in str(caught.value)
 
 
-def test_credentials_of_the_configuration_are_not_the_catalogs(
-    followed: Pipeline, rest: Rest, monkeypatch: pytest.MonkeyPatch
-):
-    """Prevents: a refused table where the pipeline's own configuration has credentials."""
-    monkeypatch.setenv("PYICEBERG_CATALOG__REST__S3__SECRET_ACCESS_KEY", "my own")
-    followed.run()
-    rest.more = {"config": {"s3.secret-access-key": "another"}}
-    with pytest.raises(RefusedError, match=r"\(s3.secret-access-key\)"):
-        followed.run()
-
-
 def test_a_page_is_no_answer(followed: Pipeline, rest: Rest):
     """Prevents: an exception of pyiceberg, or the token, where a proxy asks for a sign-in."""
     rest.page = f"<html>Sign in, {TOKEN}"

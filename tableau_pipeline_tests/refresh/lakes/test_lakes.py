@@ -106,7 +106,7 @@ PARTITIONS = st.sampled_from([(), (), ("word",), ("made",), ("made", "word")])
 WINDOWS = st.none() | st.builds(
     Retain,
     column=st.sampled_from(["made", "sent"]),
-    days=st.integers(0, 9),
+    days=st.integers(1, 9),
     as_of=st.sampled_from(["run", "max"]),
 )
 STEPS = st.lists(st.tuples(POLICIES, CHANGES, WINDOWS, st.integers(0, 15)), min_size=2, max_size=4)

@@ -60,14 +60,8 @@ def snapshot(
     store = SnapshotStore(root)
     model = store.folder(asset_key).path
     folder = model / store.new_folder(asset_key)
-    folder.mkdir(parents=True)
-    hashes = [hash_of(list(row.values())) for row in rows.to_pylist()]
-    hashed = rows.append_column(ROW_HASH, pa.array(hashes, pa.int64()))
-    half = (rows.num_rows + 1) // 2
-    slices = [hashed.slice(0, half), hashed.slice(half)]
+    fingerprint, files = written(rows, folder, below=model)
     columns = tuple(Column(field.name, spark_name(field.type)) for field in rows.schema)
-    fingerprint = Fingerprint(rows=rows.num_rows, hash_sum=sum(hashes))
-    files = tuple(_write(folder, number, model, rows=each) for number, each in enumerate(slices))
 
     def make(number: int, before: Snapshot | None) -> Snapshot:
         part = Part(
@@ -88,17 +82,30 @@ def snapshot(
     return store.commit(asset_key, make)
 
 
-def hash_of(row: object) -> int:
-    """A hash of a row, instead of the one that Spark computes."""
+def written(
+    rows: pa.Table, folder: Path, *, below: Path
+) -> tuple[Fingerprint, tuple[DataFile, ...]]:
+    """Write rows with a hash of each, instead of the one that Spark computes, in two files.
+
+    Args:
+        below: the folder of the model, from which the names of files count.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    hashes = [_hash_of(list(row.values())) for row in rows.to_pylist()]
+    hashed = rows.append_column(ROW_HASH, pa.array(hashes, pa.int64()))
+    half = (rows.num_rows + 1) // 2
+    files = []
+    for number, each in enumerate((hashed.slice(0, half), hashed.slice(half))):
+        path = folder / f"part-{number:05}.parquet"
+        pq.write_table(each, path)
+        name = path.relative_to(below).as_posix()
+        files.append(DataFile(name=name, rows=each.num_rows, size=path.stat().st_size))
+    return Fingerprint(rows=rows.num_rows, hash_sum=sum(hashes)), tuple(files)
+
+
+def _hash_of(row: object) -> int:
     digest = hashlib.sha256(repr(row).encode()).digest()
     return int.from_bytes(digest[:8], "big", signed=True)
-
-
-def _write(folder: Path, number: int, model: Path, *, rows: pa.Table) -> DataFile:
-    path = folder / f"part-{number:05}.parquet"
-    pq.write_table(rows, path)
-    name = path.relative_to(model).as_posix()
-    return DataFile(name=name, rows=rows.num_rows, size=path.stat().st_size)
 
 
 def flights(rows: int = 8, *, delay: int = 0, **more: pa.Array) -> pa.Table:

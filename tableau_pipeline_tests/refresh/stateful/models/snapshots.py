@@ -1,25 +1,18 @@
 """Snapshots of models as Spark leaves them, written by Arrow."""
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from tableau_pipeline.core.snapshot import (
-    DataFile,
-    Fingerprint,
-    Part,
-    Snapshot,
-)
+from tableau_pipeline.core.snapshot import Part, Snapshot
 from tableau_pipeline.errors import DamagedSnapshotError
-from tableau_pipeline.hyper.tables import ROW_HASH, Column, LocalFolder
+from tableau_pipeline.hyper.tables import Column, LocalFolder
 from tableau_pipeline_tests.refresh.stateful.models.tables import Content, Model
 from tableau_pipeline_tests.refresh.stateful.models.values import ARROW
-from tableau_pipeline_tests.refresh.support.models import hash_of
+from tableau_pipeline_tests.refresh.support.models import written
 
 _WRITTEN_AT = datetime(2025, 3, 30, tzinfo=UTC)
 
@@ -91,7 +84,7 @@ class Store:
             if key is not None and known and known[0] == content and not again:
                 after[key] = known
                 continue
-            made = _part(self._folder(model.name), number, schema, rows, partition=key)
+            made = self._part(model.name, number, schema, rows, partition=key)
             columns = _columns(schema) if stale else None
             after[key] = content, made.model_copy(update={"span": span, "columns": columns})
         self._written[model.name] = after
@@ -101,7 +94,7 @@ class Store:
     def store_rows(self, name: str, schema: Mapping[str, str], rows: Sequence[tuple]) -> None:
         """Write a model that is no table of the data source."""
         number = self._next(name)
-        self._commit(name, number, schema, [_part(self._folder(name), number, schema, rows)])
+        self._commit(name, number, schema, [self._part(name, number, schema, rows)])
 
     def number(self, name: str) -> int:
         """Of the newest version; 0 for none."""
@@ -112,10 +105,23 @@ class Store:
         for name, versions in self._versions.items():
             newest = versions[max(versions)]
             needed = set(newest.paths_of(file for part in newest.parts for file in part.files))
-            for path in self._folder(name).iterdir():
+            for path in self._folder(name).rglob("*.parquet"):
                 if str(path) not in needed:
                     path.unlink()
             self._versions[name] = {newest.number: newest}
+
+    def _part(
+        self,
+        name: str,
+        number: int,
+        schema: Mapping[str, str],
+        rows: Sequence[tuple],
+        partition: str | None = None,
+    ) -> Part:
+        # A partition has a folder of its own, and the name of a folder has no ":".
+        folder = self._folder(name) / f"v{number}" / str(partition).replace(":", "-")
+        content, files = written(_table(schema, rows), folder, below=self._folder(name))
+        return Part(partition=partition, version=number, fingerprint=content, files=files)
 
     def _next(self, name: str) -> int:
         self._folder(name).mkdir(parents=True, exist_ok=True)
@@ -146,35 +152,10 @@ def _columns(schema: Mapping[str, str]) -> tuple[Column, ...]:
     return tuple(Column(name, type_) for name, type_ in schema.items())
 
 
-def _part(
-    folder: Path,
-    number: int,
-    schema: Mapping[str, str],
-    rows: Sequence[tuple],
-    partition: str | None = None,
-) -> Part:
-    """The rows of a partition, in two files if there are enough for two."""
-    hashes = [hash_of(row) for row in rows]
-    table = pa.table(
+def _table(schema: Mapping[str, str], rows: Sequence[tuple]) -> pa.Table:
+    return pa.table(
         {
-            **{
-                name: pa.array([row[n] for row in rows], ARROW[type_])
-                for n, (name, type_) in enumerate(schema.items())
-            },
-            ROW_HASH: pa.array(hashes, pa.int64()),
+            name: pa.array([row[n] for row in rows], ARROW[type_])
+            for n, (name, type_) in enumerate(schema.items())
         }
     )
-    half = table.num_rows if table.num_rows < 6 else table.num_rows // 2
-    cuts = [table.slice(0, half)] + ([table.slice(half)] if table.num_rows > half else [])
-    stem = f"v{number}-{hashlib.sha256(str(partition).encode()).hexdigest()[:8]}"
-    return Part(
-        partition=partition,
-        version=number,
-        fingerprint=Fingerprint(rows=len(rows), hash_sum=sum(hashes)),
-        files=tuple(_file(folder, f"{stem}-{n}.parquet", cut) for n, cut in enumerate(cuts)),
-    )
-
-
-def _file(folder: Path, name: str, rows: pa.Table) -> DataFile:
-    pq.write_table(rows, folder / name)
-    return DataFile(name=name, rows=rows.num_rows, size=(folder / name).stat().st_size)
