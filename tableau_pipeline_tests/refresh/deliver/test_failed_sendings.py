@@ -9,7 +9,7 @@ import pytest
 from tableau_pipeline.core.checkpoint import Outcome, PublishMode
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.refresh.plan import Publish, Update
-from tableau_pipeline_tests.refresh.deliver.test_overtaken import At
+from tableau_pipeline_tests.refresh.deliver.test_claims import At
 from tableau_pipeline_tests.refresh.recover.test_recovery import (
     assert_recovered,
     changed_rows,

@@ -11,7 +11,7 @@ import pytest
 
 from tableau_pipeline.core.declaration import Append, Diff, Policy, Retain
 from tableau_pipeline.errors import RefusedError
-from tableau_pipeline.refresh.plan import Accept, Update
+from tableau_pipeline.refresh.plan import Update
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline, published_rows
 
@@ -70,20 +70,6 @@ def test_instants_with_their_zone(pipeline: Pipeline):
         report = pipeline.run()
         assert published(pipeline) == content["departs"].to_pylist()
     assert report.tables["flights"].whole is None
-
-
-@pytest.mark.slow
-def test_another_clock_is_another_schema(pipeline: Pipeline):
-    """Prevents: half of the rows by one clock and half by another, or a silent shift of all."""
-    rows = departures(4)
-    pipeline.model("flights", rows)
-    pipeline.run()
-    pipeline.declare(timestamps=PARIS)
-    with pytest.raises(RefusedError, match="departs was timestamp and is timestamp at Europe/Pari"):
-        pipeline.run()
-    assert pipeline.wrong() == []
-    pipeline.run(Accept.SCHEMA)
-    assert published(pipeline) == in_paris(rows)
 
 
 @pytest.mark.slow

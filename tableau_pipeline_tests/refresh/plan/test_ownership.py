@@ -161,17 +161,6 @@ def test_lost_records_find_the_data_source_by_the_tag(pipeline: Pipeline):
     assert isinstance(pipeline.run().plan, NoChange)
 
 
-@pytest.mark.slow
-def test_lost_journal_asks_for_a_takeover(pipeline: Pipeline):
-    """Prevents: a script whose journal is gone cannot tell itself from another deployment."""
-    pipeline.run()
-    pipeline.journal.path.unlink()
-    left_alone(pipeline, pipeline.found()[0].id, refusal=r"accept: \[takeover\]")
-    pipeline.run(Accept.TAKEOVER)
-    assert pipeline.wrong() == []
-    assert isinstance(pipeline.run().plan, NoChange)
-
-
 def test_another_url_of_the_same_server(pipeline: Pipeline):
     """Prevents: a new name of the server makes us forget what is ours, or publish it twice."""
     pipeline.run()

@@ -123,21 +123,6 @@ def test_work_is_kept_in_an_object_store(
     assert read_metadata(file).work == {"calculated fields": ("Delayed",)}
 
 
-def test_new_column_names_what_it_would_drop(pipeline: Pipeline):
-    """Prevents: a person has to accept a loss without knowing of what."""
-    pipeline.run()
-    other_users.adds_a_calculated_field(pipeline)
-    pipeline.model("flights", OTHER_SCHEMA)
-    with pytest.raises(RefusedError) as caught:
-        pipeline.run()
-    for part in ('calculated fields "Delayed"', "accept: [overwrite]", "kept", "flights.gate"):
-        assert part in str(caught.value)
-    report = refresh(replace(pipeline.refresh()), Options(accept=frozenset({Accept.OVERWRITE})))
-    (file,) = saved(pipeline)
-    assert str(file) in str(report.warnings)
-    assert pipeline.wrong() == []
-
-
 def test_column_that_another_user_published_is_not_dropped_unasked(pipeline: Pipeline):
     """Prevents: a column that somebody added by publishing is gone, and nobody was asked."""
     pipeline.run()

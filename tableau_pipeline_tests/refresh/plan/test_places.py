@@ -172,19 +172,6 @@ def test_renamed(pipeline: Pipeline, caplog: pytest.LogCaptureFixture):
     assert isinstance(pipeline.run().plan, NoChange)
 
 
-@pytest.mark.slow
-def test_namesake_of_a_renamed_one_is_spared(pipeline: Pipeline):
-    """Prevents: somebody renames ours and takes the name, and we replace theirs."""
-    pipeline.run()
-    luid = luid_of(pipeline)
-    other_users.changes(pipeline, name=f"{pipeline.name} better")
-    hers = other_users.publishes(pipeline, flights(3))
-    pipeline.model("flights", flights(9))
-    pipeline.run()
-    assert pipeline.wrong_at(luid) == []
-    assert pipeline.wrong_at(str(hers.id)) == ["flights: 9 rows became 3"]
-
-
 def test_deleted(pipeline: Pipeline):
     """Prevents: unchanged models leave a deleted data source unpublished for ever."""
     pipeline.run()

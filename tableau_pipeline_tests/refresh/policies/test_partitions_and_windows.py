@@ -1,5 +1,6 @@
 """What `partitions` ships, and windows (`retain`) that move over the rows of a table."""
 
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -16,10 +17,12 @@ from tableau_pipeline.core.declaration import (
     Replace,
     Retain,
 )
-from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.errors import Check, RefusedError
 from tableau_pipeline.extracts.delta import RowCounts
+from tableau_pipeline.hyper.tables import ROW_HASH, Column
 from tableau_pipeline.refresh.plan import NoChange, Update
-from tableau_pipeline_tests.refresh.support.partitioned import day, materialize
+from tableau_pipeline_tests.refresh.support.models import flights
+from tableau_pipeline_tests.refresh.support.partitioned import day, keep_only, materialize
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
 from tableau_pipeline_tests.refresh.support.shipping import ships, table
 
@@ -234,3 +237,94 @@ def test_column_that_is_no_date(pipeline: Pipeline, column: str, phrase: str):
     with pytest.raises(RefusedError, match="retain") as caught:
         pipeline.run()
     assert phrase in str(caught.value)
+
+
+TWO_MONTHS = {"jan": flights(5), "feb": flights(3, delay=9)}
+
+
+def test_record_does_not_grow_with_the_partitions(pipeline: Pipeline):
+    """Prevents: records that list three years of hours, until the journal is the slowest part."""
+    sizes = []
+    for number in (2, 40):
+        materialize(pipeline, {str(hour): flights(2) for hour in range(number)})
+        checkpoint = pipeline.run().checkpoint
+        assert checkpoint
+        sizes.append(len(checkpoint.model_dump_json()))
+    assert max(sizes) - min(sizes) < 20
+
+
+def test_partitions_that_differ_in_their_columns(pipeline: Pipeline):
+    """Prevents: an old partition without a new column is published as NULLs, or not at all."""
+    wider = flights(3, gate=pa.array([1, 2, 3], pa.int64()))
+    materialize(pipeline, {"jan": flights(5), "feb": wider})
+    with pytest.raises(RefusedError) as caught:
+        pipeline.run()
+    for part in ('"flights"', "partition jan differs", "gate (bigint)", "Materialize jan"):
+        assert part in str(caught.value)
+    assert (pipeline.sessions, pipeline.extract_files()) == (0, [])
+
+
+def test_partitions_are_reported_with_all_other_problems(pipeline: Pipeline):
+    """Prevents: as many runs as mistakes, because the first one hides the others."""
+    wider = flights(3, gate=pa.array([1, 2, 3], pa.int64()))
+    materialize(pipeline, {"jan": flights(5), "feb": wider})
+    (table,) = pipeline.declaration.tables
+    pipeline.declare(tables=(replace(table, columns=(Column("seat", "string"),)),))
+    with pytest.raises(RefusedError) as caught:
+        pipeline.run()
+    for part in ("partition jan differs", "seat (string) is missing"):
+        assert part in caught.value.failed[Check.SCHEMA]
+
+
+# A row is its id, how many days ago it was, and a word. Few ids, so that some are repeated.
+Row = tuple[int, int | None, str]
+
+
+def remarks(rows: list[Row]) -> pa.Table:
+    # Without a column for the partition, so that two partitions may have the same row.
+    today = NOON.date()
+    days = [(id_, None if ago is None else today - timedelta(days=ago), word)
+            for id_, ago, word in rows]  # fmt: skip
+    return table(days, id=pa.int64(), day=pa.date32(), word=pa.string())
+
+
+@pytest.fixture
+def parted(pipeline: Pipeline) -> Pipeline:
+    """Two partitions are published."""
+    pipeline.policy(Diff(("id",)), guard=LAX)
+    materialize(
+        pipeline,
+        {
+            "north": remarks([(1, 0, "a"), (2, 9, "b"), (3, None, "c")]),
+            "south": remarks([(4, 0, "d"), (5, 9, "e")]),
+        },
+    )
+    pipeline.run(around={"now": NOON})
+    return pipeline
+
+
+@pytest.mark.parametrize("retain", [None, Retain("day", 5)], ids=["all", "window"])
+def test_shared_files_are_hardly_read(parted: Pipeline, retain: Retain | None):
+    """Prevents: an update that costs as much as the model is large, however little changed."""
+    day = {"day"} if retain else set()
+    parted.policy(Diff(("id",)), retain=retain, guard=LAX)
+    parted.run(around={"now": NOON})
+    keep_only(parted, "flights", part="north", columns={"id", ROW_HASH, *day})
+    materialize(parted, {"south": remarks([(4, 0, "D"), (6, 1, "f")])})
+    report = parted.run(around={"now": NOON})
+    deleted = 1 if retain else 2  # the other one had expired
+    assert report.tables == {"flights": RowCounts(deleted=deleted, inserted=2)}
+
+
+def test_a_key_that_a_shared_file_has_is_refused(parted: Pipeline):
+    """Prevents: a new row whose key another partition has deletes that partition's row."""
+    materialize(parted, {"south": remarks([(1, 0, "x")])})
+    with pytest.raises(RefusedError, match=r"id is not unique, for instance 1 \(2 times\)"):
+        parted.run(around={"now": NOON})
+
+
+def test_a_row_moves_to_another_partition(parted: Pipeline):
+    """Prevents: a row that left a partition is deleted after it arrived in the other one."""
+    rows = {"north": remarks([(1, 0, "a")]), "south": remarks([(2, 9, "b")])}
+    materialize(parted, rows)
+    assert ships(parted, now=NOON)

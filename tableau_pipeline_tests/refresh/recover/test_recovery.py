@@ -165,19 +165,6 @@ def test_guards_compare_with_the_most_that_may_be_there(pipeline: Pipeline, *, s
         pipeline.run()
 
 
-@pytest.mark.slow
-def test_update_goes_on_after_a_killed_one(pipeline: Pipeline):
-    """Prevents: what landed while nobody looked costs a whole file."""
-    changed_rows(pipeline)
-    assert killed_before(pipeline, "closing")
-    assert isinstance(pipeline.run().plan, NoChange)
-    pipeline.model("flights", flights(10))
-    assert killed_before(pipeline, "outcome")
-    pipeline.model("flights", flights(11))
-    assert isinstance(pipeline.run().plan, Update)
-    assert_recovered(pipeline)
-
-
 SITES: dict[str, dict[str, Any]] = {
     "late": {"updates_move_stamp": "late", "late_stamp_seconds": 0.3},
     "stays": {"updates_move_stamp": "never"},
