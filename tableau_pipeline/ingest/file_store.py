@@ -15,7 +15,7 @@ from tableau_pipeline.snapshots.write import (
     UnstorableError,
     columns_of,
     commit,
-    nothing_left,
+    discard_on_error,
     stored_parts,
     write_snapshot,
 )
@@ -101,7 +101,7 @@ class FileStore:
             for part in others
         ]
         digests = {path.name: digest for path, digest in reading.digests.items()}
-        with nothing_left(self.store, asset_key) as folder:
+        with discard_on_error(self.store, asset_key) as folder:
             parts = stored_parts(
                 frame, self.store, folder, expression=_FILE, partitions=names, asset_key=asset_key,
             )  # fmt: skip

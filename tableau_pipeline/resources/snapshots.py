@@ -13,14 +13,14 @@ from dagster_pyspark import LazyPySparkResource
 from pydantic import Field
 from pyspark.sql import DataFrame
 
-from tableau_pipeline.core.snapshot import Origin, Part, Snapshot
+from tableau_pipeline.core.snapshot import Origin, Part, Snapshot, Span
 from tableau_pipeline.objects.local import LocalCopies
 from tableau_pipeline.resources.data_folder import local_copies, storage_at
 from tableau_pipeline.resources.failures import as_failure
 from tableau_pipeline.snapshots.load import read_frame
 from tableau_pipeline.snapshots.retention import collect, is_first
-from tableau_pipeline.snapshots.store import SnapshotStore, succeeding
-from tableau_pipeline.snapshots.write import Window, write_partitions, write_snapshot
+from tableau_pipeline.snapshots.store import SnapshotStore, merged_parts
+from tableau_pipeline.snapshots.write import write_partitions, write_snapshot
 
 # Dagster does not list partitions that have not ended yet. If this worker's clock is late, that
 # could include a partition that another worker has just stored.
@@ -164,7 +164,7 @@ def _with_parts_of(own: Snapshot, newest: Snapshot) -> Snapshot:
     current = {(part.partition, part.version) for part in newest.parts}
     if current.issuperset((part.partition, part.version) for part in written):
         return newest
-    parts = succeeding(newest, written, columns=own.columns, keeps=lambda part: True)
+    parts = merged_parts(newest, written, columns=own.columns, keeps=lambda part: True)
     return own.model_copy(update={"parts": parts})
 
 
@@ -323,11 +323,14 @@ def _partition_expression(context: dg.OutputContext) -> str:
     return expression
 
 
-def _partitions(context: dg.OutputContext) -> Mapping[str, Window] | Sequence[str]:
+def _partitions(context: dg.OutputContext) -> Mapping[str, Span] | Sequence[str]:
     definition, keys = context.asset_partitions_def, context.asset_partition_keys
     if isinstance(definition, dg.TimeWindowPartitionsDefinition):
         windows = {key: definition.time_window_for_partition_key(key) for key in keys}
-        return {key: Window(window.start, window.end) for key, window in windows.items()}
+        return {
+            key: Span(start=window.start, end=window.end, zone=str(window.start.tzinfo))
+            for key, window in windows.items()
+        }
     if isinstance(definition, dg.StaticPartitionsDefinition):
         return list(keys)
     raise dg.Failure(

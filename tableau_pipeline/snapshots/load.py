@@ -1,4 +1,4 @@
-"""Read snapshots with Spark."""
+"""Read snapshots, and extracts that a model starts from, with Spark."""
 
 import json
 from pathlib import Path
@@ -14,8 +14,8 @@ from tableau_pipeline.hyper.hyper_file import open_hyper
 from tableau_pipeline.hyper.tables import string_literal
 from tableau_pipeline.objects.arrow_files import SPARK_SCHEMA, ObjectReader
 from tableau_pipeline.objects.stores import ObjectFolder
-from tableau_pipeline.snapshots.object_storage import plain_names, sent_along
 from tableau_pipeline.snapshots.row_hash import column
+from tableau_pipeline.snapshots.spark import plain_names, ship_by_value
 from tableau_pipeline.snapshots.write import exact_path
 
 _NULLABLE = {"nullable", "containsNull", "valueContainsNull"}
@@ -55,7 +55,7 @@ def _from_objects(
     )
     keys = [(f"{folder.key}/{file.name}",) for file in files]
     listing = spark.createDataFrame(keys, "key string")
-    read = sent_along(ObjectReader(folder.url, names, plain))
+    read = ship_by_value(ObjectReader(folder.url, names, plain))
     frame = listing.repartition(len(files)).mapInArrow(read, schema)
     return frame.select(
         *[
@@ -74,9 +74,6 @@ def _spark_schema(path: str) -> StructType:
             text, object_hook=lambda found: found | dict.fromkeys(_NULLABLE & {*found}, True)
         )
     )
-
-
-# Read extracts as Spark DataFrames, for models that start from one.
 
 
 def read_hyper(

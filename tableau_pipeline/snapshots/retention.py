@@ -7,15 +7,8 @@ from urllib.parse import quote
 from uuid import uuid4
 
 from tableau_pipeline.errors import DamagedSnapshotError
-from tableau_pipeline.snapshots.store import (
-    UNFINISHED,
-    Entry,
-    SnapshotStore,
-    Storage,
-    model_key,
-    number_of,
-    place,
-)
+from tableau_pipeline.snapshots.storage import UNFINISHED, Entry, Storage
+from tableau_pipeline.snapshots.store import SnapshotStore, model_key, place
 
 _DAY = 86_400
 # No model has an @ in its folder.
@@ -31,6 +24,33 @@ def is_first(store: SnapshotStore, run_id: str) -> bool:
     return store.storage.put(f"{_RUNS}{quote(run_id, safe='')}", b"")
 
 
+@dataclass(frozen=True, slots=True)
+class _Model:
+    """What a listing shows of a model.
+
+    Attributes:
+        versions: the time of each commit by number.
+        writes: the files and folders of each write, by its folder.
+    """
+
+    versions: dict[int, float] = field(default_factory=dict)
+    writes: dict[str, list[Entry]] = field(default_factory=dict)
+
+    def replaced(self, before: float) -> list[int]:
+        """Return the versions that were replaced before a time."""
+        following = pairwise(sorted(self.versions.items()))
+        return [number for (number, _), (_, followed) in following if followed <= before]
+
+    def unchanged(self, since: float) -> list[str]:
+        """Return the keys of writes that contain no recent file; of a folder if there is none."""
+        keys = []
+        for entries in self.writes.values():
+            files = [entry.modified for entry in entries if not entry.is_folder]
+            if max(files or [entry.modified for entry in entries]) <= since:
+                keys += [entry.key for entry in entries]
+        return keys
+
+
 def collect(
     store: SnapshotStore,
     *,
@@ -40,7 +60,7 @@ def collect(
     """Remove versions that were replaced more than `keep_days` ago, and files of killed writes.
 
     The age counts from the commit of the next version: until then, and for as long as a run may
-    take, somebody may be reading the old one. A manifest is removed before its files. So the
+    take, a run may be reading the old one. A manifest is removed before its files. So the
     remaining versions are complete even after an interruption, and the next collection continues. A
     writer that commits meanwhile shares files only with the newest version or a referenced one, or
     has just written them; all of those stay.
@@ -72,50 +92,27 @@ def collect(
         except DamagedSnapshotError as error:
             problems.append(f'Nothing was removed of the model "{name}". {error}')
     for entry in entries:
-        if _is_left_over(entry, now=now, before=before):
+        # What a killed `put` has left; and the keys of runs, after a day.
+        is_run = (
+            entry.key.startswith(_RUNS) and not entry.is_folder and entry.modified <= now - _DAY
+        )
+        if is_run or (UNFINISHED.fullmatch(entry.key) and entry.modified <= before):
             store.storage.delete(entry.key)
     if problems:
         raise DamagedSnapshotError("\n".join(problems))
     return gone
 
 
-@dataclass(frozen=True, slots=True)
-class _Model:
-    """What a listing shows of a model.
-
-    Attributes:
-        versions: the time of each commit by number.
-        writes: the files and folders of each write, by its folder.
-    """
-
-    versions: dict[int, float] = field(default_factory=dict)
-    writes: dict[str, list[Entry]] = field(default_factory=dict)
-
-    def replaced(self, before: float) -> list[int]:
-        """Return the versions that were replaced before a time."""
-        following = pairwise(sorted(self.versions.items()))
-        return [number for (number, _), (_, followed) in following if followed <= before]
-
-    def unchanged(self, since: float) -> list[str]:
-        """Return the keys of writes that contain no recent file."""
-        return [
-            entry.key
-            for entries in self.writes.values()
-            if _last_change(entries) <= since
-            for entry in entries
-        ]
-
-
 def _models(entries: Iterable[Entry]) -> dict[str, _Model]:
     models: dict[str, _Model] = {}
     for entry in entries:
         if found := place(entry.key):
-            name, write = found
+            name, number, write = found
             model = models.setdefault(name, _Model())
-            if write:
-                model.writes.setdefault(write, []).append(entry)
-            elif number := number_of(entry.key):
+            if number:
                 model.versions[number] = entry.modified
+            else:
+                model.writes.setdefault(write, []).append(entry)
     return models
 
 
@@ -166,16 +163,3 @@ def _unnamed(
     folders = {name.rpartition("/")[0] for name in store.files(model, numbers)}
     named = {f"{model_key(model)}/{folder}" for folder in folders}
     return [key for key in keys if key.rpartition("/")[0] not in named]
-
-
-def _is_left_over(entry: Entry, *, now: float, before: float) -> bool:
-    """Whether a key is of no use any more that belongs to no model."""
-    if UNFINISHED.fullmatch(entry.key):
-        return entry.modified <= before
-    return entry.key.startswith(_RUNS) and not entry.is_folder and entry.modified <= now - _DAY
-
-
-def _last_change(entries: Sequence[Entry]) -> float:
-    """Return the last change of any file of a write; of a folder if there is no file."""
-    files = [entry.modified for entry in entries if not entry.is_folder]
-    return max(files or [entry.modified for entry in entries])

@@ -67,7 +67,7 @@ def _quoted(name: str) -> str:
 def _hashable(field: T.StructField) -> Column | str:
     if isinstance(field.dataType, _NESTED):
         return _json(field.name)
-    if _is_collated(field.dataType):
+    if isinstance(field.dataType, T.StringType) and field.dataType != T.StringType():
         # Texts that a collation considers equal are still different rows.
         return column(field.name).cast(T.StringType())
     return _quoted(field.name)
@@ -75,7 +75,3 @@ def _hashable(field: T.StructField) -> Column | str:
 
 def _json(name: str) -> Column:
     return F.to_json(column(name), _JSON)
-
-
-def _is_collated(type_: T.DataType) -> bool:
-    return isinstance(type_, T.StringType) and type_ != T.StringType()

@@ -2,41 +2,36 @@
 
 import logging
 import os
+import re
 import socket
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 
+import pyarrow as pa
+from py4j.protocol import Py4JJavaError
 from pyspark import SparkConf, SparkContext
-from pyspark.errors import PySparkRuntimeError
+from pyspark.cloudpickle import register_pickle_by_value
+from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.logger import PySparkLogger
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
-# The archive of the Java classes that Spark loads, from which its process starts faster.
-#
-# Without it, Java reads and verifies some ten thousand classes each time that Spark starts. This
-# is Java's application class-data sharing (JEP 350).
+from tableau_pipeline.objects import arrow_files, errors
+from tableau_pipeline.objects.stores import StoreError
 
-
-# Spark starts without the archive, too: a warning would tell nobody what to do.
+# Spark starts without the archive of classes, too: a warning would tell a user nothing to do.
 NO_WARNINGS = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 
 
 def class_archive() -> Path:
-    """Return where this installation of Python has its archive, if it has one."""
-    return Path(sys.prefix, "share", "tableau_pipeline", "spark.jsa")
+    """Return where this installation of Python has the archive of Spark's classes, if it has one.
 
-
-def java_options() -> list[str]:
-    """Return the options by which Java uses the archive, if there is one.
-
-    Java itself ignores an archive that another Java or another Spark has made.
+    Without it, Java reads and verifies some ten thousand classes each time that Spark starts. This
+    is Java's application class-data sharing (JEP 350).
     """
-    if not class_archive().exists():
-        return []
-    return [f'-XX:SharedArchiveFile="{class_archive()}"', *NO_WARNINGS]
+    return Path(sys.prefix, "share", "tableau_pipeline", "spark.jsa")
 
 
 # Whatever the user has set, or the same rows would be stored as different ones.
@@ -95,8 +90,9 @@ def spark_session(
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
     remote = remote or os.environ.get("SPARK_REMOTE")
-    given = {"spark.remote": remote} if remote else _given(master, driver_memory)
-    settings = {**given, **config, **_ALWAYS}
+    given = {"spark.master": master, "spark.driver.memory": driver_memory}
+    given = {"spark.remote": remote} if remote else given
+    settings = {**{key: value for key, value in given.items() if value}, **config, **_ALWAYS}
     try:
         if not remote:
             settings |= _local_access(_start_java(settings))
@@ -117,11 +113,6 @@ def runs_here(session: object) -> bool:
     return (master or "").startswith("local")
 
 
-def _given(master: str | None, driver_memory: str | None) -> dict[str, str]:
-    settings = {"spark.master": master, "spark.driver.memory": driver_memory}
-    return {key: value for key, value in settings.items() if value}
-
-
 def _start_java(settings: Mapping[str, str]) -> SparkConf:
     """Start Spark's Java process, unless it runs; return these settings on top of the user's."""
     pairs = list(settings.items())
@@ -135,7 +126,10 @@ def _start_java(settings: Mapping[str, str]) -> SparkConf:
 def _for_java() -> dict[str, str]:
     """Return what Spark reads where neither its command line nor `spark-defaults.conf` tells."""
     # Of two values of a property, Java takes the later one.
-    options = [f"-D{key}={value}" for key, value in _PROPERTIES.items()] + java_options()
+    options = [f"-D{key}={value}" for key, value in _PROPERTIES.items()]
+    # Java itself ignores an archive that another Java or another Spark has made.
+    if class_archive().exists():
+        options += [f'-XX:SharedArchiveFile="{class_archive()}"', *NO_WARNINGS]
     variables = {
         "SPARK_SUBMIT_OPTS": f"{' '.join(options)} {os.environ.get('SPARK_SUBMIT_OPTS', '')}",
         "SPARK_DRIVER_MEMORY": os.environ.get("SPARK_DRIVER_MEMORY") or _DRIVER_MEMORY,
@@ -182,3 +176,46 @@ def _local_access(conf: SparkConf) -> dict[str, str]:
     keys = ("spark.driver.host", "spark.driver.bindAddress")
     # The second one's default is the first: whoever sets either has decided on both.
     return {} if any(map(conf.contains, keys)) else dict.fromkeys(keys, _LOOPBACK)
+
+
+# Tasks on Arrow batches, by which Spark's executors read and write objects.
+
+# The last line of the traceback of a task.
+_TASK_ERROR = re.compile(rf"\b{errors.ObjectStoreTaskError.__name__}: (.+)")
+_Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+def plain_names(count: int) -> list[str]:
+    """Return names for the columns that a task gets or returns."""
+    # Spark parses them: a name with a dot or a backtick stops it.
+    return [f"c{number}" for number in range(count)]
+
+
+def plainly_named(frame: DataFrame) -> DataFrame:
+    """Return a frame with columns that a task can get."""
+    return frame.toDF(*plain_names(len(frame.columns)))
+
+
+def ship_by_value(task: _Task) -> _Task:
+    """Return a task of `arrow_files` whose code goes to the executors together with it."""
+    # Otherwise executors would import it, and so would need this package.
+    register_pickle_by_value(arrow_files)
+    register_pickle_by_value(errors)
+    return task
+
+
+@contextmanager
+def task_errors() -> Generator[None]:
+    """Turn an error of a task, and Spark's error about it, into ours if the store has failed.
+
+    Raises:
+        StoreError: names the URL, the cause and the remedy.
+    """
+    try:
+        yield
+    except errors.ObjectStoreTaskError as error:
+        raise StoreError(str(error)) from None
+    except (PySparkException, Py4JJavaError) as error:
+        if found := _TASK_ERROR.search(str(error)):
+            raise StoreError(f"In a task of Spark: {found[1]}") from None
+        raise

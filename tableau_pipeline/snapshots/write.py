@@ -4,29 +4,31 @@ import re
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
+from math import ceil
+from operator import attrgetter
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pyarrow.parquet as pq
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from pyspark.sql.types import DataType, DateType, StructType, TimestampNTZType, TimestampType
 
 from tableau_pipeline.core.snapshot import DataFile, Fingerprint, Origin, Part, Snapshot, Span
 from tableau_pipeline.errors import DamagedSnapshotError
 from tableau_pipeline.hyper.tables import ROW_HASH, Column, Folder, LocalFolder, json_text
 from tableau_pipeline.objects.arrow_files import REPORT, Writer
 from tableau_pipeline.objects.stores import ObjectFolder, StoreError
-from tableau_pipeline.snapshots.object_storage import plainly_named, sent_along, task_errors
 from tableau_pipeline.snapshots.row_hash import json_values, row_hash, stored_fingerprint
-from tableau_pipeline.snapshots.spark import runs_here
-from tableau_pipeline.snapshots.store import SnapshotStore, succeeding
-
-# Paths in the form that Spark expects.
-
+from tableau_pipeline.snapshots.spark import (
+    plainly_named,
+    runs_here,
+    ship_by_value,
+    task_errors,
+)
+from tableau_pipeline.snapshots.store import SnapshotStore, merged_parts
 
 # Spark treats a path to read as a glob pattern.
 _GLOB = re.compile(r"[\\{}\[\]*?]")
@@ -42,53 +44,34 @@ def exact_path(path: Path) -> str:
     return _GLOB.sub(r"\\\g<0>", spark_path(path))
 
 
-# Determine with Spark the partition of each row.
-
-
 # The column by which Spark divides a write into folders.
 PARTITION = "_partition"
-# The folder of rows that belong to none: Spark's ExternalCatalogUtils.DEFAULT_PARTITION_NAME.
+# Its value for rows that belong to none: Spark's ExternalCatalogUtils.DEFAULT_PARTITION_NAME.
 NULL_KEY = "__HIVE_DEFAULT_PARTITION__"
-NO_PARTITION = f"{PARTITION}={NULL_KEY}"
-# Spark's ExternalCatalogUtils.escapePathName
+# What Spark escapes in the name of a folder, in ExternalCatalogUtils.escapePathName.
 _ESCAPED = set("\"#%'*/:=?\\\x7f{[]^")
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """The time that a partition covers: `start` inclusive, `end` exclusive; both in one zone."""
-
-    start: datetime
-    end: datetime
-
-    @property
-    def zone(self) -> str:
-        """The name of the zone."""
-        return str(self.start.tzinfo)
 
 
 class PartitionError(Exception):
     """The rows do not fit the partitions."""
 
 
-def partition_folder(folder: Path, key: str) -> Path:
-    """Return the folder to which Spark writes a partition, with Spark's escaping."""
-    escaped = "".join(f"%{ord(c):02X}" if c in _ESCAPED or ord(c) < 32 else c for c in key)
-    return folder / f"{PARTITION}={escaped}"
+class UnstorableError(Exception):
+    """A model has a column that a snapshot cannot hold."""
 
 
-def with_partition(
-    frame: DataFrame, expression: str, partitions: Mapping[str, Window] | Sequence[str]
+def _with_partition(
+    frame: DataFrame, expression: str, partitions: Mapping[str, Span] | Sequence[str]
 ) -> DataFrame:
     """Add a column `_partition` with the key of each row's partition, NULL for none.
 
     Args:
         expression: SQL over the columns of the frame. A date or a `timestamp_ntz` is the wall
             clock time in the partitions' zone, a `timestamp` is an instant.
-        partitions: windows by key, or the keys that the expression itself returns.
+        partitions: spans by key, or the keys that the expression itself returns.
 
     Raises:
-        PartitionError: the type of the expression cannot be compared with windows.
+        PartitionError: the type of the expression cannot be compared with spans.
     """
     value = F.expr(expression)
     if not isinstance(partitions, Mapping):
@@ -96,17 +79,22 @@ def with_partition(
         # Any other key becomes NULL, by which the write recognizes a stray row.
         return frame.withColumn(PARTITION, F.when(text.isin(list(partitions)), text))
     type_ = frame.select(value).schema.fields[0].dataType
-    # A lookup by day has a row for each day; one by minute has 1,440 times as many.
-    whole_days = all(_is_midnight(edge) for w in partitions.values() for edge in (w.start, w.end))
     zone = next(iter(partitions.values())).zone
-    moment = _day(value, type_, zone) if whole_days else _minute(value, type_, zone)
+    edges = {
+        key: [edge.astimezone(ZoneInfo(zone)) for edge in (span.start, span.end)]
+        for key, span in partitions.items()
+    }
+    # A lookup by day has a row for each day; one by minute has 1,440 times as many.
+    by_day = all(edge.time() == time() for each in edges.values() for edge in each)
+    moment = _day(value, type_, zone) if by_day else _minute(value, type_, zone)
     if moment is None:
-        wanted = "a date or a timestamp" if whole_days else "a timestamp, not a date"
+        wanted = "a date or a timestamp" if by_day else "a timestamp, not a date"
         raise PartitionError(f"{expression} is {type_.simpleString()}, but has to be {wanted}")
-    # A join on equality: comparing each row with each window would cost their product.
-    moments = _days(partitions) if whole_days else _minutes(partitions)
+    moments = _days if by_day else _minutes
+    steps = [(step, key) for key, (start, end) in edges.items() for step in moments(start, end)]
+    # A join on equality: comparing each row with each span would cost their product.
     lookup = frame.sparkSession.createDataFrame(
-        list(moments), f"__moment {'DATE' if whole_days else 'TIMESTAMP'}, {PARTITION} STRING"
+        steps, f"__moment {'DATE' if by_day else 'TIMESTAMP'}, {PARTITION} STRING"
     )
     return (
         frame.withColumn("__moment", moment)
@@ -115,57 +103,43 @@ def with_partition(
     )
 
 
-def _is_midnight(moment: datetime) -> bool:
-    return (moment.hour, moment.minute, moment.second) == (0, 0, 0)
+def _days(start: datetime, end: datetime) -> list[date]:
+    days = (end.date() - start.date()).days
+    return [start.date() + timedelta(days=number) for number in range(days)]
 
 
-def _day(value: SparkColumn, type_: DataType, zone: str) -> SparkColumn | None:
+def _minutes(start: datetime, end: datetime) -> list[datetime]:
+    # Steps in local time would repeat or skip an hour when the clocks change.
+    first, minute = start.astimezone(UTC), timedelta(minutes=1)
+    return [
+        first + number * minute for number in range(ceil((end.astimezone(UTC) - first) / minute))
+    ]
+
+
+def _day(value: SparkColumn, type_: T.DataType, zone: str) -> SparkColumn | None:
     """Return the day in the calendar of the zone; the session's own zone is UTC."""
-    if isinstance(type_, TimestampType):
+    if isinstance(type_, T.TimestampType):
         return F.from_utc_timestamp(value, zone).cast("date")
-    return value.cast("date") if isinstance(type_, DateType | TimestampNTZType) else None
+    return value.cast("date") if isinstance(type_, T.DateType | T.TimestampNTZType) else None
 
 
-def _minute(value: SparkColumn, type_: DataType, zone: str) -> SparkColumn | None:
+def _minute(value: SparkColumn, type_: T.DataType, zone: str) -> SparkColumn | None:
     """Return the instant truncated to the minute: all Dagster windows begin on a full minute."""
-    if isinstance(type_, TimestampNTZType):
+    if isinstance(type_, T.TimestampNTZType):
         value = F.to_utc_timestamp(value.cast("timestamp"), zone)
-    return F.date_trunc("minute", value) if not isinstance(type_, DateType) else None
-
-
-def _days(windows: Mapping[str, Window]) -> Iterator[tuple[date, str]]:
-    for key, window in windows.items():
-        for number in range((window.end.date() - window.start.date()).days):
-            yield window.start.date() + timedelta(days=number), key
-
-
-def _minutes(windows: Mapping[str, Window]) -> Iterator[tuple[datetime, str]]:
-    for key, window in windows.items():
-        # Steps in local time would repeat or skip an hour when the clocks change.
-        moment, end = window.start.astimezone(UTC), window.end.astimezone(UTC)
-        while moment < end:
-            yield moment, key
-            moment += timedelta(minutes=1)
-
-
-# Refuse what a snapshot cannot hold, by model and column.
+    return F.date_trunc("minute", value) if not isinstance(type_, T.DateType) else None
 
 
 _UNHASHABLE = (T.ArrayType, T.BinaryType, T.StructType)
-_RESERVED = {ROW_HASH, PARTITION}
 
 
-class UnstorableError(Exception):
-    """A model has a column that a snapshot cannot hold."""
-
-
-def check_storable(schema: T.StructType, asset_key: str) -> None:
+def _check_storable(schema: T.StructType, asset_key: str) -> None:
     """Refuse types that Parquet cannot hold, and names that are empty, reserved or alike.
 
     Raises:
         UnstorableError: lists all problems.
     """
-    reserved = _RESERVED | {json_text(name).casefold() for name in schema.names}
+    reserved = {ROW_HASH, PARTITION} | {json_text(name).casefold() for name in schema.names}
     problems = [problem for field in schema.fields if (problem := _column_problem(field, reserved))]
     problems += [
         f"the name of column {position} is empty: name it"
@@ -183,19 +157,6 @@ def check_storable(schema: T.StructType, asset_key: str) -> None:
     ]
     if problems:
         raise UnstorableError(f'Model "{asset_key}" cannot be stored: {"; ".join(problems)}.')
-
-
-def check_partition_keys(keys: Iterable[str], asset_key: str) -> None:
-    """Refuse the key that Spark gives to rows without one.
-
-    Raises:
-        UnstorableError: names model and key.
-    """
-    if NULL_KEY in keys:
-        raise UnstorableError(
-            f'Model "{asset_key}" cannot be stored: the partition key "{NULL_KEY}" is reserved, '
-            "as Spark stores rows without a key under it: choose another one."
-        )
 
 
 def _column_problem(field: T.StructField, reserved: Set[str]) -> str | None:
@@ -222,35 +183,17 @@ def _parts(type_: T.DataType) -> Iterator[T.DataType]:
     yield type_
     match type_:
         case T.StructType():
-            inner = [field.dataType for field in type_.fields]
+            for field in type_.fields:
+                yield from _parts(field.dataType)
         case T.ArrayType():
-            inner = [type_.elementType]
+            yield from _parts(type_.elementType)
         case T.MapType():
-            inner = [type_.keyType, type_.valueType]
-        case _:
-            inner = []
-    for each in inner:
-        yield from _parts(each)
-
-
-# Write the rows of a snapshot, on a disk or to an object store, in one Spark job.
+            yield from _parts(type_.keyType)
+            yield from _parts(type_.valueType)
 
 
 # "interval month", "interval year" and "interval year to month", in any nested type.
 _MONTHS = re.compile(r"interval (year|month)")
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """The files and the fingerprint of each partition; under None without partitions.
-
-    Attributes:
-        strays: the number of rows that belong to none of the partitions.
-    """
-
-    files: Mapping[str | None, tuple[DataFile, ...]]
-    fingerprints: Mapping[str | None, Fingerprint]
-    strays: int
 
 
 def write_rows(
@@ -259,58 +202,58 @@ def write_rows(
     folder: str,
     *,
     asset_key: str,
-    partitions: Sequence[str] | None = None,
-) -> Written:
-    """Write rows that have a column with their hashes, and one with their partitions if any.
+    keys: Sequence[str | None] = (None,),
+) -> tuple[list[Part], int]:
+    """Write rows that have a column with their hashes, by one Spark job.
 
     Args:
         model: the folder of the model.
         folder: a new folder in it, to which the rows are written.
+        keys: the partitions, for rows that have a column with their partitions; else None.
+
+    Returns:
+        a part for each key, whose version must still be set; and the number of rows that belong to
+        none.
     """
-    keys: Sequence[str | None] = [None] if partitions is None else partitions
     match model:
         case LocalFolder(path):
             return _to_disk(hashed, path / folder, model=path, asset_key=asset_key, keys=keys)
         case ObjectFolder():
-            _check_types(hashed.schema, asset_key)
+            _check_months(hashed.schema, asset_key)
             return _to_objects(hashed, model, folder, asset_key=asset_key, keys=keys)
     raise TypeError(f"{model} is not written to")
 
 
+def _part(key: str | None, fingerprint: Fingerprint, files: Iterable[DataFile]) -> Part:
+    return Part(partition=key, version=0, fingerprint=fingerprint, files=tuple(files))
+
+
 def _to_disk(
     hashed: DataFrame, folder: Path, *, model: Path, asset_key: str, keys: Sequence[str | None]
-) -> Written:
-    by_partition = None not in keys
+) -> tuple[list[Part], int]:
     # Spark only counts: it would need more time for the sum of the hashes than their reader does.
     # On this host no file can be lost on another disk, and counting costs a small model as much as
     # its hashes.
     counted = None if runs_here(hashed.sparkSession) else Observation()
     rows = hashed.observe(counted, F.count(F.lit(1)).alias("rows")) if counted else hashed
-    writer = rows.write.partitionBy(PARTITION) if by_partition else rows.write
+    writer = rows.write if None in keys else rows.write.partitionBy(PARTITION)
     writer.parquet(spark_path(folder))
-    files = {key: _files(partition_folder(folder, key) if key else folder, model) for key in keys}
-    strays = sum(file.rows for file in _files(folder / NO_PARTITION, model))
-    stored = sum(file.rows for each in files.values() for file in each) + strays
+    parts = []
+    for key in keys:
+        # As Spark names the folder of a partition.
+        name = "".join(f"%{ord(c):02X}" if c in _ESCAPED or ord(c) < 32 else c for c in key or "")
+        files = _files(folder if key is None else folder / f"{PARTITION}={name}", model)
+        paths = (model / file.name for file in files)
+        parts.append(_part(key, stored_fingerprint(paths), files))
+    strays = sum(file.rows for file in _files(folder / f"{PARTITION}={NULL_KEY}", model))
+    stored = sum(file.rows for part in parts for file in part.files) + strays
     # Two counts of the same rows, Spark's and the files', detect lost files.
     if counted and stored != counted.get["rows"]:
         raise RuntimeError(
             f'Model "{asset_key}": Spark counted {counted.get["rows"]:,} rows, but the '
             f"files in {folder} hold {stored:,}. Does every executor see that path?"
         )
-    fingerprints = {
-        key: stored_fingerprint(model / file.name for file in each) for key, each in files.items()
-    }
-    return Written(files, fingerprints, strays)
-
-
-def _check_types(schema: StructType, asset_key: str) -> None:
-    """Refuse the one type for which Arrow has no values in Python."""
-    names = [field.name for field in schema if _MONTHS.search(field.dataType.simpleString())]
-    if names:
-        raise UnstorableError(
-            f'Model "{asset_key}": column {names[0]!r} holds an interval of months, which is not '
-            "stored in an object store: cast it to a number of months."
-        )
+    return parts, strays
 
 
 def _files(folder: Path, model: Path) -> tuple[DataFile, ...]:
@@ -324,6 +267,16 @@ def _files(folder: Path, model: Path) -> tuple[DataFile, ...]:
     )
 
 
+def _check_months(schema: T.StructType, asset_key: str) -> None:
+    """Refuse the one type for which Arrow has no values in Python."""
+    for field in schema:
+        if _MONTHS.search(field.dataType.simpleString()):
+            raise UnstorableError(
+                f'Model "{asset_key}": column {field.name!r} holds an interval of months, which is '
+                "not stored in an object store: cast it to a number of months."
+            )
+
+
 def _to_objects(
     hashed: DataFrame,
     model: ObjectFolder,
@@ -331,7 +284,7 @@ def _to_objects(
     *,
     asset_key: str,
     keys: Sequence[str | None],
-) -> Written:
+) -> tuple[list[Part], int]:
     by_partition = None not in keys
     # Sorted, a task writes one file after the other instead of all at a time.
     placed = hashed.sortWithinPartitions(PARTITION) if by_partition else hashed
@@ -344,21 +297,19 @@ def _to_objects(
         row_hash=schema.names.index(ROW_HASH),
         by_partition=by_partition,
     )
-    files: dict[str | None, list[DataFile]] = {key: [] for key in keys}
-    sums: dict[str | None, Fingerprint] = {key: Fingerprint(rows=0, hash_sum=0) for key in keys}
-    strays = 0
     # Only what the successful attempt of a task reports is named by the version: files of others
     # are never read.
     with task_errors():
-        reports = plainly_named(placed).mapInArrow(sent_along(writer), REPORT).collect()
+        reports = plainly_named(placed).mapInArrow(ship_by_value(writer), REPORT).collect()
+    strays = sum(each.rows for each in reports if not each.name)
+    files: dict[str | None, list[DataFile]] = {key: [] for key in keys}
+    sums: dict[str | None, Fingerprint] = {key: Fingerprint(rows=0, hash_sum=0) for key in keys}
     for each in reports:
-        if not each.name:
-            strays += each.rows
-            continue
-        name = f"{folder}/{each.name}"
-        files[each.partition].append(DataFile(name=name, rows=each.rows, size=each.size))
-        sums[each.partition] += Fingerprint(rows=each.rows, hash_sum=int(each.hash_sum))
-    if not any(files.values()) and not strays:
+        if each.name:
+            name = f"{folder}/{each.name}"
+            files[each.partition].append(DataFile(name=name, rows=each.rows, size=each.size))
+            sums[each.partition] += Fingerprint(rows=each.rows, hash_sum=int(each.hash_sum))
+    if not reports:
         # Types are read from a file: their texts do not quote the names inside of them.
         with task_errors():
             name, size = writer.empty(keys[0], plainly_named(hashed.limit(0)).toArrow().schema)
@@ -368,8 +319,8 @@ def _to_objects(
             f'Model "{asset_key}": Spark wrote {missing[0]}, but there is no such object as seen '
             "from here. Give the executors the same endpoint and credentials as this process."
         )
-    ordered = {key: tuple(sorted(each, key=lambda file: file.name)) for key, each in files.items()}
-    return Written(ordered, sums, strays)
+    by_name = attrgetter("name")
+    return [_part(key, sums[key], sorted(files[key], key=by_name)) for key in keys], strays
 
 
 def write_snapshot(
@@ -390,14 +341,12 @@ def write_snapshot(
     Raises:
         UnstorableError: raised before anything is written; names model, column and remedy.
     """
-    check_storable(frame.schema, asset_key)
-    with nothing_left(store, asset_key) as folder:
-        written = write_rows(_hashed(frame), store.folder(asset_key), folder, asset_key=asset_key)
-        # The number is given at the commit, when it is known which ones other writers have taken.
-        files = written.files[None]
-        whole = Part(version=0, fingerprint=written.fingerprints[None], files=files)
+    _check_storable(frame.schema, asset_key)
+    with discard_on_error(store, asset_key) as folder:
+        model = store.folder(asset_key)
+        written, _ = write_rows(_hashed(frame), model, folder, asset_key=asset_key)
         before_commit()
-        return commit(frame, store, [whole], asset_key=asset_key, run_id=run_id, origin=origin)
+        return commit(frame, store, written, asset_key=asset_key, run_id=run_id, origin=origin)
 
 
 def write_partitions(
@@ -405,7 +354,7 @@ def write_partitions(
     store: SnapshotStore,
     *,
     expression: str,
-    partitions: Mapping[str, Window] | Sequence[str],
+    partitions: Mapping[str, Span] | Sequence[str],
     asset_key: str,
     run_id: str,
     keeps: Callable[[Part], bool] = lambda part: True,
@@ -425,7 +374,7 @@ def write_partitions(
         UnstorableError: raised before anything is written; names model, column and remedy.
         PartitionError: a row belongs to none of the partitions.
     """
-    with nothing_left(store, asset_key) as folder:
+    with discard_on_error(store, asset_key) as folder:
         written = stored_parts(
             frame,
             store,
@@ -435,10 +384,9 @@ def write_partitions(
             asset_key=asset_key,
         )
         before_commit()
-        columns = columns_of(frame)
 
         def parts(new: Sequence[Part], before: Snapshot | None) -> tuple[Part, ...]:
-            return succeeding(before, new, columns=columns, keeps=keeps)
+            return merged_parts(before, new, columns=columns_of(frame), keeps=keeps)
 
         return commit(
             frame, store, written, asset_key=asset_key, run_id=run_id, origin=origin, parts=parts
@@ -451,38 +399,37 @@ def stored_parts(
     folder: str,
     *,
     expression: str,
-    partitions: Mapping[str, Window] | Sequence[str],
+    partitions: Mapping[str, Span] | Sequence[str],
     asset_key: str,
 ) -> list[Part]:
     """Store rows by partitions for a version to be committed; its number must still be set.
 
     Args:
-        folder: a new folder of the model, from `nothing_left`.
+        folder: a new folder of the model, from `discard_on_error`.
 
     Raises:
         UnstorableError, PartitionError: as `write_partitions`.
     """
-    check_storable(frame.schema, asset_key)
-    check_partition_keys(partitions, asset_key)
-    placed = with_partition(_hashed(frame), expression, partitions)
-    written = write_rows(
-        placed, store.folder(asset_key), folder, asset_key=asset_key, partitions=[*partitions]
-    )
-    if strays := written.strays:
+    _check_storable(frame.schema, asset_key)
+    if NULL_KEY in partitions:
+        raise UnstorableError(
+            f'Model "{asset_key}" cannot be stored: the partition key "{NULL_KEY}" is reserved, '
+            "as Spark stores rows without a key under it: choose another one."
+        )
+    placed, model = _with_partition(_hashed(frame), expression, partitions), store.folder(asset_key)
+    parts, strays = write_rows(placed, model, folder, asset_key=asset_key, keys=[*partitions])
+    if strays:
+        ((stray,),) = placed.where(F.col(PARTITION).isNull()).select(F.expr(expression)).take(1)
         raise PartitionError(
             f'Model "{asset_key}": {strays:,} row{"s" * (strays > 1)} lie outside the '
-            f"partition{'s' * (len(partitions) > 1)} of this run by {expression}, for "
-            f"instance {_stray(placed, expression)}. Filter the model by the partition."
+            f"partition{'s' * (len(partitions) > 1)} of this run by {expression}, for instance "
+            f"{stray}. Filter the model by the partition."
         )
+    if not isinstance(partitions, Mapping):
+        return parts
     return [
-        Part(
-            partition=key,
-            span=_span(partitions[key]) if isinstance(partitions, Mapping) else None,
-            version=0,
-            fingerprint=written.fingerprints[key],
-            files=written.files[key],
-        )
-        for key in partitions
+        part.model_copy(update={"span": span})
+        for part, span in zip(parts, partitions.values(), strict=True)
     ]
 
 
@@ -513,7 +460,11 @@ def commit(
             created_at=datetime.now(UTC),
             run_id=run_id,
             columns=columns_of(frame),
-            comments=_comments(frame),
+            comments={
+                field.name: comment
+                for field in frame.schema.fields
+                if (comment := field.metadata.get("comment"))
+            },
             parts=tuple(parts(new, before)),
         )
 
@@ -526,7 +477,7 @@ def columns_of(frame: DataFrame) -> tuple[Column, ...]:
 
 
 @contextmanager
-def nothing_left(store: SnapshotStore, asset_key: str) -> Generator[str]:
+def discard_on_error(store: SnapshotStore, asset_key: str) -> Generator[str]:
     """Yield a new folder for the files of a write; remove it if the write fails."""
     folder = store.new_folder(asset_key)
     try:
@@ -543,21 +494,7 @@ def nothing_left(store: SnapshotStore, asset_key: str) -> Generator[str]:
         raise
 
 
-def _span(window: Window) -> Span:
-    return Span(start=window.start, end=window.end, zone=window.zone)
-
-
 def _hashed(frame: DataFrame) -> DataFrame:
     """Add the columns for internal use: JSON of nested columns, and the hash of each row."""
     texts = {json_text(name): value for name, value in json_values(frame.schema).items()}
     return frame.withColumns({**texts, ROW_HASH: row_hash(frame.schema)})
-
-
-def _comments(frame: DataFrame) -> dict[str, str]:
-    comments = {field.name: field.metadata.get("comment") for field in frame.schema.fields}
-    return {name: comment for name, comment in comments.items() if comment}
-
-
-def _stray(placed: DataFrame, expression: str) -> object:
-    (row,) = placed.where(F.col(PARTITION).isNull()).select(F.expr(expression)).take(1)
-    return row[0]

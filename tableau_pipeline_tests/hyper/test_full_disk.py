@@ -2,8 +2,6 @@
 
 import re
 import resource
-import subprocess
-import sys
 from pathlib import Path
 from random import Random
 
@@ -102,28 +100,3 @@ def test_a_file_that_is_not_what_was_written(hyper: HyperProcess, tmp_path: Path
         saved(hyper, saved_to, connection, name="x.hyper"),
     ):
         HyperFile(connection).create(TableName("t"), pa.table({"a": [1]}))
-
-
-@pytest.mark.slow
-def test_full_disks_of_all_sizes(tmp_path: Path):
-    """Prevents: some size of the disk at which hyperd is silent on what it could not write."""
-    # A disk of this size belongs to a process of its own, and ends with it.
-    unshare = ["unshare", "--map-root-user", "--mount"]
-    script = f"from {__name__} import on_small_disks; on_small_disks({str(tmp_path)!r})"
-    done = subprocess.run(
-        [*unshare, sys.executable, "-c", script], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["False"] * 8 + ["True"] * 2, done.stdout
-
-
-def on_small_disks(folder: str) -> None:
-    """Build on ever larger disks, of which the last ones are large enough; needs root."""
-    hyper, disk = Hyperd(memory=2**29, telemetry=False), Path(folder, "disk")
-    disk.mkdir()
-    tables = random_rows(Path(folder, "in"))
-    for size in (50, 100, 200, 400, 800, 1200, 1600, 2400, 10_000, 20_000):
-        mount = ["mount", "-t", "tmpfs", "-o", f"size={size}k", "none", str(disk)]
-        subprocess.run(mount, check=True)
-        sys.stdout.write(f"{built(hyper, disk, tables)}\n")
-        subprocess.run(["umount", str(disk)], check=True)

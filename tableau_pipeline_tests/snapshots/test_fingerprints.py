@@ -1,10 +1,8 @@
 from collections import Counter
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
-import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -61,31 +59,6 @@ def test_fingerprints_are_equal_just_when_the_rows_are(
     for i in range(len(groups)):
         for j in range(i):
             assert (found[i] == found[j]) == (contents[i] == contents[j]), (groups[i], groups[j])
-
-
-@given(groups=st.lists(_rows, min_size=10, max_size=20))
-@settings(_settings, max_examples=2)
-def test_fingerprints_add_up(groups: list[list[Any]], spark: SparkSession) -> None:
-    """Prevents deltas proved by sums that do not hold."""
-    whole = [row for rows in groups for row in rows]
-    *parts, total = fingerprints(spark, [*groups, whole])
-    assert sum(parts, start=Fingerprint(rows=0, hash_sum=0)) == total
-
-
-@pytest.mark.slow
-@given(rows=_rows.filter(bool), partitions=st.integers(1, 3))
-@example(rows=[(1, None, None, None, None), (None, "1", None, None, None)] * 2, partitions=3)
-@settings(_settings, max_examples=2)
-def test_a_snapshot_has_the_fingerprint_of_its_rows(
-    rows: list[Any], partitions: int, spark: SparkSession
-) -> None:
-    """Prevents fingerprints that depend on the order of rows, partitions, or the write itself."""
-    frame = spark.createDataFrame(rows[::-1], SCHEMA).repartition(partitions)
-    with TemporaryDirectory() as root:
-        snapshot = store(frame, Path(root))
-        stored = spark.read.parquet(*snapshot.paths)
-        assert _of_stored(stored) == snapshot.fingerprint
-    assert [snapshot.fingerprint] == fingerprints(spark, [rows])
 
 
 def test_what_a_model_draws_at_random_is_hashed_as_stored(

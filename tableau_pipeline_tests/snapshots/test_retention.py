@@ -1,11 +1,9 @@
 import os
-from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -17,21 +15,17 @@ from tableau_pipeline.core.journal import ClaimRelease, Intent, read_history
 from tableau_pipeline.core.snapshot import Fingerprint
 from tableau_pipeline.errors import DamagedSnapshotError
 from tableau_pipeline.snapshots.retention import collect, is_first
-from tableau_pipeline.snapshots.store import LocalStorage, SnapshotStore
-from tableau_pipeline_tests.refresh.support.proxies import Proxy
+from tableau_pipeline.snapshots.storage import LocalStorage
+from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline_tests.snapshots.support.samples import rows
-from tableau_pipeline_tests.snapshots.support.versions import age, commit, manifest, models, written
-
-
-class CountingStorage(Proxy):
-    """Counts the requests, by kind."""
-
-    def __init__(self, behind: Any) -> None:
-        super().__init__(behind)
-        self.calls: Counter[str] = Counter()
-
-    def before(self, name: str, args: Sequence[Any]) -> None:
-        self.calls[name] += name != "folder"
+from tableau_pipeline_tests.snapshots.support.versions import (
+    CountingStorage,
+    age,
+    commit,
+    manifest,
+    models,
+    written,
+)
 
 
 def collected(store: SnapshotStore, *referenced: int) -> list[int]:
@@ -55,16 +49,6 @@ def check_whole(store: SnapshotStore, models: Iterable[str] = ("model",)) -> Non
 def files(store: SnapshotStore) -> set[str]:
     folder = store.folder("model").path
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*.parquet")}
-
-
-def test_a_referenced_one_stays_however_old(store: SnapshotStore):
-    """Prevents: a full refresh of a data source that is refreshed once a quarter, every time."""
-    for _ in range(3):
-        commit(store)
-        days_pass(store)
-    assert collected(store, 1) == [2]
-    check_whole(store)
-    assert collected(store) == [1]
 
 
 @pytest.mark.parametrize(("days", "left"), [(13, [1, 2]), (15, [2])])

@@ -11,10 +11,18 @@ from pyspark.sql import SparkSession
 from tableau_pipeline.core.snapshot import Fingerprint, Snapshot
 from tableau_pipeline.errors import DamagedSnapshotError
 from tableau_pipeline.hyper.tables import Column
+from tableau_pipeline.snapshots.storage import LocalStorage
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline_tests.snapshots.support.samples import newest, rows
 from tableau_pipeline_tests.snapshots.support.samples import store as stored
-from tableau_pipeline_tests.snapshots.support.versions import age, commit, manifest, models, written
+from tableau_pipeline_tests.snapshots.support.versions import (
+    CountingStorage,
+    age,
+    commit,
+    manifest,
+    models,
+    written,
+)
 
 
 def test_the_manifest_is_the_commit(store: SnapshotStore):
@@ -74,6 +82,25 @@ def test_many_threads_at_once(store: SnapshotStore):
         numbers = [*executor.map(lambda key: commit(store, str(key)).number, range(60))]
     assert sorted(numbers) == list(range(1, 61))
     assert len(rows(store.newest("model"))) == 60
+
+
+def test_a_year_of_hours_is_one_file(store: SnapshotStore):
+    """Prevents: a look at the partitions of a model that opens a file, or a folder, for each."""
+    first = commit(store, "0")
+    (part,) = first.parts
+    hours = tuple(part.model_copy(update={"partition": f"{hour:04}"}) for hour in range(8_760))
+    store.commit(
+        "model", lambda number, _: first.model_copy(update={"number": number, "parts": hours})
+    )
+    counting = CountingStorage(LocalStorage(store.root))
+    found = SnapshotStore(counting).newest("model")
+    assert found
+    assert len(found.parts) == 8_760
+    assert counting.calls == {"list": 1, "read": 1}
+    # A commit reads them once more.
+    commit(SnapshotStore(counting), "new")
+    assert counting.calls == {"list": 2, "read": 2, "put": 2}
+    assert manifest(store, 2).stat().st_size < 400 * 8_760
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,19 @@ def left(folder: Path) -> list[Path]:
     return [path for path in files if "copies" not in path.parts and path.suffix != ".lock"]
 
 
+def test_data_sources_at_once(running: Deployment):
+    """Prevents: refreshes of two hosts, or of two data sources on a host, that disturb each
+    other."""
+    models = [f"{MODEL}_{number}" for number in range(3)]
+    for _ in range(2):
+        for model in models:
+            write(running, model)
+        hosts = (running.first, running.second)
+        runs = [(host, host.begin(model)) for model in models for host in hosts]
+        assert [host.ended(run) for host, run in runs] == [0] * len(runs)
+    assert [running.wrong(model) for model in models] == [[]] * len(models)
+
+
 @pytest.mark.parametrize("phase", PHASES)
 def test_a_killed_run(deployment: Deployment, phase: str):
     """Prevents: rows lost or sent twice by the next run on another host, or a claim that stops

@@ -5,8 +5,8 @@ import pytest
 
 from tableau_pipeline.objects import arrow_files
 from tableau_pipeline.objects.local import LocalCopies
-from tableau_pipeline.snapshots import object_storage
-from tableau_pipeline.snapshots.object_storage import ObjectStorage
+from tableau_pipeline.snapshots import storage
+from tableau_pipeline.snapshots.storage import ObjectStorage
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline_tests.deployment.stores.network import Network
 from tableau_pipeline_tests.deployment.stores.object_server import ObjectServer
@@ -16,7 +16,7 @@ from tableau_pipeline_tests.deployment.stores.object_server import ObjectServer
 def network(server: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Network]:
     """What lies between the store and this process, which soon gives up."""
     monkeypatch.setattr(arrow_files, "_RETRY", {"max_retries": 1})
-    monkeypatch.setattr(object_storage, "_PAUSES", (0.1, 0.1))
+    monkeypatch.setattr(storage, "_PAUSES", (0.1, 0.1))
     with Network(server.port).running() as network:
         for name, value in server.settings_at(network.port).items():
             monkeypatch.setenv(name, value)

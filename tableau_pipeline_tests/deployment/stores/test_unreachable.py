@@ -12,20 +12,21 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from tableau_pipeline.components import PublishedDatasource
 from tableau_pipeline.components.audit import audit_job
+from tableau_pipeline.components.published_datasource import refresh_assets
 from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.demo.differences import differences
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.objects.local import LocalCopies
 from tableau_pipeline.objects.stores import StoreError
-from tableau_pipeline.resources import SnapshotIOManager, resources_from_env
+from tableau_pipeline.resources import SnapshotIOManager, SparkResource, resources_from_env
 from tableau_pipeline.resources.data_folder import local_copies
 from tableau_pipeline.snapshots.load import read_frame
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline.snapshots.write import write_snapshot
-from tableau_pipeline_tests.deployment.host import DATASOURCE, definitions
 from tableau_pipeline_tests.deployment.s3 import S3Server
 from tableau_pipeline_tests.deployment.stores.network import Fault, Network
 from tableau_pipeline_tests.deployment.stores.object_server import ObjectServer
@@ -131,6 +132,32 @@ def test_each_request_of_a_read(
         finally:
             network.up()
     assert passed > 5
+
+
+DATASOURCE = {
+    "name": "Shared Orders",
+    "project": "Default",
+    "tables": {"orders": {"refresh": {"diff": {"key": ["id"]}}}},
+    # So few rows are as large as their update.
+    "rebase": 1000,
+}
+
+
+def definitions(version: int) -> dg.Definitions:
+    """Rows of which one in ten differs from version to version, and that become more."""
+
+    @dg.asset(io_manager_key="snapshots")
+    def orders(spark: SparkResource) -> DataFrame:
+        rows = spark.spark_session.range(10_000 + version, numPartitions=2)
+        amount = F.when(F.col("id") % 10 == version % 10, version).otherwise(0)
+        return rows.withColumn("amount", amount.cast("decimal(10,2)"))
+
+    declared = PublishedDatasource.from_attributes_dict(attributes=DATASOURCE)
+    return dg.Definitions(
+        assets=[orders, refresh_assets(declared.declaration, None)],
+        resources=resources_from_env(),
+        executor=dg.in_process_executor,
+    )
 
 
 class Runs:

@@ -16,7 +16,7 @@ from tableau_pipeline.core.snapshot import (
     Span,
 )
 from tableau_pipeline.hyper.tables import ROW_HASH, Column
-from tableau_pipeline.snapshots.store import SnapshotStore, succeeding
+from tableau_pipeline.snapshots.store import SnapshotStore, merged_parts
 
 _SPARK_NAMES = {
     pa.bool_(): "boolean",
@@ -74,7 +74,7 @@ def snapshot(
             created_at=datetime.now(UTC),
             run_id="test",
             columns=columns,
-            parts=succeeding(
+            parts=merged_parts(
                 before, [part], columns=columns, keeps=lambda part: part.partition not in without
             ),
         )

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tableau_pipeline.core.snapshot import Snapshot
+from tableau_pipeline.core.snapshot import Snapshot, Span
 from tableau_pipeline.extracts.desired import table_source
 from tableau_pipeline.hyper.build import build_extract
 from tableau_pipeline.hyper.process import hyper_process
@@ -19,12 +19,11 @@ from tableau_pipeline.objects import arrow_files
 from tableau_pipeline.objects.local import LocalCopies
 from tableau_pipeline.objects.stores import ObjectFolder
 from tableau_pipeline.snapshots.load import read_frame
-from tableau_pipeline.snapshots.object_storage import ObjectStorage
+from tableau_pipeline.snapshots.storage import ObjectStorage
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline.snapshots.write import (
     PartitionError,
     UnstorableError,
-    Window,
     write_partitions,
     write_rows,
     write_snapshot,
@@ -33,8 +32,10 @@ from tableau_pipeline_tests.snapshots.test_loading import ODD_NAMES, TYPES, text
 
 UTC = ZoneInfo("UTC")
 DAYS = {
-    f"2024-03-0{day}": Window(
-        datetime(2024, 3, day, tzinfo=UTC), datetime(2024, 3, day + 1, tzinfo=UTC)
+    f"2024-03-0{day}": Span(
+        start=datetime(2024, 3, day, tzinfo=UTC),
+        end=datetime(2024, 3, day + 1, tzinfo=UTC),
+        zone="UTC",
     )
     for day in (1, 2, 3)
 }

@@ -6,13 +6,13 @@ from zoneinfo import ZoneInfo
 import pytest
 from pyspark.sql import SparkSession
 
+from tableau_pipeline.core.snapshot import Span
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.snapshots.load import read_frame
 from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline.snapshots.write import (
     PartitionError,
     UnstorableError,
-    Window,
     write_partitions,
 )
 from tableau_pipeline_tests.snapshots.support.samples import newest, rows
@@ -22,10 +22,10 @@ from tableau_pipeline_tests.snapshots.support.samples import store_partitions as
 PARIS = ZoneInfo("Europe/Paris")
 
 
-def days(first: str, number: int, zone: ZoneInfo = PARIS) -> dict[str, Window]:
+def days(first: str, number: int, zone: ZoneInfo = PARIS) -> dict[str, Span]:
     start = datetime.fromisoformat(first).replace(tzinfo=zone)
     edges = [start + timedelta(days=day) for day in range(number + 1)]
-    return {f"{a:%Y-%m-%d}": Window(a, b) for a, b in pairwise(edges)}
+    return {f"{a:%Y-%m-%d}": Span(start=a, end=b, zone=str(zone)) for a, b in pairwise(edges)}
 
 
 @pytest.mark.few_variants(1)
@@ -61,7 +61,7 @@ def test_hours_over_the_change_of_clocks(spark: SparkSession, tmp_path: Path):
     edges = [
         datetime(2026, 3, 29, hour, tzinfo=ZoneInfo("UTC")).astimezone(PARIS) for hour in (0, 1, 2)
     ]
-    windows = {f"{a:%H:%M}": Window(a, b) for a, b in pairwise(edges)}
+    windows = {f"{a:%H:%M}": Span(start=a, end=b, zone=str(PARIS)) for a, b in pairwise(edges)}
     assert list(windows) == ["01:00", "03:00"]
     frame = spark.sql(
         "SELECT EXPLODE(SEQUENCE(TIMESTAMP '2026-03-29 00:00:00Z', "

@@ -8,7 +8,6 @@ from pydantic import ValidationError
 from pyspark.sql import SparkSession
 
 from tableau_pipeline.core.snapshot import Span
-from tableau_pipeline.snapshots.write import Window
 from tableau_pipeline_tests.snapshots.support.samples import newest, store_partitions
 
 PARIS = "Europe/Paris"
@@ -50,7 +49,10 @@ def test_a_partition_by_time_knows_its_span(
         spark.sql("SELECT TIMESTAMP '2026-10-25 00:30:00Z' AS at"),
         tmp_path,
         "at",
-        {key: Window(window.start, window.end) for key, window in windows.items()},
+        {
+            key: Span(start=window.start, end=window.end, zone=zone)
+            for key, window in windows.items()
+        },
     )
     assert [each.span for each in written.parts] == [
         Span(start=instant(start), end=instant(end), zone=zone) for start, end in edges

@@ -6,9 +6,9 @@ from threading import Barrier
 import pytest
 
 from tableau_pipeline.objects.local import LocalCopies
-from tableau_pipeline.snapshots.object_storage import ObjectStorage
 from tableau_pipeline.snapshots.retention import collect
-from tableau_pipeline.snapshots.store import LocalStorage, SnapshotStore, Storage
+from tableau_pipeline.snapshots.storage import LocalStorage, ObjectStorage, Storage
+from tableau_pipeline.snapshots.store import SnapshotStore
 from tableau_pipeline_tests.snapshots.support.samples import rows
 from tableau_pipeline_tests.snapshots.support.versions import commit
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame
 
-from tableau_pipeline.core.snapshot import Snapshot
+from tableau_pipeline.core.snapshot import Snapshot, Span
 from tableau_pipeline.snapshots.store import SnapshotStore
-from tableau_pipeline.snapshots.write import Window, write_partitions, write_snapshot
+from tableau_pipeline.snapshots.write import write_partitions, write_snapshot
 
 
 def store(frame: DataFrame, root: Path, asset_key: str = "model") -> Snapshot:
@@ -19,7 +19,7 @@ def store_partitions(
     frame: DataFrame,
     root: Path,
     expression: str,
-    partitions: Mapping[str, Window] | Sequence[str],
+    partitions: Mapping[str, Span] | Sequence[str],
 ) -> Snapshot:
     """The version after partitions of the model were written."""
     return write_partitions(

@@ -1,15 +1,29 @@
 """Versions of models without Spark and nearly without content."""
 
 import os
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from tableau_pipeline.core.snapshot import DataFile, Fingerprint, Part, Snapshot, Span
 from tableau_pipeline.hyper.tables import Column
-from tableau_pipeline.snapshots.store import SnapshotStore, model_key, place, succeeding
+from tableau_pipeline.snapshots.store import SnapshotStore, merged_parts, model_key, place
+from tableau_pipeline_tests.refresh.support.proxies import Proxy
 
 COLUMNS = (Column("id", "bigint"),)
+
+
+class CountingStorage(Proxy):
+    """Counts the requests, by kind."""
+
+    def __init__(self, behind: Any) -> None:
+        super().__init__(behind)
+        self.calls: Counter[str] = Counter()
+
+    def before(self, name: str, args: Sequence[Any]) -> None:
+        self.calls[name] += name != "folder"
 
 
 def written(
@@ -53,7 +67,7 @@ def commit(
             created_at=datetime.now(UTC),
             run_id="test",
             columns=columns,
-            parts=succeeding(before, new, columns=columns, keeps=lambda part: True),
+            parts=merged_parts(before, new, columns=columns, keeps=lambda part: True),
         )
 
     return store.commit(asset_key, make)
