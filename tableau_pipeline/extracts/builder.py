@@ -26,7 +26,10 @@ from tableau_pipeline.hyper.tables import Column, TableSource
 
 @dataclass(frozen=True)
 class Builder:
-    """Builds files in one folder; the newest ones stay there until the next refresh."""
+    """Builds files in one folder; the newest ones stay there until the next refresh.
+
+    All that read the rows of a model raise a RefusedError if they cannot be published.
+    """
 
     declaration: Declaration
     models: Models
@@ -55,11 +58,7 @@ class Builder:
         )
 
     def file(self, desired: Mapping[str, TableContent]) -> Extract:
-        """Build the whole data source.
-
-        Raises:
-            RefusedError: the rows of a model cannot be published.
-        """
+        """Build the whole data source."""
         declaration = self.declaration
         # Checked first: a refused refresh must leave the last file there to be looked at.
         self.check(desired)
@@ -82,21 +81,13 @@ class Builder:
         return extract
 
     def check(self, desired: Mapping[str, TableContent]) -> None:
-        """Check the rows without building anything.
-
-        Raises:
-            RefusedError: the rows of a model cannot be published.
-        """
+        """Check the rows without building anything."""
         check_rows(self.hyper(), self.declaration, self._sources(desired, desired))
 
     def check_unchanged(
         self, desired: Mapping[str, TableContent], record: Checkpoint, *, changed: Collection[str]
     ) -> None:
-        """Check the unchanged tables whose key differs from the one they were published with.
-
-        Raises:
-            RefusedError: the key does not identify every row.
-        """
+        """Check the unchanged tables whose key differs from the one they were published with."""
         tables = {
             name
             for name, table in desired.items()
@@ -108,11 +99,7 @@ class Builder:
     def delta(
         self, tables: Collection[str], desired: Mapping[str, TableContent], record: Checkpoint
     ) -> Delta:
-        """Build the payload and the actions of an update of some tables.
-
-        Raises:
-            RefusedError: the rows of a model cannot be published.
-        """
+        """Build the payload and the actions of an update of some tables."""
         try:
             return self._delta(tables, desired, record)
         except HyperException as error:

@@ -16,7 +16,7 @@ from tableau_pipeline.core.declaration import (
     is_span,
     megabytes,
 )
-from tableau_pipeline.core.snapshot import DataFile, Snapshot, Snapshots
+from tableau_pipeline.core.snapshot import Snapshot, Snapshots
 from tableau_pipeline.errors import Check, RefreshError, RefusedError
 from tableau_pipeline.extracts.affected import TableChange
 from tableau_pipeline.extracts.desired import Models, table_source
@@ -257,22 +257,18 @@ def _cursor_problems(cursor: Column, lookback: int | str | None) -> Iterator[str
 def damage(hyper: Callable[[], HyperProcess], snapshot: Snapshot) -> str | None:
     """Return the first file that cannot be read, and why; None if there is none. Reads all."""
     for file in snapshot.files:
-        if reason := _reason(hyper, snapshot, file):
-            return f"{snapshot.folder.full_name(file.name)}: {reason}"
-    return None
-
-
-def _reason(hyper: Callable[[], HyperProcess], snapshot: Snapshot, file: DataFile) -> str | None:
-    table = table_source("", snapshot, hashed=True, files=[file])
-    # A plain count need not read the values.
-    counts = ", ".join(f"COUNT({escape_name(column.name)})" for column in table.columns)
-    try:
-        # A damaged file may have crashed the last hyperd.
-        with connect(hyper()) as connection:
-            connection.execute_list_query(f"SELECT {counts} FROM {select_sql(table)} source")  # noqa: S608
-    except HyperException as error:
-        # 'file is not a Parquet file: File /the/path'
-        return None if is_out_of_memory(error) else str(error.main_message).partition(": ")[0]
+        table = table_source("", snapshot, hashed=True, files=[file])
+        # A plain count need not read the values.
+        counts = ", ".join(f"COUNT({escape_name(column.name)})" for column in table.columns)
+        try:
+            # A damaged file may have crashed the last hyperd.
+            with connect(hyper()) as connection:
+                connection.execute_list_query(f"SELECT {counts} FROM {select_sql(table)} source")  # noqa: S608
+        except HyperException as error:
+            if not is_out_of_memory(error):
+                # 'file is not a Parquet file: File /the/path'
+                reason = str(error.main_message).partition(": ")[0]
+                return f"{snapshot.folder.full_name(file.name)}: {reason}"
     return None
 
 

@@ -84,6 +84,9 @@ class HyperFile:
     Data may be anything with columns in Arrow's memory format: Arrow tables, record batch readers,
     and data frames of most libraries. Columns are matched by name, never by order.
 
+    What takes data raises an UnsupportedArrowTypeError, which names the column and its type, and a
+    HyperFileError if a column is missing on either side, or a key is repeated in the data.
+
     Attributes:
         connection: for everything else that SQL can do.
     """
@@ -142,21 +145,13 @@ class HyperFile:
 
         Args:
             key: columns that become its assumed primary key; they must not contain NULL.
-
-        Raises:
-            UnsupportedArrowTypeError: names the column and its type.
         """
         with scanned(data) as scan:
             create_table(self.connection, table, scan.types, key=key)
             return self._insert(table, scan)
 
     def insert(self, table: TableName, data: ArrowStream) -> int:
-        """Append rows; return their number. Columns that `data` lacks become NULL.
-
-        Raises:
-            HyperFileError: `data` has a column that the table lacks.
-            UnsupportedArrowTypeError: names the column and its type.
-        """
+        """Append rows; return their number. Columns that `data` lacks become NULL."""
         with scanned(data) as scan:
             self._check(table, scan)
             return self._insert(table, scan)
@@ -165,22 +160,13 @@ class HyperFile:
         """Set the other columns of `data` in the rows with its keys; return the number of rows.
 
         A NULL in the key matches NULL.
-
-        Raises:
-            HyperFileError: a column is missing on either side, or a key is repeated in `data`.
-            UnsupportedArrowTypeError: names the column and its type.
         """
         with scanned(data) as scan:
             self._check(table, scan, key=key)
             return self._update(table, scan, key)
 
     def upsert(self, table: TableName, data: ArrowStream, *, key: Sequence[str]) -> int:
-        """Update the rows with the keys of `data`, insert the others; return the number of rows.
-
-        Raises:
-            HyperFileError: a column is missing on either side, or a key is repeated in `data`.
-            UnsupportedArrowTypeError: names the column and its type.
-        """
+        """Update the rows with the keys of `data`, insert the others; return the number of rows."""
         with scanned(data) as scan:
             self._check(table, scan, key=key)
             exists = f"EXISTS (SELECT 1 FROM {table} target WHERE {_same(key)})"  # noqa: S608
@@ -196,12 +182,7 @@ class HyperFile:
             return changed
 
     def delete(self, table: TableName, keys: ArrowStream) -> int:
-        """Delete the rows that match a row of `keys` in all its columns; return their number.
-
-        Raises:
-            HyperFileError: `keys` has a column that the table lacks.
-            UnsupportedArrowTypeError: names the column and its type.
-        """
+        """Delete the rows that match a row of `keys` in all its columns; return their number."""
         with scanned(keys) as scan:
             self._check(table, scan)
             matches = f"SELECT 1 FROM {scan.relation} source WHERE {_same(list(scan.types))}"  # noqa: S608

@@ -86,8 +86,7 @@ class SnapshotStore:
         while True:
             before = self.newest(asset_key)
             snapshot = make(before.number + 1 if before else 1, before)
-            key = self.manifest(asset_key, snapshot.number)
-            if self.storage.put(key, snapshot.manifest().encode()):
+            if self._put(self.manifest(asset_key, snapshot.number), snapshot.manifest().encode()):
                 return snapshot
             time.sleep(random() / 50)  # noqa: S311 - so that writers do not retry in step
 
@@ -126,6 +125,9 @@ class SnapshotStore:
             for key in sorted((entry.key for entry in self.storage.list(prefix)), reverse=True):
                 self.storage.delete(key)
 
+    def _put(self, key: str, content: bytes) -> bool:
+        return self.storage.put(key, content)
+
     @contextmanager
     def _understood(self, asset_key: str, number: int) -> Generator[None]:
         """Name the manifest in what is wrong with it, and say what to do."""
@@ -149,16 +151,14 @@ class TrialStore(SnapshotStore):
 
     folders: list[tuple[str, str]] = field(default_factory=list)
 
-    def commit(self, asset_key: str, make: Callable[[int, Snapshot | None], Snapshot]) -> Snapshot:
-        """Return the version that would be stored."""
-        before = self.newest(asset_key)
-        return make(before.number + 1 if before else 1, before)
-
     def new_folder(self, asset_key: str) -> str:
         """Return a temporary folder."""
         folder = super().new_folder(asset_key)
         self.folders.append((asset_key, folder))
         return folder
+
+    def _put(self, key: str, content: bytes) -> bool:
+        return True
 
     def close(self) -> None:
         """Remove everything that was written."""

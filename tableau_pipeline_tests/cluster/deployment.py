@@ -11,9 +11,7 @@ from pathlib import Path
 import dagster as dg
 
 from tableau_pipeline.demo.sandbox_process import sandbox_process
-from tableau_pipeline_tests.cluster.disks import alone, can_be_hidden
-from tableau_pipeline_tests.cluster.hosts import Host
-from tableau_pipeline_tests.cluster.output import write
+from tableau_pipeline_tests.cluster.hosts import Host, alone, can_be_hidden, write
 from tableau_pipeline_tests.cluster.transfers import Transfers
 from tableau_pipeline_tests.dagster_servers import WebServer
 from tableau_pipeline_tests.deployment.compose import SERVICES

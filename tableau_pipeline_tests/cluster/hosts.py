@@ -1,14 +1,15 @@
 """Hosts of a deployment, each with a disk of its own."""
 
 import os
+import subprocess
 import sys
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 import yaml
 
-from tableau_pipeline_tests.cluster.disks import alone
 from tableau_pipeline_tests.dagster_servers import running, said
 from tableau_pipeline_tests.deployment.compose import dagster_yaml_with_logs
 from tableau_pipeline_tests.deployment.s3 import BUCKET
@@ -16,6 +17,31 @@ from tableau_pipeline_tests.spark_cluster import DRIVER
 
 # What the person who starts the cluster has set for another deployment.
 _OTHERS = ("AWS_", "DAGSTER_", "PIPELINE_", "PYSPARK_", "SPARK_", "TABLEAU_")
+
+_NAMESPACE = ("unshare", "--map-root-user", "--mount")
+# Mounts an empty folder over each of the first arguments, up to "--"; then becomes the command.
+_HIDE = 'while [ "$1" != -- ]; do mount -t tmpfs none "$1" || exit; shift; done; shift; exec "$@"'
+
+
+def alone(disk: Path) -> list[str]:
+    """Return the start of a command that sees this folder, and the ones beside it empty.
+
+    [] if nobody may make such namespaces here; then hosts differ by their environments only.
+    """
+    if not can_be_hidden():
+        return []
+    others = [each for each in sorted(disk.parent.iterdir()) if each.is_dir() and each != disk]
+    return [*_NAMESPACE, "sh", "-c", _HIDE, "sh", *map(str, others), "--"]
+
+
+@cache
+def can_be_hidden() -> bool:
+    """Whether this is Linux, and we may mount folders in a namespace of our own."""
+    command = [*_NAMESPACE, "sh", "-c", "mount -t tmpfs none /tmp"]
+    try:
+        return subprocess.run(command, capture_output=True).returncode == 0
+    except FileNotFoundError:
+        return False
 
 
 class Host:
@@ -75,3 +101,9 @@ class Host:
         with running(command, folder=self.work, environment=self.environment, log=log) as process:
             said(process, log, ready)
             yield
+
+
+def write(text: str) -> None:
+    """Show a line at once."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()

@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tableau_pipeline_tests.cluster.disks import alone, can_be_hidden
+from tableau_pipeline_tests.cluster.hosts import alone, can_be_hidden
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.deployment.s3 import BUCKET, SECRET
 from tableau_pipeline_tests.postgresql import PASSWORD

@@ -86,15 +86,3 @@ def test_a_key_may_have_several_columns(hyper: HyperProcess, tmp_path: Path) -> 
         hyper, tmp_path / "x.hyper", tables=[legs, routes], relationships=[relationship]
     )
     assert constraints(hyper, extract.path) == [("f", "legs", "routes"), ("p", "routes", "")]
-
-
-def test_a_table_may_point_at_itself(hyper: HyperProcess, tmp_path: Path) -> None:
-    """Prevents that a table of employees and their managers cannot be published."""
-    people = source(tmp_path / "p", "people", {"id": [1, 2], "manager": [1, 1]})
-    extract = build_extract(
-        hyper,
-        tmp_path / "x.hyper",
-        tables=[people],
-        relationships=[Relationship("people", "people", (("manager", "id"),))],
-    )
-    assert constraints(hyper, extract.path) == [("f", "people", "people"), ("p", "people", "")]

@@ -69,21 +69,6 @@ ODD_NAMES = [
 ]
 
 
-@pytest.mark.parametrize("values", [TYPES, ODD_NAMES], ids=["types", "names inside of types"])
-@pytest.mark.slow
-def test_every_type_is_loaded_as_it_was_stored(
-    values: list[str], spark: SparkSession, tmp_path: Path
-) -> None:
-    """Prevents models that can be stored but not read, or that are read with other types."""
-    seen: list[DataFrame] = []
-    columns = [f"{value} AS `odd ``name, x.y {number}`" for number, value in enumerate(values)]
-    nulls = ["NULL"] * len(values)
-    frame = spark.sql(f"SELECT {', '.join(columns)} UNION ALL SELECT {', '.join(nulls)}")
-    materialize(tmp_path, [model(frame), reader(seen, "model", DataFrame)])
-    assert seen[0].dtypes == frame.dtypes
-    assert texts(seen[0]) == texts(frame)
-
-
 def texts(frame: DataFrame) -> list[str]:
     """The rows as text: some of their values have no like in Python."""
     named = frame.toDF(*(f"c{number}" for number in range(len(frame.columns))))

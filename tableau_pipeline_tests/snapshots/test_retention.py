@@ -1,7 +1,6 @@
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from uuid import uuid4
@@ -10,9 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tableau_pipeline.core.checkpoint import Checkpoint, Outcome, TableContent
-from tableau_pipeline.core.journal import ClaimRelease, Intent, read_history
-from tableau_pipeline.core.snapshot import Fingerprint
 from tableau_pipeline.errors import DamagedSnapshotError
 from tableau_pipeline.snapshots.retention import collect, is_first
 from tableau_pipeline.snapshots.storage import LocalStorage
@@ -296,36 +292,3 @@ def _killed(calls: int):
         unlink(path, missing_ok=missing_ok)
 
     return killed
-
-
-def checkpoint(*versions: int) -> Checkpoint:
-    tables = {
-        str(number): TableContent(
-            model="model",
-            version=number,
-            columns=(),
-            all_rows=Fingerprint(rows=0, hash_sum=0),
-            content=Fingerprint(rows=0, hash_sum=0),
-        )
-        for number in versions
-    }
-    return Checkpoint(
-        refresh=1, server="", site="", project="", name="", declaration="", tables=tables
-    )
-
-
-def intent(version: int, outcome: Outcome | None) -> Intent:
-    return Intent(
-        refresh=2, recorded_at=datetime.now(UTC), run_id="run", mode=None, name="", project_id="",
-        luid=None, target=checkpoint(version), outcome=outcome,
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("outcome", "needed"),
-    [(None, {1, 2, 3}), (Outcome.DONE, {1, 2, 3}), (Outcome.FAILED, {1, 2})],
-)
-def test_what_a_journal_needs(outcome: Outcome | None, needed: Collection[int]):
-    """Prevents: no way to tell what an interrupted refresh changed, as its target is gone."""
-    records = [ClaimRelease(refresh=1, claim="x", checkpoint=checkpoint(1, 2)), intent(3, outcome)]
-    assert read_history(records).versions == {("model", number) for number in needed}

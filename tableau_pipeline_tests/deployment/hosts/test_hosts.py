@@ -28,6 +28,7 @@ PHASES = {
     "answered": (ANSWERED, PUBLISH),
     "job known": (Stop(f"{SITE}.job"), UPDATE),
     "outcome known": (Stop("tableau_pipeline.refresh.refresh:_Phases.record"), UPDATE),
+    "created": (Stop(f"{SITE}.publish", after=True), PUBLISH),
 }
 APPEND = "tableau_pipeline.components.journal:DagsterJournal.append"
 CLAIMED = Stop(APPEND, after=True)
@@ -99,27 +100,18 @@ def test_data_sources_at_once(running: Deployment):
 
 @pytest.mark.parametrize("phase", PHASES)
 def test_a_killed_run(deployment: Deployment, phase: str):
-    """Prevents: rows lost or sent twice by the next run on another host, or a claim that stops
-    it."""
+    """Prevents: rows lost or sent twice by the next run on another host, a second data source
+    beside the one that a first run has made, or a claim that stops the next run."""
     stop, then = PHASES[phase]
-    run = deployment.first.paused(MODEL, stop)
+    model = "created" if phase == "created" else MODEL
+    write(deployment, model)
+    run = deployment.first.paused(model, stop)
     deployment.first.signal(run, "SIGKILL")
     assert deployment.first.ended(run) == -9
     deployment.report_death(run)
-    write(deployment)
-    assert then in deployment.said(deployment.second.refresh(MODEL))
-    assert deployment.wrong(MODEL) == []
-
-
-def test_a_killed_first_run(deployment: Deployment):
-    """Prevents: a second data source of the name, beside the one of the run that was killed."""
-    write(deployment, "other")
-    run = deployment.first.paused("other", Stop(f"{SITE}.publish", after=True))
-    deployment.first.signal(run, "SIGKILL")
-    assert deployment.first.ended(run) == -9
-    deployment.report_death(run)
-    assert PUBLISH in deployment.said(deployment.second.refresh("other"))
-    assert deployment.wrong("other") == []
+    write(deployment, model)
+    assert then in deployment.said(deployment.second.refresh(model))
+    assert deployment.wrong(model) == []
 
 
 @pytest.mark.parametrize(
@@ -187,45 +179,32 @@ def test_a_database_that_restarts(deployment: Deployment):
     assert deployment.wrong(MODEL) == []
 
 
-def test_a_lost_database(deployment: Deployment):
-    """Prevents: a refresh that goes on without its journal, or that no other one can continue."""
-    run = deployment.first.paused(MODEL, ANSWERED)
+@pytest.mark.parametrize(
+    ("stop", "retries", "then"),
+    # Dagster asks six times before it gives up: first a line of its log, then the job's record.
+    [(ANSWERED, 12, PUBLISH), (CLAIMED, 5, UPDATE)],
+    ids=["answered", "in mid-claim"],
+)
+def test_a_lost_database(deployment: Deployment, stop: Stop, retries: int, then: str):
+    """Prevents: a refresh that goes on without its journal, or although it cannot know whether
+    another one has begun; or one that no later run can continue."""
+    run = deployment.first.paused(MODEL, stop)
     logged = len(deployment.first.log())
     deployment.postgresql.kill()
     deployment.first.signal(run, "SIGCONT")
-    # Dagster asks six times before it gives up: first a line of its log, then the job's record.
+    missed = "Retrying failed database connection"
     until(
-        lambda: deployment.first.log()[logged:].count("Retrying failed database connection") > 12,
+        lambda: deployment.first.log()[logged:].count(missed) > retries,
         seconds=60,
         what="the run should miss the database",
     )
     deployment.postgresql.start()
     assert deployment.first.ended(run) == 1
-    assert "too many retries for DB connection" in deployment.said(run)
-    write(deployment)
-    assert PUBLISH in deployment.said(deployment.second.refresh(MODEL))
-    assert deployment.wrong(MODEL) == []
-
-
-def test_a_database_lost_in_mid_claim(deployment: Deployment):
-    """Prevents: a refresh that goes on although it cannot know whether another one has begun, or
-    a claim that stops all others."""
-    run = deployment.first.paused(MODEL, CLAIMED)
-    logged = len(deployment.first.log())
-    deployment.postgresql.kill()
-    deployment.first.signal(run, "SIGCONT")
-    until(
-        lambda: deployment.first.log()[logged:].count("Retrying failed database connection") > 5,
-        seconds=60,
-        what="the run should miss the database when it reads the claims again",
-    )
-    deployment.postgresql.start()
-    assert deployment.first.ended(run) == 1
     said = deployment.said(run)
     assert "too many retries for DB connection" in said
-    assert "Decision" not in said
+    assert ("Decision" in said) is (stop is ANSWERED)
     write(deployment)
-    assert UPDATE in deployment.said(deployment.second.refresh(MODEL))
+    assert then in deployment.said(deployment.second.refresh(MODEL))
     assert deployment.wrong(MODEL) == []
 
 

@@ -15,7 +15,7 @@ from tableau_pipeline_tests.snapshots.support.versions import commit
 from tableau_pipeline_tests.waiting import until
 
 pytestmark = pytest.mark.timeout(300)
-WRITERS, EACH = 20, 3
+WRITERS = 20
 
 
 def manifests_are(fault: Fault, network: Network, *, times: int = 1000) -> None:
@@ -26,20 +26,6 @@ def manifests_are(fault: Fault, network: Network, *, times: int = 1000) -> None:
         return left.pop() if left and method == "PUT" and "versions" in path else None
 
     network.fault = chosen
-
-
-@pytest.mark.usefixtures("network")
-def test_twenty_writers(client: Callable[[], SnapshotStore]):
-    """Prevents: two writers of one version, of which one is lost, or that never end."""
-    store = client()
-
-    def write(writer: int) -> list[int]:
-        return [commit(store, f"{writer} {number}").number for number in range(EACH)]
-
-    with ThreadPoolExecutor(WRITERS) as executor:
-        numbers = [each for found in executor.map(write, range(WRITERS)) for each in found]
-    assert sorted(numbers) == [*range(1, WRITERS * EACH + 1)]
-    assert len(rows(store.newest("model"))) == WRITERS * EACH
 
 
 def test_a_store_that_is_killed_and_starts_again(

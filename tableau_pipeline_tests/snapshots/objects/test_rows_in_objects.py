@@ -57,7 +57,8 @@ def write(frame: DataFrame, store: SnapshotStore) -> Snapshot:
 def test_every_type_survives(
     values: list[str], spark: SparkSession, objects: SnapshotStore, tmp_path: Path
 ):
-    """Prevents: a model that has other values, types or fingerprints in an object store."""
+    """Prevents: a model that has other values or types when it is read, or another fingerprint in
+    an object store."""
     # Arrow has no such interval in Python.
     values = [value for value in values if "year to month" not in value]
     columns = [f"{value} AS `odd ``name, x.y {number}`" for number, value in enumerate(values)]
@@ -66,9 +67,10 @@ def test_every_type_survives(
     stored = write(frame, objects)
     on_disk = write(frame, SnapshotStore(tmp_path / "disk"))
     assert stored.data_version == on_disk.data_version
-    found = read_frame(spark, stored)
-    assert found.schema == read_frame(spark, on_disk).schema
-    assert texts(found) == texts(frame)
+    found, from_disk = read_frame(spark, stored), read_frame(spark, on_disk)
+    assert found.schema == from_disk.schema
+    assert from_disk.dtypes == frame.dtypes
+    assert texts(found) == texts(from_disk) == texts(frame)
 
 
 def test_intervals_of_months_are_refused(spark: SparkSession, objects: SnapshotStore):

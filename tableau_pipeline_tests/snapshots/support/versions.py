@@ -23,7 +23,8 @@ class CountingStorage(Proxy):
         self.calls: Counter[str] = Counter()
 
     def before(self, name: str, args: Sequence[Any]) -> None:
-        self.calls[name] += name != "folder"
+        if name != "folder":
+            self.calls[name] += 1
 
 
 def written(
