@@ -85,7 +85,7 @@ def _with_partition(
         for key, span in partitions.items()
     }
     # A lookup by day has a row for each day; one by minute has 1,440 times as many.
-    by_day = all(edge.time() == time() for each in edges.values() for edge in each)
+    by_day = all(_begins_a_day(edge) for each in edges.values() for edge in each)
     moment = _day(value, type_, zone) if by_day else _minute(value, type_, zone)
     if moment is None:
         wanted = "a date or a timestamp" if by_day else "a timestamp, not a date"
@@ -101,6 +101,12 @@ def _with_partition(
         .join(F.broadcast(lookup), "__moment", "left")
         .drop("__moment")
     )
+
+
+def _begins_a_day(moment: datetime) -> bool:
+    # Where clocks are turned forward at midnight, a day begins at 1:00.
+    midnight = datetime.combine(moment.date(), time(), moment.tzinfo)
+    return midnight.astimezone(UTC) == moment.astimezone(UTC)
 
 
 def _days(start: datetime, end: datetime) -> list[date]:

@@ -4,7 +4,7 @@ No package brings the chart along, so this follows its templates by hand.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import yaml
@@ -14,70 +14,6 @@ from tableau_pipeline_tests.conftest import ROOT
 VALUES: dict[str, Any] = yaml.safe_load((ROOT / "deploy/kubernetes/values.yaml").read_text("utf-8"))
 (LOCATION,) = VALUES["dagster-user-deployments"]["deployments"]
 IMAGE = "{repository}:{tag}".format_map(LOCATION["image"])
-
-# The chart's own names, of the parts that values.yaml sets. Below a "*" are objects of Kubernetes,
-# or of Dagster, whose schemas check them.
-_NAMES = {
-    "global": "postgresqlSecretName dagsterHome serviceAccountName celeryConfigSecretName",
-    "dagster-user-deployments": "enabled enableSubchart imagePullSecrets deployments",
-    "dagster-user-deployments.deployments": """name image dagsterApiGrpcArgs codeServerArgs port
-        includeConfigInLaunchedRuns env* envConfigMaps* envSecrets* labels* volumes* volumeMounts*
-        initContainers* sidecarContainers* annotations* nodeSelector* affinity* tolerations*
-        podSecurityContext* securityContext* resources* schedulerName readinessProbe* livenessProbe*
-        startupProbe* deploymentStrategy* service""",
-    "dagster-user-deployments.deployments.image": "repository tag pullPolicy",
-    "dagster-user-deployments.deployments.includeConfigInLaunchedRuns": "enabled",
-    "runLauncher": "type config",
-    "runLauncher.config": "k8sRunLauncher celeryK8sRunLauncher customRunLauncher",
-    "runLauncher.config.k8sRunLauncher": """imagePullPolicy image jobNamespace loadInclusterConfig
-        kubeconfigFile envConfigMaps* envSecrets* envVars* volumes* volumeMounts* labels* resources*
-        schedulerName failPodOnRunFailure securityContext* runK8sConfig""",
-    "runLauncher.config.k8sRunLauncher.runK8sConfig": """containerConfig* podSpecConfig*
-        podTemplateSpecMetadata* jobSpecConfig* jobMetadata*""",
-    "postgresql": """enabled image postgresqlHost postgresqlUsername postgresqlPassword
-        postgresqlDatabase postgresqlParams* postgresqlScheme service""",
-    "postgresql.service": "port",
-    "computeLogManager": "type config",
-    "computeLogManager.config": """azureBlobComputeLogManager gcsComputeLogManager
-        s3ComputeLogManager localComputeLogManager customComputeLogManager""",
-    "computeLogManager.config.s3ComputeLogManager": """bucket localDir prefix useSsl verify
-        verifyCertPath endpointUrl skipEmptyFiles uploadInterval uploadExtraArgs* showUrlOnly region
-        """,
-    "dagsterWebserver": """replicaCount image nameOverride pathPrefix service workspace
-        enableReadOnly dbStatementTimeout dbPoolRecycle logLevel env* envConfigMaps* envSecrets*
-        volumes* volumeMounts* podSecurityContext* securityContext* resources* readinessProbe*""",
-    "dagsterWebserver.service": "type port annotations",
-    "ingress": "enabled annotations labels ingressClassName dagsterWebserver flower",
-    "dagsterDaemon": """enabled image heartbeatTolerance runCoordinator runMonitoring runRetries
-        sensors schedules env* envConfigMaps* envSecrets* volumes* volumeMounts*
-        podSecurityContext* securityContext* resources*""",
-    "dagsterDaemon.runMonitoring": """enabled startTimeoutSeconds cancelTimeoutSeconds
-        maxRuntimeSeconds pollIntervalSeconds maxResumeRunAttempts freeSlotsAfterRunEndSeconds""",
-    "dagsterDaemon.runRetries": "enabled maxRetries retryOnAssetOrOpFailure",
-    "concurrency": "enabled pools runs",
-    "concurrency.pools": "defaultLimit granularity opGranularityRunBuffer",
-    "concurrency.runs": "maxConcurrentRuns tagConcurrencyLimits*",
-    "pythonLogs": "managedPythonLoggers* pythonLogLevel dagsterHandlerConfig*",
-    "telemetry": "enabled",
-    "": """global dagster-user-deployments runLauncher postgresql generatePostgresqlPasswordSecret
-        computeLogManager dagsterWebserver ingress dagsterDaemon concurrency pythonLogs telemetry
-        additionalInstanceConfig* imagePullSecrets* serviceAccount scheduler retention""",
-}
-
-
-def unknown_names(values: object, at: str = "") -> Iterator[str]:
-    """The names in values that the chart does not have, from the top."""
-    if isinstance(values, list):
-        for each in values:
-            yield from unknown_names(each, at)
-    elif isinstance(values, dict):
-        known = _NAMES.get(at, "").split()
-        for name, below in values.items():
-            path = f"{at}.{name}".lstrip(".")
-            if name in known:
-                yield from unknown_names(below, path)
-            elif f"{name}*" not in known:
-                yield path
 
 
 def dagster_yaml(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -96,12 +96,6 @@ def variables(job: Mapping[str, Any]) -> dict[str, str | None]:
     return {each["name"]: each.get("value") for each in container(job)["env"]}
 
 
-def test_names_are_those_of_the_chart():
-    """Prevents: a value that the chart ignores, because it has another name."""
-    assert list(chart.unknown_names(chart.VALUES)) == []
-    assert list(chart.unknown_names({"concurrency": {"run": {}}})) == ["concurrency.run"]
-
-
 def test_chart_has_the_version_of_dagster():
     """Prevents: a web server of one version and runs of another."""
     (version,) = re.findall(r"^dagster==(.*)$", text("constraints.txt"), re.MULTILINE)

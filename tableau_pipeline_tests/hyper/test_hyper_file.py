@@ -227,14 +227,6 @@ def test_data_frames_of_other_libraries(file: HyperFile) -> None:
     assert rows(file) == [(1,), (2,)]
 
 
-def test_values_too_large_for_their_column(file: HyperFile) -> None:
-    """Prevents: numbers that wrap round."""
-    file.create(TABLE, pa.table({"a": pa.array([1], pa.int16())}))
-    with pytest.raises(HyperException, match="overflow"):
-        file.insert(TABLE, pa.table({"a": [2**40]}))
-    assert rows(file) == [(1,)]
-
-
 def test_path_may_be_text(tmp_path: Path) -> None:
     """Prevents: an error for what every other library takes."""
     with open_hyper(str(tmp_path / "deep" / "x.hyper"), "w") as file:

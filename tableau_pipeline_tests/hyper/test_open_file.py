@@ -178,12 +178,3 @@ def test_convert_to_what_is_too_old(path: Path) -> None:
     with pytest.raises(HyperFileError, match=r"d is NUMERIC\(38,2\), which needs version 3"):
         convert(path, version=2)
     assert path.read_bytes() == before
-
-
-def test_decimals_too_wide_for_the_file(tmp_path: Path) -> None:
-    """Prevents: wide decimals in a file of version 2."""
-    rows = pa.table({"d": pa.array([1], pa.decimal128(38, 2))})
-    path = tmp_path / "x.hyper"
-    with pytest.raises(HyperException, match="128-bit"), open_hyper(path, "w") as file:
-        file.create(TABLE, rows)
-    assert list(tmp_path.iterdir()) == []

@@ -48,29 +48,18 @@ def test_a_materialization_tells_what_was_stored(frame: DataFrame, tmp_path: Pat
     ]
 
 
-def test_a_run_names_itself_in_the_snapshot(frame: DataFrame, tmp_path: Path) -> None:
-    """Prevents snapshots of which nobody can tell where they came from."""
-    result = materialize(tmp_path, [model(frame)])
-    snapshot = newest(tmp_path)
-    assert snapshot is not None
-    assert snapshot.run_id == result.run_id
-
-
-def test_a_model_is_loaded_as_a_snapshot(frame: DataFrame, tmp_path: Path) -> None:
-    """Prevents that who only wants to know the files has to start Spark."""
-    seen: list[Snapshot] = []
-    materialize(tmp_path, [model(frame), reader(seen, "model", Snapshot)])
-    assert seen == [newest(tmp_path)]
-
-
 def test_the_newest_snapshot_is_loaded(
     frame: DataFrame, spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Prevents reading rows of an earlier run, or of all runs together."""
-    seen: list[DataFrame] = []
+    """Prevents reading rows of an earlier run, or of all runs together; and a reader of nothing but
+    the files that has to start Spark."""
+    seen: list[Any] = []
     materialize(tmp_path, [model(frame)])
-    materialize(tmp_path, [model(spark.range(2)), reader(seen, "model", DataFrame)])
+    result = materialize(tmp_path, [model(spark.range(2)), reader(seen, "model", DataFrame)])
+    materialize(tmp_path, [dg.AssetSpec("model"), reader(seen, "model", Snapshot)])
     assert sorted(row.id for row in seen[0].collect()) == [0, 1]
+    assert seen[1] == newest(tmp_path)
+    assert seen[1].run_id == result.run_id
 
 
 def test_an_empty_model_is_loaded_with_its_columns(frame: DataFrame, tmp_path: Path) -> None:

@@ -1,3 +1,4 @@
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import dagster as dg
@@ -5,15 +6,15 @@ import pytest
 from dagster_pyspark import LazyPySparkResource
 from pyspark.sql import DataFrame, SparkSession
 
-from tableau_pipeline.core.snapshot import Snapshot
+from tableau_pipeline.core.snapshot import Snapshot, Span
 from tableau_pipeline.resources.snapshots import SnapshotIOManager
 from tableau_pipeline.snapshots.write import PartitionError
-from tableau_pipeline_tests.snapshots.support.samples import rows
+from tableau_pipeline_tests.snapshots.support.samples import newest, rows
 
 # Dagster's own word for a parameter that it has had for years.
 pytestmark = pytest.mark.filterwarnings("ignore:Parameter `backfill_policy`")
 
-DAYS = dg.DailyPartitionsDefinition("2026-01-01", end_date="2026-02-01")
+DAYS = dg.DailyPartitionsDefinition("2026-01-01", end_date="2026-02-01", timezone="Europe/Paris")
 SEEN: dict[str, object] = {}
 
 
@@ -81,8 +82,9 @@ def run(spark: SparkSession, tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_a_backfill_is_one_write_and_consumers_get_every_day(run):
-    """Prevents: a Spark job for each day of a backfill, or days that consumers do not see."""
+def test_a_backfill_is_one_write_and_consumers_get_every_day(run, tmp_path: Path):
+    """Prevents: a Spark job for each day of a backfill, days that consumers do not see, or a window
+    that is deleted from a table an hour too late."""
     result = run(days_asset(partition_expr="day"), "2026-01-01", "2026-01-03")
     rows = {
         event.materialization.partition: event.materialization.metadata[
@@ -91,6 +93,10 @@ def test_a_backfill_is_one_write_and_consumers_get_every_day(run):
         for event in result.get_asset_materialization_events()
     }
     assert rows == {"2026-01-01": 1, "2026-01-02": 2, "2026-01-03": 3}
+    stored = newest(tmp_path, "days")
+    assert stored
+    first, second = (datetime(2025, 12, 31, 23, tzinfo=UTC) + timedelta(days=n) for n in (0, 1))
+    assert stored.parts[0].span == Span(start=first, end=second, zone="Europe/Paris")
     run(days_asset(partition_expr="day"), "2026-01-05", "2026-01-05")
     run(by_day)
     assert SEEN["by day"] == {**rows, "2026-01-05": 5}

@@ -55,6 +55,13 @@ def test_days_begin_at_midnight_of_the_partitions_zone(
     assert rows(snapshots) == {"2026-03-28": 1, "2026-03-29": 2}
 
 
+def test_a_day_without_a_midnight(spark: SparkSession, tmp_path: Path):
+    """Prevents: days that cannot be stored where clocks are turned forward at midnight."""
+    frame = spark.sql("SELECT DATE '2024-09-07' + CAST(id AS INT) AS day FROM RANGE(3)")
+    stored = store(frame, tmp_path, "day", days("2024-09-07", 3, ZoneInfo("America/Santiago")))
+    assert rows(stored) == {"2024-09-07": 1, "2024-09-08": 1, "2024-09-09": 1}
+
+
 @pytest.mark.slow
 def test_hours_over_the_change_of_clocks(spark: SparkSession, tmp_path: Path):
     """Prevents: the hour after the change in the wrong partition, or in none."""

@@ -1,14 +1,11 @@
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import dagster as dg
 import pytest
 from pydantic import ValidationError
-from pyspark.sql import SparkSession
 
 from tableau_pipeline.core.snapshot import Span
-from tableau_pipeline_tests.snapshots.support.samples import newest, store_partitions
 
 PARIS = "Europe/Paris"
 DAYS = dg.DailyPartitionsDefinition("2026-10-20", timezone=PARIS)
@@ -18,55 +15,6 @@ UTC_DAYS = dg.DailyPartitionsDefinition("2026-10-20")
 
 def instant(text: str) -> datetime:
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
-
-
-@pytest.mark.parametrize(
-    ("definition", "keys", "edges", "zone"),
-    [
-        # The clocks of Paris go back at 1:00 UTC on the 25th.
-        (DAYS, ["2026-10-25"], [("2026-10-24 22:00", "2026-10-25 23:00")], PARIS),
-        (
-            HOURS,
-            ["2026-10-25-02:00", "2026-10-25-02:00+0100"],
-            [("2026-10-25 00:00", "2026-10-25 01:00"), ("2026-10-25 01:00", "2026-10-25 02:00")],
-            PARIS,
-        ),
-        (UTC_DAYS, ["2026-10-25"], [("2026-10-25 00:00", "2026-10-26 00:00")], "UTC"),
-    ],
-    ids=["a day of 25 hours", "the hour that comes twice", "UTC"],
-)
-def test_a_partition_by_time_knows_its_span(
-    spark: SparkSession,
-    tmp_path: Path,
-    definition: dg.TimeWindowPartitionsDefinition,
-    keys: list[str],
-    edges: list[tuple[str, str]],
-    zone: str,
-):
-    # Prevents: a window that is deleted from a table an hour too short, too long or too late.
-    windows = {key: definition.time_window_for_partition_key(key) for key in keys}
-    written = store_partitions(
-        spark.sql("SELECT TIMESTAMP '2026-10-25 00:30:00Z' AS at"),
-        tmp_path,
-        "at",
-        {
-            key: Span(start=window.start, end=window.end, zone=zone)
-            for key, window in windows.items()
-        },
-    )
-    assert [each.span for each in written.parts] == [
-        Span(start=instant(start), end=instant(end), zone=zone) for start, end in edges
-    ]
-    assert newest(tmp_path) == written
-
-
-def test_a_partition_of_a_fixed_list_has_no_span(spark: SparkSession, tmp_path: Path):
-    # Prevents: a key taken for a time.
-    written = store_partitions(
-        spark.sql("SELECT '2026-10-25' AS key"), tmp_path, "key", ["2026-10-25"]
-    )
-    assert [part.span for part in written.parts] == [None]
-    assert newest(tmp_path) == written
 
 
 @pytest.mark.parametrize("zone", [PARIS, "Asia/Kathmandu", "America/St_Johns"])
