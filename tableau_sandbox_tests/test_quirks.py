@@ -1,3 +1,4 @@
+import re
 import time
 from collections.abc import Callable
 from dataclasses import fields, replace
@@ -8,9 +9,11 @@ import pytest
 import tableauserverclient as tsc
 
 from tableau_sandbox import command_line
+from tableau_sandbox.http.app import API_ROUTES
 from tableau_sandbox.options import Options
 from tableau_sandbox.quirks import Quirks
 from tableau_sandbox.testing import Sandbox
+from tableau_sandbox.vds.api import CALLS
 from tableau_sandbox_tests.samples import publish, rows_on_server, signed_in
 from tableau_sandbox_tests.service.command import started_sandbox
 from tableau_sandbox_tests.updates.test_update_data import APPEND, CLEAR, finished, update
@@ -35,6 +38,25 @@ def test_options_of_the_command(tmp_path: Path, one_row: Path, monkeypatch: pyte
         large.write_bytes(bytes((1 << 20) + 1))
         with pytest.raises(tsc.ServerResponseError, match="no more than 1 blocks"):
             server.fileuploads.upload(str(large))
+
+
+DOCS = Path(__file__).parents[1] / "docs"
+
+
+def rows(heading: str, *, of: str = "sandbox.md") -> list[list[str]]:
+    """The rows of the table below a heading of a page, without the names of its columns."""
+    text = (DOCS / of).read_text("utf-8")
+    section = text.partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    _, _, *found = re.findall(r"^\| (.*) \|$", section, re.MULTILINE)
+    return [row.replace("`", "").split(" | ") for row in found]
+
+
+def test_calls():
+    """Prevents: a call that the page promises and the sandbox refuses, or one that it hides."""
+    listed = rows("What is faithful")
+    documented = [call for _, calls in listed for call in calls.split(", ")]
+    known = [f"{route.method} {route.pattern}" for route in API_ROUTES]
+    assert sorted(documented) == sorted([*known, *CALLS])
 
 
 def other_values(name: str, default: Any) -> dict[str, Any]:
@@ -109,3 +131,18 @@ def test_jobs_may_come_in_any_order(start_sandbox: Callable[..., Sandbox], one_r
     deadline = time.monotonic() + 20
     while (seen := oldest_first()) == sorted(seen, key="Pending".__eq__):
         assert time.monotonic() < deadline, "the jobs came in order"
+
+
+def test_page_of_quirks():
+    """Prevents: a quirk that the page lacks, or whose values or default it tells wrongly."""
+    listed = rows("Quirks for what Tableau leaves open")
+    documented = {flag: values.split(", ") for flag, values, _ in listed}
+    known = {f"--{each.name.replace('_', '-')}": each for each in fields(Quirks)}
+    assert documented.keys() == known.keys()
+    hints = get_type_hints(Quirks)
+    for flag, quirk in known.items():
+        values = {bool: ("no", "yes"), float: (quirk.default,)}.get(hints[quirk.name])
+        allowed = values or get_args(hints[quirk.name]) or tuple(hints[quirk.name])
+        assert sorted(documented[flag]) == sorted(map(str, allowed))
+        default = {True: "yes", False: "no"}.get(quirk.default, str(quirk.default))
+        assert documented[flag][0] == default

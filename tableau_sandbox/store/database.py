@@ -24,8 +24,6 @@ class Database:
         self.lock = threading.RLock()
         # SQLite gives its other files the mode of this one.
         path.touch(mode=0o600)
-        for file in path.parent.glob(f"{path.name}*"):
-            file.chmod(0o600)
         # By itself, Python would open transactions, and refuse other threads; `lock` sees to both.
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self._connection.row_factory = sqlite3.Row

@@ -25,8 +25,6 @@ class Files:
         shutil.rmtree(self.incoming, ignore_errors=True)
         for folder in (self.incoming, self.uploads, self.content):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # Of a sandbox that was here before, others might be allowed to read it.
-            folder.chmod(0o700)
 
     def new_incoming(self) -> Path:
         """Return the path of a new file to work on."""

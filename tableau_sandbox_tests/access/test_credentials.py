@@ -114,14 +114,6 @@ def test_data_that_had_the_defaults(tmp_path: Path, one_row: Path):
             admin.datasources.get()
 
 
-def test_nothing_changes_without_a_change(tmp_path: Path):
-    """Prevents: each restart ends the sessions of the administrator."""
-    with running_sandbox(tmp_path, admin=BOSS) as sandbox:
-        boss = signed_in(sandbox, BOSS_AUTH)
-        sandbox.restart()
-        assert boss.datasources.get()[0] == []
-
-
 def test_names_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys):
     """Prevents: the administrator's name was someone else's, and they share content, or crash."""
     other = UserSeed(name="admin", password="other", site_role="Viewer")
@@ -164,12 +156,3 @@ def test_files_are_private(sandbox: Sandbox, server: tsc.Server, tmp_path: Path,
     assert {path.parent.name for path in found} >= {"content", "uploads", "incoming"}
     for path, mode in modes.items():
         assert mode == (0o700 if path.is_dir() else 0o600), path
-
-
-def test_files_of_earlier_sandboxes(tmp_path: Path):
-    """Prevents: a data directory that others may read stays as it is."""
-    for folder in ("content", "uploads"):
-        (tmp_path / folder).mkdir(mode=0o755)
-    (tmp_path / "sandbox.sqlite").touch(mode=0o644)
-    with running_sandbox(tmp_path):
-        assert all(path.stat().st_mode & 0o077 == 0 for path in tmp_path.iterdir())

@@ -12,7 +12,7 @@ from tableau_sandbox.hyperd import hyper_process
 
 TABLE = '"Extract"."Extract"'
 _COLUMNS = "id INTEGER, name TEXT"
-_BOUNDARY = "contract"
+_BOUNDARY = "b"
 
 # A name, a file name or none, and a content.
 Part = tuple[str, str, str | bytes]

@@ -432,9 +432,7 @@ def _elsewhere(session: Session) -> Generator[OtherSession]:
 
 @fact("GET sites/{site}", Source.NOBODY, another_site=("The record of another site", ""))
 @fact(
-    _DATASOURCES,
-    Source.NOBODY,
-    session_of_another_site=("A path of another site", "/datasources"),
+    _DATASOURCES, Source.NOBODY, session_of_another_site=("A path of another site", "/datasources")
 )
 def test_path_of_another_site(session: Session, *, what: str, path: str):
     """{what} than that of the session is refused with 403004."""

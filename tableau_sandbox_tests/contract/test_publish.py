@@ -32,12 +32,6 @@ def test_published_record(workspace: Workspace):
     assert answer["datasource/project@id"] == workspace.project
     assert answer["datasource/owner@id"] == workspace.session.user
     assert all(answer[f"datasource@{each}"] for each in ("id", "contentUrl", "updatedAt"))
-
-
-@fact(_PUBLISH, Source.TABCMD)
-def test_published_address(workspace: Workspace):
-    """The answer to a publish has the address of the data source for people."""
-    answer = workspace.publish().succeeds(201)
     assert answer["datasource@webpageUrl"].startswith("http")
 
 
@@ -66,22 +60,12 @@ def test_publish_as_a_job(workspace: Workspace):
     assert workspace.finished(answer)["job@finishCode"] == "0"
 
 
-@fact(_PUBLISH, Source.SAMPLES)
-def test_type_from_the_file_name(workspace: Workspace):
-    """Without datasourceType, the file's name decides."""
-    workspace.publish().succeeds(201)
-
-
-@fact(_PUBLISH, Source.TSC)
-def test_create_new_is_no_parameter(workspace: Workspace):
-    """Clients name the mode to create, which servers ignore."""
-    workspace.publish(query="createnew=true").succeeds(201)
-
-
-@fact(_PUBLISH, Source.REFERENCE)
-def test_overwrite_creates(workspace: Workspace):
-    """Overwriting creates what does not exist."""
-    workspace.publish(query="overwrite=true").succeeds(201)
+@fact(_PUBLISH, Source.SAMPLES, type_from_the_file_name=("Without datasourceType", ""))
+@fact(_PUBLISH, Source.TSC, create_new_is_no_parameter=("With an unknown mode", "createnew=true"))
+@fact(_PUBLISH, Source.REFERENCE, overwrite_creates=("To overwrite", "overwrite=true"))
+def test_accepted_query(workspace: Workspace, *, how: str, query: str):
+    """{how}, what does not exist is created."""
+    workspace.publish(query=query).succeeds(201)
 
 
 @fact(_PUBLISH, Source.LIVE_MESSAGES)

@@ -452,13 +452,6 @@ def test_repeated_request_is_answered_alike(workspace: Workspace):
     assert second.succeeds(202)["job@id"] == first["job@id"]
 
 
-@fact(_UPDATE, Source.TSC)
-def test_repeated_request_has_a_job(workspace: Workspace):
-    """A request with a known RequestID is answered with a job, which clients read."""
-    _, second, _ = _twice(workspace, [_delete()], [_delete()])
-    assert second.succeeds(202)["job@id"]
-
-
 @fact(_UPDATE, Source.NOBODY)
 def test_repeated_request_after_a_failure(workspace: Workspace):
     """A known RequestID is ignored, even if the first request has failed."""

@@ -189,23 +189,6 @@ def test_count_by_a_constant(workspace: Workspace):
 
 
 @fact(_QUERY, Source.VDS_HELP)
-def test_values_of_aggregates(workspace: Workspace):
-    """Texts, truth values and days come as those of JSON."""
-    row = "('x', true, DATE '2026-01-31')"
-    target = workspace.published(table_file("t TEXT, b BOOLEAN, d DATE", row))
-    answer = query(workspace.session, target.luid, *(f"MAX([{name}])" for name in "tbd"))
-    text, truth, day = values(answer)
-    assert (text, truth, day[:10]) == ("x", True, "2026-01-31")
-
-
-@fact(_QUERY, Source.NOBODY)
-def test_brackets_in_names(workspace: Workspace):
-    """In a formula, a bracket at the end of a name is written twice."""
-    target = workspace.published(table_file('"a]b" INTEGER', "(1)", "(2)"))
-    assert values(query(workspace.session, target.luid, "SUM([a]]b])")) == [3]
-
-
-@fact(_QUERY, Source.VDS_HELP)
 def test_rows_as_arrays(workspace: Workspace):
     """With the format ARRAYS, rows are arrays in the order of the fields."""
     asked, options = ("MAX([id])", "COUNT([name])", "MIN([id])"), {"returnFormat": "ARRAYS"}

@@ -155,37 +155,26 @@ def test_sessions_and_uploads_follow_the_clock(sandbox: Sandbox, server: tsc.Ser
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-class Jobs:
-    """Three publishes in the background, each on a day of its own; the last one has failed."""
-
-    def __init__(self, sandbox: Sandbox, now: list[datetime], good: Path, bad: Path):
-        self.server = signed_in(sandbox)
-        self.sandbox = sandbox
-        for name, file in (("A", good), ("B", good), ("C", bad)):
-            item = tsc.DatasourceItem(default_project(self.server), name=name)
-            self.server.datasources.publish(item, file, "Overwrite", as_job=True)
-            sandbox.wait_until_idle()
-            now[0] += timedelta(days=1)
-
-    def titles(self, query: str = "") -> list[str | None]:
-        response = call(self.sandbox, "GET", f"sites/{{site}}/jobs{query}", server=self.server)
-        assert response.status_code == 200, response.text
-        found = tsc.BackgroundJobItem.from_response(response.content, self.server.namespace)
-        return [job.title for job in found]
-
-
-@pytest.fixture
-def jobs(start_sandbox: Callable[..., Sandbox], tmp_path: Path, one_row: Path) -> Jobs:
-    now = [START]
-    bad = tmp_path / "bad.hyper"
+def test_filters_order_and_pages(
+    start_sandbox: Callable[..., Sandbox], tmp_path: Path, one_row: Path
+):
+    # Prevents: an orchestrator that looks for its jobs finds others, or all of them.
+    now, bad = [START], tmp_path / "bad.hyper"
     bad.write_bytes(b"bad")
     sandbox = start_sandbox(clock=lambda: now[0], session_minutes=60 * 24 * 9)
-    return Jobs(sandbox, now, one_row, bad)
+    server = signed_in(sandbox)
+    # Each on a day of its own; the last one fails.
+    for name, file in (("A", one_row), ("B", one_row), ("C", bad)):
+        publish_job(server, file, name=name)
+        sandbox.wait_until_idle()
+        now[0] += timedelta(days=1)
 
+    def titles(query: str = "") -> list[str | None]:
+        response = call(sandbox, "GET", f"sites/{{site}}/jobs{query}", server=server)
+        found = tsc.BackgroundJobItem.from_response(response.content, server.namespace)
+        return [job.title for job in found]
 
-def test_filters_order_and_pages(jobs: Jobs):
-    # Prevents: an orchestrator that looks for its jobs finds others, or all of them.
-    assert jobs.titles() == ["C", "B", "A"]
+    assert titles() == ["C", "B", "A"]
     second_day = "2026-01-02T00:00:00Z"
     for query, expected in {
         "status:eq:Failed": ["C"],
@@ -203,10 +192,10 @@ def test_filters_order_and_pages(jobs: Jobs):
         "title:has:A": ["A"],
         "subtitle:has:A": [],
     }.items():
-        assert jobs.titles(f"?filter={query}") == expected, query
-    assert jobs.titles("?sort=createdAt:asc") == ["A", "B", "C"]
-    assert jobs.titles("?sort=status:asc,title:desc") == ["C", "B", "A"]
-    assert jobs.titles("?pageSize=2&pageNumber=2") == ["A"]
+        assert titles(f"?filter={query}") == expected, query
+    assert titles("?sort=createdAt:asc") == ["A", "B", "C"]
+    assert titles("?sort=status:asc,title:desc") == ["C", "B", "A"]
+    assert titles("?pageSize=2&pageNumber=2") == ["A"]
 
 
 def test_senseless_filters(shared_sandbox: Sandbox, shared_server: tsc.Server):

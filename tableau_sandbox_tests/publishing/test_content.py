@@ -1,7 +1,6 @@
 """What a published file may hold, and the model that the sandbox makes of it."""
 
 import zipfile
-from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
@@ -300,25 +299,3 @@ def test_names_that_other_columns_have(server: tsc.Server, tmp_path: Path):
     )
     names = [node.get("key") for node in root.iter("map")]
     assert names == ["[id]", "[id (b)]", "[id (b) 1]", "[id (b) 2]"]
-
-
-@pytest.mark.parametrize(("statements", "tables"), [([FACT], ["fact"]), (STAR, ["a", "b", "fact"])])
-def test_each_table_is_an_object(
-    server: tsc.Server, tmp_path: Path, statements: Sequence[str], tables: list[str]
-):
-    # Prevents: a client counts rows by an object, or a column of it, that only stars have here.
-    root = model_of(server, tmp_path, *statements)
-    objects = root.findall("./object-graph/objects/object")
-    assert [each.get("caption") for each in objects] == tables
-    counts = root.findall("./column[@datatype='table'][@aggregation='Count']")
-    assert [each.get("name") for each in counts] == [
-        f"[__tableau_internal_object_id__].[{each.get('id')}]" for each in objects
-    ]
-
-
-def test_brackets_in_names(server: tsc.Server, tmp_path: Path):
-    # Prevents: a bracket in a name ends it, and a client takes the rest for something else.
-    root = model_of(server, tmp_path, 'CREATE TABLE "Extract"."t]" ("a]b" INT)')
-    assert [node.get("key") for node in root.iter("map")] == ["[a]]b]"]
-    assert [node.get("value") for node in root.iter("map")] == ["[t]]].[a]]b]"]
-    assert [node.get("table") for node in root.iter("relation")] == ["[Extract].[t]]]"] * 2

@@ -9,7 +9,7 @@ import pytest
 import tableauserverclient as tsc
 from tableauhyperapi import HyperException, HyperProcess
 
-from tableau_sandbox.hyperd import UnreadableFileError, connect, hyper_process, with_hyperd
+from tableau_sandbox.hyperd import UnreadableFileError, connect, with_hyperd
 from tableau_sandbox.testing import Sandbox
 from tableau_sandbox_tests.jobs.test_jobs import publish_job
 from tableau_sandbox_tests.samples import publish, rows_on_server, signed_in, wait_until
@@ -54,20 +54,6 @@ def refused(server: tsc.Server, file: Path, *, mode: str = "Overwrite") -> None:
         publish(server, file, mode=mode)
 
 
-@pytest.mark.parametrize("mode", ["Overwrite", "Append"])
-@pytest.mark.slow
-def test_publishing_what_crashes_hyperd(
-    server: tsc.Server, one_row: Path, two_rows: Path, deadly: Path, mode: str
-):
-    # Prevents: one damaged file is an error of the sandbox, and the end of it.
-    item = publish(server, one_row)
-    before = hyper_process()
-    refused(server, deadly, mode=mode)
-    assert hyper_process() is not before
-    publish(server, two_rows, mode="Overwrite")
-    assert rows_on_server(server, item.id) == [[1, "one"], [2, "two"]]
-
-
 @pytest.mark.slow
 def test_jobs_with_what_crashes_hyperd(server: tsc.Server, one_row: Path, deadly: Path):
     # Prevents: a job never ends, or the next one fails, because hyperd died of a file.
@@ -95,18 +81,6 @@ def test_others_do_not_suffer(sandbox: Sandbox, one_row: Path, deadly: Path):
 
     with ThreadPoolExecutor(4) as executor:
         list(executor.map(publish_often, range(4)))
-
-
-@pytest.mark.slow
-def test_hyperd_that_died_meanwhile_is_replaced(server: tsc.Server, one_row: Path):
-    # Prevents: a sandbox whose hyperd has died refuses everything until it is started again.
-    kill(hyper_process())
-    item = publish(server, one_row)
-    kill(hyper_process())
-    assert finished(server, update(server, item, APPEND, payload=one_row)).finish_code == 0
-    kill(hyper_process())
-    publish(server, one_row, mode="Append")
-    assert rows_on_server(server, item.id) == [[1, "one"]] * 3
 
 
 @pytest.mark.parametrize("deaths", [0, 1, 2])

@@ -11,7 +11,6 @@ import tableauserverclient as tsc
 
 from tableau_sandbox.faults import Refuse
 from tableau_sandbox.testing import Sandbox
-from tableau_sandbox_tests.answer_check import check_xml
 from tableau_sandbox_tests.conftest import NewServer
 from tableau_sandbox_tests.samples import (
     call,
@@ -23,28 +22,6 @@ from tableau_sandbox_tests.samples import (
     wrapped_extract,
     write_package,
 )
-
-ANSWER = (
-    '<?xml version="1.0" encoding="UTF-8"?><tsResponse xmlns="http://tableau.com/api">'
-    "%s</tsResponse>"
-)
-
-
-def test_check_notices_what_is_wrong():
-    """Prevents: the check of all answers accepts whatever it sees."""
-    tags = ('<tag label="a" id="b"/>', "<tag/>", '<tag label=""/>', "<other/>")
-    wrong = "<error code='1'><detail/><summary/></error>", '<fileUpload fileSize="x"/>'
-    check_xml((ANSWER % '<tags><tag label="a"/></tags>').encode())
-    for answer in (*(f"<tags>{each}</tags>" for each in tags), *wrong):
-        with pytest.raises(AssertionError):
-            check_xml((ANSWER % answer).encode())
-
-
-@pytest.mark.parametrize("keeps", [True, False])
-def test_site_says_whether_it_keeps_revisions(new_server: NewServer, keeps: bool):
-    """Prevents: a site claims to keep revisions that it does not keep."""
-    _, server = new_server(revisions=keeps)
-    assert server.sites.get_by_id(server.site_id).revision_history_enabled is keeps
 
 
 def test_refresh(sandbox: Sandbox, server: tsc.Server, tmp_path: Path, one_row: Path):
@@ -107,18 +84,6 @@ def test_pages_of_gateways(start_sandbox: Callable[..., Sandbox], status: int):
     assert answer.status_code == status
     assert answer.headers["Content-Type"].startswith("text/html")
     assert f"<h1>{status} " in answer.text
-
-
-def test_downloads_are_alike(
-    sandbox: Sandbox, server: tsc.Server, one_row: Path, monkeypatch: pytest.MonkeyPatch
-):
-    """Prevents: a test that compares downloads passes or fails by the time of day."""
-    path = f"sites/{{site}}/datasources/{publish(server, one_row).id}/content"
-    first = call(sandbox, "GET", path, server=server).content
-    # Zip files count in steps of two seconds.
-    real = zipfile.time.localtime
-    monkeypatch.setattr(zipfile.time, "localtime", lambda now: real(now + 60))
-    assert call(sandbox, "GET", path, server=server).content == first
 
 
 def test_bare_download_may_be_a_package(

@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +11,11 @@ from starlette.applications import Starlette
 
 from tableau_sandbox.command_line import main
 from tableau_sandbox.control import Control
-from tableau_sandbox.faults import Refuse, read_fault, write_fault
 from tableau_sandbox.http.app import build_app
 from tableau_sandbox.options import Options
 from tableau_sandbox.services import open_services
 from tableau_sandbox.testing import Sandbox, running_sandbox
-from tableau_sandbox_tests.samples import TIMEOUT, call, code_of, signed_in
+from tableau_sandbox_tests.samples import TIMEOUT, code_of, signed_in
 from tableau_sandbox_tests.service.command import started_sandbox
 
 REFUSE = {"kind": "refuse", "status": 429, "method": "GET", "path": "sites/*/projects"}
@@ -134,15 +133,6 @@ def test_orders_of_its_own_origin(controlled: Sandbox):
     # Prevents: clients that always send their Origin, that of the sandbox, are refused.
     for own in (controlled.url, controlled.url.replace("127.0.0.1", "localhost")):
         assert order(controlled, "GET", "", headers={"Origin": own, "Host": own[7:]}).ok
-
-
-def test_faults_from_the_start(tmp_path: Path, start_sandbox: Callable[..., Sandbox]):
-    # Prevents: the first calls of a client, its sign-in among them, cannot be troubled.
-    fault = Refuse(status=503, path="auth/signin")
-    sandbox = start_sandbox(faults=[fault])
-    assert call(sandbox, "POST", "auth/signin").status_code == 503
-    assert read_fault('{"kind": "refuse", "status": 503, "path": "auth/signin"}') == fault
-    assert write_fault(fault)["kind"] == "refuse"
 
 
 @pytest.mark.slow

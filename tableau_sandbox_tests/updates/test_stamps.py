@@ -79,25 +79,6 @@ def changed(server: tsc.Server, item: Any, **attributes: Any) -> None:
     server.datasources.update(item)
 
 
-@pytest.mark.parametrize("stamps", ["distinct", "shared"])
-@pytest.mark.slow
-def test_stamp_lies_within_the_job(new_server: NewServer, one_row: Path, stamps: str):
-    # Prevents: a pipeline cannot tell from the time of its job that a change is its own.
-    sandbox, server = new_server(clock=lambda: START, stamps_within_second=stamps, job_delay=1.7)
-    item = publish(server, one_row)
-    for _ in range(3):
-        for begin in (lambda: publish_job(server, one_row), lambda: update(server, item, CLEAR)):
-            with sandbox.held_jobs():
-                job = begin()
-                assert server.jobs.get_by_id(job.id).started_at is None
-                sandbox.advance(0.6)
-            sandbox.wait_until_running()
-            assert server.jobs.get_by_id(job.id).started_at is not None
-            sandbox.advance(1.7)
-            created, started, ended = completed(sandbox, server, job)
-            assert created <= started <= updated_at(server, item) <= ended
-
-
 def test_stamps_pushed_on_push_the_completion_on(new_server: NewServer, one_row: Path):
     # Prevents: a job that gives a stamp of its own to each change is over before its change.
     sandbox, server = new_server(clock=lambda: START)
@@ -164,6 +145,7 @@ def test_sites_may_keep_no_revisions(new_server: NewServer, one_row: Path):
     # Prevents: a pipeline relies on revisions that an administrator has switched off.
     sandbox, server = new_server(revisions=False)
     item = publish(server, one_row)
+    assert not server.sites.get_by_id(server.site_id).revision_history_enabled
     for path in ("revisions", "revisions/1/content"):
         path = f"sites/{{site}}/datasources/{item.id}/{path}"
         assert code_of(call(sandbox, "GET", path, server=server)) == "403053"

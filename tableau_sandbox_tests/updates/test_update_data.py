@@ -115,18 +115,6 @@ def test_payload_of_another_user(new_server: NewServer, one_row: Path):
 
 
 @pytest.mark.slow
-def test_updates_take_effect_in_order(server: tsc.Server, one_row: Path, two_rows: Path):
-    # Prevents: parallel updates of one data source lose each other's rows.
-    item = publish(server, one_row)
-    jobs = [update(server, item, APPEND, payload=two_rows) for _ in range(3)]
-    jobs.append(update(server, item, {**APPEND, "action": "replace"}, payload=one_row))
-    jobs.append(update(server, item, APPEND, payload=two_rows))
-    for job in jobs:
-        assert finished(server, job).finish_code == 0
-    assert rows_on_server(server, item.id) == [ONE, ONE, TWO]
-
-
-@pytest.mark.slow
 def test_equal_requests_at_once(sandbox: Sandbox, server: tsc.Server, one_row: Path):
     # Prevents: a client that retries while the first try is still on its way runs it twice.
     item = publish(server, one_row)
