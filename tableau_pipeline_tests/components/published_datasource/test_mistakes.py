@@ -116,6 +116,20 @@ def orders() -> None: ...
 PLAIN = HEAD.replace("orders:", "orders: {}")
 
 
+def test_templates_are_filled_in_before_anything_is_checked(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+):
+    """Prevents: a value of the environment that is refused unread, or that is wrong somewhere."""
+    append = "      refresh: {append: {cursor: id, lookback: '{{ env.LOOKBACK }}'}}"
+    file = project.write("shop/defs.yaml", HEAD + append)
+    project.write("models.py", MODEL)
+    monkeypatch.setenv("LOOKBACK", "2 fortnights")
+    where = f"{file}:7: attributes.tables.orders.refresh.append.lookback: "
+    assert mistakes(project).startswith(f'{where}"2 fortnights" is not a lookback')
+    monkeypatch.setenv("LOOKBACK", "2 days")
+    load_definitions(project.package)
+
+
 @pytest.mark.slow
 def test_an_unknown_model(project: Project):
     """Prevents: a wrong name that shows at the first refresh, at night."""

@@ -3,6 +3,7 @@
 from pathlib import Path
 from types import SimpleNamespace
 
+import dagster as dg
 import pytest
 from pydantic import ValidationError
 from pyspark.sql import DataFrame, SparkSession
@@ -15,63 +16,29 @@ def frame(result: object) -> DataFrame:
     return result
 
 
-@pytest.fixture(scope="module")
-def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, DataFrame]:
-    """Every model, computed asset by asset from the real files; no Spark job runs."""
-    resource = SimpleNamespace(spark_session=spark)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PIPELINE_DATA_DIR", str(tmp_path_factory.mktemp("data")))
-        flights = models.flights(raw.raw_flights(config=raw.AsOf(), spark=resource))
-        results = {
-            "flights": flights,
-            "airlines": models.airlines(raw.raw_airlines(spark=resource)),
-            "airports": models.airports(raw.raw_airports(spark=resource)),
-            "planes": models.planes(raw.raw_planes(spark=resource)),
-            "daily_departures": models.daily_departures(flights),
-        }
-    return {table: frame(result) for table, result in results.items()}
-
-
 @pytest.mark.parametrize(
-    ("table", "rows", "example"),
+    ("model", "source", "rows", "example"),
     [
-        ("airlines", 16, ("UA", "United Air Lines Inc.")),
-        (
-            "airports",
-            1_458,
-            (
-                "JFK",
-                "John F Kennedy Intl",
-                40.639751,
-                -73.778925,
-                13,
-                -5,
-                "A",
-                "America/New_York",
-            ),
-        ),
-        (
-            "planes",
-            3_322,
-            (
-                "N201AA",
-                1959,
-                "Fixed wing single engine",
-                "CESSNA",
-                "150",
-                1,
-                2,
-                90,
-                "Reciprocating",
-            ),
-        ),
+        (models.airlines, raw.raw_airlines, 16, ("UA", "United Air Lines Inc.")),
+        (models.airports, raw.raw_airports, 1_458, (
+            "JFK", "John F Kennedy Intl", 40.639751, -73.778925, 13, -5, "A", "America/New_York")),
+        (models.planes, raw.raw_planes, 3_322, ("N201AA", 1959, "Fixed wing single engine",
+            "CESSNA", "150", 1, 2, 90, "Reciprocating")),
     ],
-)
+)  # fmt: skip
 def test_lookup_tables(
-    tables: dict[str, DataFrame], table: str, rows: int, example: tuple[object, ...]
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    model: dg.AssetsDefinition,
+    source: dg.AssetsDefinition,
+    rows: int,
+    example: tuple[object, ...],
 ) -> None:
     """Prevents swapped columns, and a repeated key that would multiply the flights in Tableau."""
-    found = [tuple(row.values()) for row in tables[table].toArrow().to_pylist()]
+    monkeypatch.setenv("PIPELINE_DATA_DIR", str(tmp_path))
+    made = frame(model(source(spark=SimpleNamespace(spark_session=spark))))
+    found = [tuple(row.values()) for row in made.toArrow().to_pylist()]
     keys = {row[0] for row in found}
     assert len(found) == len(keys) == rows
     assert None not in keys
