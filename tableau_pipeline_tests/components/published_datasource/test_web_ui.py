@@ -6,8 +6,12 @@ import pytest
 from tableau_pipeline.components.journal import JOURNAL
 from tableau_pipeline.components.reporting import check_specs
 from tableau_pipeline.core.declaration import Declaration, Diff, Table
+from tableau_pipeline_tests.components.published_datasource.test_checks import STAR
+from tableau_pipeline_tests.components.published_datasource.test_checks import (
+    star as star,  # a fixture
+)
 from tableau_pipeline_tests.components.support.location import MODEL, Location, metadata_of
-from tableau_pipeline_tests.refresh.support.models import flights
+from tableau_pipeline_tests.refresh.support.models import flights, snapshot
 
 FIRST = (
     *("summary", "plan", "dagster/row_count", "rows/flights", "data source"),
@@ -46,3 +50,32 @@ def test_what_stops_a_refresh_is_shown_as_blocking():
     declaration = Declaration(name="Shown", project="Default", tables=(Table("flights", MODEL),))
     specs = check_specs(declaration, dg.AssetKey("shown"))
     assert {spec.name for spec in specs if spec.blocking} == {"guard", "keys", "schema"}
+
+
+CHANGING = {**STAR, "tables": (*KEYED["tables"], Table("airlines", "airlines"))}
+
+
+def shown(result: dg.ExecuteInProcessResult) -> list[str]:
+    found = [
+        event.materialization.metadata
+        for event in result.get_asset_materialization_events()
+        if "plan" in event.materialization.metadata
+    ]
+    return str(found[0]["plan"].value).splitlines()
+
+
+@pytest.mark.slow
+def test_each_table_has_a_line(star: Location):
+    """Prevents: a page full of numbers from which nobody can tell what a refresh did."""
+    first = shown(star.refresh("lines", declared=CHANGING))
+    assert first[0].startswith("**publish (create)**: first publish")
+    assert first[4] == "| flights | 8 |  |  | the whole file |"
+    snapshot(star.root, flights(9), asset_key=MODEL)
+    result = star.refresh("lines", declared=CHANGING)
+    assert shown(result)[4:] == [
+        "| flights | 9 | 0 | 1 | what changed |",
+        "| airlines | 2 |  |  | nothing |",
+    ]
+    run = star.instance.get_run_by_id(result.run_id)
+    assert run.tags["tableau/lines"] == "update"
+    assert shown(star.refresh("lines", declared=CHANGING))[4].endswith("| nothing |")
