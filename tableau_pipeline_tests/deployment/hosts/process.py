@@ -32,7 +32,7 @@ def declaration(model: str) -> Declaration:
         # So few rows are as large as their update.
         "rebase": 1000,
     }
-    return PublishedDatasource.from_attributes_dict(attributes=attributes).declaration
+    return PublishedDatasource.from_attributes_dict(attributes=attributes)
 
 
 def refresh(model: str, run_id: str) -> bool:

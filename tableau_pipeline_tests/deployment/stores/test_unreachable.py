@@ -154,7 +154,7 @@ def definitions(version: int) -> dg.Definitions:
 
     declared = PublishedDatasource.from_attributes_dict(attributes=DATASOURCE)
     return dg.Definitions(
-        assets=[orders, refresh_assets(declared.declaration, None)],
+        assets=[orders, refresh_assets(declared, None)],
         resources=resources_from_env(),
         executor=dg.in_process_executor,
     )
@@ -165,8 +165,7 @@ class Runs:
 
     def __init__(self, instance: dg.DagsterInstance, sandbox: Sandbox) -> None:
         self._instance, self._sandbox = instance, sandbox
-        declared = PublishedDatasource.from_attributes_dict(attributes=DATASOURCE)
-        self._declaration = declared.declaration
+        self._declaration = PublishedDatasource.from_attributes_dict(attributes=DATASOURCE)
         self.snapshots: SnapshotIOManager = resources_from_env()["snapshots"]
 
     def run(self, version: int) -> list[str]:
