@@ -21,7 +21,7 @@ from tableau_pipeline_tests.postgresql import running_postgresql
 from tableau_pipeline_tests.spark_cluster import SparkCluster, spark_cluster
 
 _APART = "each hidden from the processes of the other hosts"
-_TOGETHER = "apart by the environment only: nobody may hide them here (unshare --mount)"
+_TOGETHER = "apart by the environment only: hiding them is not permitted here (unshare --mount)"
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ _HIDE = 'while [ "$1" != -- ]; do mount -t tmpfs none "$1" || exit; shift; done;
 def alone(disk: Path) -> list[str]:
     """Return the start of a command that sees this folder, and the ones beside it empty.
 
-    [] if nobody may make such namespaces here; then hosts differ by their environments only.
+    [] if such namespaces are not permitted here; then hosts differ by their environments only.
     """
     if not can_be_hidden():
         return []

@@ -43,7 +43,7 @@ def test_the_story_on_two_hosts(tmp_path: Path):
 
 @pytest.mark.skipif(not can_be_hidden(), reason="mount namespaces are not allowed here")
 def test_disks_are_apart(tmp_path: Path):
-    """Prevents: a host that reads the disk of another one, which nobody notices on one machine."""
+    """Prevents: a host that reads the disk of another one, which goes unnoticed on one machine."""
     mine, other = (tmp_path / name for name in ("mine", "other"))
     for disk in (mine, other):
         disk.mkdir()

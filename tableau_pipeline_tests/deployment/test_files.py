@@ -59,7 +59,7 @@ def test_compose_file_keeps_to_the_specification():
 
 
 def test_compose_file_names_only_what_there_is():
-    """Prevents: a volume or a service that nobody declares, which no schema knows."""
+    """Prevents: a volume or a service that is not declared, which no schema knows."""
     for service in SERVICES.values():
         assert set(service.get("depends_on", {})) <= SERVICES.keys()
         for volume in service["volumes"]:

@@ -132,7 +132,7 @@ def test_job_keeps_to_the_schema(job: dict[str, Any]):
 
 
 def test_volume_keeps_to_the_schema(job: dict[str, Any]):
-    """Prevents: runs that wait for a volume that nobody makes, or that they cannot write to."""
+    """Prevents: runs that wait for a volume that is not declared, or that they cannot write to."""
     claim = yaml.safe_load(text("deploy/kubernetes/data.yaml"))
     kubernetes_validate.validate(claim, kubernetes_validate.latest_version(), strict=True)
     assert claim["spec"]["accessModes"] == ["ReadWriteMany"]

@@ -31,7 +31,7 @@ def test_each_table_takes_its_own_rows(hyper: HyperProcess, tmp_path: Path) -> N
 
 
 def test_columns_are_matched_by_name(hyper: HyperProcess, tmp_path: Path) -> None:
-    """Prevents swapped columns where a file orders them otherwise, and columns nobody named."""
+    """Prevents swapped columns where a file orders them otherwise, and columns left out."""
     stored = source(tmp_path, "Extract", {"a": [1], "secret": [2], "b": [3]})
     table = TableSource("Extract", (Column("b", "bigint"), Column("a", "bigint")), stored.files)
     extract = build_one(hyper, tmp_path / "x.hyper", table)

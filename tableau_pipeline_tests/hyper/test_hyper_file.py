@@ -136,7 +136,7 @@ def test_streams_are_not_gathered(file: HyperFile) -> None:
 
 
 def test_columns_go_by_name(file: HyperFile) -> None:
-    """Prevents: values in the wrong column, or a column that is not there and nobody says so."""
+    """Prevents: values in the wrong column, or a missing column without an error."""
     file.create(TABLE, pa.table({"a": [1], "b": ["x"]}))
     file.insert(TABLE, pa.table({"b": ["y"], "a": [2]}))
     file.insert(TABLE, pa.table({"b": ["z"]}))

@@ -158,7 +158,7 @@ def test_a_lost_host(deployment: Deployment):
     newer = deployment.second.begin(MODEL)
     waiting = f"Run {run} refreshes shared_{MODEL}: waiting for it"
     until(lambda: waiting in deployment.said(newer), seconds=60, what="it should wait")
-    # Nobody else can know that it is gone: somebody terminates the run in Dagster.
+    # The other host cannot know that it is gone: a user terminates the run in Dagster.
     deployment.report_death(run)
     assert deployment.second.ended(newer) == 0
     assert PUBLISH in deployment.said(newer)
@@ -215,7 +215,7 @@ def test_a_lost_database(deployment: Deployment, stop: Stop, retries: int, then:
     ids=["claim stored", "claim stored in part"],
 )
 def test_a_database_that_comes_back_after_the_run(deployment: Deployment, stop: Stop):
-    """Prevents: a claim of which nobody has recorded the end, and that stops all others although
+    """Prevents: a claim whose end is not recorded, and that stops all later runs although
     its run was terminated in Dagster."""
     run = deployment.first.paused(MODEL, stop)
     deployment.postgresql.kill()

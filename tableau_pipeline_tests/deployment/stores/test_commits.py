@@ -54,7 +54,7 @@ def test_a_store_that_is_killed_and_starts_again(
             writing = [executor.submit(write, writer) for writer in range(WRITERS)]
             until(lambda: len(confirmed) > 10, seconds=60, what="nothing is written")
             server.kill()
-            until(lambda: failed, seconds=60, what="nobody noticed")
+            until(lambda: failed, seconds=60, what="no writer noticed")
             server.start()
             before = len(confirmed)
             until(lambda: len(confirmed) > before + 10, seconds=60, what="nothing is written")

@@ -46,7 +46,7 @@ def test_names_of_tables_and_columns_are_kept(
 
 @pytest.mark.parametrize("name", [name for name in NAMES if "/" not in name])
 def test_files_may_lie_in_awkward_folders(name: str, hyper: HyperProcess, tmp_path: Path) -> None:
-    """Prevents a pipeline that works until someone's home folder has a space or a quote in it."""
+    """Prevents a pipeline that works until a user's home folder has a space or a quote in it."""
     folder = tmp_path / name
     extract = build_one(
         hyper, folder / f"{name}.hyper", source(folder / "in", "Extract", {"a": [1, 2]}, files=2)

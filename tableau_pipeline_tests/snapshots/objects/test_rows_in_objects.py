@@ -158,7 +158,7 @@ def test_a_failed_write_leaves_nothing(spark: SparkSession, objects: SnapshotSto
 
 
 def test_missing_objects_are_named(spark: SparkSession, objects: SnapshotStore):
-    """Prevents: an update that builds on files which somebody removed from the bucket."""
+    """Prevents: an update that builds on files which an administrator removed from the bucket."""
     stored = write(spark.range(10).repartition(2), objects)
     assert stored.missing() == []
     lost = stored.files[0].name

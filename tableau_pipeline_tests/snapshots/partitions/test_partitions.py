@@ -82,7 +82,7 @@ def test_hours_over_the_change_of_clocks(spark: SparkSession, tmp_path: Path):
 
 @pytest.mark.slow
 def test_fixed_keys_with_awkward_characters(spark: SparkSession, tmp_path: Path):
-    """Prevents: a key that Spark escapes in the folder's name, and whose rows nobody finds."""
+    """Prevents: a key that Spark escapes in the folder's name, and whose rows no reader finds."""
     keys = ["a/b", "c=d %é", "{x}[y]", "plain", "no rows"]
     frame = spark.createDataFrame([(key, n) for n, key in enumerate(keys[:-1])], "k STRING, n INT")
     store(frame, tmp_path, "k", keys)

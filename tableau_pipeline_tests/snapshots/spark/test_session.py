@@ -141,6 +141,6 @@ def test_a_host_whose_name_nobody_knows(tmp_path: Path):
     try:
         subprocess.run([*unshare, "true"], check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError):
-        pytest.skip("this system lets nobody give a process a host name of its own")
+        pytest.skip("here no process may have a host name of its own")
     answer = ask({}, tmp_path, *unshare, host="nowhere.invalid")
     assert answer["settings"]["spark.driver.host"] == "127.0.0.1"

@@ -30,7 +30,7 @@ def keys(storage: Storage, prefix: str = "") -> set[str]:
 
 
 def test_what_exists_is_never_replaced(storage: Storage):
-    """Prevents: a version that is another one after somebody has read it."""
+    """Prevents: a version that is another one after a run has read it."""
     assert storage.put("a/1", b"first")
     assert not storage.put("a/1", b"second")
     assert storage.read("a/1") == b"first"

@@ -35,7 +35,7 @@ def written(
     rows: int = 1,
     span: Span | None = None,
 ) -> list[Part]:
-    """Files of a write that nobody has committed yet, one for each partition."""
+    """Files of a write that is not committed yet, one for each partition."""
     folder = store.new_folder(asset_key)
     parts = []
     for key in partitions:
