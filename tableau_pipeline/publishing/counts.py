@@ -58,7 +58,7 @@ def ask(tsc: TSC.Server, endpoint: str, body: dict[str, Any]) -> Any:
     """
     base = f"{tsc.server_address}/{_BASE}/"
     session = tsc.session
-    # Requests go where the others go, and are repeated by other rules.
+    # Requests go where those of the REST API go, and are repeated by rules of their own.
     wire = cast(WireAdapter, session.get_adapter(base)).wire
     session.mount(base, WireAdapter(wire, retry=_RETRY, is_rest=False))
     try:

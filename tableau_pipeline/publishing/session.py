@@ -8,7 +8,7 @@ import logging
 import os
 import threading
 from collections.abc import Generator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -142,9 +142,6 @@ def sign_in_hint(credentials: Credentials, site: str) -> str:
     )
 
 
-# A personal access token allows one session, so its users on a host take turns.
-
-
 _POLL_SECONDS = 0.2
 
 # Which thread of this process holds which lock.
@@ -166,7 +163,7 @@ def only_session(url: str, *, token: str, timeout: float, log: logging.Logger) -
     Raises:
         RefusedError: this thread already holds the token, and would wait for itself; or see
             `temporary_folder`.
-        RefreshError: others held the token for too long.
+        RefreshError: other sessions held the token for too long.
     """
     path = _lock_file(url, token)
     # Sessions cannot be nested: the second sign-in would end the first, and signing in again for
@@ -191,29 +188,28 @@ def _acquired(
 ) -> AbstractContextManager[object]:
     # A shorter wait is not logged.
     quiet = min(timeout, 1.0)
-    try:
+    with suppress(Timeout):
         return lock.acquire(timeout=quiet, poll_interval=_POLL_SECONDS)
-    except Timeout:
-        log.info(
-            'Waiting for token "%s" on %s: %s has a session with it, and a token carries one. With '
-            "a token of their own, refreshes need not wait",
-            token,
-            url,
-            _holder(Path(lock.lock_file)),
-        )
-        try:
-            return lock.acquire(timeout=timeout - quiet, poll_interval=_POLL_SECONDS)
-        except Timeout as error:
-            raise RefreshError(
-                f'Token "{token}" on {url} was in use by other refreshes on this host for '
-                f"{timeout:.0f} s, last by {_holder(Path(lock.lock_file))}, and it carries one "
-                "session at a time. Run again later, or give each deployment and host a token of "
-                "its own."
-            ) from error
+    log.info(
+        'Waiting for token "%s" on %s: %s has a session with it, and a token carries one. With '
+        "a token of their own, refreshes need not wait",
+        token,
+        url,
+        _holder(Path(lock.lock_file)),
+    )
+    try:
+        return lock.acquire(timeout=timeout - quiet, poll_interval=_POLL_SECONDS)
+    except Timeout as error:
+        raise RefreshError(
+            f'Token "{token}" on {url} was in use by other refreshes on this host for '
+            f"{timeout:.0f} s, last by {_holder(Path(lock.lock_file))}, and it carries one "
+            "session at a time. Run again later, or give each deployment and host a token of "
+            "its own."
+        ) from error
 
 
 def _holder_file(lock: Path) -> Path:
-    # Not in the lock file itself, which whoever waits for it empties.
+    # Not in the lock file itself, which each process that waits for it empties.
     return lock.with_suffix(".holder")
 
 
@@ -223,16 +219,12 @@ def _holder(lock: Path) -> str:
         pid = int(_holder_file(lock).read_text(encoding="ascii"))
     except (OSError, ValueError):
         return "another process on this host"
-    try:
-        # The name of the program stands in brackets before the state, and may have any characters.
-        state = (
-            Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[0]
-        )
-    except (OSError, IndexError):
-        state = ""
-    paused = (
-        f", which is paused: continue it by kill -CONT {pid}, or end it," if state == "T" else ""
-    )
+    paused = ""
+    with suppress(OSError):
+        # The state stands after the name of the program in brackets, which may have any characters.
+        state = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
+        if state[:1] == ["T"]:
+            paused = f", which is paused: continue it by kill -CONT {pid}, or end it,"
     return f"process {pid} on this host{paused}"
 
 
@@ -242,9 +234,6 @@ def _lock_file(url: str, token: str) -> Path:
     # Hashed, because a token's name may have characters that a file's name may not.
     name = hashlib.sha256(f"{url.casefold()}\n{token}".encode()).hexdigest()[:32]
     return folder / f"{name}.lock"
-
-
-# Sign in to a site, one at a time for each token, and sign out.
 
 
 _LOG = logging.getLogger(__name__)
@@ -305,10 +294,10 @@ def _session(
 ) -> Generator[TableauSite]:
     url, hide = wire.address.url, wire.secrets.message
     doing = f'Signing in to site "{site}" of {url} {credentials.described}'
-    remedy = sign_in_hint(credentials, site)
+    remedies = {SIGN_IN_REFUSED: sign_in_hint(credentials, site)}
 
     def sign_in() -> None:
-        with translate_errors(doing, url=url, hide=hide, remedies={SIGN_IN_REFUSED: remedy}):
+        with translate_errors(doing, url=url, hide=hide, remedies=remedies):
             # A signed token is valid for one sign-in only, so a new one is made here.
             tsc.auth.sign_in(credentials.for_site(site))
 
@@ -328,10 +317,11 @@ def _session(
             session_factory=safe_sessions(wire, log, clock.hear),
         )
         # TSC's own use_server_version() treats any failure as a server of ten years ago.
-        tsc.version = _version(tsc)
+        if (info := tsc.server_info.get()) is None:
+            raise NonXMLResponseError("an answer without a version")
+        tsc.version = info.rest_api_version
         sign_in()
     try:
-        counts = not isinstance(credentials, ConnectedApp) or credentials.counts
         yield TableauSite(
             tsc,
             url=url,
@@ -340,7 +330,7 @@ def _session(
             clock=clock,
             log=log,
             hide=hide,
-            may_count=counts,
+            may_count=not isinstance(credentials, ConnectedApp) or credentials.counts,
         )
     finally:
         _sign_out(tsc, log)
@@ -352,10 +342,3 @@ def _sign_out(tsc: TSC.Server, log: logging.Logger) -> None:
     except (TableauError, *UNREADABLE, requests.RequestException) as error:
         # The work is done, or has raised its own error, which this one must not hide.
         log.debug("Signing out failed: %s", type(error).__name__)
-
-
-def _version(tsc: TSC.Server) -> str:
-    info = tsc.server_info.get()
-    if info is None:
-        raise NonXMLResponseError("an answer without a version")
-    return info.rest_api_version

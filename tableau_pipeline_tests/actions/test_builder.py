@@ -45,43 +45,6 @@ def const(type_: str, value: str | None, op: str = "eq") -> dict[str, Any]:
     return {"op": op, "target-col": "a", "const": {"type": type_, "v": value}}
 
 
-def test_actions_are_rendered():
-    # Prevents: a table, schema or condition goes to the wrong place, or is left out.
-    batch = Batch(
-        [
-            Insert(target=TableName("Extract", "a b"), source=TableName("public", "s")),
-            Update(target="t", source="s", where=ON_ID),
-            Upsert(target="t", source=TableName("s"), where=ON_ID),
-            Delete(target=TableName("x", "t"), where=always),
-            Delete(target="t", source="s", where=ON_ID),
-            Replace(target='ä"', source="a.b"),
-        ]
-    )
-    tables = {"target-table": "t", "source-table": "s"}
-    on_id = {"op": "eq", "target-col": "id", "source-col": "id"}
-    assert json.loads(batch.json()) == {
-        "actions": [
-            {
-                "action": "insert",
-                "target-schema": "Extract",
-                "target-table": "a b",
-                "source-schema": "public",
-                "source-table": "s",
-            },
-            {"action": "update", **tables, "condition": on_id},
-            {"action": "upsert", **tables, "condition": on_id},
-            {
-                "action": "delete",
-                "target-schema": "x",
-                "target-table": "t",
-                "condition": True,
-            },
-            {"action": "delete", **tables, "condition": on_id},
-            {"action": "replace", "target-table": 'ä"', "source-table": "a.b"},
-        ]
-    }
-
-
 @pytest.mark.parametrize(
     ("condition", "op", "columns"),
     [

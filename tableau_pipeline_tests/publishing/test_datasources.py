@@ -144,13 +144,6 @@ def test_move_onto_another(tableau: TableauSite, sales: RemoteDatasource, small:
     assert tableau.find_by_luid(sales.luid) == sales
 
 
-def test_move_of_what_is_gone(tableau: TableauSite, sales: RemoteDatasource):
-    # Prevents: a data source that somebody deleted shows as a failure of the server.
-    tableau.tsc.datasources.delete(sales.luid)
-    with pytest.raises(RefusedError, match="404004"):
-        tableau.move(sales.luid, name="x", project_id=sales.project_id)
-
-
 def test_list_by_tag(
     tableau: TableauSite, sales: RemoteDatasource, small: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -1,12 +1,10 @@
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import pytest
 import requests
 
 from tableau_pipeline.core.checkpoint import Outcome
 from tableau_pipeline.core.server import RemoteDatasource
-from tableau_pipeline.publishing import rest as lookup
 from tableau_pipeline.publishing.session import Password
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline_tests.publishing.conftest import VIEWER, SignIn, finished, hooked, send
@@ -97,21 +95,6 @@ def test_jobs_of_a_name(
         assert all(job.created_at.tzinfo for job in jobs)
     later = datetime.now(UTC) + timedelta(minutes=1)
     assert tableau.jobs(name=awkward, since=later) == []
-
-
-def test_more_jobs_than_a_page_holds(
-    tableau: TableauSite,
-    sandbox: Sandbox,
-    sales: RemoteDatasource,
-    monkeypatch: pytest.MonkeyPatch,
-):
-    # Prevents: on a busy site only the newest jobs are seen.
-    monkeypatch.setattr(lookup, "_PAGE_SIZE", 2)
-    with sandbox.armed(HoldJobs()):
-        sent = {clear(tableau, sales.luid) for _ in range(5)}
-        jobs = tableau.jobs(name=sales.name, since=LONG_AGO)
-        assert jobs is not None
-        assert {job.id for job in jobs if job.kind == "update"} == sent
 
 
 def test_user_who_may_not_list_jobs(sign_in: SignIn):

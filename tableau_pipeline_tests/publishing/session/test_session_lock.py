@@ -13,7 +13,6 @@ import pytest
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.publishing.session import Password, PersonalAccessToken, only_session
 from tableau_pipeline_tests.publishing.conftest import LOG, SignIn
-from tableau_pipeline_tests.publishing.session import one_of_several
 from tableau_sandbox.testing import Sandbox
 
 URL = "https://tableau.example.com"
@@ -25,27 +24,6 @@ def temp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", None)
     return tmp_path
-
-
-@pytest.mark.slow
-def test_several_at_once(sandbox: Sandbox):
-    # Prevents: refreshes that one trigger starts throw each other out, since they share a token.
-    arguments = [sandbox.url, sandbox.token_name, sandbox.token_secret]
-    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    processes = [
-        subprocess.Popen([sys.executable, one_of_several.__file__, *arguments], text=True, **pipes)
-        for _ in range(4)
-    ]
-    for process in processes:
-        assert process.stdout
-        assert process.stdout.readline() == "ready\n"
-    for process in processes:
-        assert process.stdin
-        process.stdin.write("go\n")
-        process.stdin.flush()
-    # Whoever was thrown out would say that it signs in again.
-    assert [process.communicate(timeout=100)[1] for process in processes] == [""] * 4
-    assert {process.returncode for process in processes} == {0}
 
 
 def hold(url: str, entered: threading.Event, leave: threading.Event) -> None:

@@ -21,27 +21,15 @@ from tableau_sandbox.testing import Sandbox
 
 Call = Callable[[TableauSite, RemoteDatasource, Path], object]
 CALLS: dict[str, Call] = {
-    "find_project": lambda site, sales, file: site.find_project("Default"),
     "project": lambda site, sales, file: site.project(f"{sales.name}/Deep", create=True),
     "find_by_luid": lambda site, sales, file: site.find_by_luid(sales.luid),
-    "find_by_name": lambda site, sales, file: site.find_by_name(
-        sales.name, project_id=sales.project_id
-    ),
-    "upload": lambda site, sales, file: site.upload(file),
     "publish": lambda site, sales, file: send(
         site, file, name=sales.name, project_id=sales.project_id, mode=PublishMode.REPLACE
     ),
-    "move": lambda site, sales, file: site.move(
-        sales.luid, name=f"{sales.name} moved", project_id=sales.project_id
-    ),
-    "now": lambda site, sales, file: (site.now(), site.find_project("Default")),
     "update": lambda site, sales, file: site.update(
         sales.luid, batch=CLEAR, upload=None, request_id=fresh()
     ),
     "jobs": lambda site, sales, file: site.jobs(name=sales.name, since=LONG_AGO),
-    "tag": lambda site, sales, file: (site.tag(sales.luid, ["x"]), True),
-    "metadata": lambda site, sales, file: site.metadata(sales.luid),
-    "download": lambda site, sales, file: site.download(sales.luid, file.parent),
 }
 
 
