@@ -187,6 +187,10 @@ def _quick_batches(path: Path, options: Options, schema: T.StructType) -> Iterat
     Raises:
         UnusualError: it is none, or has bad rows, whose lines are known only to `_batches`.
     """
+    blocks = quick_csv(path, options, len(schema))
+
+    def following() -> list[pa.Array]:
+        return next(blocks, [])
 
     def column(texts: pa.Array, field: T.StructField) -> pa.Array:
         values, wrong = converted(
@@ -197,8 +201,11 @@ def _quick_batches(path: Path, options: Options, schema: T.StructType) -> Iterat
         return values
 
     with ThreadPoolExecutor() as pool:
-        for texts in quick_csv(path, options, len(schema)):
+        ahead = pool.submit(following)
+        while texts := ahead.result():
             arrays = [*pool.map(column, texts, schema.fields)]
+            # The next block is split into values while this one is written.
+            ahead = pool.submit(following)
             yield pa.RecordBatch.from_arrays(arrays, schema=_arrow_schema(schema))
 
 

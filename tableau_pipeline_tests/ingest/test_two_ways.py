@@ -40,7 +40,9 @@ TEXTS = (
     | st.datetimes().map(str)
     | st.builds("{}{}".format, st.datetimes().map(str), st.from_regex(r"\A([+-]\d\d:?\d\d|Z)\Z"))
     | st.from_regex(r"\A\d{4}-[01]\d-[0-3]\d([T ][0-2]\d:[0-6]\d(:[0-6]\d(\.\d{1,7})?)?)?\Z")
-    | st.sampled_from(["true", "FALSE", "nan", "-inf", "-0", "007", "1_0", " 1", "1\n", "٣", "äöü"])
+    | st.sampled_from(
+        ["true", "FALSE", "nan", "-inf", "-0", "007", "1_0", " 1", "1\n", "٣", "äöü", "0000-01-01"]
+    )
 )
 SIGNS = st.sampled_from([(".", ""), (",", ""), (",", "."), (".", ","), (".", "'"), (",", " ")])
 
@@ -63,6 +65,7 @@ def outcome(read: Any, *arguments: Any) -> Any:
 @example('a,"b""c\n",\n\n"",d\r\n', '"', 2)
 @example('a,5" b\n', '"', 2)
 @example('"",', '"', 2)
+@example("\ufeff\ufeffa\n", '"', 1)
 @example("a\n\nb", '"', 1)
 def test_records(monkeypatch, tmp_path: Path, block: int, text: str, quote: str, width: int):
     """Prevents: a file that means one thing to Arrow, and another where a row of it is bad."""
