@@ -283,9 +283,6 @@ def _constant_test(test: Comparison, column: str, type_: ColumnType) -> str:
     literal = _literal(test.const.v, type_)
     if test.op == "has":
         return f"POSITION({literal} IN {column}) > 0"
-    if type_.type.tag is TypeTag.DATE:
-        # A day is its midnight in UTC, independent of the session's time zone.
-        column = f"CAST({column} AS TIMESTAMP)"
     return f"{column} {_OPERATORS[test.op]} {literal}"
 
 

@@ -18,12 +18,13 @@ from tableau_sandbox.access import (
 from tableau_sandbox.store.records import SITE_ROLES, Datasource, Project, User
 
 OF_D = RuleSet("d", Subject.DATASOURCE)
-OF_OUTER, OF_INNER = (RuleSet(luid, Subject.PROJECT) for luid in ("outer", "inner"))
-IN_OUTER, IN_INNER = (RuleSet(luid, Subject.DEFAULTS) for luid in ("outer", "inner"))
+PLACES = ("top", "outer", "inner")
+OF_TOP, OF_OUTER, OF_INNER = (RuleSet(luid, Subject.PROJECT) for luid in PLACES)
+IN_TOP, IN_OUTER, IN_INNER = (RuleSet(luid, Subject.DEFAULTS) for luid in PLACES)
 ALLOW, DENY = ("ann", "Read", "Allow"), ("ann", "Read", "Deny")
 LEADS = ("ann", "ProjectLeader", "Allow")
 ONE_MAY, ONE_MAY_NOT = ("everyone", "Read", "Allow"), ("others", "Read", "Deny")
-FREE = (MANAGED_BY_OWNER, MANAGED_BY_OWNER)
+FREE = (MANAGED_BY_OWNER,) * 3
 
 
 def may(
@@ -31,21 +32,19 @@ def may(
     thing: str,
     rules: dict[RuleSet, tuple],
     *,
-    locks: tuple[str, str] = FREE,
+    locks: tuple[str, ...] = FREE,
     role: str = "Creator",
     **owners: str,
 ) -> bool:
-    """Whether "ann", in two groups, may do it with "d", in "inner", in "outer"."""
+    """Whether "ann", in two groups, may do it with "d", in "inner", in "outer", in "top"."""
 
     def project(luid: str, parent: str | None, lock: str) -> Project:
         return Project(luid, "s", parent, owners.get(luid, "boss"), luid, "", lock, "", "")
 
     blank: dict[str, Any] = dict.fromkeys(Datasource.__dataclass_fields__, "")
     facts = {"luid": "d", "project": "inner", "owner": owners.get("d", "boss")}
-    projects = {
-        "outer": project("outer", None, locks[0]),
-        "inner": project("inner", "outer", locks[1]),
-    }
+    around = zip(PLACES, (None, *PLACES), locks, strict=False)
+    projects = {luid: project(luid, parent, lock) for luid, parent, lock in around}
     access = Access(
         projects=projects,
         rules_of=lambda of: [Rule(*each) for each in rules.get(of, ())],
@@ -75,7 +74,7 @@ def test_rules(rules: dict, expected: bool):
     assert may("Read", "d", rules) is expected
 
 
-NESTED, INSIDE, BOTH = (LOCKED, FREE[0]), (FREE[0], LOCKED_WITHOUT_NESTED), (LOCKED, LOCKED)
+NONE, WITHOUT = MANAGED_BY_OWNER, LOCKED_WITHOUT_NESTED
 
 
 @pytest.mark.parametrize(
@@ -83,29 +82,30 @@ NESTED, INSIDE, BOTH = (LOCKED, FREE[0]), (FREE[0], LOCKED_WITHOUT_NESTED), (LOC
     [
         (FREE, "d", OF_D),
         (FREE, "inner", OF_INNER),
-        (INSIDE, "d", IN_INNER),
-        (INSIDE, "inner", OF_INNER),
-        ((LOCKED_WITHOUT_NESTED, FREE[0]), "d", OF_D),
-        ((FREE[0], LOCKED), "d", IN_INNER),
-        (NESTED, "d", IN_OUTER),
-        (NESTED, "inner", OF_OUTER),
-        (NESTED, "outer", OF_OUTER),
-        (BOTH, "d", IN_OUTER),
-        ((LOCKED, LOCKED_WITHOUT_NESTED), "d", IN_OUTER),
+        ((NONE, NONE, WITHOUT), "d", IN_INNER),
+        ((NONE, NONE, WITHOUT), "inner", OF_INNER),
+        ((NONE, WITHOUT, NONE), "d", OF_D),
+        ((NONE, NONE, LOCKED), "d", IN_INNER),
+        ((NONE, LOCKED, NONE), "d", IN_OUTER),
+        ((NONE, LOCKED, NONE), "inner", OF_OUTER),
+        ((NONE, LOCKED, NONE), "outer", OF_OUTER),
+        ((NONE, LOCKED, WITHOUT), "d", IN_OUTER),
+        ((LOCKED, LOCKED, LOCKED), "d", IN_TOP),
+        ((LOCKED, LOCKED, NONE), "inner", OF_TOP),
     ],
 )
-def test_locks(locks: tuple[str, str], thing: str, counts: RuleSet):
+def test_locks(locks: tuple[str, ...], thing: str, counts: RuleSet):
     """Prevents: a rule counts that a lock has replaced, or one that replaces it does not."""
-    found = {of for of in (OF_D, OF_OUTER, OF_INNER, IN_OUTER, IN_INNER)
-             if may("Read", thing, {of: (ALLOW,)}, locks=locks)}  # fmt: skip
+    every = (OF_D, OF_TOP, OF_OUTER, OF_INNER, IN_TOP, IN_OUTER, IN_INNER)
+    found = {each for each in every if may("Read", thing, {each: (ALLOW,)}, locks=locks)}
     assert found == {counts}
     # Leadership of the inner project is a rule about it, too.
-    assert may("Read", "d", {OF_INNER: (LEADS,)}, locks=locks) is (locks[0] != LOCKED)
+    assert may("Read", "d", {OF_INNER: (LEADS,)}, locks=locks) is (LOCKED not in locks[:2])
 
 
 def test_owners_and_roles():
     """Prevents: an owner lacks a right, or a rule gives more than a site role."""
-    assert all(may("Delete", "d", {}, **{owned: "ann"}) for owned in ("outer", "inner", "d"))
+    assert all(may("Delete", "d", {}, **{owned: "ann"}) for owned in (*PLACES, "d"))
     assert not may("Write", "inner", {}, d="ann")
     assert may("Delete", "d", {}, role="SiteAdministratorExplorer")
     everything = {OF_D: tuple(("ann", each, "Allow") for each in OF_DATASOURCES)}

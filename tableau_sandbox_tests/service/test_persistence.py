@@ -1,8 +1,10 @@
+import sqlite3
 from pathlib import Path
 
+import pytest
 import tableauserverclient as tsc
 
-from tableau_sandbox.testing import Sandbox
+from tableau_sandbox.testing import Sandbox, running_sandbox
 from tableau_sandbox_tests.samples import publish, rows_on_server
 
 
@@ -27,3 +29,10 @@ def test_everything_survives_a_restart(
     assert [found.id for found in server.projects.filter(name="Kept")] == [project.id]
     block = tsc.server.RequestFactory.Fileupload.chunk_req(b"x")
     assert server.fileuploads.append(upload, *block).file_size == 1
+
+
+def test_broken_data(tmp_path: Path):
+    """Prevents: a test whose sandbox does not start never hears why."""
+    (tmp_path / "sandbox.sqlite").write_bytes(b"no database" * 100)
+    with pytest.raises(sqlite3.DatabaseError, match="not a database"), running_sandbox(tmp_path):
+        pass
