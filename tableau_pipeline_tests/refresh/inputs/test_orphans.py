@@ -18,7 +18,6 @@ NOON = datetime(2026, 3, 30, 12, tzinfo=UTC)
 LAX = Guard(min_rows=0, max_shrink=1)
 PARTS = ("a", "b")
 Flight = tuple[int | None, str | None]
-CARRIERS = ("AA", "UA", "DL")
 
 
 @pytest.mark.slow

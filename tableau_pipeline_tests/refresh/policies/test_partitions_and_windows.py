@@ -239,9 +239,6 @@ def test_column_that_is_no_date(pipeline: Pipeline, column: str, phrase: str):
     assert phrase in str(caught.value)
 
 
-TWO_MONTHS = {"jan": flights(5), "feb": flights(3, delay=9)}
-
-
 def test_record_does_not_grow_with_the_partitions(pipeline: Pipeline):
     """Prevents: records that list three years of hours, until the journal is the slowest part."""
     sizes = []
