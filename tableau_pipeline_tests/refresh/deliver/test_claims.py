@@ -49,6 +49,28 @@ def test_second_waits_for_the_first(caplog: pytest.LogCaptureFixture):
     assert open_claims(one) == []
 
 
+def test_both_claim_at_once():
+    """Prevents: two claims that were stored together both hold, or none ever does."""
+    one = SharedJournal("one")
+    two = one.of("two")
+
+    def other_comes() -> None:
+        one.before_append = nothing
+        two.append(Claim(refresh=1, owner=two.owner))
+
+    def other_withdraws() -> None:
+        for each in read_history(two.records()).open_claims:
+            assert each.owner == two.owner, "the one that saw the other has withdrawn"
+            two.append(ClaimRelease(refresh=1, claim=each.id, withdrawn=True))
+
+    one.before_append = other_comes
+    with claim(one, asleep=other_withdraws) as first:
+        assert open_claims(one) == ["one"]
+        first.check_fence()
+    withdrawn = [each for each in one.stored if isinstance(each, ClaimRelease) and each.withdrawn]
+    assert len(withdrawn) == 2
+
+
 def test_run_that_goes_on_is_named():
     """Prevents: a refresh waits for ever behind one that hangs, and nobody is told which."""
     one = SharedJournal("one")
