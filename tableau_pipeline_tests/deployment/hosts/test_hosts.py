@@ -22,7 +22,7 @@ UPDATE, PUBLISH = "Decision: update.", "Decision: publish (replace)."
 # Where a refresh is killed, and what the next one does.
 PHASES = {
     "building": (Stop("tableau_pipeline.extracts.delta:find_affected", after=True), UPDATE),
-    "uploading": (Stop("tableau_pipeline.publishing.rest:send_block"), UPDATE),
+    "uploading": (Stop(f"{SITE}._append"), UPDATE),
     "uploaded": (UPLOADED, UPDATE),
     "sent": (Stop("http.client:HTTPConnection.getresponse", within=f"{SITE}.update"), PUBLISH),
     "answered": (ANSWERED, PUBLISH),
