@@ -372,3 +372,9 @@ def total(deltas: Sequence[Delta]) -> Extract:
     rows = {name: each.inserted for name, each in counts(deltas).items()}
     size = sum(delta.extract.size for delta in deltas)
     return replace(deltas[-1].extract, rows=rows, size=size)
+
+
+def remove(deltas: Sequence[Delta]) -> None:
+    """Remove the payloads of an update that is not sent."""
+    for delta in deltas:
+        delta.extract.path.unlink()

@@ -25,7 +25,7 @@ from tableau_pipeline.errors import Check, DriftError, RefusedError
 from tableau_pipeline.extracts.builder import Builder
 from tableau_pipeline.extracts.checks import TypedSnapshots, checked_models, readable
 from tableau_pipeline.extracts.compare import Reconciliation, ReconciliationError
-from tableau_pipeline.extracts.delta import Delta, Size, counts, total
+from tableau_pipeline.extracts.delta import Delta, Size, counts, remove, total
 from tableau_pipeline.extracts.desired import Models
 from tableau_pipeline.extracts.schema import layout_changes, published_tables
 from tableau_pipeline.hyper.process import Hyperd
@@ -257,7 +257,7 @@ class _Phases:
                 deltas, size = self._deltas(plan, desired)
             plan = by_size(declaration, plan, size)
         if not isinstance(plan, Update):
-            _remove(deltas)
+            remove(deltas)
             deltas = []
         if base.checkpoint and isinstance(plan, NoChange | Update):
             # A publish checks all tables anyway. Otherwise a key that was declared since then would
@@ -302,7 +302,7 @@ class _Phases:
         if self._declaration.oversize == "split" and delta.extract.size > limit:
             pieces = self._builder.split(delta, limit)
         if pieces:
-            _remove([delta])
+            remove([delta])
         size = Size(delta.counts, delta.extract.size, limit, pieces=len(pieces))
         return pieces or [delta], size
 
@@ -328,7 +328,7 @@ class _Phases:
             self._builder.check(planned.desired)
         if not planned.deltas:
             return self._ended(planned.report)
-        _remove(planned.deltas)
+        remove(planned.deltas)
         extract, tables = total(planned.deltas), counts(planned.deltas)
         return self._ended(replace(planned.report, extract=extract, tables=tables))
 
@@ -396,7 +396,7 @@ class _Phases:
     ) -> Report:
         """Report what was done, in all attempts."""
         warnings = [*self._warnings, *filter(None, [checkpoint.distrust])]
-        report = replace(
+        done = replace(
             planned.report,
             extract=sent.extract,
             tables=counts(planned.deltas),
@@ -408,7 +408,7 @@ class _Phases:
             job_id=sent.intent.job_id if sent.intent else None,
             moves=self._moves,
         )
-        return self._ended(report)
+        return self._ended(done)
 
     def build(self) -> Report:
         """Only build the file."""
@@ -430,11 +430,6 @@ class _Phases:
         report = replace(report, summary=summary(report, self._declaration, self._options))
         self._setup.log.info("%s", report.summary)
         return report
-
-
-def _remove(deltas: Sequence[Delta]) -> None:
-    for delta in deltas:
-        delta.extract.path.unlink()
 
 
 @contextmanager

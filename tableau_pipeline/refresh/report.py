@@ -59,15 +59,11 @@ class Report:
     @property
     def decision(self) -> str:
         """What is done, in a few words."""
-        match self.plan:
-            case None:
-                return "build"
-            case Refuse():
-                return self.plan.decision
-            case NoChange() if self.moves:
-                return ", ".join(self.moves)
-            case _:
-                return ", ".join([*self.moves, self.plan.decision])
+        if self.plan is None:
+            return "build"
+        moves = () if isinstance(self.plan, Refuse) else tuple(self.moves)
+        is_all = moves and isinstance(self.plan, NoChange)
+        return ", ".join(moves if is_all else [*moves, self.plan.decision])
 
     @property
     def reason(self) -> str:
