@@ -117,7 +117,9 @@ class PublishFileConfig(RefreshConfig):
         "file. With it, only new and changed files are sent.",
     )
     nested: str = Field(
-        default="refuse", description="Arrays, maps and structs: refuse, or publish as json text."
+        default="refuse",
+        description="Arrays, maps and structs of Parquet files and databases: refuse, or publish "
+        "as json text. Those of JSON files are json text anyway.",
     )
     create_project: bool = Field(default=False, description="Create the project if it is absent.")
     adopt: bool = Field(
