@@ -5,9 +5,11 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 
 from tableau_pipeline.core.checkpoint import PublishMode
+from tableau_pipeline.core.declaration import Diff
 from tableau_pipeline.core.journal import FORMAT
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.refresh.plan import Accept, NoChange, Publish, Refuse
@@ -37,6 +39,20 @@ def test_rename_and_move_are_part_of_the_plan(pipeline: Pipeline):
         assert "no change" not in report.summary
     assert luid_of(pipeline) == luid
     assert pipeline.run().decision == "no change"
+
+
+def test_refused_rows_rename_nothing(pipeline: Pipeline):
+    """Prevents: a refusal that says "nothing was changed", and dashboards find another name."""
+    pipeline.run()
+    old = pipeline.name
+    pipeline.policy(Diff(("flight_id",)))
+    pipeline.declare(name=f"{old} better")
+    rows = flights(9)
+    pipeline.model("flights", pa.concat_tables([rows, rows.slice(0, 1)]))
+    with pytest.raises(RefusedError, match="is not unique"):
+        pipeline.run(full=True)
+    pipeline.declare(name=old)
+    assert len(pipeline.found()) == 1
 
 
 def test_taken_name_shows_in_a_dry_run(pipeline: Pipeline):
